@@ -1,4 +1,4 @@
-"""Writing files whole or not at all; the only code that opens files for writing."""
+"""Write files whole or not at all; the only code that opens files for writing."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def write_pieces_atomic(path: Path, pieces: Iterable[bytes]) -> None:
-    """Like `write_atomic`, in pieces; an error that they raise leaves nothing behind."""
+    """Like `write_atomic`, in pieces; an error of the iterable leaves nothing behind."""
     _commit(path, pieces)
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Put `data` at `path`, mode 0600, where nothing is, not even a link: `FileExistsError`. Raises `OSError`.
+    """Put `data` at `path`, mode 0600; `FileExistsError` where any file or link exists. Raises `OSError`.
 
-    Not atomic for readers, for whom nothing is there yet.
+    Not atomic: no reader expects the file yet.
     """
     try:
         _write_all(path, (data,))
@@ -57,7 +57,7 @@ def write_new(path: Path, data: bytes) -> None:
 def regular_target(path: Path) -> Path:
     """Return the file that a user's path leads to, links followed, so that it and not a link is replaced.
 
-    `PublishError` where something else than a regular file is there: a folder, a device, a pipe, a loop of links.
+    `PublishError` where the path leads to anything but a regular file: a folder, a device, a pipe, a loop of links.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -87,7 +87,7 @@ def make_folder(path: Path, mode: int = 0o700) -> None:
     try:
         path.mkdir(mode)
     except OSError:
-        # Not only `EEXIST`: a disk that cannot be written may say so first.
+        # Not only `EEXIST`: a disk that cannot be written may report that first.
         if not path.is_dir():
             raise
     else:
@@ -95,7 +95,7 @@ def make_folder(path: Path, mode: int = 0o700) -> None:
 
 
 def is_unfinished(path: Path) -> bool:
-    """Whether a file is named as one that is being written."""
+    """Return whether a file name is that of an unfinished file."""
     return _UNFINISHED.fullmatch(path.name) is not None
 
 
@@ -120,7 +120,7 @@ def check_digest(path: Path, digest: str) -> None:
 
 
 def check_descriptor(descriptor: int, path: Path, digest: str) -> None:
-    """Raise `CorruptEntry` where the sha256 of an open file, which `path` names in the message, is another."""
+    """Raise `CorruptEntry` where the sha256 of an open file differs; the message names `path`."""
     found = descriptor_digest(descriptor)
     if found != digest:
         raise CorruptEntry(path, f"it has the sha256 {found}")
@@ -143,7 +143,7 @@ def _commit(path: Path, pieces: Iterable[bytes]) -> None:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    """A name to write a file under, which then takes the place of `path`; after an error it is gone."""
+    """Yield a temporary name to write a file under, which then replaces `path`; after an error it is removed."""
     temporary = path.parent / _temporary_name()
     try:
         yield temporary
@@ -170,7 +170,7 @@ def _write_all(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Put the names in a folder on disk, as far as the file system can and the folder may be read."""
+    """Flush the names in a folder to disk, as far as the file system can and the folder may be read."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -184,6 +184,6 @@ def sync_folder(folder: Path) -> None:
 
 
 def _temporary_name() -> str:
-    # The host is in the name because process ids repeat among the hosts that share a folder.
+    # The name contains the host because process ids repeat among the hosts that share a folder.
     host = "".join(letter for letter in os.uname().nodename if letter.isalnum())[:32]
     return f"{TEMPORARY_PREFIX}{host}-{os.getpid()}-{os.urandom(8).hex()}"

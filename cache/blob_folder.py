@@ -26,7 +26,7 @@ MAX_STORE_LOCK_SECONDS = 60.0
 
 
 class BlobFolder:
-    """The blobs of a cache. What is corrupt, and only that, moves to the quarantine."""
+    """The blobs of a cache. Only corrupt blobs move to the quarantine."""
 
     def __init__(self, layout: Layout, lock_timeout: float) -> None:
         self.layout = layout
@@ -46,15 +46,15 @@ class BlobFolder:
         return size
 
     def read_blob(self, digest: str) -> bytes:
-        """The bytes of a blob; `CorruptEntry` if damaged or gone, `UnsafePath`, or a plain `CacheError`."""
+        """Return the bytes of a blob; `CorruptEntry` if damaged or gone, `UnsafePath`, or a plain `CacheError`."""
         with self._verifying(digest) as path:
             return read_verified(path, digest)
 
     @contextmanager
     def blob_file(self, digest: str) -> Iterator[str]:
-        """A name that opens the very file that was verified, inside the `with`; errors as for `read_blob`.
+        """Yield a name that opens exactly the file that was verified, inside the `with`; errors as for `read_blob`.
 
-        Whatever is put in its place meanwhile, the verified bytes are read.
+        A file that replaces it meanwhile does not matter: the verified bytes are read.
         """
         with ExitStack() as opened:
             with self._verifying(digest) as path:
@@ -76,7 +76,7 @@ class BlobFolder:
     def writing(self) -> Iterator[None]:
         """Keep blobs that no entry names yet from being collected; `PublishError` where nothing can be written.
 
-        May be nested. Many writers at once do not wait for each other, only for who deletes.
+        May be nested. Writers do not wait for each other, only for a process that deletes.
         """
         path = self.layout.store_lock
         prepare_folder(self.layout, path.parent)
@@ -100,7 +100,7 @@ class BlobFolder:
             raise
 
     def _check_folder(self, folder: Path) -> None:
-        # Once for each folder: what is read from it is checked file by file anyway.
+        # Once for each folder: files read from it are checked one by one anyway.
         root = self.layout.root
         if folder not in self._trusted and check_folders(root, folder, above=root not in self._trusted):
             self._trusted |= {root, folder}
@@ -116,10 +116,10 @@ def prepare_folder(layout: Layout, folder: Path) -> None:
 
 
 def prepare_entry(layout: Layout, folder: Path, blobs: Iterable[str]) -> None:
-    """Make the folder of an entry ready for its manifest, when its blobs are there; errors as for `prepare_folder`.
+    """Make the folder of an entry ready for its manifest, once its blobs exist; errors as for `prepare_folder`.
 
-    After a power cut the manifest must not be there without them, nor be lost with a folder above it. Another process
-    may have made these a moment ago, and the blobs too: they are synced whoever made them.
+    After a power cut the manifest must not exist without its blobs, nor be lost with a parent folder. Another process
+    may have made these a moment ago, and the blobs too, so they are synced in any case.
     """
     prepare_folder(layout, folder)
     needed = {parent for path in (folder, *map(layout.blob, blobs)) for parent in path.parents}
@@ -141,7 +141,7 @@ def _is_sound(path: Path, digest: str, size: int) -> bool:
 
 
 def present_size(path: Path) -> int | None:
-    """Return the size of a regular file in bytes, or None where there is none."""
+    """Return the size of a regular file in bytes, or None where it is missing."""
     try:
         found = os.lstat(path)
     except OSError:

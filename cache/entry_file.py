@@ -1,4 +1,4 @@
-"""Writing the manifest of an entry: what `publish` of a store does, and commands that bring entries from elsewhere."""
+"""Write the manifest of an entry, for `publish` of a store and for commands that import entries."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_blobs(layout: Layout, manifest: Manifest, path: Path) -> None:
 
 
 def write_entry(layout: Layout, identity: Identity, manifest: Manifest, data: bytes) -> None:
-    """Store an entry whose blobs are stored, in place of the one that there may be; `PublishError` or `UnsafePath`.
+    """Store an entry whose blobs are stored, replacing an existing one; `PublishError` or `UnsafePath`.
 
     `data` is the manifest with its signatures. The caller holds the lock of its key and shares that of the store.
     """
@@ -46,7 +46,7 @@ def write_entry(layout: Layout, identity: Identity, manifest: Manifest, data: by
     check_blobs(layout, manifest, path)
     try:
         prepare_entry(layout, path.parent, manifest.blobs)
-        # First, so that there is no moment in which the entry exists and may be evicted.
+        # First, so that the entry never exists without being protected from eviction.
         use = register_use(path.with_name(USE_NAME), create=True)
         try:
             write_atomic(path, data)

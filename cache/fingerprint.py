@@ -32,7 +32,7 @@ class Ranks(Struct, frozen=True):
 
     @property
     def folder(self) -> str:
-        """The folder of this rank below an entry; empty outside a distributed job."""
+        """Return the folder of this rank below an entry; empty outside a distributed job."""
         parts = []
         if self.world_size is not None or self.global_rank is not None:
             parts.append(f"world{self.world_size or 1}global_rank{self.global_rank or 0}")
@@ -66,9 +66,10 @@ def module_component(module: torch.nn.Module) -> dict[str, Any]:
 
 
 def _tensors(named: Any) -> list[str]:
-    """Return dtype, device type, sizes, strides, requires_grad and name; for a tensor met before, where that was.
+    """Return dtype, device type, sizes, strides, requires_grad and name; for a repeated tensor, its first position.
 
-    One text each, the name last as it may hold anything: a key of a large model is read and hashed at every start.
+    One text each, with the name last as it may contain anything: the key of a large model is read and hashed at every
+    start.
     """
     places: dict[int, int] = {}
     found: list[str] = []
@@ -83,11 +84,11 @@ def _tensors(named: Any) -> list[str]:
 
 
 def _held(tensor: Any) -> str:
-    """Return the class of a tensor that consists of others, its settings, and what those are; "" for any other."""
+    """Return the class of a wrapper tensor, its settings, and its inner tensors; "" for a plain tensor."""
     if not hasattr(tensor, "__tensor_flatten__"):
         return ""
     if type(tensor).__module__.partition(".")[0] == "torch":
-        return f" {_class(tensor)}"  # the version of torch says the rest
+        return f" {_class(tensor)}"  # the version of torch identifies the rest
     names, settings = tensor.__tensor_flatten__()
     parts = [(name, getattr(tensor, name)) for name in names]
     held = [f"{name}: {part.dtype} {_layout(part)}{_held(part)}" for name, part in parts]
@@ -95,7 +96,7 @@ def _held(tensor: Any) -> str:
 
 
 def _setting(value: Any) -> str:
-    """Return a text that two settings have in common only if they are the same."""
+    """Return a text that is equal for two settings only if they are the same."""
     kind = type(value)
     if value is None or kind in (bool, int, float, str, bytes, torch.dtype, torch.device):
         return f"{kind.__name__} {value!r}"
@@ -124,7 +125,7 @@ def _layout(tensor: torch.Tensor) -> str:
 
 
 def state_component() -> dict[str, Any]:
-    """Return torch's global state that a trace depends on. Grad and inference mode are not: traces have both off."""
+    """Return torch's global state that a trace depends on. Grad and inference mode are not in: traces have both off."""
     devices = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
     default_device = torch.get_default_device()
     return {
@@ -187,7 +188,7 @@ def method_key(
     state: Mapping[str, Any],
     backend: Mapping[str, Any],
 ) -> CacheKey:
-    """Return the key of a method, `name` of which people read; `UnkeyableValue`: a component has no stable form.
+    """Return the key of a method, whose `name` is for people; `UnkeyableValue` where a component has no stable form.
 
     `method` and `decompositions` come from `guards.evidence.identity`, `overrides` from `guards.evidence.overrides`;
     `software` names further versions.

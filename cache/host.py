@@ -1,4 +1,4 @@
-"""This boot of this host, which tells its processes from those of other hosts and of the time before."""
+"""Identify this boot of this host, to distinguish its processes from those of other hosts and earlier boots."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def boot_id() -> str:
-    """Return what the kernel calls this boot; empty where it does not say."""
+    """Return the kernel's id of this boot; empty where it is unavailable."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

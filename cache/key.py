@@ -93,7 +93,7 @@ class Difference(Struct, frozen=True):
 
     def __str__(self) -> str:
         where = f"{self.component}.{self.path}" if self.path else self.component
-        # Of another's manifest: names in it may be anything.
+        # From a manifest of another process: names in it may be anything.
         where = where if where.isprintable() else repr(where)
         return f"`{where}` is {_show(self.wanted)}, stored is {_show(self.stored)}"
 
@@ -114,7 +114,7 @@ def _same(wanted: Plain | Missing, stored: Plain | Missing) -> bool:
         return wanted is stored
     try:
         return encode("", wanted) == encode("", stored)
-    except UnkeyableValue:  # what no key can hold: of another's manifest, as ours was encoded before
+    except UnkeyableValue:  # from a manifest of another process: no key can hold this value, as ours was encoded before
         return False
 
 

@@ -1,4 +1,4 @@
-"""Signing manifests with an Ed25519 key pair: who checks cannot sign. Imports `cryptography` when a key is used."""
+"""Sign manifests with an Ed25519 key pair: a host that only checks cannot sign. Imports `cryptography` at first use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SIGNING_KEY_VARIABLE = "GEARCACHE_SIGNING_KEY_FILE"
 MISSING_PACKAGE = "keys need the package `cryptography`: `pip install 'gearcache[keys]'`"
-#: What is signed begins with this, so that no signature for another use of a key is one of a manifest.
+#: Prefix of the signed bytes, so that a signature made for another use of a key is never valid for a manifest.
 _DOMAIN = b"gearcache manifest, Ed25519\0"
 _MAX_FILE_SIZE = 4096
 _FINGERPRINT_BYTES = 8
@@ -28,8 +28,8 @@ _FINGERPRINT_BYTES = 8
 class SigningKey:
     """The private key of a host that compiles, a PEM file (PKCS8) without a password; read at the first use and kept.
 
-    `UnsafePath` when the file cannot be read, holds no such key, or may be read or written by others; `CacheError`
-    without the package `cryptography`. A host that has it publishes nothing unsigned.
+    `UnsafePath` when the file cannot be read, holds a different kind of key, or may be read or written by others;
+    `CacheError` without the package `cryptography`. A host that has it publishes nothing unsigned.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,11 +38,11 @@ class SigningKey:
 
     @property
     def public_key(self) -> bytes:
-        """The 32 bytes by which others know this key."""
+        """Return the 32 bytes by which other hosts know this key."""
         return self._private().public_key().public_bytes_raw()
 
     def trailer(self, manifest: bytes) -> bytes:
-        """What to put behind the header and body of a manifest."""
+        """Return the bytes to append after the header and body of a manifest."""
         return pair_trailer(self.public_key, self._private().sign(_DOMAIN + manifest))
 
     def _private(self) -> Ed25519PrivateKey:
@@ -60,21 +60,21 @@ def has_signed(public_key: bytes, signature: bytes, manifest: bytes) -> bool:
         ed25519.Ed25519PublicKey.from_public_bytes(public_key).verify(signature, _DOMAIN + manifest)
     except (InvalidSignature, ValueError):
         return False
-    except UnsupportedAlgorithm as error:  # an OpenSSL that was built, or told, to do without
+    except UnsupportedAlgorithm as error:  # an OpenSSL that was built or configured without it
         raise CacheError("the OpenSSL of the package `cryptography` has no Ed25519 here") from error
     return True
 
 
 def fingerprint(public_key: bytes) -> str:
-    """What people tell a public key from others by: the start of its sha256."""
+    """Return the text by which people distinguish public keys: the start of the sha256."""
     return sha256(public_key).digest()[:_FINGERPRINT_BYTES].hex()
 
 
 def new_key_file(path: Path) -> bytes:
     """Write a new private key, mode 0600, and return its public key.
 
-    Never overwrites: `FileExistsError`. `UnsafePath` where others may exchange the file; `OSError`, and `CacheError`
-    without the package `cryptography`.
+    Never overwrites: `FileExistsError`. `UnsafePath` where other users may replace the file; `OSError`, and
+    `CacheError` without the package `cryptography`.
     """
     key = _ed25519().Ed25519PrivateKey.generate()
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -95,7 +95,7 @@ def _read_private_key(path: Path) -> Ed25519PrivateKey:
     try:
         key = load_pem_private_key(data, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        # Not the error's own text: it may show of the file what should stay in it.
+        # Not the error's own text: it may show secret parts of the file.
         raise UnsafePath(path, "it holds no private key in PEM without a password", remedy) from error
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         raise UnsafePath(path, "it holds a private key of another kind than Ed25519", remedy)

@@ -1,4 +1,4 @@
-"""Where things lie on disk."""
+"""The layout: every path of a cache on disk."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def is_label(text: str) -> bool:
 
 
 def is_ranks_folder(text: str) -> bool:
-    """Whether a text names the folder of some ranks: letters, digits, `_`, and inside also `.`, `=` and `-`.
+    """Return whether a text names the folder of some ranks: letters, digits, `_`, and inside also `.`, `=` and `-`.
 
-    Nothing else that lies in the folder of an entry is called so.
+    No other file in the folder of an entry has such a name.
     """
     if text in _IN_ENTRY:
         return False
@@ -50,7 +50,7 @@ def is_ranks_folder(text: str) -> bool:
 
 
 def resolve_root(cache_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]) -> Path:
-    """`cache_dir`, else `$TORCHAIR_CACHE_HOME`, else `./.torchair_cache`; absolute, empty means not given.
+    """Return `cache_dir`, else `$TORCHAIR_CACHE_HOME`, else `./.torchair_cache`; absolute, empty means not given.
 
     In a working folder that was removed there is no absolute path: no file can be made at the relative one either.
     """
@@ -63,7 +63,7 @@ def resolve_root(cache_dir: str | os.PathLike[str] | None, environ: Mapping[str,
 
 
 def check_root(cache_dir: str | os.PathLike[str] | None) -> None:
-    """Raise `TypeError` or `ValueError` for what can be no path of a cache."""
+    """Raise `TypeError` or `ValueError` for a value that cannot be the path of a cache."""
     if cache_dir is None:
         return
     if not isinstance(cache_dir, (str, os.PathLike)):
@@ -78,17 +78,17 @@ def check_root(cache_dir: str | os.PathLike[str] | None) -> None:
 class Layout(Struct, frozen=True):
     """Every path of a cache root::
 
-        <root>/                               mode 0700: what lies here is trusted code
-          CACHEDIR.TAG  .gitignore            below `v<format>` where the root holds other things too
+        <root>/                               mode 0700: all files are trusted code
+          CACHEDIR.TAG  .gitignore            below `v<format>` where the root has other content too
           v<format>/
             entries/<Class.method>/<key digest>/[<ranks>/]
               manifest.msgpack                it alone makes the entry exist
               use                             locked by the processes that loaded it; a byte for each load
             blobs/<2 hex>/<sha256>            immutable, shared by entries, gears and ranks
             locks/<key digest>.lock           one compiler of a key; never unlinked
-            locks/store.lock                  writers share it, whoever deletes has it alone
+            locks/store.lock                  shared by writers, exclusive for deleters
             misses/<Class.method>/<reason>    a byte for each miss
-            tiers/<digest of its label>       what a tier did for this host
+            tiers/<digest of its label>       counts of what a tier did for this host
             counted_from                      what had been counted when `gearcache stats --reset` was run
             index/                            can be rebuilt from the manifests
             quarantine/                       what failed verification, with the reason
@@ -134,17 +134,19 @@ class Layout(Struct, frozen=True):
         return self.bucket / "quarantine"
 
     def entry(self, label: str, digest: str, ranks: str) -> Path:
-        """The folder of an entry; `ValueError` for what is no label, digest and ranks: these may come from outside."""
+        """Return the folder of an entry; `ValueError` for an invalid label, digest or ranks, which may come from
+        outside.
+        """
         if not is_label(label) or not is_digest(digest) or (ranks and not is_ranks_folder(ranks)):
             raise ValueError(f"no entry can be called `{label}`, `{digest}`, `{ranks}`")
         return self.entries_folder / label / digest / ranks
 
     def manifest(self, key: CacheKey) -> Path:
-        """The file that alone makes the entry of a key exist."""
+        """Return the manifest path of a key; the entry exists exactly if this file does."""
         return self.entries_folder / key.safe_label / key.digest / self.ranks / MANIFEST_NAME
 
     def use(self, key: CacheKey) -> Path:
-        """The file that the users of an entry lock."""
+        """Return the file that the processes using an entry lock."""
         return self.manifest(key).with_name(USE_NAME)
 
     def blob(self, digest: str) -> Path:
@@ -159,11 +161,11 @@ class Layout(Struct, frozen=True):
 
     @property
     def store_lock(self) -> Path:
-        """The lock that writers share and whoever deletes has alone."""
+        """Return the lock that writers share and a deleter holds alone."""
         return self.locks_folder / "store.lock"
 
     def quarantine(self, name: str) -> Path:
-        """The resting place of a file that failed verification."""
+        """Return the quarantine path for a file that failed verification."""
         return self.quarantine_folder / name
 
     def entries(self, label: str | None = None) -> Iterator[Path]:
@@ -172,7 +174,7 @@ class Layout(Struct, frozen=True):
             yield from self.manifests_of(stored_label, digest)
 
     def names(self, label: str | None = None) -> Iterator[tuple[str, str]]:
-        """Label and key digest of all entries, read lazily; a folder may turn out to hold no manifest."""
+        """Yield label and key digest of all entries, read lazily; a folder may hold no manifest."""
         for stored_label in self.labels() if label is None else [label]:
             for digest in self.digests(stored_label):
                 yield stored_label, digest
@@ -186,7 +188,7 @@ class Layout(Struct, frozen=True):
         return filter(is_digest, self.digest_names(label))
 
     def digest_names(self, label: str) -> Iterator[str]:
-        """The names of all that lies in a label's folder: key digests, and what somebody else may have put there."""
+        """Yield all names in a label's folder: key digests, and any foreign files."""
         return _names(self.entries_folder / label)
 
     def manifests_of(self, label: str, digest: str) -> Iterator[Path]:
@@ -213,18 +215,18 @@ class Layout(Struct, frozen=True):
     def prepare(self, folder: Path | None = None) -> None:
         """Create the folders that are missing, `folder` below the bucket among them, readable by their owner only.
 
-        What exists keeps its mode. May run in many processes at once; raises `OSError`, `PublishError`, or `UnsafePath`
-        where the root holds a folder of somebody else's with the name of the bucket.
+        Existing folders keep their mode. May run in many processes at once; raises `OSError`, `PublishError`, or
+        `UnsafePath` where the root holds a foreign folder with the name of the bucket.
         """
         from gearcache.cache.admin.marks import foreign_name, is_marked, mark
 
         is_complete = is_marked(self.root, self.bucket)
-        # The marks are the last thing that is made: where they are, only the folder itself may be missing.
+        # The marks are made last: where they exist, only the folder itself may be missing.
         if is_complete and folder is not None and folder.is_dir():
             return
         if not self.root.exists():
             for parent in reversed(self.root.parents):
-                make_folder(parent, 0o755)  # whatever the umask: others may not write there either
+                make_folder(parent, 0o755)  # regardless of the umask: others may not write there either
         make_folder(self.root)
         make_folder(self.bucket)
         if not is_complete and (foreign := foreign_name(self.bucket)) is not None:
@@ -244,7 +246,7 @@ class Layout(Struct, frozen=True):
 
 
 def _names(folder: Path) -> Iterator[str]:
-    # Folders come and go under a reader, and files lie where a folder is expected: both hold nothing.
+    # Folders may appear and vanish under a reader, and a file may be where a folder is expected: both count as empty.
     try:
         with os.scandir(folder) as found:
             for item in found:

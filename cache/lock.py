@@ -1,4 +1,4 @@
-"""One compiler per key and host; and the lock of a whole store, which writers share."""
+"""Locks: one compiler per key and host; and the lock of a whole store, which writers share."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gearcache.cache.waits import waiting_time
 from gearcache.errors import LockTimeout, PublishError
 
 _POLL_SECONDS = 0.01
-#: Seconds that this process has waited in vain for a lock since it last had it, by path and kind. Who holds it hangs,
-#: or was stopped: a process waits for that once, not once for each of its methods.
+#: Seconds that this process has waited in vain for a lock since it last had it, by path and kind. The holder hangs or
+#: was stopped: a process waits for it once, not once for each of its methods.
 _waited: dict[tuple[str, str], float] = {}
 
 
@@ -24,9 +24,9 @@ _waited: dict[tuple[str, str], float] = {}
 def key_lock(path: Path, timeout: float) -> Iterator[None]:
     """Hold the kernel lock of `path`, whose folder must exist; `LockTimeout` after `timeout` seconds.
 
-    Those are the seconds of the whole process: after a timeout nobody in it waits again, until the lock was free once.
-    Excludes threads as well as processes, and is not reentrant. A holder that dies releases it. The file is
-    never unlinked: a waiter could then hold a lock on a file that no newcomer finds.
+    The timeout applies to the whole process: after it, no thread waits again until the lock was free once. Excludes
+    threads as well as processes, and is not reentrant. A holder that dies releases it. The file is never unlinked: a
+    waiter could then hold a lock on a file that no newcomer finds.
     """
     if timeout < 0:
         raise ValueError(f"a lock timeout is at least 0 seconds, got {timeout:g}")
@@ -54,7 +54,7 @@ def key_lock(path: Path, timeout: float) -> Iterator[None]:
 def store_lock(path: Path, timeout: float, *, alone: bool) -> Iterator[None]:
     """Share the lock of a store while writing, or have it `alone` while deleting; its folder must exist.
 
-    Who shares it may take it again. `PublishError` when it cannot be had within `timeout` seconds, which are those of
+    Shared holds may nest. Raises `PublishError` when the lock is not acquired within `timeout` seconds, which apply to
     the whole process as for `key_lock`. A holder that dies releases it. Not filelock, whose locks are exclusive, or
     need SQLite to be shared.
     """
@@ -85,17 +85,17 @@ class _Patience:
         self.left = waiting_time(max(0.0, timeout - _waited.get(self._lock, 0.0)))
 
     def ended(self) -> float:
-        """Remember a wait in vain, and return the seconds that this process has waited in all."""
+        """Record a wait in vain, and return the seconds that this process has waited in all."""
         _waited[self._lock] = waited = self.left + _waited.get(self._lock, 0.0)
         return round(waited, 2)
 
     def rewarded(self) -> None:
-        """Forget what was waited for a lock that was to be had."""
+        """Reset the wait budget once the lock was acquired."""
         _waited.pop(self._lock, None)
 
 
 def unlock(descriptor: int) -> None:
-    """Give up a kernel lock, also for a child that was forked meanwhile: it has the descriptor too, and may live on."""
+    """Release a kernel lock, also for a child that was forked meanwhile: it has the descriptor too, and may live on."""
     with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 

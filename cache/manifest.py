@@ -25,7 +25,7 @@ MAGIC = b"GEARCACHE\0"
 MAX_MANIFEST_SIZE = 256 << 20
 MAX_NESTING = 64
 MAX_ITEMS = 1 << 20
-#: Bounds of what is summed, compared and printed, far above what can be: a manifest beyond them is damaged.
+#: Bounds of values that are summed, compared and printed, far above realistic ones: a manifest beyond them is damaged.
 MAX_BLOB_SIZE = 1 << 43
 MAX_TIME = 1e11
 MAX_SECONDS = 1e10
@@ -42,13 +42,13 @@ _LEAVES = frozenset((type(None), bool, int, float, str, bytes))
 
 
 class OtherFormat(CorruptEntry):
-    """A manifest of another format version: not ours to read, and not damaged either."""
+    """A manifest of another format version: this version cannot read it, and it is not damaged either."""
 
 
 class Manifest(Struct, frozen=True):
-    """All that is stored for one key, except the bytes of its blobs (sha256 -> size).
+    """Everything stored for one key, except the bytes of its blobs (sha256 -> size).
 
-    What commands compute with is checked when it is read; payload and components are left to who understands them.
+    Fields that commands compute with are checked when the manifest is read; payload and components are not.
     """
 
     name: str
@@ -64,7 +64,7 @@ _FIELDS = Manifest.__struct_fields__
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """The bytes of a manifest; tuples become lists. `TypeError` or `ValueError` for what cannot be stored."""
+    """The bytes of a manifest; tuples become lists. `TypeError` or `ValueError` for values that cannot be stored."""
     body_fields = {name: getattr(manifest, name) for name in _FIELDS}
     _check_plain(body_fields)
     problem = _check_fields(body_fields)
@@ -83,7 +83,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 def decode_manifest(data: bytes, path: Path) -> Manifest:
     """Read a manifest back; any fault is a `CorruptEntry` for `path`, another version `OtherFormat`.
 
-    Signatures are passed over: whoever wants one checks it.
+    Signatures are skipped: a caller that needs one checks it.
     """
     if len(data) > MAX_MANIFEST_SIZE:
         raise CorruptEntry(path, f"it has {len(data)} bytes, more than the limit of {MAX_MANIFEST_SIZE}")
@@ -105,19 +105,19 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
 
 
 def signed_parts(data: bytes) -> Signed:
-    """The signatures of a manifest that `decode_manifest` takes, and what they are of; whose they are, others tell."""
+    """Return the signatures of a manifest that `decode_manifest` accepts, and the signed bytes; checks no signer."""
     return split(data, _HEADER.size + int(_HEADER.unpack_from(data)[2]))
 
 
 def is_signed(data: bytes) -> bool:
-    """Whether a signature of any kind follows a manifest that `decode_manifest` takes."""
+    """Whether a signature of any kind follows a manifest that `decode_manifest` accepts."""
     return len(data) > _HEADER.size + int(_HEADER.unpack_from(data)[2])
 
 
 def _decode_body(body: memoryview, path: Path) -> Manifest:
     try:
-        # All is checked while msgpack reads it, in C where possible: a second walk would double the time
-        # of a lookup. Timestamps bypass the hook and are refused by their length; msgpack bounds the nesting.
+        # msgpack checks everything while it reads, in C where possible: a second walk would double the time of a
+        # lookup. Timestamps bypass the hook and are refused by their length; msgpack bounds the nesting.
         found = msgpack.unpackb(
             body,
             strict_map_key=True,
@@ -167,7 +167,7 @@ def _refuse_extension(code: int, data: bytes) -> None:
 
 
 def _check_fields(found: object) -> str:
-    """What is wrong with the top level, or nothing."""
+    """Return the fault of the top level, or an empty text."""
     if not isinstance(found, dict) or sorted(found) != sorted(_FIELDS):
         return f"its fields are not {', '.join(_FIELDS)}"
     if type(found["key_digest"]) is not str or not is_digest(found["key_digest"]):

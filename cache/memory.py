@@ -1,4 +1,4 @@
-"""A store of this process alone, for when its folder cannot be used: nothing of it needs a disk."""
+"""A store of this process alone, for when its folder cannot be used: it needs no disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SEALS = ("F_SEAL_WRITE", "F_SEAL_GROW", "F_SEAL_SHRINK", "F_SEAL_SEAL")
 
 
 class MemoryStore:
-    """Entries and blobs in memory; `layout` says how messages call them."""
+    """Entries and blobs in memory; `layout` gives their names in messages."""
 
     def __init__(self, layout: Layout, lock_timeout: float) -> None:
         self.layout = layout
@@ -60,7 +60,7 @@ class MemoryStore:
 
     @contextmanager
     def blob_file(self, digest: str) -> Iterator[str]:
-        """The name of a file in memory with the bytes of a blob, for the `with`; `CacheError` where there is none."""
+        """Yield the name of a file in memory with the bytes of a blob; `CacheError` where it cannot be made."""
         data = self.read_blob(digest)
         try:
             descriptor = os.memfd_create(f"gearcache {digest}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -127,11 +127,11 @@ class MemoryStore:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Nobody collects blobs here."""
+        """Does nothing: blobs in memory are never collected."""
         yield
 
     def count_load(self, key: CacheKey, *, served: bool = True) -> None:
-        """Nobody asks for the loads."""
+        """Does nothing: nothing reads the loads of a store in memory."""
 
     def keep_limits(self, key: CacheKey) -> None:
-        """The process itself is the limit."""
+        """Does nothing: the memory of the process is the limit."""

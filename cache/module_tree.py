@@ -1,6 +1,6 @@
 """The modules, parameters and buffers of a module, read from its own dictionaries.
 
-An attribute of a user's may hide `named_modules` and its like (`self.modules = 3`), and a class may override them.
+A user's attribute may hide `named_modules` and similar methods (`self.modules = 3`), and a class may override them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def named_modules(module: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted path and module: itself, then all below it, one that lies at several places at each of them."""
+    """Yield dotted path and module: itself, then all below it; a shared module at each of its places."""
     yield path, module
     for name, child in _held(module, "_modules"):
         yield from named_modules(child, f"{path}.{name}" if path else name)

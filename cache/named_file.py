@@ -1,4 +1,4 @@
-"""Files that the user names, of keys: read only where nobody else could have put another one there."""
+"""Read files that the user names, such as keys, only where no other user could have replaced them."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from gearcache.errors import UnsafePath
 def read_named(path: Path, limit: int) -> tuple[bytes, os.stat_result]:
     """Read up to one byte more than `limit` of a file, behind links too; also returns its state.
 
-    `UnsafePath` where others may have changed it, or may exchange it: those who may write in a folder above it, or
-    above a link to it. `OSError` where it cannot be read.
+    Raises `UnsafePath` where other users may have changed or replaced it: users who may write in a folder above it, or
+    above a link to it. Raises `OSError` where it cannot be read.
     """
     _check_above(path)
-    # What is mounted into a container is often a link to the present version of it.
+    # A file mounted into a container is often a link to its current version.
     with open_trusted(path.resolve(strict=True)) as descriptor:
         return os.read(descriptor, limit + 1), os.fstat(descriptor)
 
 
 def read_secret(path: Path, limit: int, remedy: str) -> bytes:
-    """Read a file that nobody else may read or write; longer than `limit` where it is too long.
+    """Read a file that no other user may read or write; the result is longer than `limit` where the file is too long.
 
-    `UnsafePath` otherwise; `remedy` says what to do where it cannot be read.
+    Raises `UnsafePath` otherwise; `remedy` says how to fix it where it cannot be read.
     """
     try:
         data, state = read_named(path, limit)
     except OSError as error:
         raise UnsafePath(path, f"the key cannot be read: {error.strerror}", remedy) from error
-    # As ssh does: a file of root's may be readable by a group, which is how others get a mounted secret.
+    # As in ssh: a file owned by root may be readable by a group, which is how other users get a mounted secret.
     readers = stat.S_IROTH | (stat.S_IRGRP if state.st_uid == os.geteuid() else 0)
     if state.st_mode & readers:
         mode = stat.S_IMODE(state.st_mode)
@@ -41,7 +41,7 @@ def read_secret(path: Path, limit: int, remedy: str) -> bytes:
 
 
 def _check_above(path: Path) -> None:
-    """Refuse a file where others may rename beside it, or beside a link to it: they could put another one there."""
+    """Refuse a file where other users may rename files beside it, or beside a link to it: they could replace it."""
     try:
         check_parents(path)
     except UnsafePath as error:

@@ -1,4 +1,4 @@
-"""The stored entry that is nearest to a key, to say why a lookup missed."""
+"""Find the stored entry that is nearest to a key, to explain why a lookup missed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_CANDIDATES = 8
 
 
 class Nearest(Struct, frozen=True):
-    """An entry of the same label, how many components differ, and the first leaf that does."""
+    """An entry of the same label, how many components differ, and the first leaf that differs."""
 
     path: Path
     manifest: Manifest
@@ -35,10 +35,11 @@ class Nearest(Struct, frozen=True):
 
 
 def nearest_entry(layout: Layout, key: CacheKey) -> Nearest | None:
-    """The entry with the fewest differing components, of those of the same label the newest.
+    """Return the entry with the fewest differing components; of several, the newest. Only entries of the same label
+    count.
 
-    Of the first `MAX_SEEN` entries that the folder of the label names, the newest `MAX_CANDIDATES` are read, so its
-    cost is bounded; faulty ones are passed over, as this only explains.
+    Of the first `MAX_SEEN` entries in the folder of the label, the newest `MAX_CANDIDATES` are read, so the cost is
+    bounded. Faulty entries are skipped, as this only explains.
     """
     wanted = key.lowered()
     best: tuple[int, Path, Manifest] | None = None
@@ -48,7 +49,7 @@ def nearest_entry(layout: Layout, key: CacheKey) -> Nearest | None:
         except (CacheError, OSError):
             continue
         stored = manifest.components
-        # Plain equality is enough to rank (it only confuses 1 with True); the difference is found exactly.
+        # Plain equality is enough to rank (it only confuses 1 with True); the difference itself is computed exactly.
         differing = sum(1 for name in {*wanted, *stored} if name not in wanted or name not in stored)
         differing += sum(1 for name in wanted if name in stored and wanted[name] != stored[name])
         if best is None or differing < best[0]:
@@ -63,7 +64,7 @@ def _newest_first(layout: Layout, key: CacheKey) -> list[Path]:
     dated = []
     entries, ranks = str(layout.entries_folder), layout.ranks
     for label, digest in islice(layout.names(key.safe_label), MAX_SEEN):
-        # Ranks are part of the key, so an entry mostly is of some ranks alone, and mostly of ours. Texts are built
+        # Ranks are part of the key, so an entry mostly belongs to certain ranks, and mostly to ours. Texts are built
         # faster than paths, which is most of the work here.
         own = "/".join(filter(None, (entries, label, digest, ranks, MANIFEST_NAME)))
         try:

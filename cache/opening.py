@@ -1,4 +1,4 @@
-"""Opening files that may turn out to be none."""
+"""Open regular files only; refuse links, pipes, devices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 def open_regular(path: Path, flags: int, *, follow: bool = False) -> int:
     """Open a regular file as a descriptor, made with mode 0600 where `flags` say so; never waits.
 
-    `OSError`, also for what is no regular file: a pipe would hang who opens or writes it, a link lead elsewhere.
+    Raises `OSError`, also for anything but a regular file: a pipe would block the process, a link would lead elsewhere.
     `follow` is for files outside of a cache, which may be reached through links.
     """
     flags |= os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)

@@ -1,4 +1,4 @@
-"""The folders above a cache: who may write there may put another cache in its place."""
+"""Check the folders above a cache: a user who may write there could replace the cache."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _ACCESS_LIST = "system.posix_acl_access"
 
 
 def check_parents(root: Path) -> None:
-    """Refuse a root that other users could exchange, as ssh does with its keys: `UnsafePath` names the folder above it.
+    """Refuse a root that other users could replace, as ssh does with its keys: `UnsafePath` names the unsafe folder
+    above it.
 
-    That is a folder of another user, or one that others may write without a sticky bit, among all on the way from `/`
-    through links. A group that nobody else is in does no harm. `OSError` where the way cannot be looked at.
+    Unsafe is a folder of another user, or one that others may write without a sticky bit, among all from `/` down,
+    through links. A group without other members is harmless. Raises `OSError` where the path cannot be examined.
     """
     named = trusted_folders(os.environ)
     pending = list(reversed(os.path.abspath(root).split("/")[1:]))
@@ -78,17 +79,17 @@ def _unsafe(path: str, reason: str, remedy: str) -> UnsafePath:
 
 
 def is_private(path: str, group: int) -> bool:
-    """Whether nobody but this user and root may write through the group of a folder."""
+    """Return whether only this user and root may write through the group of a folder."""
     try:
         os.getxattr(path, _ACCESS_LIST)
     except (OSError, AttributeError):
         return _is_own_group(group, os.geteuid())
-    return False  # the mode tells the most that its access list allows to anybody
+    return False  # the mode shows the most that its access list allows to anybody
 
 
 @lru_cache
 def _is_own_group(group: int, user: int) -> bool:
-    """Whether a group has no known member but this user and root: what many systems give each user, or root's."""
+    """Return whether a group's only known members are this user and root: many systems give each user their own."""
     import grp
     import pwd
 
@@ -98,14 +99,14 @@ def _is_own_group(group: int, user: int) -> bool:
     try:
         known = grp.getgrgid(group)
     except KeyError:
-        # In a container users and groups may be mere numbers: this one must be ours.
+        # In a container, users and groups may have no names: this group must be ours.
         return not others and group in {os.getegid(), *os.getgroups()}
     others |= set(known.gr_mem) - names
     return not others and (group == 0 or known.gr_name in names or _knows_all_users())
 
 
 def _knows_all_users() -> bool:
-    """Whether the users of this host are those of its files, and not also those of a service that may not list them."""
+    """Return whether only local files define users; a directory service may have users that it does not list."""
     try:
         lines = Path("/etc/nsswitch.conf").read_text(errors="replace").splitlines()
     except OSError:

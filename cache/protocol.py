@@ -1,4 +1,4 @@
-"""What a store of entries and blobs does, wherever it keeps them."""
+"""The protocol of a store of entries and blobs, in files or in memory."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from gearcache.cache.result import Hit, Miss
 
 
 class Store(Protocol):
-    """What the wrapper needs of a store; `tests/support/conformance.py` holds its laws.
+    """The methods of a store that the wrapper needs; `tests/support/conformance.py` holds their laws.
 
-    Safe to use from several threads and processes at once: readers take no lock, and only `publish` needs
-    the caller to hold `exclusive`.
+    Safe to use from several threads and processes at once: readers take no lock, and only `publish` needs the caller to
+    hold `exclusive`.
     """
 
     def lookup(self, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
         """Find the entry of a key; `explain=False` does not look for the nearest one."""
 
     def load(self, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
-        """Like `lookup`, and keep what is found from being evicted as long as this store lives."""
+        """Like `lookup`, and protect the entry from eviction as long as this store lives."""
 
     def has_blob(self, digest: str) -> bool:
         """Whether a blob is present, unverified."""
@@ -52,10 +52,10 @@ class Store(Protocol):
         """Be the only writer of a key on this host."""
 
     def writing(self) -> AbstractContextManager[None]:
-        """Between `put_blob` and `publish`: nobody may take the blobs for unreferenced meanwhile."""
+        """Between `put_blob` and `publish`: keep the blobs from being collected as unreferenced."""
 
     def count_load(self, key: CacheKey, *, served: bool = True) -> None:
-        """Note that an entry in use was loaded, for eviction, and if calls are `served` with it for the counts."""
+        """Note that an entry in use was loaded, for eviction, and for the counts where calls are `served` with it."""
 
     def keep_limits(self, key: CacheKey) -> None:
         """After a publish: drop other entries, if there are more than the store may hold."""

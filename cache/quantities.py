@@ -1,4 +1,4 @@
-"""Sizes and ages as people write them."""
+"""Parse and format sizes and ages as people write them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _QUANTITY = re.compile(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*", re.ASCII
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `10GB`, `512 MiB` or `0`; `ValueError` for anything else: other caches take a bare number for GiB."""
+    """Return the bytes of `10GB`, `512 MiB` or `0`; `ValueError` for anything else.
+
+    A bare number is refused, as other caches read it as GiB.
+    """
     number, unit = _split(text)
     factor = 0 if number == 0 and not unit else _SIZES.get(unit.upper())
     if number is None or factor is None:

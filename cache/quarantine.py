@@ -1,4 +1,4 @@
-"""Taking corrupt files out of the way, without losing the newest of them."""
+"""Move corrupt files to the quarantine, where the newest are kept."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _MAX_REASON_SIZE = 1 << 16
 
 
 def quarantine(layout: Layout, fault: CorruptEntry, name: str, check: Callable[[], object]) -> None:
-    """Move the file of a fault, and nothing else, to the quarantine, beside a `.reason` text; the oldest there go.
+    """Move the file of a fault to the quarantine, beside a `.reason` text; the oldest files there are deleted.
 
-    `check` finds the fault again: another process may have put a sound file there meanwhile, which stays.
-    Never raises for the disk: in a cache that cannot be written the corrupt file stays, and fails again.
+    `check` reproduces the fault: another process may have put a sound file there meanwhile, which stays. Never raises
+    for the disk: in a cache that cannot be written the corrupt file stays, and fails again.
     """
     target = layout.quarantine(f"{name}-{os.urandom(4).hex()}")
     with suppress(OSError, CacheError):
@@ -37,7 +37,7 @@ def quarantine(layout: Layout, fault: CorruptEntry, name: str, check: Callable[[
         except CorruptEntry:
             move_aside(fault.path, target)
             if _identity(target) != damaged:
-                _put_back(target, fault.path)  # a sound file that came between the check and the move
+                _put_back(target, fault.path)  # a sound file that replaced it between the check and the move
                 return
             write_atomic(target.with_name(target.name + REASON_SUFFIX), f"{fault}\n".encode())
         drop(layout, excess(quarantined(layout)))
@@ -56,7 +56,7 @@ class Quarantined(Struct, frozen=True):
 
 
 def quarantined(layout: Layout) -> list[Quarantined]:
-    """What lies in the quarantine, the oldest first. Never raises."""
+    """Return the content of the quarantine, the oldest first. Never raises."""
     found = []
     for name in {path.name.removesuffix(REASON_SUFFIX) for path in _files(layout)}:
         path = layout.quarantine(name)
@@ -65,7 +65,7 @@ def quarantined(layout: Layout) -> list[Quarantined]:
             for part in _parts(path):
                 with suppress(FileNotFoundError):
                     state = part.lstat()
-                    # A rename changes the time of a file's state, and leaves that of its content.
+                    # A rename changes the ctime of a file, not its mtime.
                     size, since = size + state.st_size, max(since, state.st_ctime)
             reason = read_trusted(_parts(path)[1], _MAX_REASON_SIZE).decode(errors="replace").strip()
         found.append(Quarantined(path, reason, size, since))
@@ -73,8 +73,10 @@ def quarantined(layout: Layout) -> list[Quarantined]:
 
 
 def excess(items: list[Quarantined], *, before: float = 0.0, room: int | None = None) -> list[Quarantined]:
-    """The oldest, until the rest is within the bounds of the quarantine, moved there not `before` a time, and has at
-    most `room` bytes. For its own bounds the newest one stays, however large.
+    """Return the oldest items to delete, until the rest is within the bounds of the quarantine.
+
+    The rest was moved there not before `before`, and has at most `room` bytes. For the quarantine's own bounds the
+    newest item stays, however large.
     """
     size = 0
     for number, item in enumerate(reversed(items)):
@@ -86,7 +88,7 @@ def excess(items: list[Quarantined], *, before: float = 0.0, room: int | None = 
 
 
 def drop(layout: Layout, items: Iterable[Quarantined]) -> int:
-    """Delete some of it, and return the bytes freed. `OSError` or `UnsafePath`."""
+    """Delete some items, and return the bytes freed. Raises `OSError` or `UnsafePath`."""
     # Imported here: a relaunch deletes nothing.
     from gearcache.cache.remove import unlink_all
 
@@ -106,13 +108,13 @@ def _parts(path: Path) -> tuple[Path, Path]:
 
 
 def _identity(path: Path) -> tuple[int, int, int]:
-    """What a move within the cache does not change."""
+    """Return the part of a file's state that a move within the cache does not change."""
     found = path.lstat()
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _put_back(moved: Path, path: Path) -> None:
-    """Undo a move, unless there is a file again."""
+    """Undo a move, unless a file exists there again."""
     try:
         path.hardlink_to(moved)
     except FileExistsError:

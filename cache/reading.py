@@ -1,4 +1,4 @@
-"""Reading a manifest from disk: from a file that nobody else could write, whole, sound, and signed if asked."""
+"""Read a manifest from disk: only a file that no other user could write, whole, sound, and signed if required."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from gearcache.errors import CacheError, CorruptEntry, UnsignedEntry
 
 
 def read_manifest(path: Path, key_digest: str, signer: Signer | None = None) -> Manifest:
-    """The manifest at a path; `CorruptEntry` (also when it belongs to another key), `OtherFormat`, `UnsafePath`,
-    `UnsignedEntry` or `OSError`.
+    """Return the manifest at a path.
+
+    Raises `CorruptEntry` (also when it belongs to another key), `OtherFormat`, `UnsafePath`, `UnsignedEntry` or
+    `OSError`.
     """
     data = read_trusted(path, MAX_MANIFEST_SIZE)
     manifest = decode_manifest(data, path)
@@ -25,7 +27,7 @@ def read_manifest(path: Path, key_digest: str, signer: Signer | None = None) -> 
 
 
 def read_manifest_to_copy(path: Path) -> tuple[bytes, Manifest]:
-    """Return a manifest as bytes, with what they say; a `CacheError` where it cannot be read, or is not sound."""
+    """Return a manifest as bytes and decoded; raises a `CacheError` where it is unreadable or not sound."""
     try:
         data = read_trusted(path, MAX_MANIFEST_SIZE)
     except OSError as error:

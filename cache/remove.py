@@ -1,4 +1,4 @@
-"""Deletes entries, blobs and leftovers. Callers hold the store lock exclusively."""
+"""Delete entries, blobs and leftovers. Callers hold the store lock exclusively."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def deleting(layout: Layout, patience: float) -> Iterator[None]:
 
 
 def remove_entry(layout: Layout, identity: Identity, *, dry_run: bool = False) -> bool:
-    """Remove an entry that nobody uses, its manifest first; False when somebody does. Its blobs stay.
+    """Remove an entry that no process uses, its manifest first; False when it is in use. Its blobs stay.
 
-    `OSError` or `UnsafePath` when that cannot be done; an entry that is gone already counts as removed.
+    Raises `OSError` or `UnsafePath` when that fails; an absent entry counts as removed.
     """
     folder = layout.entry(*identity)
     check_folders(layout.root, folder)
     use = folder / USE_NAME
     with exclusive_use(use, create=not dry_run) as alone:
         if alone and not dry_run:
-            # Now the entry does not exist any more; killed here, the rest is a leftover.
+            # From here on the entry does not exist; if the process is killed here, the rest is a leftover.
             (folder / MANIFEST_NAME).unlink(missing_ok=True)
-            # Under its lock: who opened it meanwhile sees that it has no name.
+            # Under its lock: a process that opened it meanwhile sees that it has no name.
             use.unlink(missing_ok=True)
             for name in BACKEND_FOLDERS:
                 shutil.rmtree(folder / name, ignore_errors=True)
@@ -52,7 +52,7 @@ def remove_entry(layout: Layout, identity: Identity, *, dry_run: bool = False) -
 
 
 def remove_empty(folder: Path, top: Path) -> None:
-    """Remove a folder and those above it, below `top`, as far as they are empty."""
+    """Remove a folder and those above it, below `top`, while they are empty."""
     while folder != top:
         try:
             folder.rmdir()
@@ -62,7 +62,7 @@ def remove_empty(folder: Path, top: Path) -> None:
 
 
 def unlink_all(layout: Layout, paths: Iterable[Path], removed: Callable[[Path, int], None]) -> None:
-    """Unlink files of the cache and tell each with its size; absent ones are passed over. Raises as `remove_entry`."""
+    """Unlink files of the cache and report each with its size; absent ones are skipped. Raises as `remove_entry`."""
     checked: set[Path] = set()
     for path in paths:
         if path.parent not in checked:

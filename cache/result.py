@@ -1,4 +1,4 @@
-"""What a lookup answers."""
+"""The results of a lookup: a hit, or a miss with its reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Hit(Struct, frozen=True):
 
 
 class Miss(Struct, frozen=True):
-    """No entry, and why; `difference` is to the nearest stored entry, where there is one."""
+    """No entry, and why; `difference` compares with the nearest stored entry, if any."""
 
     reason: MissReason
     detail: str

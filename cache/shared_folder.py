@@ -1,4 +1,4 @@
-"""Which processes work in one folder, on one host or on several: they see the mark that the first of them has made."""
+"""Detect processes that share one folder, on one host or several, by a mark that the first of them makes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _SIZE = 64
 
 
 def mark_folder(layout: Layout, name: str) -> tuple[str, bool]:
-    """Return the text of a mark, and whether this process has made it: one text for all that see the same folder.
+    """Return the text of a mark, and whether this process made it: processes that share the folder get the same text.
 
-    `CacheError` or `OSError` where the folder cannot be used.
+    Raises `CacheError` or `OSError` where the folder cannot be used.
     """
     prepare_folder(layout, layout.locks_folder)
     text, path = secrets.token_hex(8), layout.locks_folder / name
     own = path.with_name(f"{name}-{text}")
     write_new(own, text.encode())
     try:
-        os.link(own, path)  # with its text at once, and by one process only
+        os.link(own, path)  # the link has its text at once, and only one process can make it
         return text, True
     except FileExistsError:
         return read_trusted(path, _SIZE).decode(), False

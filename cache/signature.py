@@ -1,4 +1,4 @@
-"""Signing manifests with a secret: a manifest names its blobs by digest, so its signature covers an entry whole."""
+"""Sign manifests with a secret: a manifest names its blobs by digest, so its signature covers the whole entry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Signer:
         self._key: bytes | None = None
 
     def signature(self, data: bytes) -> bytes:
-        """The 32 bytes to put behind `data`, which may end with a signature by key pair."""
+        """Return the 32 bytes to append to `data`, which may end with a key-pair signature."""
         # Imported here: most caches are not signed.
         from hmac import digest
 

@@ -1,4 +1,4 @@
-"""The store of entries and blobs in a folder; `cache/protocol.py` says what any store does."""
+"""The store of entries and blobs in a folder; `cache/protocol.py` defines what any store does."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ DEFAULT_LOCK_TIMEOUT = 1800.0
 class DiskStore(BlobFolder):
     """A store in a folder, as `Layout` draws it.
 
-    Holds no state but its options and the entries it uses: many threads and processes may use one folder. Nothing
-    is deleted by a failed load; what is corrupt, and only that, moves to the quarantine. With a `signer`, entries are
-    published signed, and others are misses; a `signing_key` signs too, for other hosts, and is not asked by a lookup.
-    With limits, `keep_limits` prunes.
+    Its only state is its options and the entries in use: many threads and processes may use one folder. A failed load
+    deletes nothing; only corrupt files move to the quarantine. With a `signer`, entries are published signed, and
+    unsigned ones are misses. A `signing_key` signs too, for other hosts; lookups do not check its signatures. With
+    limits, `keep_limits` prunes.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class DiskStore(BlobFolder):
         blobs: Mapping[str, int],
         producer: Mapping[str, Plain],
     ) -> Manifest:
-        """Write the manifest, which alone makes the entry exist; the caller holds `exclusive(key)`.
+        """Write the manifest, whose presence makes the entry exist; the caller holds `exclusive(key)`.
 
-        An entry that exists is replaced at once: readers see all of the old one or all of the new one.
+        An existing entry is replaced atomically: readers see the whole old entry or the whole new one.
         """
         # Imported here: a relaunch publishes nothing.
         from gearcache.cache.entry_file import check_blobs, entry_bytes
@@ -112,7 +112,7 @@ class DiskStore(BlobFolder):
         with self.writing():
             check_blobs(self.layout, manifest, path)
             prepare_entry(self.layout, path.parent, manifest.blobs)
-            # First, so that there is no moment in which the entry exists and may be evicted.
+            # First, so that the entry never exists without being protected from eviction.
             self._register(key, create=True)
             write_atomic(path, data)
             with suppress(OSError):
@@ -121,9 +121,9 @@ class DiskStore(BlobFolder):
         return manifest
 
     def keep_limits(self, key: CacheKey) -> None:
-        """Drop what is over the limits of this store, but not the entry of this key; not inside `writing`.
+        """Remove entries over the limits of this store, but not the entry of this key; not inside `writing`.
 
-        Never raises: where nothing can be dropped now, the next publish will do it.
+        Never raises: where nothing can be removed now, the next publish does it.
         """
         if self.limits:
             from gearcache.cache.upkeep import keep_limits
@@ -142,25 +142,25 @@ class DiskStore(BlobFolder):
             yield
 
     def load(self, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
-        """Like `lookup`, as one that uses the entry: from here on nobody evicts it."""
+        """Like `lookup`, and use the entry: from here on it is not evicted."""
         is_used = self.use(key)
         found = self.lookup(key, explain=explain)
         if isinstance(found, Hit) and not is_used and self._register(key, create=True):
-            # Published since its use file was looked for, or brought here without one: it may have been removed since.
+            # Published after the check of its use file, or brought here without one: it may have been removed since.
             found = self.lookup(key, explain=explain)
         return found
 
     def use(self, key: CacheKey) -> bool:
         """Keep the entry from being evicted as long as this store lives; call it before `lookup`.
 
-        False where there is no entry, or it cannot be locked: it may be loaded all the same.
+        False where the entry is missing or cannot be locked; it may still be loaded.
         """
         return self._register(key, create=False)
 
     def count_load(self, key: CacheKey, *, served: bool = True) -> None:
-        """Count a load of an entry in use; the last one tells which entry was not used for longest.
+        """Count a load of an entry in use; the time of the last load decides which entry is least recently used.
 
-        One that is not `served`, but only looked at by a prewarm, keeps the entry young and is no hit.
+        A load that is not `served`, as by a prewarm, keeps the entry young and does not count as a hit.
         """
         use = self._uses.get(self.layout.use(key))
         if use is not None:

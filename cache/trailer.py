@@ -1,7 +1,7 @@
-"""What follows the body of a manifest: nothing, a signature by key pair, an HMAC, or both in this order.
+"""The bytes after the body of a manifest: nothing, a key-pair signature, an HMAC, or both in this order.
 
-A signature by key pair is ``magic, public key, Ed25519 signature`` of what is before it; the HMAC, 32 bytes without a
-magic, covers all before it, the other signature too.
+A key-pair signature is ``magic, public key, Ed25519 signature`` over everything before it. The HMAC, 32 bytes without a
+magic, covers everything before it, including the other signature.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _SIZES = (0, HMAC_SIZE, _PAIR_SIZE, _PAIR_SIZE + HMAC_SIZE)
 
 
 class Signed:
-    """A manifest apart from its signatures; those that it lacks are empty.
+    """A manifest split from its signatures; missing ones are empty.
 
-    `manifest` is what is signed: header and body. No named tuple: every relaunch imports this,
-    and one takes longer to define than the rest of the module.
+    `manifest` holds the signed bytes: header and body. Not a named tuple: every relaunch imports this module, and
+    defining a named tuple takes longer than the rest of it.
     """
 
     __slots__ = ("hmac", "manifest", "public_key", "signature")
@@ -32,25 +32,25 @@ class Signed:
 
     @property
     def pair(self) -> bytes:
-        """The bytes of the signature by key pair, as they lie behind the manifest."""
+        """Return the bytes of the key-pair signature, as stored after the manifest."""
         return pair_trailer(self.public_key, self.signature) if self.public_key else b""
 
 
 def pair_trailer(public_key: bytes, signature: bytes) -> bytes:
-    """Return what is put behind a manifest that was signed with a key pair."""
+    """Return the bytes to append to a manifest that was signed with a key pair."""
     if len(public_key) != PUBLIC_KEY_SIZE or len(signature) != SIGNATURE_SIZE:
         raise ValueError(f"a key of {len(public_key)} bytes and a signature of {len(signature)}")
     return _MAGIC + public_key + signature
 
 
 def is_trailer(data: bytes | memoryview, start: int) -> bool:
-    """Whether what begins at `start` is one of the four that may follow a body."""
+    """Return whether the bytes from `start` on are one of the four possible trailers of a body."""
     size = len(data) - start
     return size in _SIZES and (size < _PAIR_SIZE or data[start : start + len(_MAGIC)] == _MAGIC)
 
 
 def split(data: bytes, start: int) -> Signed:
-    """Take a manifest apart whose body ends at `start`; `ValueError` where no trailer begins there."""
+    """Split a manifest whose body ends at `start`; `ValueError` where no trailer begins there."""
     if not is_trailer(data, start):
         raise ValueError(f"{len(data) - start} bytes follow, which are no signature")
     manifest, at = data[:start], start

@@ -1,4 +1,4 @@
-"""Opening files of the cache that nobody else may have changed."""
+"""Open files of the cache that no other user may have changed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ELSEWHERE = "delete it, or set `cache_dir` to a folder of your own"
 def open_trusted(path: Path) -> Iterator[int]:
     """Open for reading, as a descriptor, a regular file that only this user (or root) can write.
 
-    The checks are made on the opened file, so it cannot be exchanged in between. `UnsafePath` for symbolic
-    links, other owners and files writable by group or others; `OSError` if it cannot be opened.
+    The checks are made on the opened file, so the file cannot be replaced in between. `UnsafePath` for symbolic links,
+    other owners and files writable by group or others; `OSError` if it cannot be opened.
     """
     try:
-        # O_NONBLOCK: a FIFO put there would hang the open.
+        # O_NONBLOCK: a FIFO in its place would block the open.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ELOOP:
@@ -45,7 +45,7 @@ def read_trusted(path: Path, limit: int | None = None) -> bytes:
         size = os.fstat(descriptor).st_size
         if limit is not None and size > limit:
             raise CorruptEntry(path, f"it has {size} bytes, more than the limit of {limit}")
-        # In one piece as a rule: joining two copies costs as much as hashing them.
+        # Usually one read: joining two pieces costs as much as hashing them.
         data = os.read(descriptor, size + 1)
         while len(data) < size and (piece := os.read(descriptor, size + 1 - len(data))):
             data += piece
@@ -53,11 +53,11 @@ def read_trusted(path: Path, limit: int | None = None) -> bytes:
 
 
 def check_folders(root: Path, folder: Path, *, above: bool = True) -> bool:
-    """Refuse folders, from the root of the cache down to this one, that others could have exchanged.
+    """Refuse folders, from the root of the cache down to this one, that other users could have replaced.
 
-    `UnsafePath` for symbolic links below the root, other owners and folders writable by group or others. False
-    where one is absent, which is safe. The root itself may be reached through a link: the user named it; `above` it
-    `check_parents` says what is safe.
+    Raises `UnsafePath` for symbolic links below the root, other owners and folders writable by group or others. Returns
+    False where a folder is absent, which is safe. The root itself may be reached through a link, as the user named it;
+    `check_parents` checks the folders above it.
     """
     if above:
         check_parents(root)
@@ -78,7 +78,7 @@ def check_folders(root: Path, folder: Path, *, above: bool = True) -> bool:
 
 @contextmanager
 def opened_folder(path: Path) -> Iterator[tuple[int, str]]:
-    """A folder of this user's as a descriptor, and a name of it that means this one whatever is put in its place."""
+    """Yield the descriptor of a folder of this user or root, and a name that opens it even if the path is replaced."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         _check_owner(path, os.fstat(descriptor))
@@ -91,10 +91,10 @@ _numbers = itertools.count()
 
 
 def opened_name(descriptor: int, path: Path) -> str:
-    """Return a name that opens the very file of a descriptor, as long as that is open.
+    """Return a name that opens exactly the file of a descriptor, as long as that is open.
 
-    No two are alike in a process: a dynamic loader takes an object for one that it has loaded under the same name.
-    Slashes and dots write the number of the name. Where the kernel has no such names it is the path.
+    Every name is unique in the process: a dynamic loader reuses an object that it has loaded under the same name.
+    Slashes and dots encode a serial number. Where the kernel has no such names, it is the path.
     """
     digits = "".join("./" if digit == "1" else "/" for digit in f"{next(_numbers):b}")
     name = f"/proc/self/fd/{digits}{descriptor}"
@@ -102,7 +102,7 @@ def opened_name(descriptor: int, path: Path) -> str:
 
 
 def others_wrote(path: Path, found: os.stat_result) -> str:
-    """Why others may have written a file that lies anywhere, or an empty text."""
+    """Return why other users may have written a file anywhere on the host, or an empty text."""
     if found.st_uid not in (os.geteuid(), 0):
         return f"it belongs to user {found.st_uid}, who may have put anything into it"
     if found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not is_private(str(path), found.st_gid)):

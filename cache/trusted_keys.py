@@ -1,8 +1,8 @@
-"""The public keys whose signatures this host takes, by `$GEARCACHE_TRUSTED_KEYS`; needs no package.
+"""The public keys whose signatures this host accepts, from `$GEARCACHE_TRUSTED_KEYS`; needs no package.
 
-A key is ``name:base64``, where wanted with ``from=2026-11-01`` and ``until=2027-01-01`` behind it, for the entries that
-were created from the first day on and before the other one (UTC). The variable holds keys with blanks between them
-(``name:base64;from=2026-11-01``), or the path of a file of one key a line, where `#` begins a comment.
+A key is ``name:base64``, optionally followed by ``from=2026-11-01`` and ``until=2027-01-01``. With these it is trusted
+for entries created from the first day on and before the second one (UTC). The variable holds keys separated by blanks
+(``name:base64;from=2026-11-01``), or the path of a file with one key a line, where `#` begins a comment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gearcache.cache.trailer import PUBLIC_KEY_SIZE
 from gearcache.errors import OptionError, UnsafePath
 
 TRUSTED_KEYS_VARIABLE = "GEARCACHE_TRUSTED_KEYS"
-#: What the HMAC key is called where the name of a key is asked for.
+#: The name of the HMAC key wherever a key name is needed.
 HMAC_NAME = "hmac"
 _MAX_FILE_SIZE = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -33,14 +33,14 @@ _ALLOWED = (
     "allowed are keys as `gearcache keys new` prints them, `name:base64`, each perhaps with `;from=2026-11-01` and "
     "`;until=2027-01-01`, with blanks between them, or the path of a file of such lines"
 )
-#: The y coordinates of the points of small order, as little-endian numbers: for a key of these anybody can sign.
+#: The y coordinates of the points of small order, as little-endian numbers: anyone can forge signatures of such keys.
 _PRIME = 2**255 - 19
 _ORDER_EIGHT = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 _SMALL_ORDER = frozenset((0, 1, _PRIME - 1, _PRIME, _PRIME + 1, _ORDER_EIGHT, _PRIME - _ORDER_EIGHT))
 
 
 class TrustedKey(Struct, frozen=True):
-    """One public key; `start` and `end` are seconds since 1970, None for no bound."""
+    """One public key; `start` and `end` are seconds since 1970, None for unbounded."""
 
     name: str
     public_key: bytes
@@ -49,26 +49,26 @@ class TrustedKey(Struct, frozen=True):
 
     @property
     def fingerprint(self) -> str:
-        """What people tell it from others by."""
+        """Return the text by which people distinguish it from others."""
         return fingerprint(self.public_key)
 
     @property
     def text(self) -> str:
-        """The key as it stands in a file or variable, without its time."""
+        """The key as written in a file or variable, without its time."""
         return f"{self.name}:{base64.b64encode(self.public_key).decode()}"
 
     @property
     def has_time(self) -> bool:
-        """Whether it is trusted for a time only."""
+        """Return whether it is trusted for a limited time only."""
         return self.start is not None or self.end is not None
 
     def covers(self, created: float) -> bool:
-        """Whether an entry that was created at this moment falls into the time for which the key is trusted."""
+        """Return whether the key is trusted for an entry that was created at this moment."""
         return (self.start is None or created >= self.start) and (self.end is None or created < self.end)
 
     @property
     def time_text(self) -> str:
-        """The time for which it is trusted: `from 2026-11-01 until 2027-01-01 (UTC)`."""
+        """Return the time for which it is trusted: `from 2026-11-01 until 2027-01-01 (UTC)`."""
         bounds = (("from", self.start), ("until", self.end))
         return " ".join(f"{word} {moment_text(bound)}" for word, bound in bounds if bound is not None) + " (UTC)"
 
@@ -88,7 +88,7 @@ def trusted_keys(environ: Mapping[str, str]) -> tuple[TrustedKey, ...]:
 
 
 def is_key_name(text: str) -> bool:
-    """Whether a key may be called so: 1 to 64 letters, digits and `._-`, the first none of these; not `hmac`."""
+    """Return whether a key may have this name: up to 64 letters, digits and `._-`, none of these first; not `hmac`."""
     return _NAME.fullmatch(text) is not None and text != HMAC_NAME
 
 
@@ -155,7 +155,7 @@ def _decoded(text: str) -> bytes | None:
 
 def _moment(text: str, source: str) -> float:
     try:
-        # Python 3.10 does not know the Z.
+        # Python 3.10 does not parse the Z.
         moment = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith("Z") else text)
         seconds = (moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)).timestamp()
         if not 0 <= seconds <= _MAX_MOMENT:
@@ -167,7 +167,7 @@ def _moment(text: str, source: str) -> float:
 
 
 def _distinct(found: list[tuple[str, TrustedKey]]) -> tuple[TrustedKey, ...]:
-    """Refuse a name or key that is there twice: which time would hold, and who would have signed?"""
+    """Refuse a name or key that is given twice: its time, or the signer, would be ambiguous."""
     names: set[str] = set()
     keys: set[bytes] = set()
     for source, key in found:

@@ -17,13 +17,13 @@ from gearcache.errors import CacheError
 
 logger = logging.getLogger("gearcache")
 _PATIENCE_SECONDS = 1.0
-#: A limit that nobody has set is looked at so often by a process; one that somebody has, at each publish.
+#: Interval at which a process checks the default limit; a limit set by the user is checked at each publish.
 _DEFAULT_SECONDS = 60.0
 _looked: dict[Path, float] = {}
 
 
 def note_entry(layout: Layout, manifest: Manifest, identity: tuple[str, str, str]) -> None:
-    """Tell the index of an entry that was just written, by its journal."""
+    """Add a published entry to the journal of the index."""
     # Imported here: a relaunch publishes nothing.
     from gearcache.cache.admin.journal import append_entry
     from gearcache.cache.admin.row import stored_entry
@@ -34,7 +34,7 @@ def note_entry(layout: Layout, manifest: Manifest, identity: tuple[str, str, str
 
 
 def keep_limits(layout: Layout, limits: Limits, identity: tuple[str, str, str]) -> None:
-    """Drop what is over the limits, but not this entry; when others write or delete just now, leave it to the next."""
+    """Remove entries over the limits, but not this one; while others write or delete, leave it to the next publish."""
     by_default = limits == Limits(DEFAULT_MAX_SIZE)
     now = time.monotonic()
     if by_default and now - _looked.get(layout.root, -math.inf) < _DEFAULT_SECONDS:
@@ -59,7 +59,7 @@ def keep_limits(layout: Layout, limits: Limits, identity: tuple[str, str, str]) 
 
 
 def bytes_stored(layout: Layout) -> int:
-    """Bytes of the files of a cache, none of which is read."""
+    """Return the bytes of the files of a cache, without reading them."""
     total = 0
     for folder, _, names in os.walk(layout.bucket):
         for name in names:

@@ -1,4 +1,4 @@
-"""Who uses an entry: a shared kernel lock on its `use` file, held as long as the process has it loaded."""
+"""Mark an entry as used: a shared kernel lock on its `use` file, held as long as the process has it loaded."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from msgspec import Struct
 from gearcache.cache.lock import unlock
 from gearcache.cache.opening import open_regular
 
-#: From a worker over the fork server to the program that started it.
+#: Enough for the way from a worker through the fork server to the program that started it.
 _MAX_PARENTS = 4
 
 
 class _Held:
-    """The shared lock of a use file. It ends with the last reference here and in forked children: never unlocked
-    by hand, as that would end it for all of them.
+    """The shared lock of a use file. It ends with the last reference here and in forked children: it is never unlocked
+    explicitly, as that would end it for all of them.
     """
 
     __slots__ = ("__weakref__", "descriptor")
@@ -33,12 +33,12 @@ class _Held:
         os.close(self.descriptor)
 
 
-#: What this process holds, by device and inode: one descriptor for an entry, however many methods have it loaded.
+#: The locks of this process, by device and inode: one descriptor for an entry, however many methods have it loaded.
 _held: WeakValueDictionary[tuple[int, int], _Held] = WeakValueDictionary()
 
 
 class Use:
-    """A registered user of an entry; `close`, the end of the object or of the process ends it.
+    """A registered user of an entry; `close`, or the end of the object or of the process, ends it.
 
     A forked child shares it, and the use ends when both have ended theirs.
     """
@@ -49,13 +49,13 @@ class Use:
         self._held: _Held | None = held
 
     def count(self) -> None:
-        """Count a load: the size of the file is how many there were, its time the last one."""
+        """Count a load: the size of the file is the number of loads, its time that of the last one."""
         if self._held is not None:
             with suppress(OSError):  # opened for reading only, or a full disk
                 os.write(self._held.descriptor, b"+")
 
     def touch(self) -> None:
-        """Note the time of a load that does not count."""
+        """Record the time of a load that does not count."""
         if self._held is not None:
             with suppress(OSError):
                 os.utime(self._held.descriptor)
@@ -66,10 +66,10 @@ class Use:
 
 
 def register_use(path: Path, *, create: bool = False) -> Use | None:
-    """Hold the use file of an entry; None where there is none, where it is being removed, or cannot be locked.
+    """Hold the use file of an entry; None where it is missing, is being removed, or cannot be locked.
 
-    `create` makes the file, in a folder that exists. Never blocks or raises: a process
-    that cannot register may still load.
+    `create` makes the file, in a folder that exists. Never blocks or raises: a process that cannot register may still
+    load.
     """
     held = _found(path) or _lock(path, create)
     return Use(held) if held is not None else None
@@ -77,9 +77,10 @@ def register_use(path: Path, *, create: bool = False) -> Use | None:
 
 @contextmanager
 def exclusive_use(path: Path, *, create: bool = False) -> Iterator[bool]:
-    """Whether nobody uses the entry, which stays so inside the `with`. Raises `OSError`, but not for an absent file.
+    """Yield whether no process uses the entry; this stays so inside the `with`. Raises `OSError`, but not for an absent
+    file.
 
-    `create` makes the file where only that is missing, so that nobody can begin to use the entry meanwhile.
+    `create` makes the file where only the file is missing, so that no process can begin to use the entry meanwhile.
     """
     try:
         descriptor = open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0))
@@ -108,7 +109,7 @@ class User(Struct, frozen=True):
 
 
 def users_of(path: Path) -> list[User]:
-    """The processes that hold the lock of a use file, as Linux tells in `/proc/locks`; elsewhere none."""
+    """The processes that hold the lock of a use file, from `/proc/locks` on Linux; elsewhere none."""
     try:
         found = path.stat()
         lines = Path("/proc/locks").read_text().splitlines()
@@ -124,7 +125,7 @@ def users_of(path: Path) -> list[User]:
 
 
 def _command(pid: int) -> str:
-    """The command line of a process; for a worker of `multiprocessing` that of its parent: it has none of its own."""
+    """Return the command line of a process; for a worker of `multiprocessing`, which has none, its parent's."""
     words = _words(pid)
     parent = pid
     for _ in range(_MAX_PARENTS):
@@ -145,16 +146,16 @@ def _words(pid: int) -> list[str]:
 
 
 def _parent(pid: int) -> int:
-    """The process that started another; 0 where that cannot be told, which is no process."""
+    """Return the id of the process that started another; 0, which is not a process, where unknown."""
     try:
-        # The name of the program stands in parentheses, and may hold any letter.
+        # The program name is in parentheses, and may contain any character.
         return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return 0
 
 
 def _found(path: Path) -> _Held | None:
-    """The lock that this process holds on the file already: a locked file keeps its name and its inode."""
+    """Return the lock that this process already holds on the file: a locked file keeps its name and its inode."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -172,7 +173,7 @@ def _lock(path: Path, create: bool) -> _Held | None:
         found = os.fstat(descriptor)
     except OSError:
         return None
-    # Whoever removes the entry unlinks the file under the lock: then this one is not the entry's any more.
+    # A process that removes the entry unlinks the file under the lock: then this file no longer belongs to the entry.
     if found.st_nlink == 0:
         return None
     return _held.setdefault((found.st_dev, found.st_ino), held)
@@ -184,7 +185,7 @@ def _open(path: Path, create: bool) -> int | None:
     except FileNotFoundError:
         return None
     except OSError:
-        # A shared cache that this user may only read; a shared lock needs no more.
+        # This user may only read a shared cache; a shared lock needs no more.
         try:
             return open_regular(path, os.O_RDONLY)
         except OSError:

@@ -1,4 +1,4 @@
-"""Until when this thread may wait for others, whatever each wait has for itself: an agreement of ranks has an end."""
+"""Limit how long this thread waits for others, whatever a single wait allows: an agreement of ranks has a deadline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 class _Present(threading.local):
-    """The moment, of `time.monotonic`, at which the waits of this thread end."""
+    """The moment, by `time.monotonic`, at which the waits of this thread end."""
 
     end = math.inf
 
@@ -20,7 +20,7 @@ _present = _Present()
 
 @contextmanager
 def waits_end_after(seconds: float) -> Iterator[None]:
-    """Let no wait of this thread last beyond some seconds from now."""
+    """Let no wait of this thread last longer than some seconds from now."""
     before = _present.end
     _present.end = min(before, time.monotonic() + seconds)
     try:
@@ -30,10 +30,10 @@ def waits_end_after(seconds: float) -> Iterator[None]:
 
 
 def waiting_time(seconds: float) -> float:
-    """Return how long a wait may last that has some seconds for itself."""
+    """Return how long a wait may last that allows itself some seconds."""
     return max(0.0, min(seconds, _present.end - time.monotonic()))
 
 
 def are_limited() -> bool:
-    """Whether waits of this thread have an end."""
+    """Return whether waits of this thread are limited."""
     return _present.end < math.inf

@@ -1,1 +1,1 @@
-"""Capture, gear graphs and the graph-engine backends."""
+"""Capture of methods, graphs of gears, and the graph-engine backends."""

@@ -1,7 +1,7 @@
-"""ATen graphs as plain data: what the `eager` backend stores and what compile workers are given.
+"""ATen graphs as plain data: the `eager` backend stores them, and compile workers receive them.
 
-The form is a dict of lists, strings and numbers (no code): nodes in order, each with a target that is looked up
-in `torch.ops` or in a short list of functions. `to_python` turns it into a function, `to_module` into an FX graph.
+The form is a dict of lists, strings and numbers (no code): nodes in order, each with a target that is looked up in
+`torch.ops` or in a short list of functions. `to_python` turns it into a function, `to_module` into an FX graph.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gearcache.guards.evidence.names import a_type
 
 Plain = Any
 
-#: Functions beside `torch.ops` that a recorded graph may call.
+#: Functions besides `torch.ops` that a recorded graph may call.
 _FUNCTIONS: dict[str, Callable[..., Any]] = (
     {
         f"operator.{name}": getattr(operator, name)
@@ -39,7 +39,7 @@ _TORCH_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
 
 
 def encode_graph(method: str, module: torch.fx.GraphModule) -> Plain:
-    """Return the plain form; `CaptureError` names an operation that has none."""
+    """Return the plain form; `CaptureError` names an operation without one."""
     numbers: dict[torch.fx.Node, int] = {}
     nodes: list[Plain] = []
     constants: dict[str, Plain] = {}
@@ -101,7 +101,7 @@ def _encode(method: str, value: Any, numbers: dict[torch.fx.Node, int]) -> Plain
 
 
 def resolve_target(name: str) -> Callable[..., Any]:
-    """Return the operator that a stored name stands for; `LookupError` when this torch has no such operator."""
+    """Return the operator of a stored name; `LookupError` when this torch lacks it."""
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
     namespace, _, rest = name.partition("::")
@@ -131,7 +131,7 @@ def decode_tensor(plain: Plain, device: torch.device | None = None) -> torch.Ten
 
 
 class _Writer:
-    """Writes one stored graph as Python source; everything but numbers and names goes through `namespace`."""
+    """Writes one stored graph as Python source; everything but numbers and names is passed through `namespace`."""
 
     def __init__(self, graph: Plain) -> None:
         self.namespace: dict[str, Any] = {}
@@ -163,7 +163,7 @@ class _Writer:
     def arguments(self, positional: Plain, keyword: Plain) -> str:
         parts = [self.value(item) for item in positional]
         for key, item in keyword["dict"]:
-            # An operator's argument may be called `lambda`.
+            # An operator's argument may have the name `lambda`.
             parts.append(
                 f"**{{{str(key)!r}: {self.value(item)}}}"
                 if iskeyword(key)
@@ -173,7 +173,7 @@ class _Writer:
 
 
 def decode_atom(kind: str, item: Any) -> Any:
-    """Return the torch constant, complex number or slice that a tagged dict stands for."""
+    """Return the torch constant, complex number or slice of a tagged dict."""
     if kind == "torch":
         return getattr(torch, item)
     if kind == "device":

@@ -1,4 +1,4 @@
-"""The seam that CPU, CUDA and NPU share: what a backend is given and what it gives back."""
+"""The interface of backends for CPU, CUDA and NPU: their input, a compile job, and their output, an artifact."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CompileJob(Struct, frozen=True):
     """One gear to compile, as plain data, so that it can be sent to another process.
 
     `graph` is the form of `ge_cache.aten`; its placeholders are `inputs`, then numbers, then `attributes` in order.
-    `repeats` lets a backend compile operations once that come again and again. `target` is what CPUs the code is for.
+    `repeats` lets a backend compile repeated operations once. `target` names the CPUs for which the code is made.
     `groups` are the sizes of the process groups that the graph communicates in, by role.
     """
 
@@ -39,19 +39,19 @@ class CompileJob(Struct, frozen=True):
 
     @property
     def numbers(self) -> list[list[Any]]:
-        """The numbers that the graph takes, as `ge_cache.graphs.number_inputs` says them."""
+        """The numbers that the graph takes, in the form of `ge_cache.graphs.number_inputs`."""
         return list((self.graph.get("symbols") or {}).get("numbers", []))
 
     @property
     def inputs_and_numbers(self) -> int:
-        """How many placeholders come before those of the attributes."""
+        """Number of placeholders before those of the attributes."""
         return len(self.inputs) + len(self.numbers)
 
 
 class Artifact(Struct, frozen=True):
-    """What a backend made of one gear: a small plain header and named blobs.
+    """The compiled form of one gear: a small plain header and named blobs.
 
-    `conditions` are what the compiler assumed about dynamic dims, as `guards.gears.expressions`.
+    `conditions` are the compiler's assumptions about dynamic dims, as `guards.gears.expressions`.
     """
 
     header: dict[str, Any]
@@ -60,12 +60,13 @@ class Artifact(Struct, frozen=True):
 
 
 class StoredArtifact(Struct, frozen=True):
-    """An artifact that was read back: digests are verified before `read` returns, or `file` is entered.
+    """An artifact read from the store: digests are verified before `read` returns, or `file` is entered.
 
-    `file` gives the name of the file that was verified, to be opened inside the `with`. `examples` gives live inputs of
-    the call at hand (of any gear's sizes). `folder` names a folder of the entry where a backend may keep files of its
-    own, which others cannot write; None when it may not. `keeps_compiled` is the user's `ge_cache`: whether the output
-    of GE may lie there. `groups` are the names of the process groups that the graph communicates in, in this process.
+    `file` gives the name of the verified file, to be opened inside the `with`. `examples` gives live inputs of the
+    current call (of any gear's sizes). `folder` names a folder of the entry where a backend may keep files of its own,
+    which other users cannot write; None when it may not. `keeps_compiled` is the user's `ge_cache`: whether the output
+    of GE may be stored there. `groups` are the names of the process groups that the graph communicates in, in this
+    process.
     """
 
     header: dict[str, Any]
@@ -81,29 +82,29 @@ class Backend(ABC):
     """A compiler of static gear graphs; each states only what differs from the defaults."""
 
     name: str
-    #: What compiles the jobs of a worker process, as `module:class` of a backend that is made without arguments; empty
-    #: where compiling is quick, and is done in turn in the process that wants it.
+    #: The backend that compiles in worker processes, as `module:class` of a class that is made without arguments. Empty
+    #: where compiling is quick: it then runs in turn in the process that needs it.
     worker = ""
     #: Whether graphs with random operators may be compiled (they draw fresh numbers on each call).
     allows_random = False
     #: Whether one graph serves all gears, and the compiler's own runtime switches between them.
     takes_all_gears = False
-    #: Whether a compiler takes the graph; else each of its operators is called as the process has it.
+    #: Whether a compiler takes the graph; otherwise each operator is called as the process has it registered.
     compiles = True
-    #: Whether graphs name process groups by role, and a load is told their names.
+    #: Whether graphs name process groups by role, and a load receives their names.
     groups_by_role = True
-    #: Whether it is told in which orders the dims of results lie in memory: it would choose others for some.
+    #: Whether it receives the memory orders of result dims: on its own it would choose others for some results.
     asks_orders = False
     #: Whether it keeps files of its own in the folder of an entry; only then do sizes and limits look for them.
     keeps_files = False
-    #: What CPUs it compiles for; `native` for the one at hand, and where it compiles for none.
+    #: The CPUs for which it compiles; `native` for this one, and for backends that compile for none.
     target = "native"
-    #: Whether the compiler is GE: what its options for the gears would say is logged.
+    #: Whether the compiler is GE: then the equivalent options of GE for the gears are logged.
     is_ge = False
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
-        """Return what else identifies compiled code, as key components."""
+        """Return further key components that identify compiled code."""
 
     def check_compiler(self) -> None:
         """Raise `BackendUnavailable` when this host cannot compile (it may still load)."""
@@ -122,7 +123,7 @@ class Backend(ABC):
         return
 
     def warm_up(self, threads: int, target: str, stage: Stage) -> None:
-        """Do in a worker process, before its first job, what every first compile for a target has to do."""
+        """Do in a worker process, before its first job, the work that every first compile for a target needs."""
         return
 
 

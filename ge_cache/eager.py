@@ -1,4 +1,4 @@
-"""The `eager` backend: runs the recorded ATen graph as it is. No compiler, instant, bit for bit eager."""
+"""The `eager` backend: runs the recorded ATen graph unchanged. No compiler, instant, bit for bit eager."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class EagerBackend(Backend):
     compiles = False
 
     def fingerprint(self) -> dict[str, Any]:
-        """The version of torch_npu where it is: its operators told sizes while the graph was made."""
+        """Return the version of torch_npu, if installed: its operators computed sizes while the graph was made."""
         torch_npu = sys.modules.get("torch_npu")
         return {} if torch_npu is None else {"torch_npu": str(getattr(torch_npu, "__version__", ""))}
 
@@ -41,7 +41,7 @@ class EagerBackend(Backend):
         if placeholders != artifact.header["inputs"] + len(attributes):
             raise ValueError(f"the graph takes {placeholders} tensors, its inputs and weights are others")
         run = to_python(graph, constants)
-        # As they are: `aten::linear` folds otherwise for a weight that requires grad, which shows in the last bit.
+        # Not detached: `aten::linear` folds differently for a weight that requires grad, which shows in the last bit.
         weights = list(attributes.values())
         no_grad = torch.no_grad
 

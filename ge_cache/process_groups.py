@@ -1,8 +1,8 @@
-"""Process groups that graphs communicate in: by role in what is compiled and stored, by name where it runs.
+"""Process groups of graphs: identified by role in compiled and stored graphs, by name where they run.
 
-Names of groups are counted per process, in the order in which groups are made. The ranks {0, 1} and {2, 3} of two
+Group names are counted per process, in the order in which groups are made. The ranks {0, 1} and {2, 3} of two
 tensor-parallel groups run one graph, and their groups have two names; in a stored graph both are the first group that
-it communicates in. A gear keeps the name, which its evidence compares, and a load puts it back.
+it communicates in. A gear keeps the name, which its evidence compares, and a load restores it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _ARGUMENT = "group_name"
 
 
 def role(number: int) -> str:
-    """Return what a stored graph calls the group of a number, in the order in which it first communicates in each."""
+    """Return a stored graph's name for its group of a number, counted in the order of first communication."""
     return f"gearcache-group-{number}"
 
 
 def named_groups(graph: fx.Graph) -> dict[Any, list[int] | None]:
-    """Return name -> ranks of the groups that a graph communicates in; None for what names no group of this process."""
+    """Return name -> ranks of the groups that a graph communicates in; None for a name without a group here."""
     found: dict[Any, list[int] | None] = {}
     for node in graph.nodes:
         position = _position(node.target)
@@ -50,7 +50,7 @@ def stored_groups(method: str, graph: fx.Graph) -> list[list[Any]]:
 
 
 def renamed(graph: Plain, names: Mapping[str, str]) -> Plain:
-    """Return a stored graph whose groups have other names; `KeyError` for a group that has none."""
+    """Return a stored graph whose groups have other names; `KeyError` for a group without one."""
     if not names:
         return graph
     nodes = [_renamed_call(node, names) if node[0] == "call" else node for node in graph["nodes"]]
@@ -71,7 +71,7 @@ def _renamed_call(node: Plain, names: Mapping[str, str]) -> Plain:
 
 
 def _position(target: Any) -> int | None:
-    """Return which argument of an operator names a group."""
+    """Return the position of an operator's argument that names a group."""
     schema = getattr(target, "_schema", None)
     return next(_found(schema), None) if schema is not None else None
 

@@ -1,4 +1,4 @@
-"""Choosing a backend, and importing it: no other one."""
+"""Choose a backend, and import only that one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gearcache.ge_cache.backend import Backend
 
 
 class BackendSettings(Protocol):
-    """The options that say which backend is wanted, and how."""
+    """The options that select a backend."""
 
     @property
     def backend(self) -> str:
@@ -31,12 +31,12 @@ class BackendSettings(Protocol):
 
     @property
     def gear_execution(self) -> str:
-        """Who switches gears."""
+        """Return which side switches gears."""
         ...
 
     @property
     def target(self) -> str:
-        """What CPUs code is compiled for."""
+        """Return the CPU target of compiled code."""
         ...
 
     @property
@@ -70,7 +70,7 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
         from gearcache.ge_cache.inductor.options import check_mode
         from gearcache.ge_cache.npu.config import MODES
 
-        if settings.backend != "auto" or settings.mode not in MODES:  # those of NPUs mean nothing on a CPU
+        if settings.backend != "auto" or settings.mode not in MODES:  # modes of NPUs do not apply to a CPU
             check_mode(settings.mode)
     unsupported = sorted(devices - {"cpu", "meta"})
     if unsupported:

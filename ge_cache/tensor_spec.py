@@ -1,4 +1,4 @@
-"""What is known of one tensor of a gear before it exists."""
+"""The static facts of one tensor of a gear."""
 
 from __future__ import annotations
 

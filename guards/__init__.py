@@ -1,1 +1,1 @@
-"""Shapes to graphs without disk: access paths, checks, evidence, gears, frames, dispatch."""
+"""From shapes to graphs, without disk: access paths, checks, evidence, gears, frames, dispatch."""

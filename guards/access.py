@@ -1,10 +1,9 @@
-"""Access paths: where a value that the trace depends on lives, as plain data.
+"""Access paths: plain data that says where to find a value that the trace depends on.
 
-A path is a root and a tuple of steps. Roots: `("argument", name)`, `("global", name)` (a global of the
-method's defining module), `("module", name)` (an importable module), `("closure", name)` (a free variable of
-the method), `("environment", name)` (an environment variable, None where it is not set) and `("builtins", "")`.
-Steps are pairs, see `_STEPS`. The same path is walked at build time, at load time and, compiled into Python
-source, on every call.
+A path is a root and a tuple of steps. Roots: `("argument", name)`, `("global", name)` (a global of the method's
+defining module), `("module", name)` (an importable module), `("closure", name)` (a free variable of the method),
+`("environment", name)` (an environment variable, None where it is not set) and `("builtins", "")`. Steps are pairs, see
+`_STEPS`. The same path is walked at build time, at load time and, compiled into Python source, on every call.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def _nth_key(value: Any, index: Any) -> Any:
 
 
 def _member(cls: type, name: str) -> Any:
-    """Return what a class or the first of its bases holds under a name, as it stands in the class."""
+    """Return the attribute of a class or the first of its bases that defines it, as stored in the class."""
     for base in cls.__mro__:
         if name in base.__dict__:
             return base.__dict__[name]
@@ -74,16 +73,16 @@ _SOURCE: dict[str, str] = {
 }
 
 
-#: Where a module keeps its tensors.
+#: Where a module stores its tensors.
 TENSOR_DICTIONARIES = (("attr", "_parameters"), ("attr", "_buffers"))
 
 
-#: Where the attributes of a module are looked for after its own dictionary and its class.
+#: Where a module's attributes are looked up after its own dictionary and its class.
 MODULE_PARTS = ("_parameters", "_buffers", "_modules")
 
 
 def own_attributes(value: Any) -> dict[str, Any] | None:
-    """Return where an object itself keeps attributes, past whatever its class makes of `__dict__`; None: nowhere."""
+    """Return the dictionary of an object's own attributes, bypassing its class's `__dict__`; None where it has none."""
     try:
         found = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -135,7 +134,7 @@ class Access(Struct, frozen=True):
         return text
 
     def resolve_root(self, scope: Scope) -> Any:
-        """Return the object at the root; `LookupError` if it is not there."""
+        """Return the object at the root; `LookupError` if it is missing."""
         kind, name = self.root
         if kind == "argument":
             return scope.arguments[name]
@@ -152,7 +151,7 @@ class Access(Struct, frozen=True):
         return builtins.__dict__
 
     def resolve(self, scope: Scope) -> Any:
-        """Walk the path; raises whatever the walked objects raise (`AttributeError`, `KeyError`, ...)."""
+        """Walk the path; passes on errors of the walked objects (`AttributeError`, `KeyError`, ...)."""
         value = self.resolve_root(scope)
         for kind, argument in self.steps:
             value = _STEPS[kind](value, argument)
@@ -163,7 +162,7 @@ class Access(Struct, frozen=True):
         return self.root == other.root and self.steps[: len(other.steps)] == other.steps
 
     def to_plain(self) -> list[Any] | str:
-        """Return msgpack-able data: for a parameter or buffer of a module one text, as there are many."""
+        """Return msgpack-able data; one text for a parameter or buffer of a module, as there are many."""
         if self.steps[-2:-1] and self.steps[-2] in TENSOR_DICTIONARIES and " " not in self.root[1]:
             names = ".".join(str(name) for _, name in self.steps[1::2])
             text = f"{' '.join(self.root)} {self.steps[-2][1]} {names}"
@@ -204,7 +203,7 @@ class Walker:
         self._roots: dict[tuple[str, str], Any] = {}
         self._children: dict[tuple[int, str, Any], Any] = {}
         self._alive: list[Any] = []
-        #: The class that each name was found to stand for, see `guards.evidence.checks.is_one_class`.
+        #: The class that each name stands for, see `guards.evidence.checks.is_one_class`.
         self.classes: dict[str, type] = {}
         self.names: dict[type, str] = {}
 
@@ -225,7 +224,7 @@ class Walker:
         return value
 
     def resolve_plain(self, path: Any) -> Any:
-        """Return the value at a path in plain form, without keeping what is on the way."""
+        """Return the value at a path in plain form, without keeping the objects on the way."""
         if isinstance(path, str):
             return self.resolve(Access.from_plain(path))
         (kind, name), steps = path

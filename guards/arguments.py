@@ -1,4 +1,4 @@
-"""Tensors inside call arguments: finding them by path, and making a like call with other tensors."""
+"""Tensors inside call arguments: find them by path, and make an equal call with other tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_DEPTH = 12
 def find_tensors(arguments: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """Return argument path -> tensor, through lists, tuples, dicts, dataclasses and other objects.
 
-    Modules are not entered: what they hold is the method's own state. Paths are those of `Access.text`.
+    Modules are not entered: their content is the method's own state. Paths are those of `Access.text`.
     """
     found: dict[str, torch.Tensor] = {}
     seen: set[int] = set()
@@ -63,7 +63,7 @@ def find_varying(arguments: Mapping[str, Any]) -> dict[Access, torch.Tensor | in
 
 
 def _children(value: Any) -> list[tuple[tuple[str, Any], Any]]:
-    """Return what a value holds with the steps to it, as of access paths; no code of the value's class runs."""
+    """Return the children of a value with the access path steps to them; no code of the value's class runs."""
     kind = type(value)
     if issubclass(kind, (list, tuple)):
         names = getattr(kind, "_fields", None)
@@ -79,9 +79,9 @@ def _children(value: Any) -> list[tuple[tuple[str, Any], Any]]:
 
 
 def replace_tensors(value: Any, replacements: Mapping[int, torch.Tensor], memo: dict[int, Any] | None = None) -> Any:
-    """Return `value` with tensors exchanged by identity; what holds no such tensor is returned as it is.
+    """Return `value` with tensors replaced by identity; a value without such a tensor is returned unchanged.
 
-    Containers and objects on the way are shallow copies, so the caller's own are not touched.
+    Containers and objects on the way are copied shallowly, so the caller's own are not changed.
     """
     memo = {} if memo is None else memo
     if isinstance(value, torch.Tensor):

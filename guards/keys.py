@@ -1,7 +1,7 @@
-"""Keys of containers as Python compares them: `1`, `True` and `1.0` are one key, and so are a named tuple and a tuple.
+"""Compare keys of containers as Python does: `1`, `True` and `1.0` are one key, and so are a named tuple and a tuple.
 
-Two forms of a key: the one of `guards.evidence.constants.to_plain`, which tells types apart, and Python's own, in
-which it is looked up. A lookup leaves nothing behind: a `defaultdict` makes no item for it.
+A key has two forms: that of `guards.evidence.constants.to_plain`, which distinguishes types, and Python's own, by which
+it is looked up. A lookup has no side effect: a `defaultdict` makes no item for it.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Any
 
 import msgpack
 
-#: Classes of keys that are equal to themselves only, or to a key of another form that `plain_key` takes them to.
+#: Classes of keys that equal only themselves, or a key of another form that `plain_key` converts to them.
 _ITSELF = (type(None), bool, int, str, bytes, float, complex)
-#: The same of torch, which commands that read an entry do without.
+#: The same for torch; commands that read an entry run without torch.
 _ENUMS, _DEVICE = ("dtype", "layout", "memory_format"), ("device",)
-#: Marks a packed key among what checks expect.
+#: Marks a packed key in the expected data of checks.
 _PACKED = "key"
 _BASES: tuple[Any, ...] = (int, float, complex, str, bytes, tuple)
-#: Where `in` hashes; all else is gone through.
+#: Containers in which `in` hashes; all others are searched linearly.
 _HASHED = (dict, set, frozenset, types.MappingProxyType, KeysView)
 
 
 class NotKey(Exception):
-    """A key that no other process can make again."""
+    """A key that another process cannot rebuild."""
 
 
 def plain_key(key: Any) -> Any:
-    """Return the key of builtin type that is equal to a key and stands for it in lookups; `NotKey` for any other."""
+    """Return the key of builtin type that equals a key and replaces it in lookups; `NotKey` where there is none."""
     kind = type(key)
     if isinstance(key, float) and math.isnan(key):
         raise NotKey("nan, which is equal to nothing")
@@ -55,20 +55,20 @@ def _torch() -> Any:
 
 
 def _is_of_torch(kind: type, names: tuple[str, ...]) -> bool:
-    """Whether a class is one of torch's with these names; whoever has an object of it has imported torch."""
+    """Return whether a class is one of torch's with these names; a process with such an object has imported torch."""
     module = sys.modules.get("torch")
     return module is not None and any(kind is getattr(module, name, None) for name in names)
 
 
 def _compares_as(kind: type, base: type) -> bool:
-    """Whether objects of a class are equal to what they would be as a base of it, and are hashed as that."""
+    """Return whether objects of a class compare and hash as objects of its base."""
     is_of_numpy = kind.__module__ == "numpy"
     is_like_base = kind.__eq__ is base.__eq__ and kind.__hash__ is base.__hash__
     return (is_of_numpy and not issubclass(kind, enum.Enum)) or is_like_base
 
 
 def packed(key: Any) -> bytes:
-    """Return a key of `plain_key` as bytes, for an access path; `NotKey` where it cannot be made again."""
+    """Return a key of `plain_key` as bytes, for an access path; `NotKey` where it cannot be rebuilt."""
     found: bytes = msgpack.packb(_encoded(key))
     return found
 
@@ -116,7 +116,7 @@ def unpacked(data: bytes) -> Any:
 
 
 def asked(key: Any) -> Any:
-    """Return what a check that looks for a key expects: the key itself where it is plain data; `NotKey`."""
+    """Return the expected data of a check for a key: the key itself where it is plain data; `NotKey`."""
     key = plain_key(key)
     is_plain = type(key) is str or (type(key) is int and -(1 << 63) <= key < (1 << 64))
     return key if is_plain else [_PACKED, packed(key)]
@@ -133,21 +133,21 @@ def asked_key(expected: Any) -> Any:
 
 
 def item(value: Any, key: Any) -> Any:
-    """Return `value[key]`, but make no item where a dictionary lacks one; `KeyError` there."""
+    """Return `value[key]`, without adding an item to a dictionary that lacks it; `KeyError` instead."""
     if isinstance(value, dict) and type(value).__getitem__ is dict.__getitem__:
         return dict_item(value, key)
     return value[key]
 
 
 def dict_item(value: dict[Any, Any], key: Any) -> Any:
-    """Return what a dictionary holds under a key, past its class's `__getitem__` and `__missing__`; `KeyError`."""
+    """Return the value of a dictionary's key, bypassing its class's `__getitem__` and `__missing__`; `KeyError`."""
     if type(value) is dict or dict.__contains__(value, key):
         return dict.__getitem__(value, key)
     raise KeyError(key)
 
 
 def has_key(value: Any, key: Any) -> bool:
-    """Whether a container holds a key of `plain_key`, as `in` tells; items that are no plain keys are other keys."""
+    """Return whether a container holds a key of `plain_key`, as `in` does; items without a plain key differ."""
     if isinstance(value, _HASHED):
         return key in (dict.keys(value) if isinstance(value, dict) else value)
     return any(_is_key(found) and found == key for found in (value.keys() if isinstance(value, Mapping) else value))

@@ -1,1 +1,1 @@
-"""What the commands need and no call does: lists, limits, verification, bundles."""
+"""Administration of a cache for the commands (lists, limits, verification, bundles); no call of a method needs it."""

@@ -1,4 +1,4 @@
-"""What all tar files of entries have in common, bundles and layers of images."""
+"""Helpers for tar files of entries: shared by bundles and by layers of images."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import tarfile
 from collections.abc import Iterator
 from typing import BinaryIO
 
-#: More files than any cache has; whoever reads an archive keeps their names.
+#: More files than any cache has; a reader of an archive keeps their names in memory.
 MAX_MEMBERS = 1 << 18
 PIECE = 1 << 20
 
 
 class BoundedReads:
-    """A file that refuses huge reads: tarfile reads extended headers whole, however long they say they are."""
+    """A file that refuses huge reads: tarfile reads extended headers whole, whatever length they claim."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -31,7 +31,7 @@ def pieces(file: BinaryIO) -> Iterator[bytes]:
 
 
 def add_file(tar: tarfile.TarFile, name: str, file: BinaryIO, size: int, mode: int = 0o600) -> None:
-    """Add a file of root's without a time, so that the same content gives the same archive."""
+    """Add a file that belongs to root and has no time, so that the same content gives the same archive."""
     member = tarfile.TarInfo(name)
     member.size, member.mode = size, mode
     tar.addfile(member, file)

@@ -1,4 +1,4 @@
-"""A cache for an image of containers, as a folder: any user of a container may read it, and its owner alone write."""
+"""Write a cache for a container image, as a folder: any user of a container may read it, only its owner may write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FOLDER, _FILE = 0o755, 0o644
 
 
 class Baked(Struct):
-    """What a folder holds: names of entries, number and bytes of their blobs."""
+    """The content of a folder: names of entries, number and bytes of their blobs."""
 
     entries: list[str] = field(default_factory=list)
     blobs: int = 0
@@ -29,9 +29,10 @@ class Baked(Struct):
 def write_folder(layout: Layout, entries: Iterable[EntryRow], folder: Path, sign: Sign = as_it_is) -> Baked:
     """Write a cache of entries, which stay in use meanwhile, into a new or empty folder; every byte is verified.
 
-    A cache is made for one user, with modes 0700 and 0600, which a copy into an image keeps; these follow neither that
-    nor the umask. `sign` may sign manifests, and what it raises comes out. `CacheError` when an entry or a blob is
-    missing, damaged or not to be trusted, or the folder holds anything or cannot be written.
+    A cache is made for one user, with modes 0700 and 0600, and a copy into an image keeps these modes. The modes of a
+    baked folder follow neither those nor the umask. `sign` may sign manifests; its errors are passed on. Raises
+    `CacheError` when an entry or a blob is missing, damaged or untrusted, or when the folder is not empty or cannot be
+    written.
     """
     try:
         if folder.exists() and any(folder.iterdir()):

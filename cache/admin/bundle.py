@@ -1,7 +1,7 @@
 """Bundles: entries and their blobs in one tar file, to be carried to another host.
 
-The blobs come first, then the manifests that name them. Names inside are never used as paths: taking a bundle computes
-where things go from digests and labels that it has checked, and takes nothing but regular files of known names.
+The blobs come first, then the manifests that name them. Names inside the tar file are never used as paths: taking a
+bundle computes paths from checked digests and labels, and accepts only regular files with known names.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MAX_HEADER_SIZE = 4096
 class BundleSummary(Struct):
     """What was written or taken, by name; `skipped` entries were present already. `size` is bytes of blobs.
 
-    `failed` entries could not be taken, and why.
+    `failed` maps entries that could not be taken to the reason.
     """
 
     entries: list[str] = field(default_factory=list)
@@ -57,8 +57,8 @@ class BundleSummary(Struct):
 def write_bundle(layout: Layout, entries: Iterable[EntryRow], target: Path) -> BundleSummary:
     """Write a bundle of entries, which stay in use meanwhile; every byte is verified while it is copied.
 
-    `CacheError` when an entry or a blob is missing, damaged or not to be trusted, or the target cannot be written;
-    there is no target then, or the old one.
+    Raises `CacheError` when an entry or a blob is missing, damaged or untrusted, or the target cannot be written. The
+    target is then absent or unchanged.
     """
     with (
         packing(layout, entries) as packed,
@@ -79,20 +79,22 @@ def write_bundle(layout: Layout, entries: Iterable[EntryRow], target: Path) -> B
 def take_bundle(
     layout: Layout, source: Path, join: Join, *, trust: Trust | None = None, max_size: int | None = None
 ) -> BundleSummary:
-    """Take over the entries of a bundle; of one that is present nothing is lost, and `join` adds what it lacks.
+    """Add the entries of a bundle to the cache; an entry that is already present loses nothing, and `join` adds what it
+    lacks.
 
-    Blobs are verified while they are written, manifests before. `BundleError` for a file that is no sound bundle of
-    this format, that is larger than `max_size`, or, where `trust` has keys, for an entry that none of them has signed;
-    without keys, `UnsafePath` for a file that other users could have written. What was taken until then stays whole,
-    and blobs that no entry names are collected later. Other `CacheError`s when the cache cannot be written.
+    Blobs are verified while they are written, manifests before. Raises `BundleError` for a file that is not a sound
+    bundle of this format, that is larger than `max_size`, or, where `trust` has keys, for an entry that none of them
+    has signed. Without keys, raises `UnsafePath` for a file that other users could have written. Entries taken before
+    an error stay whole; blobs that no entry names are collected later. Raises other `CacheError`s when the cache cannot
+    be written.
     """
     return _Taking(layout, source, trust or Trust(), max_size).run(join)
 
 
 def bundle_manifests(source: Path) -> Iterator[tuple[Identity, Manifest]]:
-    """The entries of a bundle, without taking anything; `BundleError` for a file that is no sound bundle.
+    """Return the entries of a bundle, without taking anything; `BundleError` for a file that is not a sound bundle.
 
-    `UnsafePath` for one that other users could have written. The blobs are passed over, not verified.
+    Raises `UnsafePath` for a file that other users could have written. The blobs are skipped, not verified.
     """
     return _Taking(Layout(source.parent), source, Trust(), None).manifests()
 
@@ -147,7 +149,9 @@ class _Taking:
             raise self._wrong(f"it is damaged, or no bundle: {error}") from error
 
     def _open(self) -> int:
-        """The bundle as a descriptor; it is code, so without signatures nobody else may have written it."""
+        """Open the bundle as a descriptor. It holds code, so without signatures only this user and root may write
+        it.
+        """
         descriptor = open_regular(self._source, os.O_RDONLY, follow=True)
         reason = others_wrote(self._source, os.fstat(descriptor)) if not self._trust.asks else ""
         if not reason or is_trusted_by_name(self._source.absolute().parent):
@@ -207,7 +211,7 @@ class _Taking:
             self._summary.failed[manifest.name] = str(error)
 
     def _join(self, path: Path, identity: Identity, manifest: Manifest, data: bytes, join: Join) -> None:
-        """Store the entry with what is here of it; `LockTimeout` where a process compiles it for long."""
+        """Store the entry with the blobs that are here; `LockTimeout` where a process keeps compiling it."""
         with key_lock(self._layout.locks_folder / f"{manifest.key_digest}.lock", LOCK_SECONDS):
             made = join(self._own(path, manifest.key_digest), [manifest], self._is_here)
             if made is not None:
@@ -219,7 +223,7 @@ class _Taking:
         self._summary.skipped.append(manifest.name)
 
     def _signed(self, name: str, data: bytes) -> bytes:
-        """A manifest that a trusted key has signed, as this host stores it: its own lookups ask for its HMAC."""
+        """Return a manifest that a trusted key has signed, as this host stores it: lookups ask for its own HMAC."""
         try:
             signed_by = self._trust.check(data, name)
         except UnsignedEntry as error:
@@ -227,7 +231,7 @@ class _Taking:
         return data if signed_by == HMAC_NAME or self._trust.hmac is None else self._trust.signed(data)
 
     def _identity(self, name: str, manifest: Manifest) -> Identity:
-        """Label, digest and ranks as the manifest and its name inside the bundle tell alike."""
+        """Return label, digest and ranks, on which the manifest and its name inside the bundle must agree."""
         parts = name.split("/")
         ranks = parts[3] if len(parts) == 5 else ""
         label = manifest.name.removesuffix(f"-{manifest.key_digest}")
@@ -241,7 +245,7 @@ class _Taking:
         return label, manifest.key_digest, ranks
 
     def _own(self, path: Path, key_digest: str) -> Manifest | None:
-        """Return the entry that is here; None for one that no process would use."""
+        """Return the entry that this cache has; None for an entry that no process would use."""
         try:
             return read_manifest(path, key_digest, self._trust.hmac)
         except (OSError, CacheError):

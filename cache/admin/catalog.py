@@ -1,4 +1,4 @@
-"""All entries of a cache, for those who list, limit and clear it."""
+"""The catalog: all entries of a cache, for commands that list, limit and clear it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _MIN_DIGEST_PREFIX = 4
 
 
 class Removal(Struct):
-    """What was removed, or would be; `in_use` are entries that live processes hold, which stay.
+    """What was removed, or would be; `in_use` are entries that live processes have loaded, which stay.
 
     `freed` is in bytes; blobs count once, and only those that went with their last user. `quarantined` is the number of
-    files that went from the quarantine.
+    files deleted from the quarantine.
     """
 
     removed: list[EntryRow] = field(default_factory=list)
@@ -49,8 +49,8 @@ class Removal(Struct):
 class Catalog:
     """The entries of a cache of all ranks; safe beside any number of processes that read, write or remove.
 
-    Read methods never raise on a damaged cache; `faults` holds what the last `entries()` found. Those
-    that remove wait at most `patience` seconds for writers, and say so.
+    Read methods never raise on a damaged cache; `faults` holds the faults that the last `entries()` found. Methods that
+    remove wait at most `patience` seconds for writers, and report a timeout.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Catalog:
         with paused_collection():
             found = scan(self.layout)
             self.faults = found.faults
-            # Twice by a number, as sorts are stable: four times as fast as once by a pair of them.
+            # Two stable sorts by one number are four times as fast as one sort by a pair of numbers.
             found.entries.sort(key=attrgetter("created"), reverse=True)
             found.entries.sort(key=attrgetter("last_use"), reverse=True)
             return found.entries
 
     def find(self, text: str) -> list[EntryRow]:
-        """Entries by label, `<label>-<start of digest>`, start of digest (4 digits at least), or path; maybe none."""
+        """Entries by label, `<label>-<start of digest>`, start of digest (4 digits at least), or path; may be empty."""
         path = Path(text).absolute()
         return [entry for entry in self.entries() if self._is_meant(entry, text, path, self.path(entry))]
 
@@ -86,7 +86,7 @@ class Catalog:
         return "/".join(filter(None, (self._entries, *entry.identity, MANIFEST_NAME)))
 
     def read(self, entry: EntryRow) -> Manifest:
-        """The manifest of an entry, verified; `CacheError`, also when it is gone meanwhile."""
+        """The manifest of an entry, verified; `CacheError`, also when it was removed meanwhile."""
         path = self.path(entry)
         try:
             check_folders(self.layout.root, path.parent)
@@ -95,13 +95,13 @@ class Catalog:
             raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
 
     def users(self, entry: EntryRow) -> list[User]:
-        """Live processes of this host that have the entry loaded, as far as Linux tells."""
+        """Live processes of this host that have the entry loaded, as far as Linux reports."""
         return users_of(self.path(entry).with_name(USE_NAME))
 
     def remove(self, entries: Iterable[EntryRow], *, wait: float = 0.0, dry_run: bool = False) -> Removal:
-        """Remove entries, and the blobs that nobody else needs; waits `wait` seconds in all for their users.
+        """Remove entries, and the blobs that no other entry needs; waits `wait` seconds in all for their users.
 
-        A process that is killed meanwhile leaves entries that are whole or gone, and maybe files for `collect`.
+        A process that is killed meanwhile leaves every entry either whole or removed, and maybe files for `collect`.
         """
         outcome = Removal()
         self._remove(list(entries), wait, dry_run, outcome)
@@ -115,9 +115,11 @@ class Catalog:
         keep: Collection[Identity] = (),
         dry_run: bool = False,
     ) -> Removal:
-        """Remove the least recently used entries until the cache has at most `max_size` bytes, and those that
-        nobody used for `max_age` seconds; never one that a live process uses, nor one of `keep`. The quarantine counts,
-        and goes first.
+        """Remove the least recently used entries until the cache has at most `max_size` bytes, and the entries that no
+        process used for `max_age` seconds.
+
+        Never removes an entry that a live process uses, nor an entry in `keep`. The quarantine counts towards the
+        limits, and is emptied first.
         """
         outcome = Removal()
         found = scan(self.layout, exact=True)
@@ -131,14 +133,14 @@ class Catalog:
             self._remove(chosen, 0.0, dry_run, outcome)
             gone = {entry.identity for entry in outcome.removed}
             present = [entry for entry in present if entry.identity not in gone]
-            # Others must go in place of those that are in use.
+            # Other entries must be removed instead of those in use.
             kept |= {entry.identity for entry in outcome.in_use}
             if len(outcome.in_use) == busy or len(outcome.faults) > faults:
                 break
         return outcome
 
     def collect(self, *, dry_run: bool = False) -> Collected:
-        """Remove blobs that no entry names, unfinished files of dead writers, and what is left of removed entries."""
+        """Remove blobs that no entry names, unfinished files of dead writers, and leftovers of removed entries."""
         return collect(self.layout, self.clock(), self.patience, dry_run=dry_run)
 
     def total_size(self, entries: Iterable[EntryRow]) -> int:
@@ -146,22 +148,22 @@ class Catalog:
         return total_size(entries)
 
     def damaged(self) -> list[CorruptEntry]:
-        """Of the faults of the last `entries` those of manifests that will never be read."""
+        """Select from the faults of the last `entries` the manifests that will never be readable."""
         return [fault for fault in self.faults if isinstance(fault, CorruptEntry)]
 
     def set_aside(self, damaged: Iterable[CorruptEntry]) -> None:
-        """Move damaged manifests to the quarantine, as a lookup would; what is sound by now stays."""
+        """Move damaged manifests to the quarantine, as a lookup would; a manifest that is sound by now stays."""
         for fault in damaged:
             label, digest, _ = self.layout.identify(fault.path)
             name = f"{label}-{digest}.manifest"
             quarantine(self.layout, fault, name, partial(read_entry, self.layout, fault.path))
 
     def quarantined(self) -> list[Quarantined]:
-        """What lies in the quarantine."""
+        """Return the content of the quarantine."""
         return quarantined(self.layout)
 
     def clear_quarantine(self, outcome: Removal, *, max_age: float = 0.0, dry_run: bool = False) -> None:
-        """Delete what has been in the quarantine for longer than `max_age` seconds."""
+        """Delete files that have been in the quarantine for longer than `max_age` seconds."""
         before = self.clock() - max_age if max_age else math.inf
         self._drop(excess(self.quarantined(), before=before), dry_run, outcome)
 
@@ -170,7 +172,7 @@ class Catalog:
         return other_formats(self.layout)
 
     def remove_format(self, folder: OtherFormatFolder) -> int:
-        """Delete what another version keeps, unless it is in use, and return the bytes freed; `CacheError`."""
+        """Delete the folder of another version, unless it is in use, and return the bytes freed; `CacheError`."""
         return remove_format(self.layout, folder)
 
     def _prune_quarantine(self, limits: Limits, entries_size: int, dry_run: bool, outcome: Removal) -> int:
@@ -207,7 +209,7 @@ class Catalog:
             outcome.faults.append(CacheError(f"`{error.filename}` cannot be removed: {error.strerror}"))
 
     def _remove_unused(self, pending: list[EntryRow], dry_run: bool, outcome: Removal) -> list[EntryRow]:
-        """Remove those that nobody uses, and return the others."""
+        """Remove the entries that no process uses, and return the others."""
         removed: list[EntryRow] = []
         busy: list[EntryRow] = []
         for entry in pending:

@@ -1,4 +1,4 @@
-"""Collecting what no entry needs: blobs without an entry, unfinished files, folders of removed entries."""
+"""Collect what no entry needs: blobs without an entry, unfinished files, folders of removed entries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEFTOVER_SECONDS = 3600.0
 
 
 class Collected(Struct):
-    """What was removed, or would be; `fault` says why not all of it."""
+    """What was removed, or would be; `fault` says why some of it was not."""
 
     blobs: list[Path] = field(default_factory=list)
     leftovers: list[Path] = field(default_factory=list)
@@ -42,8 +42,8 @@ class Collected(Struct):
 def collect(layout: Layout, now: float, patience: float, *, dry_run: bool = False) -> Collected:
     """Remove what no entry needs, or with `dry_run` only name it. Never raises for a fault of the cache.
 
-    What is too much in the quarantine, or older than `MAX_KEPT_SECONDS`, goes as well. Blobs stay when a manifest
-    cannot be read for the moment: it may name them.
+    Files over the limit of the quarantine, or older than `MAX_KEPT_SECONDS`, are removed as well. Blobs stay while a
+    manifest cannot be read: it may name them.
     """
     found = Collected()
     try:
@@ -65,12 +65,12 @@ def collect(layout: Layout, now: float, patience: float, *, dry_run: bool = Fals
 
 
 def needed_blobs(found: Scan) -> set[str]:
-    """The digests that entries name; `CacheError` when an entry cannot be read, so that they are not known."""
+    """Return the digests that entries name; `CacheError` when an entry is unreadable: its blobs are then unknown."""
     misplaced: set[str] = set()
     for fault in found.faults:
         if isinstance(fault, MisplacedEntry):
-            misplaced.update(fault.blobs)  # only its place is wrong: it may be somebody's
-        # Damaged for good: it is a miss for everyone, and goes to the quarantine at its next lookup.
+            misplaced.update(fault.blobs)  # the manifest is sound, only misplaced: an entry may need its blobs
+        # Damaged for good: a miss for every process, moved to the quarantine at its next lookup.
         elif type(fault) is not CorruptEntry:
             raise fault
     packed = {entry.blobs for entry in found.entries}
@@ -99,13 +99,13 @@ def _collect(layout: Layout, now: float, found: Collected, *, dry_run: bool) -> 
 
 
 def _unfinished(layout: Layout, now: float) -> Iterator[Path]:
-    """Files of writers that died: here writers hold the lock of the store, elsewhere age tells."""
+    """Yield files of dead writers: here writers hold the lock of the store, elsewhere age decides."""
     for folder in (layout.entries_folder, layout.blobs_folder):
         for inner, _, names in os.walk(folder):
             yield from (Path(inner, name) for name in names if name.startswith(TEMPORARY_PREFIX))
     for folder in (layout.root, layout.bucket, layout.quarantine_folder):
         for path in _inside(folder):
-            # The root may hold files of a user's: there the name must be ours to the last letter.
+            # The root may hold files of a user: there the whole name must be one of ours.
             if is_unfinished(path) if folder == layout.root else path.name.startswith(TEMPORARY_PREFIX):
                 with suppress(OSError):
                     if now - os.lstat(path).st_mtime > LEFTOVER_SECONDS:
@@ -113,7 +113,7 @@ def _unfinished(layout: Layout, now: float) -> Iterator[Path]:
 
 
 def _abandoned(layout: Layout) -> Iterator[Identity]:
-    """Folders without a manifest, the inner ones first."""
+    """Yield folders without a manifest, inner folders first."""
     for label, digest in layout.names():
         folder = layout.entry(label, digest, "")
         inside = {path.name for path in _inside(folder)} - {USE_NAME}
@@ -126,7 +126,7 @@ def _abandoned(layout: Layout) -> Iterator[Identity]:
 
 
 def _holds_entry(names: set[str]) -> bool:
-    """Whether a folder holds more than what is left of an entry; what is not gearcache's could not be removed."""
+    """Return whether a folder holds more than the remains of an entry; files of others could not be removed."""
     left = {USE_NAME, *BACKEND_FOLDERS}
     return any(name not in left and not name.startswith(TEMPORARY_PREFIX) for name in names)
 

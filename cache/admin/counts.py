@@ -1,7 +1,7 @@
-"""Hits and misses since the cache was made, or since somebody began to count anew.
+"""Count hits and misses since the cache was made, or since the last reset.
 
-Counting processes append bytes and know of nothing else. A reset writes down how many there were, and is subtracted
-from then on: no count is lost beside it, whichever side of it a count falls on.
+Counting processes only append bytes. A reset records how many there were, and that number is subtracted from then on.
+No count beside a reset is lost, whether it falls before or after it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MARK = "CACHEDIR.TAG"
 
 
 class _Baseline(Struct):
-    """What was counted before; a hit counts for the use file of that inode."""
+    """The counts before the reset; a number of hits applies to the use file of that inode."""
 
     since: float | None = None
     hits: dict[Identity, tuple[int, int]] = field(default_factory=dict)
@@ -36,8 +36,10 @@ class _Baseline(Struct):
 
 
 class Counts:
-    """Hits of entries and misses of methods. `since` is in seconds since 1970, 0 where that is not known; `was_reset`
-    tells whether that is a reset. `fault` says why a reset that there was cannot be read.
+    """Hits of entries and misses of methods.
+
+    `since` is in seconds since 1970, 0 where unknown; `was_reset` shows whether it is the time of a reset. `fault` says
+    why an existing reset cannot be read.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -54,7 +56,7 @@ class Counts:
         return entry.hits - before if inode == entry.use_inode and before <= entry.hits else entry.hits
 
     def misses(self) -> dict[str, dict[str, int]]:
-        """Label of the method -> reason -> misses, those that there are."""
+        """Return label of the method -> reason -> misses, without zeros."""
         found: dict[str, dict[str, int]] = {}
         for label, reasons in misses(self._layout).items():
             for reason, number in reasons.items():
@@ -80,7 +82,7 @@ class Counts:
 
 
 def reset_counts(layout: Layout, entries: Iterable[EntryRow], now: float) -> None:
-    """Count from now on; `CacheError` where that cannot be written. Of two at once the later one holds."""
+    """Count from now on; `CacheError` where that cannot be written. Of two concurrent resets the later one wins."""
     prepare_folder(layout, layout.bucket)
     data: bytes = msgpack.packb(
         {
@@ -109,7 +111,7 @@ def _unpacked(data: bytes) -> _Baseline:
 
 
 def _made(layout: Layout) -> float:
-    """When the cache was made: its mark is written then, and never again."""
+    """Return when the cache was made: its mark is written then, and never again."""
     for folder in (layout.root, layout.bucket):
         with suppress(OSError):
             return os.lstat(folder / _MARK).st_mtime

@@ -1,4 +1,4 @@
-"""Which entries must go: pure functions over entries."""
+"""Choose the entries to evict: pure functions over entries."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from gearcache.cache.admin.row import EntryRow
 
-#: Bytes that a cache may have where nobody says otherwise: else the disks of a fleet grow until somebody looks.
+#: Default size limit of a cache in bytes: without one, the disks of a fleet grow until an operator notices.
 DEFAULT_MAX_SIZE = 10 * 10**9
 
 
 class Limits(Struct, frozen=True):
-    """What a cache may hold: bytes in all, and seconds since an entry was last used; None is no limit."""
+    """What a cache may hold: bytes in all, and seconds since an entry was last used; None means unlimited."""
 
     max_size: int | None = None
     max_age: float | None = None
@@ -37,10 +37,11 @@ NO_LIMITS = Limits()
 def entries_to_evict(
     entries: Sequence[EntryRow], limits: Limits, now: float, keep: Collection[tuple[str, str, str]] = ()
 ) -> list[EntryRow]:
-    """The entries to drop, least recently used first, until the rest is within the limits.
+    """Return the entries to drop, least recently used first, until the rest is within the limits.
 
-    Identities in `keep` stay, also when the limits are missed then. A blob counts once, and goes with the last
-    entry that needs it: dropping an entry frees its own files and the blobs that only it still holds.
+    Entries whose identities are in `keep` stay, even when the limits are then missed. A blob counts once, and is freed
+    with the last entry that needs it: dropping an entry frees its own files and the blobs that only this entry still
+    needs.
     """
     oldest = sorted(entries, key=lambda entry: (entry.last_use, entry.created, entry.identity))
     evicted: list[EntryRow] = []

@@ -1,4 +1,4 @@
-"""The kind of file system that a folder lies on, as the kernel tells."""
+"""Detect the kind of file system of a folder, as the kernel reports it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 import os
 from pathlib import Path
 
-#: Magic numbers of `statfs(2)` of file systems whose files come from elsewhere.
+#: Magic numbers of `statfs(2)` of file systems that get their files from another host or process.
 NETWORK = {
     0x6969: "NFS",
     0x00C36400: "Ceph",
@@ -24,13 +24,13 @@ NETWORK = {
 
 
 def network_file_system(folder: Path) -> str:
-    """Return the name of the network file system, or of FUSE, that a folder lies on; empty for others. Never raises."""
+    """Return the name of the network file system, or of FUSE, that stores a folder; empty for others. Never raises."""
     return NETWORK.get(_magic(folder), "")
 
 
 def _magic(folder: Path) -> int:
-    """The type of a file system; 0 where nobody tells."""
-    # Longer than the structure of any platform, which begins with the type.
+    """Return the type of a file system; 0 where it is unknown."""
+    # Larger than this structure on any platform; it begins with the type.
     buffer = (ctypes.c_long * 64)()
     try:
         failed = ctypes.CDLL(None).statfs(os.fsencode(folder), buffer)

@@ -1,4 +1,4 @@
-"""What other versions of gearcache keep below the same root: it can be counted and deleted, not read."""
+"""Folders of other versions of gearcache below the same root: they can be counted and deleted, not read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OtherFormatFolder(Struct, frozen=True):
 
 
 def other_formats(layout: Layout) -> list[OtherFormatFolder]:
-    """The folders of other format versions, the oldest first; a user's `v1` beside them is none. Never raises."""
+    """Return the folders of other format versions, the oldest first, without a user's own `v1`. Never raises."""
     found = []
     with suppress(OSError):
         for path in layout.root.iterdir():
@@ -41,9 +41,9 @@ def other_formats(layout: Layout) -> list[OtherFormatFolder]:
 
 
 def remove_format(layout: Layout, folder: OtherFormatFolder) -> int:
-    """Delete such a folder and return its size; `CacheError` when a process uses it, or it cannot be deleted.
+    """Delete the folder of another version and return its size; `CacheError` when it is in use or cannot be deleted.
 
-    Its users are known as far as that version marks them as this one does: version 1 did not.
+    Users are detected only where that version marks them as this one does: version 1 did not.
     """
     if folder.path.parent != layout.root or version_of(folder.path.name) is None:
         raise ValueError(f"`{folder.path}` is not the folder of a format version below `{layout.root}`")

@@ -1,4 +1,4 @@
-"""Whether a cache can be used here, and what to do where it cannot."""
+"""Check whether a cache can be used here, and say how to fix it where it cannot."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _READABLE = "make the folder of the cache readable for this user (for an image: 
 
 
 class Check(Struct, frozen=True):
-    """One thing that was tried. `ok` is None where nothing is wrong, but worth knowing; `remedy` is then empty."""
+    """One thing that was tried. `ok` is None for a note that is not a fault; `remedy` is then empty."""
 
     name: str
     ok: bool | None
@@ -36,9 +36,9 @@ class Check(Struct, frozen=True):
 
 
 def check_health(layout: Layout, hmac_key_file: Path | None = None) -> list[Check]:
-    """Try what a cache needs of its folder: trust, writing, locks, space, and look at what lies in it.
+    """Try what a cache needs of its folder (trust, writing, locks, space), and look at its content.
 
-    Creates nothing where there is no cache yet: the nearest folder above stands for it. Never raises.
+    Creates nothing where there is no cache yet: the nearest existing parent folder is checked instead. Never raises.
     """
     checks = [_guarded("folder", lambda: _check_root(layout))]
     if checks[0].ok:
@@ -56,7 +56,9 @@ def check_health(layout: Layout, hmac_key_file: Path | None = None) -> list[Chec
 
 
 def guarded_all(name: str, check: Callable[[], list[Check]]) -> list[Check]:
-    """Return what some checks give, or as one of this name what kept them from being made: others are made then."""
+    """Return the results of some checks, or one result of this name with their fault, so that other checks still
+    run.
+    """
     made: list[Check] = []
 
     def make() -> Check:
@@ -180,7 +182,7 @@ def _nearest_folder(path: Path) -> Path:
 
 
 def _file_system(folder: Path) -> str:
-    """The kind of file system, as Linux tells; network file systems are where locks go wrong."""
+    """Return the kind of file system, as Linux reports it; locks fail mostly on network file systems."""
     best = ("", "")
     for mount, kind in _mounts():
         if (folder == Path(mount) or Path(mount) in folder.parents) and len(mount) >= len(best[0]):

@@ -1,4 +1,4 @@
-"""The index: all entries in short, kept by diskcache, so that a list need not read every manifest.
+"""The index: a short record of each entry, kept by diskcache, so that a list need not read every manifest.
 
 It is derived from the manifests and may be lost at any time. Only commands open it, never a serving process.
 """
@@ -31,7 +31,9 @@ _FILES = ("cache.db", "cache.db-wal", "cache.db-shm")
 
 
 class RowDisk(diskcache.Disk):  # type: ignore[misc]
-    """Stores texts as keys and bytes as values, in the database, and refuses whatever diskcache would unpickle."""
+    """Stores texts as keys and bytes as values in the database, and refuses everything that diskcache would
+    unpickle.
+    """
 
     def put(self, key: Any) -> tuple[Any, bool]:
         """Only `str`."""
@@ -61,7 +63,7 @@ class RowDisk(diskcache.Disk):  # type: ignore[misc]
 class Index:
     """Entries in shards by the first digits of the key digest: one read gives hundreds of them.
 
-    All are read at once, and behind them those of the journal, which are newer; raises for an index that is damaged.
+    All entries are read at once, followed by the newer ones of the journal; raises for a damaged index.
     """
 
     def __init__(self, cache: diskcache.Cache, folder: Path) -> None:
@@ -73,8 +75,8 @@ class Index:
         self._unsaved = {shard_of(entry.identity) for entry in fresh}
 
     def save(self, entries: Iterable[EntryRow], changed: Iterable[Identity]) -> None:
-        """Write the shards of the identities that `changed`, from all entries that there are; never raises."""
-        # A full disk, another program's lock, whatever: the next command will do it.
+        """Write the shards of the identities in `changed`, given all entries; never raises."""
+        # A full disk, another program's lock, any error: the next command saves the index.
         with suppress(Exception):
             wanted: dict[str, list[Any]] = {shard: [] for shard in {*self._unsaved, *map(shard_of, changed)}}
             for entry in entries if wanted else ():
@@ -104,9 +106,9 @@ def shard_of(identity: Identity) -> str:
 
 @contextmanager
 def open_index(layout: Layout) -> Iterator[Index | None]:
-    """The index, to one process at a time; None where another one has it, or it cannot be used.
+    """Open the index for one process at a time; None where another process has it, or it cannot be used.
 
-    A damaged one is deleted and made anew. Never raises for a fault of the index, and never waits.
+    A damaged index is deleted and made anew. Never raises for a fault of the index, and never waits.
     """
     lock = _lock(layout)
     if lock is None:
@@ -132,7 +134,7 @@ def _lock(layout: Layout) -> int | None:
     try:
         check_folders(layout.root, folder)
         if not layout.entries_folder.is_dir():
-            return None  # no cache, or somebody else's folder of that name
+            return None  # no cache, or a folder of that name that is not ours
         folder.mkdir(mode=0o700, exist_ok=True)
         lock = open_regular(folder / "lock", os.O_RDWR | os.O_CREAT)
     except (OSError, CacheError):
@@ -154,20 +156,23 @@ def _open(folder: Path) -> tuple[diskcache.Cache, Index] | None:
         try:
             if _is_locked(folder / _FILES[0]):
                 return None
-            # No limits of its own: with the defaults, values may go at any write.
+            # No limits of its own: with the defaults, diskcache may evict values at any write.
             cache = diskcache.Cache(str(folder), disk=RowDisk, eviction_policy="none", cull_limit=0, timeout=1)
             try:
                 return cache, Index(cache, folder)
             except BaseException:
                 cache.close()
                 raise
-        except Exception:  # however it is damaged, it is made anew
+        except Exception:  # any damage: made anew
             continue
     return None
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether another program holds the database, for which diskcache would wait a minute; makes it, with mode 0600."""
+    """Return whether another program holds the database lock, on which diskcache would wait a minute.
+
+    Creates the database with mode 0600.
+    """
     os.close(open_regular(path, os.O_RDWR | os.O_CREAT))
     with open_trusted(path):
         pass

@@ -1,7 +1,7 @@
-"""What was published since the index was last brought up to date: one record behind another in a file.
+"""The journal of entries published since the last update of the index: records appended to one file.
 
-Writers append and never wait: not a serving process but a command opens the index. A record that is missing or torn
-costs the next command the reading of a manifest, and nothing else.
+Writers append and never wait: only commands open the index, never a serving process. A missing or torn record makes the
+next command read one manifest, and has no other effect.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def append_entry(folder: Path, entry: EntryRow) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         if os.fstat(descriptor).st_size < MAX_JOURNAL_SIZE:
-            os.write(descriptor, record)  # in one call: appends of others cannot come in between
+            os.write(descriptor, record)  # one call, so that appends do not interleave
     finally:
         os.close(descriptor)
 
 
 def read_journal(folder: Path) -> tuple[list[EntryRow], int]:
-    """The entries of the journal, oldest first, and its size, for `cut_journal`; nothing of one that cannot be read."""
+    """Return the entries of the journal, oldest first, and its size, for `cut_journal`; empty for an unreadable one."""
     try:
         with open_trusted(folder / JOURNAL_NAME) as descriptor, open(descriptor, "rb", closefd=False) as file:
             data = file.read(2 * MAX_JOURNAL_SIZE)
@@ -67,11 +67,11 @@ def _entries(data: bytes) -> Iterator[EntryRow]:
         start = at + 4 + _SUM_SIZE
         body = data[start : start + size]
         if len(body) != size or sha256(body).digest()[:_SUM_SIZE] != data[at + 4 : start]:
-            return  # torn: where the next one begins is not known
+            return  # torn: the start of the next record is unknown
         yield EntryRow._make(unpack(body))
         at = start + size
 
 
 def unpack(body: bytes) -> Any:
-    """Entries as msgpack gives them back: tuples, and nothing that runs code."""
+    """Unpack msgpack into entries: tuples, and nothing that runs code."""
     return msgpack.unpackb(body, use_list=False, strict_map_key=True)

@@ -1,7 +1,7 @@
-"""The files that tell git and backups to leave a cache alone, and what lies in a folder of gearcache's and no other.
+"""The marks that make git and backups skip a cache, and the names that only gearcache uses in a folder.
 
-The root may be any folder, a project's or a home: it gets them only where it holds nothing but a cache. Else the
-folder of the format version does, which gearcache made.
+The root may be any folder, a project or a home: it gets the marks only where it holds nothing but a cache. Otherwise
+the folder of the format version gets them, which gearcache made.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gearcache.cache.atomic import is_unfinished, write_atomic
 from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError
 
-#: In the order in which they are written: the last one says that the others are there.
+#: In write order: the last mark implies that the others exist.
 _MARKS = {
     ".gitignore": b"*\n",
     "CACHEDIR.TAG": (
@@ -35,12 +35,12 @@ def version_of(name: str) -> int | None:
 
 
 def foreign_name(folder: Path) -> str | None:
-    """The name of something that no format version keeps in its folder; None in one of ours. Raises `OSError`."""
+    """Return a name in a folder that no format version uses; None where all names are ours. Raises `OSError`."""
     return next((path.name for path in folder.iterdir() if path.name not in _PARTS and not is_unfinished(path)), None)
 
 
 def is_bucket(folder: Path) -> bool:
-    """Whether a folder that is named like one of a format version is one, and not a user's `v1`. Raises `OSError`."""
+    """Return whether a folder named like a format version is one, and not a user's `v1`. Raises `OSError`."""
     if folder.is_symlink() or version_of(folder.name) is None:
         return False
     return (folder / "entries").is_dir() and foreign_name(folder) is None

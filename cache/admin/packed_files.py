@@ -1,4 +1,4 @@
-"""The files of a cache that holds packed entries alone, as images and baked folders have them."""
+"""The files of a cache with packed entries only, for images and baked folders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Member(Struct, frozen=True):
 
 
 def members_of(packed: Packing) -> Iterator[Member]:
-    """Yield blobs first, then the manifests that name them; `open` verifies, and raises what `Packing.blob` does."""
+    """Yield blobs first, then the manifests that name them; `open` verifies, with the errors of `Packing.blob`."""
     for digest, size in packed.sizes.items():
         yield Member(f"{_BUCKET}/blobs/{digest[:2]}/{digest}", size, partial(_blob, packed, digest, size))
     for entry, data, _ in packed.manifests:

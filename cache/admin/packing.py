@@ -1,4 +1,4 @@
-"""Entries that are copied out of a cache: in use meanwhile, and verified to the last byte."""
+"""Copy entries out of a cache while they are in use, verifying every byte."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gearcache.cache.reading import read_manifest_to_copy
 from gearcache.cache.store import DiskStore
 from gearcache.cache.use import register_use
 
-#: A manifest with the signatures that are to go with it.
+#: Returns a manifest with the signatures to be stored with it.
 Sign = Callable[[bytes], bytes]
 
 
 def as_it_is(data: bytes) -> bytes:
-    """Return a manifest with the signatures that it has."""
+    """Return a manifest unchanged, with the signatures that it has."""
     return data
 
 
@@ -31,13 +31,13 @@ class Packing:
         for entry in entries:
             data, manifest = read_manifest_to_copy(layout.entry(*entry.identity) / MANIFEST_NAME)
             self.manifests.append((entry, sign(data), manifest))
-        #: Bytes of each blob by its sha256, as the manifests tell; each once.
+        #: Bytes of each blob by its sha256, as the manifests say; each once.
         self.sizes = {digest: size for _, _, manifest in self.manifests for digest, size in manifest.blobs.items()}
         self._store = DiskStore(layout)
 
     @contextmanager
     def blob(self, digest: str) -> Iterator[BinaryIO]:
-        """Open the very file that was verified; `CorruptEntry` if it is damaged or gone, or another `CacheError`."""
+        """Open the file that was just verified; `CorruptEntry` if it is damaged or missing, or another `CacheError`."""
         with self._store.blob_file(digest) as name, Path(name).open("rb") as file:
             yield file
 
@@ -46,7 +46,7 @@ class Packing:
 def packing(layout: Layout, entries: Iterable[EntryRow], sign: Sign = as_it_is) -> Iterator[Packing]:
     """Keep entries from being removed inside the `with`; `sign` may sign their manifests.
 
-    `CacheError` when a manifest is missing, damaged or not to be trusted, and what `sign` raises.
+    Raises `CacheError` when a manifest is missing, damaged or untrusted, and the errors of `sign`.
     """
     chosen = list(entries)
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Repairing an entry that lacks blobs: what can be served without them stays, the rest of it goes."""
+"""Repair an entry that lacks blobs: keep the gears that can be served without them, remove the rest."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from gearcache.errors import CorruptEntry, GearcacheError
 
 
 class Part(Protocol):
-    """A part of an entry that is used or removed by itself: a gear."""
+    """A part of an entry that can be used or removed by itself: a gear."""
 
     @property
     def text(self) -> str:
-        """What people call it."""
+        """Return its name for people."""
 
     @property
     def blobs(self) -> frozenset[str]:
@@ -36,22 +36,24 @@ class Part(Protocol):
 
 
 class Parts(Struct, frozen=True):
-    """What understands the payload of an entry: the store itself does not.
+    """The functions that understand the payload of an entry, since the store itself does not.
 
-    `of` gives its parts, `without` the entry without those that need one of some blobs; None where none is left.
+    `of` returns the parts of an entry. `without` returns the entry without the parts that need one of some blobs, or
+    None where no part is left.
     """
 
     of: Callable[[Manifest], Collection[Part]]
     without: Callable[[Manifest, frozenset[str]], Manifest | None]
 
 
-#: Understands no payload: an entry is whole or it goes.
+#: Understands no payload: an entry stays whole or is removed.
 NO_PARTS = Parts(lambda manifest: (), lambda manifest, lost: None)
 
 
 class Repair(Struct, frozen=True):
-    """What became of an entry: the texts of the parts that were removed and of those that stay; `problem` says why
-    nothing was done. An entry without `kept` went to the quarantine.
+    """The result of a repair: the texts of the removed and of the kept parts; `problem` says why nothing was done.
+
+    An entry without `kept` went to the quarantine.
     """
 
     removed: tuple[str, ...] = ()
@@ -60,7 +62,7 @@ class Repair(Struct, frozen=True):
 
 
 def lost_blobs(layout: Layout, entry: EntryRow, damaged: Collection[str]) -> dict[str, str]:
-    """The blobs that an entry names and that cannot be used, each with the reason; `damaged` have failed before."""
+    """Return the unusable blobs that an entry names, each with the reason; `damaged` have failed before."""
     lost = {}
     for digest, size in entry.blob_sizes().items():
         try:
@@ -76,18 +78,18 @@ def lost_blobs(layout: Layout, entry: EntryRow, damaged: Collection[str]) -> dic
 
 
 def split(manifest: Manifest, lost: Collection[str], parts: Parts) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The texts of the parts that need one of the lost blobs, and of the others, as far as they can be told."""
+    """The texts of the parts that need one of the lost blobs, and of the others, as far as they are known."""
     found = list(parts.of(manifest))
     gone = tuple(part.text for part in found if part.blobs & frozenset(lost))
     return gone, tuple(part.text for part in found if not part.blobs & frozenset(lost))
 
 
 def repair_entry(layout: Layout, path: Path, damaged: Collection[str], parts: Parts, trust: Trust) -> Repair:
-    """Publish an entry anew without what needs a lost blob, or set it aside where nothing is left. Never raises.
+    """Publish an entry anew without the parts that need a lost blob, or quarantine it where none is left. Never raises.
 
-    Holds the lock of the key, so that no compile publishes meanwhile what was read before, and that of the store alone,
-    so that no blob comes or goes. Readers see the old manifest or the new one; processes that have loaded the entry
-    go on with what they have. Where this host cannot sign the rest as the entry was signed, it stays.
+    Holds the lock of the key, so that no compile publishes an entry read before the repair, and the lock of the store
+    alone, so that no blob is added or removed. Readers see the old manifest or the new one; processes that have loaded
+    the entry keep what they have. An entry stays where this host cannot sign the rest as the entry was signed.
     """
     label, digest, ranks = layout.identify(path)
     try:
@@ -112,7 +114,7 @@ def repair_entry(layout: Layout, path: Path, damaged: Collection[str], parts: Pa
                 problem = f"it is signed; set {missing} to sign the rest of it, or remove it with `gearcache clear`"
                 return Repair(removed, kept, problem)
             written = encode_manifest(rest)
-            decode_manifest(written, path)  # what is written is read back first
+            decode_manifest(written, path)  # check that the new manifest can be read
             write_atomic(path, trust.signed(written))
             note_entry(layout, rest, (label, digest, ranks))
             return Repair(removed, kept)
@@ -123,7 +125,9 @@ def repair_entry(layout: Layout, path: Path, damaged: Collection[str], parts: Pa
 
 
 def _lost(layout: Layout, manifest: Manifest, damaged: Collection[str]) -> list[str]:
-    """The blobs that are gone or damaged now; raises for one that is not to be trusted or read, which may be sound."""
+    """Return the blobs that are missing or damaged now; raises for an untrusted or unreadable one, which may be
+    sound.
+    """
     lost = []
     for digest, size in manifest.blobs.items():
         path = layout.blob(digest)

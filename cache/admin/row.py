@@ -1,4 +1,4 @@
-"""What lists, limits and totals need to know of an entry, without its payload; and the states of its files."""
+"""The row of an entry, as lists, limits and totals need it, without its payload; and the states of its files."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _BLOB = struct.Struct(">32sQ")
 class EntryRow(NamedTuple):
     """One entry. Times are seconds since 1970, sizes bytes; `blobs` is for `EntryRow.blob_sizes`.
 
-    `gears`, `variants`, `compile_seconds` and `torch` are what the manifest's producer says, as far as it does: types
-    and ranges were checked when the manifest was read. The last fields tell whether the manifest and the use file are
-    still those that were seen. All of it is flat: 100,000 of them are listed in a second.
+    `gears`, `variants`, `compile_seconds` and `torch` are the values that the manifest's producer states, where it
+    does; types and ranges were checked when the manifest was read. The last fields show whether the manifest and the
+    use file have changed since they were read. All of it is flat: 100,000 of them are listed in a second.
     """
 
     label: str
@@ -50,7 +50,7 @@ class EntryRow(NamedTuple):
     manifest_changed_ns: int
     use_inode: int
     used_ns: int
-    #: The whole name of the method, where the label, which is the name of a folder, is its end, or lacks letters of it.
+    #: The whole name of the method, where the label (a folder name) is only its end, or lacks letters of it.
     long_name: str = ""
 
     @property
@@ -70,12 +70,12 @@ class EntryRow(NamedTuple):
 
     @property
     def own_size(self) -> int:
-        """What no other entry shares: the manifest, and the files that a backend keeps beside it."""
+        """Return the bytes that no other entry shares: the manifest, and the files that a backend keeps beside it."""
         return self.manifest_size + self.folders_size
 
     @property
     def size(self) -> int:
-        """All that a load may need: manifest, blobs, and the files that a backend keeps beside the manifest."""
+        """Return the bytes that a load may need: manifest, blobs, and the backend's files beside the manifest."""
         return self.own_size + self.blobs_size
 
     def blob_sizes(self) -> dict[str, int]:
@@ -87,19 +87,19 @@ class EntryRow(NamedTuple):
         return manifest == (self.manifest_inode, self.manifest_changed_ns, self.manifest_size)
 
     def with_use(self, use: FileState) -> EntryRow:
-        """The entry with its last use and its loads, as its use file tells."""
+        """The entry with its last use and its loads, from its use file."""
         inode, time_ns, size = use
         last_use = max(self.created, time_ns / 1e9)
         return self._replace(last_use=last_use, hits=size, use_inode=inode, used_ns=time_ns)
 
     def with_folders(self, folder: str) -> EntryRow:
-        """The entry with the size of what a backend keeps in the folder of the entry by now."""
+        """Return the entry with the current size of the backend's files in the folder of the entry."""
         size = folders_size(folder)
         return self if size == self.folders_size else self._replace(folders_size=size)
 
 
 def entry_of(manifest: Manifest, identity: Identity, manifest_size: int) -> EntryRow:
-    """The entry of a manifest; of its files nothing is known yet."""
+    """Return the entry of a manifest; the states of its files are not filled in yet."""
     producer: Mapping[str, Any] = manifest.producer
     return EntryRow(
         *identity,
@@ -124,14 +124,14 @@ def entry_of(manifest: Manifest, identity: Identity, manifest_size: int) -> Entr
 
 
 def _long_name(method: object, label: str) -> str:
-    """The name of a method, where its label is another text and really that of this name."""
+    """Return the name of a method where its label differs from it and is really the label of this name."""
     if type(method) is not str or method == label or len(method) > _LONGEST_NAME:
         return ""
     return method if CacheKey(method, ()).safe_label == label else ""
 
 
 def stored_entry(manifest: Manifest, identity: Identity, path: Path) -> EntryRow:
-    """The entry of a manifest that was just read from or written to `path`; `OSError` when it is gone."""
+    """The entry of a manifest that was just read from or written to `path`; `OSError` when it was removed."""
     inode, changed_ns, size = state = manifest_state(path)
     if state == ABSENT:
         raise FileNotFoundError(2, os.strerror(2), str(path))
@@ -151,7 +151,7 @@ def total_size(entries: Iterable[EntryRow]) -> int:
 
 
 def folders_size(folder: str) -> int:
-    """Bytes of the files that a backend keeps in the folder of an entry; what comes and goes meanwhile may count."""
+    """Bytes of the files that a backend keeps in the folder of an entry; files that change meanwhile may count."""
     size = 0
     for name in BACKEND_FOLDERS:
         for inner, _, files in os.walk(f"{folder}/{name}"):
@@ -162,13 +162,13 @@ def folders_size(folder: str) -> int:
 
 
 def manifest_state(path: str | Path) -> FileState:
-    """Of a manifest, with the time of its last change of any kind; `OSError` other than for an absent one."""
+    """Return the state of a manifest, with the time of its last change of any kind; `OSError` except when absent."""
     found = _lstat(path)
     return (found.st_ino, found.st_ctime_ns, found.st_size) if found is not None else ABSENT
 
 
 def use_state(path: str | Path) -> FileState:
-    """Of a use file, with the time of the last load; `OSError` other than for an absent one."""
+    """Return the state of a use file, with the time of the last load; `OSError` other than for an absent one."""
     found = _lstat(path)
     return (found.st_ino, found.st_mtime_ns, found.st_size) if found is not None else ABSENT
 

@@ -1,4 +1,4 @@
-"""Finding all entries: those of the index where they still hold, manifests where they do not."""
+"""Find all entries: from the index where it is still valid, from manifests elsewhere."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ MANY_ENTRIES = 10_000
 
 
 class Scan(Struct):
-    """All readable entries, in no order, and what is wrong with the others."""
+    """All readable entries, unordered, and the faults of the others."""
 
     entries: list[EntryRow] = field(default_factory=list)
     faults: list[CacheError] = field(default_factory=list)
 
 
 def scan(layout: Layout, *, exact: bool = False) -> Scan:
-    """Look at every entry; the index is brought up to date where that can be done. Never raises.
+    """Look at every entry, and update the index where possible. Never raises.
 
-    Every manifest is looked at, and read when it has changed. Without `exact`, in a large cache, what the index says
-    holds while nobody used or published the entry since, as the use file tells: one look at the disk for each entry.
+    The state of every manifest is checked, and the manifest is read when it has changed. Without `exact`, in a large
+    cache, the index is trusted where the use file shows that no process used or published the entry since: one system
+    call per entry.
     """
-    # Imported here: the command line does more than list, and this brings SQLite.
+    # Imported here: the command line does more than list, and this imports SQLite.
     from gearcache.cache.admin.index import open_index
 
     # 100,000 entries are a million objects, none of them garbage.
@@ -53,7 +54,7 @@ def read_entry(layout: Layout, path: Path, signer: Signer | None = None) -> Entr
     try:
         check_folders(layout.root, path.parent)
         manifest = read_manifest(path, digest, signer)
-        # On a file system without case, `m.run` lies in the folder of `M.run`.
+        # On a file system without case, `m.run` is stored in the folder of `M.run`.
         if manifest.name.lower() != f"{label}-{digest}".lower():
             raise MisplacedEntry(path, f"it belongs to the entry {manifest.name}", *manifest.blobs)
         return stored_entry(manifest, (label, digest, ranks), path)
@@ -73,12 +74,12 @@ class MisplacedEntry(CorruptEntry):
 
 
 class _Known:
-    """What the index says: by label and digest, and apart from these the entries of jobs with ranks."""
+    """The rows of the index: by label and digest; the entries of jobs with ranks are kept separately."""
 
     def __init__(self, entries: Iterable[EntryRow]) -> None:
         self.unranked: defaultdict[str, dict[str, EntryRow]] = defaultdict(dict)
         self.ranked: defaultdict[tuple[str, str], dict[str, EntryRow]] = defaultdict(dict)
-        # The last one of an identity counts: it is the newest.
+        # The last row of an identity is the newest.
         for entry in entries:
             if entry.ranks:
                 self.ranked[entry.label, entry.digest][entry.ranks] = entry
@@ -101,11 +102,11 @@ class _Look:
         self._found = found
         self._entries_folder = str(layout.entries_folder)
         self._changed: set[Identity] = set()
-        #: How many of the known entries are there still.
+        #: How many of the indexed entries still exist.
         self._present = 0
 
     def at_all(self) -> set[Identity]:
-        """Fill in what is found, and return the identities of which the index knows nothing, or nothing right."""
+        """Fill in the entries found, and return the identities whose rows in the index must change."""
         try:
             for label in self._layout.labels():
                 self._look_at_label(label)
@@ -123,7 +124,7 @@ class _Look:
         before = len(unchanged)
         others = []
         lstat, exact = os.lstat, self._exact
-        # Texts instead of paths, which take ten times as long: these lines run for each of maybe 100,000 entries.
+        # Texts instead of paths, which take ten times as long: these lines may run for 100,000 entries.
         for digest in self._layout.digest_names(label):
             entry = unranked.get(digest)
             if entry is None or exact or entry.has_folders or (ranked and (label, digest) in ranked):
@@ -184,9 +185,12 @@ class _Look:
 
 
 def _has_ranks_of(folder: str, entries: list[EntryRow]) -> bool:
-    """Whether the folder of a key holds as many folders as there are entries of jobs with ranks; links tell, mostly."""
+    """Return whether the folder of a key holds as many folders as there are entries of jobs with ranks.
+
+    The number of links mostly gives the answer.
+    """
     try:
         inside = os.lstat(folder).st_nlink - 2
-    except FileNotFoundError:  # removed since it was listed: looked at closely, it holds nothing
+    except FileNotFoundError:  # removed since it was listed: a closer look finds nothing
         return False
     return inside == sum(1 for entry in entries if entry.ranks)

@@ -12,7 +12,7 @@ from gearcache.cache.opening import open_regular
 
 _FOLDER = "misses"
 _MARK = b"-"
-#: Of a file's begin and end so many bytes are looked at.
+#: Bytes at the start and at the end of a file that are checked.
 _LOOKED_AT = 64
 
 
@@ -41,7 +41,7 @@ def misses(layout: Layout) -> dict[str, dict[str, int]]:
 
 
 def _counted(path: Path) -> int:
-    """Return how often a file was counted in; 0 for a file that somebody else has put there."""
+    """Return how often a file was counted in; 0 for a file that gearcache did not write."""
     if _name(path.name) != path.name:
         return 0
     with suppress(OSError):

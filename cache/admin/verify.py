@@ -1,4 +1,4 @@
-"""Verifying a whole cache: every manifest, every blob, and what belongs to no entry."""
+"""Verify a whole cache: every manifest, every blob, and files that belong to no entry."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ Progress = Callable[[int, int], None]
 
 
 class Fault(Struct, frozen=True):
-    """One thing that is wrong. `kind` is `corrupt`, `incomplete` (an entry whose blobs are damaged or missing),
-    `unsafe`, `unsigned`, `unreadable`, `unreferenced` (a blob that no entry names) or `leftover` (of a killed writer);
-    the last two are no danger, and `repaired` when they were collected.
+    """One fault of a cache.
 
-    `entries` are the names of the entries that it touches, `parts` what cannot be used of them, and `kept` what can:
-    gears. An incomplete entry that was repaired without anything `kept` has gone to the quarantine.
+    `kind` is `corrupt`, `incomplete` (an entry whose blobs are damaged or missing), `unsafe`, `unsigned`, `unreadable`,
+    `unreferenced` (a blob that no entry names) or `leftover` (of a killed writer). The last two are harmless, and
+    `repaired` when they were collected.
+
+    `entries` are the names of the affected entries, `parts` the gears that cannot be used, and `kept` the gears that
+    can. An incomplete entry that was repaired without anything `kept` has gone to the quarantine.
     """
 
     path: Path
@@ -45,13 +47,13 @@ class Fault(Struct, frozen=True):
 
     @property
     def is_harmless(self) -> bool:
-        """Whether it is only what killed processes left."""
+        """Return whether it is only a leftover of a killed process."""
         return self.kind in ("unreferenced", "leftover")
 
 
 class Verification(Struct):
-    """What was read, and what is wrong. `entries`, `blobs` and `size` (in bytes) are of what is sound, after a repair;
-    the others count what there was to read.
+    """The result of a verification. `entries`, `blobs` and `size` (in bytes) count what is sound, after a repair; the
+    other fields count what there was to read.
     """
 
     entries: int = 0
@@ -63,7 +65,7 @@ class Verification(Struct):
 
     @property
     def is_sound(self) -> bool:
-        """Whether all entries can be used: what is left of killed writers does no harm."""
+        """Whether all entries can be used: leftovers of killed writers are harmless."""
         return all(fault.repaired or fault.is_harmless for fault in self.faults)
 
 
@@ -75,12 +77,12 @@ def verify(
     progress: Progress | None = None,
     parts: Parts = NO_PARTS,
 ) -> Verification:
-    """Read every manifest and blob and compare all digests. Never raises for what is wrong with the cache.
+    """Read every manifest and blob and compare all digests. Never raises for a fault of the cache.
 
-    `repair` moves what is corrupt to the quarantine, removes from entries what needs a blob that is lost, as far as
-    `parts` understands them, and collects leftovers; what may not be trusted or read is left to its owner. `progress`
-    gets files done and files in all. Of `trust`, the HMAC key is asked for every entry, and public keys for those that
-    are signed by key pair.
+    `repair` moves corrupt files to the quarantine, removes the gears of entries that need a lost blob, as far as
+    `parts` understands them, and collects leftovers; files that are untrusted or unreadable are left to their owner.
+    `progress` receives files done and files in all. Of `trust`, the HMAC key checks every entry, and public keys check
+    the entries that are signed by key pair.
     """
     return _Verifier(layout, repair, trust or Trust(), progress, parts).run()
 
@@ -94,7 +96,7 @@ class _Verifier:
         self._parts = parts
         self._found = Verification()
         self._done = 0
-        #: Bytes of what is sound, and the faults of blobs by their digests.
+        #: Bytes of sound files, and the faults of blobs by their digests.
         self._blobs: dict[Path, int] = {}
         self._entries: dict[Path, int] = {}
         self._damaged: dict[str, Fault] = {}
@@ -178,7 +180,7 @@ class _Verifier:
 
     def _quarantine(self, error: CorruptEntry, path: Path, read: Callable[[], object]) -> bool:
         try:
-            with deleting(self._layout, PATIENCE_SECONDS):  # so that no blob that was missing comes in between
+            with deleting(self._layout, PATIENCE_SECONDS):  # so that no missing blob is added meanwhile
                 quarantine(self._layout, error, _quarantine_name(self._layout, path), read)
             return not path.exists()
         except (CacheError, OSError):

@@ -1,1 +1,1 @@
-"""Tiers beyond this host: entries and blobs that other hosts have stored. Imported after a local miss only."""
+"""Tiers beyond this host: entries and blobs stored by other hosts. Imported after a local miss only."""

@@ -1,4 +1,4 @@
-"""Whether a tier is worth asking: what one process of a host has found out, the others need not."""
+"""A circuit breaker for a tier, shared by the processes of a host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from gearcache.cache.atomic import write_atomic
 from gearcache.errors import CacheError
 
-#: So many faults in a row, each within this time of the one before, and nobody asks for that time.
+#: This many faults in a row, each within this time of the one before, stop requests for that time.
 FAULTS = 3
 REST_SECONDS = 60.0
 
@@ -19,17 +19,17 @@ REST_SECONDS = 60.0
 class Breaker:
     """The faults of one tier, in a file that the processes of a host share: one byte for each fault since a success.
 
-    Nothing rests on it but time: a file that cannot be read or written is none, and where there can be none the
-    process remembers its own.
+    Only time depends on it. An unreadable file counts as missing; where the file cannot be written, the process
+    remembers its own faults.
     """
 
     def __init__(self, folder: Path, label: str) -> None:
         self._path = folder / f"remote-{sha256(label.encode()).hexdigest()[:16]}"
-        #: Faults of this process that no file could hold, and when the last of them was, of `time.monotonic`.
+        #: Faults of this process that no file could hold, and the `time.monotonic` of the last one.
         self._own, self._last = 0, 0.0
 
     def is_open(self) -> bool:
-        """Whether the tier is not to be asked now."""
+        """Return whether the tier should not be asked now."""
         if self._own >= FAULTS and time.monotonic() - self._last < REST_SECONDS:
             return True
         try:
@@ -39,7 +39,7 @@ class Breaker:
         return found.st_size >= FAULTS and 0 <= time.time() - found.st_mtime < REST_SECONDS
 
     def seconds_left(self) -> float:
-        """Return for how long nobody of this host asks the tier, as the file tells; 0 where it may be asked."""
+        """Return for how many seconds no process of this host asks the tier, by the file; 0 where it may be asked."""
         with contextlib.suppress(OSError):
             found = self._path.stat()
             left = found.st_mtime + REST_SECONDS - time.time()
@@ -48,7 +48,7 @@ class Breaker:
         return 0.0
 
     def fault(self, *, is_last: bool = False) -> None:
-        """Note that the tier failed; with `is_last`, or as the first one after a rest, so that nobody asks it now."""
+        """Record that the tier failed; `is_last`, or the first fault after a pause, stops requests at once."""
         number = FAULTS if is_last or self._is_after_rest() else 1
         try:
             if self._is_old():
@@ -66,7 +66,7 @@ class Breaker:
             self._last = now
 
     def success(self) -> None:
-        """Note that it answered."""
+        """Record that the tier answered."""
         self._own = 0
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Bringing blobs here: several at once, each verified before anything sees it."""
+"""Fetch blobs from a tier: several at once, each verified before use."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from gearcache.cache.remote.protocol import Deadline, Remote
 from gearcache.cache.remote.tier import Tier
 from gearcache.errors import CorruptEntry
 
-#: A share may say "absent" of what is there: it is asked again after these seconds.
+#: A share may report a present file as absent: it is asked again after these seconds.
 _AGAIN_SECONDS = (0.2, 1.0)
 
 
 def fetch_blobs(tier: Tier, sizes: Mapping[str, int], take: Callable[[bytes], object], deadline: Deadline) -> int:
-    """Hand the bytes of each blob, verified, to `take`; return how many bytes there were.
+    """Hand the bytes of each blob, verified, to `take`; return the number of bytes.
 
-    `RemoteError` where one comes too late, `CorruptEntry` where one is missing or is another than its name says, which
-    the tier remembers; those that came are taken.
+    `RemoteError` where a blob is late, `CorruptEntry` where a blob is missing or does not match its name; the tier
+    remembers both as damaged. Blobs that arrived before are kept.
     """
 
     def fetch(remote: Remote, digest: str, size: int) -> int:

@@ -1,8 +1,8 @@
-"""`folder:/path`: a folder that hosts share (NFS, Lustre, a mounted bucket).
+"""The tier `folder:/path`: a folder that hosts share (NFS, Lustre, a mounted bucket).
 
-What broke others on such file systems is avoided: no locks, no folder is ever removed, nothing is loaded from it, files
-are written under a name of their own and renamed, and what is absent may be there a moment later. The root is never
-made, as it is absent where a share is not mounted; and a link below it is never followed to somebody else's files.
+Known problems of shared file systems are avoided: no locks are used, no folder is ever removed, and no code is loaded
+from it. Files are written under a name of their own and renamed, and an absent file is looked for again. The root is
+never made, as it is absent where a share is not mounted. A link below it is never followed to foreign files.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gearcache.cache.remote.retries import tried
 from gearcache.cache.remote.within import within
 
 _Result = TypeVar("_Result")
-#: A file that was there is about to be exchanged, or the server has forgotten the handle: opening it anew helps.
+#: The file was just replaced, or the server has forgotten the handle: opening it again helps.
 _AGAIN = (errno.ESTALE, errno.EBUSY, errno.EAGAIN, errno.EINTR)
-#: What a file system without hard links says.
+#: Errors of a file system without hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EACCES, errno.EXDEV, errno.EINVAL)
 _ABSENT = (FileNotFoundError, NotADirectoryError)
-#: What the system says of a link that it was told not to follow.
+#: Errors for a link that the system was asked not to follow.
 _NOT_FOLLOWED = (errno.ELOOP, errno.ENOTDIR)
 #: A folder to look things up in costs no more than a part of a path.
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
@@ -41,11 +41,11 @@ _TEMPORARY = ".tmp-"
 
 
 class _Again(OSError):
-    """What was done must be done anew."""
+    """The operation must be done again."""
 
 
 class FolderRemote:
-    """A shared folder. A file system that hangs is left to its thread: the caller goes on at the deadline."""
+    """A shared folder. A hanging file system blocks only its thread: the caller continues at the deadline."""
 
     creates: Creates = "yes"
 
@@ -85,11 +85,11 @@ class FolderRemote:
         self._do(deadline, name, remove, None)
 
     def clock(self, name: str, deadline: Deadline) -> float | None:
-        """Return when a file was written, by the clock of who keeps the share, in seconds since 1970."""
+        """Return when a file was written, by the clock of the share's server, in seconds since 1970."""
         return self._do(deadline, name, lambda folder, leaf: _look(folder, leaf).st_mtime, None)
 
     def _read(self, folder: int, leaf: str, limit: int) -> bytes | None:
-        # Opening it asks the server, where a look at the folder may be answered from memory.
+        # Opening it asks the server; a look at the folder may be answered from the client's cache.
         descriptor = os.open(leaf, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
         try:
             return self._whole(descriptor, leaf, limit)
@@ -106,7 +106,7 @@ class FolderRemote:
             size += len(piece)
             if size > limit:
                 raise RemoteError(self.label, f"`{leaf}` has more than {limit} bytes")
-        # Files appear whole, so another size is that of a mount that has not caught up, or that cut it off.
+        # Files appear whole, so another size means that the mount is behind, or has cut the file off.
         if size != os.fstat(descriptor).st_size:
             raise _Again(errno.EIO, f"`{leaf}` is cut off after {size} bytes")
         return b"".join(pieces)
@@ -125,7 +125,7 @@ class FolderRemote:
                 return self._create(folder, hidden, leaf)
             os.replace(hidden, leaf, src_dir_fd=folder, dst_dir_fd=folder)
         except FileNotFoundError as error:
-            # A host whose memory of the folder is old does not see what it has made a moment ago.
+            # A host with an outdated view of the folder does not see the file that it has just made.
             raise _Again(errno.EIO, "what was written is not to be found") from error
         finally:
             with contextlib.suppress(OSError):
@@ -136,7 +136,7 @@ class FolderRemote:
         try:
             os.link(hidden, leaf, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except OSError as error:
-            # The answer of a server may be lost, and that to the same question says that the file is there.
+            # The answer of a server may be lost; the repeated request then fails because the file exists.
             if error.errno not in _NO_LINKS:
                 if _links(folder, hidden) == 2:
                     return True
@@ -148,7 +148,10 @@ class FolderRemote:
         return self._claim(folder, hidden, leaf)
 
     def _claim(self, folder: int, hidden: str, leaf: str) -> bool:
-        """Create an object without links: whoever makes the file beside it may. It is there as long as the object."""
+        """Create an object without links: the process that makes the claim file beside it may.
+
+        The claim stays as long as the object.
+        """
         with contextlib.suppress(FileNotFoundError):
             if self._size(folder, leaf) is not None:
                 return False
@@ -156,7 +159,7 @@ class FolderRemote:
         try:
             os.close(os.open(claim, _NEW, 0o644, dir_fd=folder))
         except FileExistsError:
-            # Of a host that ended in between; another try may have it. Clocks differ.
+            # From a host that stopped in between; another try may have it. Clocks differ.
             if time.time() - _look(folder, claim).st_mtime > _CLAIM_SECONDS:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(claim, dir_fd=folder)
@@ -164,7 +167,7 @@ class FolderRemote:
         try:
             os.replace(hidden, leaf, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError:
-            if not _links(folder, hidden):  # it was done, and the answer lost
+            if not _links(folder, hidden):  # it was done, but the answer was lost
                 return True
             with contextlib.suppress(OSError):
                 os.unlink(claim, dir_fd=folder)
@@ -183,7 +186,7 @@ class FolderRemote:
             if os.fstat(descriptor).st_size != len(data):
                 raise OSError(errno.EIO, "not all was written")
         finally:
-            os.close(descriptor)  # a full share may say so only now
+            os.close(descriptor)  # a full share may report that only now
 
     def _list(self, folder: int, leaf: str, name: str, found: list[str], limit: int, deadline: Deadline) -> None:
         deadline.check(self.label)
@@ -225,7 +228,7 @@ class FolderRemote:
         except FileNotFoundError:
             if not make:
                 raise
-        with contextlib.suppress(FileExistsError):  # what others make at once is no error
+        with contextlib.suppress(FileExistsError):  # made by another process at the same time
             os.mkdir(name, dir_fd=folder)
         try:
             return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
@@ -250,9 +253,9 @@ class FolderRemote:
         *,
         make: bool = False,
     ) -> _Result:
-        """Return what `work` makes of the open folder and the name in it of an object, in up to three tries.
+        """Call `work` with the open folder and the file name of an object, in up to three tries, and return its result.
 
-        What is not there is `absent`, unless its folders are to be made.
+        Returns `absent` where the object is missing, unless its folders are to be made.
         """
         check_name(self.label, name)
         *above, leaf = names = name.split("/")
@@ -293,7 +296,7 @@ def _look(folder: int, leaf: str) -> os.stat_result:
 
 
 def _links(folder: int, leaf: str) -> int:
-    """Return how many names a file has; 0 where it cannot be looked at."""
+    """Return how many names a file has; 0 where that is unknown."""
     try:
         return _look(folder, leaf).st_nlink
     except OSError:

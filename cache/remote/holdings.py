@@ -1,4 +1,4 @@
-"""What a whole tier holds, by the names of its objects."""
+"""List the objects of a whole tier by their names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gearcache.cache.remote.read_each import read_each
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.web import INDEX, MAX_INDEX
 
-#: Names that are listed; a tier that holds more is not looked at as a whole.
+#: Limit of listed names; a tier with more objects is not listed as a whole.
 MOST_NAMES = 1 << 20
 _MIN_DIGEST_PREFIX = 4
 
@@ -40,7 +40,7 @@ class Holdings(Struct):
 
 
 def is_called(entry: EntryName, text: str) -> bool:
-    """Whether an entry has a name as users write it."""
+    """Whether an entry has a name that users may write."""
     if fnmatchcase(entry.label, text):
         return True
     label, _, digest = text.rpartition("-")
@@ -48,7 +48,7 @@ def is_called(entry: EntryName, text: str) -> bool:
 
 
 def holdings(tier: Tier, deadline: Deadline) -> Holdings:
-    """List the manifests of a tier; `RemoteError`, also for a website that has no list of them."""
+    """List the manifests of a tier; `RemoteError`, also for a website without a list of them."""
     found = listed(tier, ENTRIES, deadline)
     if not found.manifests and tier.url.scheme in ("http", "https"):
         index = ENTRIES + INDEX
@@ -73,9 +73,9 @@ def listed(tier: Tier, prefix: str, deadline: Deadline) -> Holdings:
 
 
 def read_manifests(tier: Tier, names: Sequence[str]) -> tuple[dict[str, bytes], dict[str, RemoteError]]:
-    """Return the bytes of manifests by name, without those that are gone; beside them why others cannot be read.
+    """Return the bytes of manifests by name, without removed ones, and the errors of those that cannot be read.
 
-    Several are read at once, and those that fail again. `RemoteError` where none can be read.
+    Several are read at once, and failed ones again. Raises `RemoteError` where none can be read.
     """
     if not names:
         return {}, {}
@@ -99,9 +99,9 @@ def blobs(tier: Tier, deadline: Deadline) -> list[str]:
 
 
 def write_index(tier: Tier, deadline: Deadline, are_meant: Callable[[str], bool] = lambda _: True) -> int:
-    """Write the files by which a web server tells what lies in each folder of an entry; returns how many changed.
+    """Write the files in which a web server lists the folder of each entry; returns how many changed.
 
-    `are_meant` chooses among them by name. Nothing else in a tier changes: who reads one sees the old or the new one.
+    `are_meant` chooses among them by name. Nothing else in a tier changes: a reader sees the old or the new file.
     """
     found = holdings(tier, deadline)
     texts = {ENTRIES + INDEX: _text(ENTRIES, found.names)}

@@ -1,7 +1,7 @@
-"""Who of many hosts compiles: a lease in a tier, with beats. It saves work; nothing is wrong where it fails.
+"""A lease in a tier chooses one of many hosts to compile. It only saves work: a failing lease harms nothing.
 
-Two that hold one compile the same twice, and both results are valid: so there is no fencing, and a beat that comes too
-late does no harm.
+Two holders of one lease compile the same graph twice, and both results are valid. So there is no fencing, and a late
+beat is harmless.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gearcache.cache.remote.patient import again
 from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.tier import Tier
 
-#: After so long without a beat the holder is taken for dead.
+#: A holder that shows no beat for this long counts as dead.
 LIFE_SECONDS = 60.0
 BEAT_SECONDS = 20.0
 _REQUEST_SECONDS = 5.0
@@ -33,15 +33,15 @@ _MAX_SIZE = 4096
 
 
 class Holder(Struct, frozen=True):
-    """Who holds a lease, as it says itself."""
+    """The holder of a lease, as stated in the lease."""
 
     identity: str
     host: str
     pid: int
     beat: int
-    #: Of its clock, in seconds since 1970.
+    #: Seconds since 1970 by the holder's clock.
     at: float
-    #: In which its number means it: this boot of a kernel, and the namespace of processes.
+    #: The scope of its process id: this boot of a kernel, and the namespace of processes.
     space: str = ""
 
     def encoded(self) -> bytes:
@@ -51,7 +51,7 @@ class Holder(Struct, frozen=True):
 
     @staticmethod
     def decoded(data: bytes) -> Holder | None:
-        """Return who holds a lease; None for what is none."""
+        """Return the holder of a lease; None for invalid bytes."""
         with suppress(Exception):
             plain: Any = msgpack.unpackb(data)
             return Holder(
@@ -66,7 +66,7 @@ class Holder(Struct, frozen=True):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it was a process of this host that is gone."""
+        """Return whether the holder was a process of this host that has ended."""
         return self.space == process_space() and not Path(f"/proc/{self.pid}").exists()
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Holder(Struct, frozen=True):
 
 
 def process_space() -> str:
-    """Return what two processes have in common that see each other by number; another text each time without /proc."""
+    """Return a text shared by processes that see each other by process id; without /proc a different text each time."""
     boot = boot_id()
     try:
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}" if boot else secrets.token_hex(8)
@@ -83,7 +83,7 @@ def process_space() -> str:
 
 
 class Lease:
-    """One lease, as one process sees it. Not thread safe but for its own beats."""
+    """One lease, as one process sees it. Not thread safe except for its own beats."""
 
     def __init__(
         self, tier: Tier, name: str, *, life: float = LIFE_SECONDS, beat: float = BEAT_SECONDS, identity: str = ""
@@ -95,13 +95,13 @@ class Lease:
         self._identity = identity or secrets.token_hex(8)
         self._ended = threading.Event()
         self._beats: threading.Thread | None = None
-        #: The last beat that was seen of another holder, and when, of `time.monotonic`.
+        #: The last beat seen from another holder, and the `time.monotonic` of it.
         self._seen: tuple[bytes, float] = (b"", 0.0)
-        #: The lease of a dead holder that stays, as this host may write and not delete: it is written over.
+        #: The lease of a dead holder that this host may overwrite but not delete.
         self._stays: bytes | None = None
 
     def holder(self) -> Holder | None:
-        """Return who else holds the lease; None where nobody does, or has shown no beat while this watched."""
+        """Return the other holder of the lease; None where it is free, or the holder showed no beat for too long."""
         data = self._ask(lambda remote, deadline: remote.get(self._name, _MAX_SIZE, deadline))
         if data is None:
             return None
@@ -114,7 +114,7 @@ class Lease:
         return None
 
     def take(self) -> bool:
-        """Take the lease, if nobody holds it; whether it is this process's now. Raises `RemoteError`."""
+        """Take the lease if it is free, and return whether this process has it now. Raises `RemoteError`."""
         if self._ask(self._create):
             self.resume()
             return True
@@ -124,7 +124,7 @@ class Lease:
         own = self._own(0).encoded()
         if (dead := self._stays) is not None:
             self._stays = None
-            # Of many that have seen it die, the first one writes.
+            # Of many hosts that saw it die, the first one writes.
             if remote.get(self._name, _MAX_SIZE, deadline) != dead:
                 return False
             remote.put(self._name, own, deadline, lifetime=self._life)
@@ -133,7 +133,7 @@ class Lease:
         tries = itertools.count()
 
         def create() -> bool:
-            # A create that failed may have been done, and only its answer lost.
+            # A failed create may have succeeded, with only its answer lost.
             is_again = next(tries) > 0
             return (is_again and self._is_own()) or remote.put(
                 self._name, own, deadline, create=True, lifetime=self._life
@@ -158,7 +158,7 @@ class Lease:
                 self._end()
 
     def _end(self) -> None:
-        """Remove the lease; where this host may write and not delete, it is of long ago from then on."""
+        """Remove the lease; a host that may write and not delete sets its time far into the past instead."""
         try:
             self._ask(lambda remote, deadline: remote.delete(self._name, deadline))
         except RemoteError:
@@ -175,7 +175,7 @@ class Lease:
         if data != self._seen[0]:
             self._seen = data, now
         holder = Holder.decoded(data)
-        # Clocks of hosts differ, so an old time alone tells only of what is very old.
+        # Clocks of hosts differ, so the time alone is enough only for a very old lease.
         is_old = holder is None or time.time() - holder.at > 10 * self._life
         return is_old or now - self._seen[1] > self._life or (holder is not None and holder.has_ended)
 
@@ -188,7 +188,7 @@ class Lease:
                     return
 
     def _beat_once(self, number: int) -> bool:
-        """Show a beat; False where the lease was taken over."""
+        """Show a beat; False where another process has taken the lease."""
         if not self._is_own():
             return False
         data = self._own(number).encoded()

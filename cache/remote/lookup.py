@@ -1,4 +1,4 @@
-"""What a tier holds for one entry: the manifests that several hosts have stored, each of them read once."""
+"""Look up one entry in a tier: the manifests that several hosts have stored, each read once."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.errors import CacheError, CorruptEntry
 
-#: Names that one lookup lists, and the bytes that a manifest in a tier may have.
+#: Limit of names that one lookup lists, and of bytes of a manifest in a tier.
 MOST_MANIFESTS = 1024
 MAX_SIZE = 64 << 20
-#: Bytes that a blob in a tier may have: it is held in memory until it is verified.
+#: Limit of bytes of a blob in a tier: it is held in memory until it is verified.
 MAX_BLOB_SIZE = 4 << 30
 
 
 class Found(Struct, frozen=True):
-    """A manifest that may be used, where it lies, and who signed it."""
+    """A usable manifest, its place, and its signer."""
 
     tier: Tier
     name: str
     manifest: Manifest
     signer: str
-    #: Its bytes, where somebody keeps them.
+    #: Its bytes, where the caller keeps them.
     data: bytes = b""
 
 
@@ -41,13 +41,13 @@ class Lookup:
     def __init__(self, tier: Tier, entry: EntryName, trust: Trust) -> None:
         self.tier = tier
         self.found: dict[str, Found] = {}
-        #: Why others were refused, by name.
+        #: Errors of refused manifests, by name.
         self.refused: dict[str, CacheError] = {}
         self._entry = entry
         self._trust = trust
 
     def look(self, deadline: Deadline, is_enough: Callable[[Found], bool] = lambda _: False) -> list[Found]:
-        """Return the manifests that were not known, until one of them is enough. Raises `RemoteError`."""
+        """Return the manifests that were not read before, until one of them is enough. Raises `RemoteError`."""
         return self.tier.ask(lambda remote: self._look(remote, deadline, is_enough))
 
     def _look(self, remote: Remote, deadline: Deadline, is_enough: Callable[[Found], bool]) -> list[Found]:
@@ -57,7 +57,7 @@ class Lookup:
         for start in range(0, len(new), MOST_AT_ONCE):
             read, faults = read_each(remote, new[start : start + MOST_AT_ONCE], MAX_SIZE, deadline)
             self.refused |= faults
-            for name, data in read.items():  # what is gone meanwhile was pruned
+            for name, data in read.items():  # a manifest removed meanwhile was pruned
                 if (found := self._checked(name, data)) is not None:
                     fresh.append(found)
             if any(map(is_enough, fresh)):
@@ -65,7 +65,7 @@ class Lookup:
         return fresh
 
     def _is_known(self, name: str) -> bool:
-        """Whether one need not be read again; what could not be read may be another time."""
+        """Return whether a manifest need not be read again; an unreadable one may become readable."""
         refused = self.refused.get(name)
         return name in self.found or (refused is not None and not isinstance(refused, RemoteError))
 
@@ -83,7 +83,7 @@ class Lookup:
 
 
 def read_named(tier: Tier, entry: EntryName, name: str, data: bytes) -> Manifest:
-    """Return a manifest as it came from a tier, whoever signed it; `CorruptEntry` for another one."""
+    """Return a manifest from a tier, regardless of its signer; `CorruptEntry` where it belongs to another entry."""
     source = tier.path(name)
     digest = sha256(data).hexdigest()
     if expected_digest(name) not in (None, digest):
@@ -97,7 +97,7 @@ def read_named(tier: Tier, entry: EntryName, name: str, data: bytes) -> Manifest
 
 
 def read_found(tier: Tier, entry: EntryName, name: str, data: bytes, trust: Trust) -> Found:
-    """Return a manifest as it came from a tier; `CorruptEntry` or `UnsignedEntry` where it may not be used."""
+    """Return a manifest from a tier; `CorruptEntry` or `UnsignedEntry` where it may not be used."""
     manifest = read_named(tier, entry, name, data)
     signer = trust.check(data, str(tier.path(name)), unsigned=tier.url.unsigned)
     return Found(tier, name, manifest, signer)

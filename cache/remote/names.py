@@ -1,13 +1,13 @@
-"""What objects are called in a tier: as the files of a cache, so that a copy of one is a tier.
+"""Names of objects in a tier: the same as the names of files in a cache, so that a copy of a cache is a tier.
 
     v<format>/blobs/<2 hex>/<sha256>
     v<format>/entries/<Class.method>/<key digest>/[<ranks>/]<sha256 of the manifest>.msgpack
     v<format>/leases/<key digest>-<digest of the work>      the only objects that change
     v<format>/probes/<random>
-    v<format>/shapes/<host>/<process>-<sha256>.msgpack      what a process has met, see `shapes.py`
+    v<format>/shapes/<host>/<process>-<sha256>.msgpack      what shapes a process has seen, see `shapes.py`
 
-Manifests are named by what they hold, so that no host replaces what another one stored; `manifest.msgpack`, which a
-copied cache has instead, is read as well.
+Manifests are named by their content, so that no host replaces a manifest of another one. A copied cache has
+`manifest.msgpack` instead, which is read as well.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def lease_name(key_digest: str, work: str) -> str:
 
 
 class EntryName(Struct, frozen=True):
-    """An entry, as its folder is called."""
+    """An entry, by the parts of its folder name."""
 
     label: str
     digest: str
@@ -46,7 +46,7 @@ class EntryName(Struct, frozen=True):
 
     @property
     def prefix(self) -> str:
-        """What the names of its manifests begin with."""
+        """Return the common prefix of the names of its manifests."""
         return f"{ENTRIES}{self.label}/{self.digest}/{f'{self.ranks}/' if self.ranks else ''}"
 
     def manifest(self, data: bytes) -> str:
@@ -54,12 +54,12 @@ class EntryName(Struct, frozen=True):
         return f"{self.prefix}{sha256(data).hexdigest()}{_END}"
 
     def has(self, name: str) -> bool:
-        """Whether a name is that of a manifest of this entry, not of other ranks."""
+        """Return whether a name is that of a manifest of this entry with these ranks."""
         return parse_name(name) == self
 
 
 def parse_name(name: str) -> EntryName | None:
-    """Return the entry whose manifest has a name; None for any other name: it comes from outside."""
+    """Return the entry whose manifest has a name; None for any other name; names come from outside."""
     rest = name.removeprefix(ENTRIES)
     parts = rest.split("/")
     if rest == name or len(parts) not in (3, 4):
@@ -73,6 +73,6 @@ def parse_name(name: str) -> EntryName | None:
 
 
 def expected_digest(name: str) -> str | None:
-    """Return the sha256 that the bytes of a manifest must have by its name; None where the name does not tell."""
+    """Return the sha256 that the name of a manifest requires; None where it requires none."""
     file = name.rpartition("/")[2]
     return None if file == MANIFEST_NAME else file.removesuffix(_END)

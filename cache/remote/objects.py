@@ -1,4 +1,4 @@
-"""`s3://bucket/prefix`, `gs://…`, `az://…`: object stores, through obstore."""
+"""The tiers `s3://bucket/prefix`, `gs://…` and `az://…`: object stores, through obstore."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 20
 _Result = TypeVar("_Result")
-#: Who asks, with a password, as it may stand in an endpoint.
+#: A user name and password, as they may be written in an endpoint.
 _USER = re.compile(r"//[^/\s@]+@")
-#: The processes of this one's ancestors, and itself, that have used the client: a forked child has none of its threads,
-#: and would wait for them for ever.
+#: Process ids of this process and its ancestors that have used the client: a forked child has none of its threads, and
+#: would wait for them for ever.
 _users: set[int] = set()
 
 
 class ObjectRemote:
     """A bucket. Credentials come from where the engine's own tools find them (environment, profile, instance).
 
-    The client has threads: it is made at the first request, and in a forked child of a process that has used it another
-    process asks.
+    The client has threads, so it is made at the first request. A forked child of a process that has used it sends its
+    requests through another process.
     """
 
     #: rclone's server ignores the condition, Alibaba's refuses it.
@@ -39,7 +39,7 @@ class ObjectRemote:
         parts = urlsplit(url)
         place = urlsplit(str((options or {}).get("endpoint", ""))).netloc.rpartition("@")[2]
         self.label = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
-        if place:  # buckets of one name at two places are two tiers
+        if place:  # buckets of one name at two endpoints are two tiers
             self.label += f"?endpoint={place}"
         self._url = f"{parts.scheme}://{parts.netloc}{parts.path}"
         self._options = dict(options or {})
@@ -54,7 +54,7 @@ class ObjectRemote:
                 found = obstore.get(store, name)
             except FileNotFoundError:
                 return None
-            # The client does not undo it, and what was stored has none.
+            # The client does not decode it, and gearcache stores objects without an encoding.
             if (encoding := found.attributes.get("Content-Encoding", "identity")) != "identity":
                 raise RemoteError(self.label, f"`{name}` comes with the encoding {encoding}, which nobody asked for")
             size = found.meta["size"]
@@ -139,9 +139,10 @@ class ObjectRemote:
         return self._do(deadline, read, "clock", name=name)
 
     def _do(self, deadline: Deadline, work: Callable[[Any], _Result], operation: str, **arguments: Any) -> _Result:
-        """Return what `work` makes of a client. It runs in a thread: a list is many requests, credentials others.
+        """Return the result of `work` with a client. It runs in a thread: a list takes many requests, and credentials
+        take others.
 
-        `operation` and `arguments` are what another process is asked for.
+        `operation` and `arguments` describe the request for another process.
         """
         check_name(self.label, arguments["name"] if "name" in arguments else arguments["prefix"].removesuffix("/"))
         if _users and os.getpid() not in _users:
@@ -155,13 +156,13 @@ class ObjectRemote:
         except Exception as error:
             problem = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         except BaseException as error:
-            if type(error).__name__ != "PanicException":  # of the client's own language; it is no `Exception`
+            if type(error).__name__ != "PanicException":  # a panic in Rust, which is not an `Exception`
                 raise
             problem = f"its client failed: {error}"
         raise RemoteError(self.label, self._without_secrets(problem))
 
     def _relayed(self) -> Relay:
-        """Return the process that asks for this one; each child has its own."""
+        """Return the process that sends requests for this one; each child has its own."""
         from gearcache.cache.remote.relay import Relay
 
         process = os.getpid()
@@ -183,7 +184,7 @@ class ObjectRemote:
         seconds = float(math.ceil(deadline.check(self.label)))
         if seconds not in self._stores:
             options = dict(self._options)
-            # Emulators speak it; one of Google is named in `service_account_key`, so that the option says so.
+            # Emulators use http; a Google emulator is named in `service_account_key`, so its option asks for http.
             allow_http = str(options.get("endpoint", "")).startswith("http://") or bool(options.pop("allow_http", ""))
             self._stores[seconds] = from_url(
                 self._url,

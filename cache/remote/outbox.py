@@ -11,14 +11,14 @@ from collections import deque
 from collections.abc import Callable
 
 logger = logging.getLogger("gearcache")
-#: Uploads that may wait; what comes beyond is left out, and said.
+#: Limit of waiting uploads; further ones are dropped, with a message.
 MOST_WAITING = 256
-#: Seconds that the end of a process waits for its uploads.
+#: Seconds that a process waits at its exit for its uploads.
 EXIT_SECONDS = 10.0
 
 
 class Outbox:
-    """Does jobs one after the other, in a thread of its own that begins with the first."""
+    """Runs jobs one after the other, in a thread of its own that starts with the first job."""
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[], object]] = deque()
@@ -27,7 +27,7 @@ class Outbox:
         self._thread: threading.Thread | None = None
 
     def add(self, job: Callable[[], object]) -> bool:
-        """Do a job soon, which raises nothing; False where too many wait."""
+        """Queue a job; False where too many jobs wait. An exception of the job is only logged."""
         with self._changed:
             if len(self._waiting) >= MOST_WAITING:
                 return False
@@ -39,7 +39,7 @@ class Outbox:
         return True
 
     def flush(self, seconds: float) -> int:
-        """Wait until all jobs are done, at most so many seconds; returns how many are not."""
+        """Wait at most this many seconds until all jobs are done; returns how many are not."""
         deadline = time.monotonic() + seconds
         with self._changed:
             while (left := len(self._waiting) + self._is_busy) and (rest := deadline - time.monotonic()) > 0:
@@ -71,7 +71,7 @@ def outbox() -> Outbox:
 
 
 def _after_fork() -> None:
-    # The thread is the parent's, and so is what waits.
+    # The thread and the waiting jobs belong to the parent.
     global _outbox
     _outbox = Outbox()
 
@@ -86,5 +86,5 @@ def _at_exit() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-# While threads can still be started, and also in the children of `multiprocessing`, which run no `atexit`.
+# Runs while threads can still be started, and also in children of `multiprocessing`, which run no `atexit`.
 getattr(threading, "_register_atexit", atexit.register)(_at_exit)

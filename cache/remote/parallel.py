@@ -1,4 +1,4 @@
-"""Several requests at once."""
+"""Make several requests at once."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _Result = TypeVar("_Result")
 
 
 def at_once(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """Return what `work` returns for each item, in their order; the first error comes out when all have ended.
+    """Return the result of `work` for each item, in order; the first error is raised when all have ended.
 
-    No `ThreadPoolExecutor`: at the end of a process it takes no work any more, and its threads are waited for, however
-    long a tier hangs.
+    Not a `ThreadPoolExecutor`: at process exit it accepts no more work, and it waits for its threads, however long a
+    tier hangs.
     """
     chosen = list(items)
     if len(chosen) <= 1:

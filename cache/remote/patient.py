@@ -1,4 +1,4 @@
-"""An engine that is asked again where it failed for a moment: of a fleet that begins at once, some connections do."""
+"""An engine that retries operations: when a whole fleet starts at once, some connections fail for a moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Result = TypeVar("_Result")
 
 
 class Patient:
-    """An engine whose operations are tried again within their deadline; but not a create, which may have succeeded."""
+    """An engine that retries operations within their deadline, except a create, which may have succeeded."""
 
     def __init__(self, remote: Remote) -> None:
         self._remote = remote
@@ -44,11 +44,11 @@ class Patient:
         again(lambda: self._remote.delete(name, deadline), deadline)
 
     def clock(self, name: str, deadline: Deadline) -> float | None:
-        """Return the time of an engine that tells it; None for others."""
+        """Return the time of an engine that has a clock; None for others."""
         remote = self._remote
         return again(lambda: remote.clock(name, deadline), deadline) if isinstance(remote, Clocked) else None
 
 
 def again(work: Callable[[], _Result], deadline: Deadline) -> _Result:
-    """Return what `work` returns, of the first try that raises no `RemoteError`; the last one's comes out."""
+    """Return the result of the first try of `work` that raises no `RemoteError`; the last try's error is raised."""
     return tried(work, PAUSES, deadline=deadline)

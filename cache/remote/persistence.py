@@ -1,4 +1,4 @@
-"""Trying whole steps again, as a command does where the tries of each request (`patient.py`) were not enough."""
+"""Retry whole steps of a command where the retries of each request (`patient.py`) were not enough."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gearcache.cache.remote.retries import tried
 PAUSES = (0.5, 2.0)
 #: Seconds that a list, or several requests at once, may take in a command.
 SECONDS = 60.0
-#: What took so long and failed is not tried again: the tier hangs.
+#: A step that took this long and failed is not tried again: the tier hangs.
 LONG_SECONDS = 10.0
-#: After so many faults in a row a command leaves a tier alone.
+#: After this many faults in a row a command skips a tier.
 MOST_FAULTS = 3
 _Result = TypeVar("_Result")
 
 
 def persistently(work: Callable[[], _Result]) -> _Result:
-    """Return what `work` returns; where it raises `RemoteError`, try it again after a pause, and then let that out."""
+    """Return the result of `work`; where it raises `RemoteError`, try again after a pause, and raise the last error."""
     return tried(work, PAUSES, longest=LONG_SECONDS)

@@ -1,4 +1,4 @@
-"""Whether of several hosts that create one object only one succeeds, where an engine does not know: a try tells."""
+"""Probe whether an engine lets only one of several hosts create an object, where the engine itself does not know."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from gearcache.cache.remote.names import PROBES
 from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 from gearcache.errors import CacheError
 
-#: So long an answer counts: the software behind an address may be exchanged.
+#: How long an answer is remembered: the software behind an address may change.
 REMEMBERED_SECONDS = 86_400.0
 _LIFETIME_SECONDS = 60.0
 _ANSWERS = {b"yes": True, b"no": False}
 
 
 def honours_create(remote: Remote, deadline: Deadline, folder: Path) -> bool:
-    """Return whether a tier keeps to `create`; raises `RemoteError`, which is not remembered.
+    """Return whether a tier honours `create`; raises `RemoteError`, which is not remembered.
 
-    Engines that know are believed. Of another one two puts of a random name tell, which are remembered for a day, for
-    all processes of the host, in a file in `folder`; one that cannot be read or written is none.
+    An engine that knows is believed. For others the probe puts an object of a random name twice. A file in `folder`
+    keeps the answer for a day, for all processes of the host; an unreadable file counts as missing.
     """
     if remote.creates != "perhaps":
         return remote.creates == "yes"
@@ -39,7 +39,7 @@ def honours_create(remote: Remote, deadline: Deadline, folder: Path) -> bool:
 def _try(remote: Remote, deadline: Deadline) -> bool:
     name = f"{PROBES}{secrets.token_hex(16)}"
     try:
-        # A store that refuses the first one has no such condition (Alibaba's answers so), or is read only.
+        # A store that refuses the first put has no such condition (Alibaba's says so), or is read only.
         first = remote.put(name, b"first", deadline, create=True, lifetime=_LIFETIME_SECONDS)
         second = remote.put(name, b"second", deadline, create=True, lifetime=_LIFETIME_SECONDS)
     finally:

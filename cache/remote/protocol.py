@@ -1,4 +1,4 @@
-"""What an engine of a tier beyond this host does; `tests/cache/remote/test_engines.py` has the laws of all of them."""
+"""The protocol of an engine of a tier; `tests/cache/remote/test_engines.py` has the laws of all engines."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _MOST_NAME_BYTES = 900
 
 
 class Deadline(Struct, frozen=True):
-    """The moment, of `time.monotonic`, at which an operation is given up."""
+    """The moment, by `time.monotonic`, at which an operation is abandoned."""
 
     moment: float
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
-        """Return the deadline in some seconds."""
+        """Return the deadline that ends after some seconds."""
         return cls(time.monotonic() + seconds)
 
     @property
@@ -39,7 +39,7 @@ class Deadline(Struct, frozen=True):
 
 
 def is_name(name: str) -> bool:
-    """Whether a text is the name of an object in every engine: parts with slashes between, which lead nowhere else.
+    """Whether a text is the name of an object in every engine: parts with slashes between, which stay below the root.
 
     No part begins with a dot: file systems put files of their own there.
     """
@@ -50,7 +50,7 @@ def is_name(name: str) -> bool:
 
 
 def check_name(label: str, name: str) -> None:
-    """Raise `RemoteError` where a text is no name of an object."""
+    """Raise `RemoteError` where a text is not the name of an object."""
     if not is_name(name):
         raise RemoteError(label, f"`{name}` is no name of an object")
 
@@ -58,45 +58,45 @@ def check_name(label: str, name: str) -> None:
 class Remote(Protocol):
     """Objects under names with slashes. Each method raises `RemoteError`, at the latest soon after its deadline.
 
-    Objects other than leases are never changed: a name says what the bytes are. Safe to use from several threads.
-    What it returns is whole: what is known to be cut off or not yet whole is an error. Names are those of `is_name`;
-    others are refused, and left out where they are found.
+    Objects other than leases are never changed: a name determines the bytes. Safe to use from several threads. Results
+    are whole: an object that is cut off or incomplete is an error. Names must satisfy `is_name`; others are refused,
+    and left out of lists.
     """
 
-    #: What it is called in messages and counts; without passwords.
+    #: Its name in messages and counts; without passwords.
     label: str
 
     @property
     def creates(self) -> Creates:
-        """Whether of several that `create` one object only one succeeds; "perhaps" where only a try can tell."""
+        """Return whether only one of several hosts that `create` an object succeeds; "perhaps": only a try shows it."""
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
-        """Return an object of at most `limit` bytes; None where there is none."""
+        """Return an object of at most `limit` bytes; None where it is missing."""
 
     def size(self, name: str, deadline: Deadline) -> int | None:
-        """Return the size of an object in bytes; None where there is none."""
+        """Return the size of an object in bytes; None where it is missing."""
 
     def put(
         self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
     ) -> bool:
-        """Store an object; with `create` only where there is none, False if there was one.
+        """Store an object; with `create` only where it is missing, False if it existed.
 
-        After `lifetime` seconds an engine that can drops it.
+        An engine that supports lifetimes drops it after `lifetime` seconds.
         """
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
         """Return up to `limit` names of objects that begin with a prefix, which ends with a slash."""
 
     def delete(self, name: str, deadline: Deadline) -> None:
-        """Remove an object, if there is one."""
+        """Remove an object, if it exists."""
 
 
 @runtime_checkable
 class Clocked(Protocol):
-    """An engine that can tell its time, for who looks after a fleet; nothing else depends on it."""
+    """An engine that can report its time, for commands that inspect a fleet; nothing else depends on it."""
 
     def clock(self, name: str, deadline: Deadline) -> float | None:
-        """Return its time now in seconds since 1970, where it tells; raises `RemoteError`.
+        """Return its time now in seconds since 1970, where it reports one; raises `RemoteError`.
 
-        `name` is that of an object that was stored a moment ago, or of none in a tier that is read only.
+        `name` is an object that was stored a moment ago; in a read-only tier it is missing.
         """

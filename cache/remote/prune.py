@@ -1,7 +1,7 @@
-"""Removing from a tier what is old, what another manifest has as well, and blobs that no manifest names.
+"""Prune a tier: old manifests, manifests covered by another one, and blobs that no manifest names.
 
-Nothing is removed that is not understood: a manifest that cannot be read stays, and as nobody knows which blobs it
-names, all blobs stay then.
+Only understood objects are removed: an unreadable manifest stays. The blobs that it names are unknown, so all blobs
+stay then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.errors import CacheError, RemoteError
 
-#: Seconds between two looks at a tier: who uploads stores blobs first and then the manifest that names them.
+#: Seconds between two scans of a tier: an uploader stores blobs first and then the manifest that names them.
 GRACE_SECONDS = 60.0
 
 
@@ -32,11 +32,11 @@ class RemotePruned(Struct):
     tier: str
     old: list[str] = field(default_factory=list)
     superseded: list[str] = field(default_factory=list)
-    #: Stored while this ran, with blobs that were removed by then: whoever stored them sends them anew.
+    #: Manifests stored during the prune whose blobs were removed by then: the uploader sends them anew.
     late: list[str] = field(default_factory=list)
     blobs: list[str] = field(default_factory=list)
     freed: int = 0
-    #: Manifests that cannot be read, by name, and why.
+    #: Manifests that cannot be read, by name, with the reason.
     unread: dict[str, str] = field(default_factory=dict)
     left: int = 0
 
@@ -46,7 +46,7 @@ class _Stored(Struct, frozen=True):
     name: str
     manifest: Manifest
     size: int
-    #: Whether this host may use it: with a signature that it trusts, or where the tier needs none.
+    #: Whether this host may use it: it has a trusted signature, or the tier needs none.
     is_trusted: bool
     #: Whether it has a signature that this host trusts.
     is_vouched: bool
@@ -54,12 +54,12 @@ class _Stored(Struct, frozen=True):
     is_signed: bool
 
     def may_replace(self, other: _Stored) -> bool:
-        """Whether another one may go because of it: hosts that ask for signatures keep what somebody has signed."""
+        """Return whether this manifest may replace the other: hosts that require signatures keep signed ones."""
         return self.is_vouched or not other.is_signed
 
 
 class RemotePrune:
-    """One look at a tier; `RemoteError` where it fails, and for a tier that is read only."""
+    """One prune of a tier; `RemoteError` where the tier fails or is read only."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class RemotePrune:
         self._indexes: list[str] = []
 
     def run(self, max_age: float | None, grace: float, *, dry_run: bool) -> RemotePruned:
-        """Remove manifests that were made more than `max_age` seconds ago, and what nothing needs."""
+        """Remove manifests that were made more than `max_age` seconds ago, and objects that nothing needs."""
         if self._tier.url.read_only:
             raise RemoteError(self._tier.label, "it is read only")
         outcome = self.outcome
@@ -113,7 +113,7 @@ class RemotePrune:
         return outcome
 
     def _stored(self) -> list[_Stored]:
-        """Return the manifests that are there now and can be read; each is read once."""
+        """Return the manifests that exist now and can be read; each is read once."""
         found = persistently(lambda: holdings(self._tier, Deadline.after(SECONDS)))
         self._indexes = found.indexes
         of = {name: entry for entry, names in found.manifests.items() for name in names}
@@ -140,11 +140,11 @@ class RemotePrune:
         return True
 
     def _superseded(self, stored: Iterable[_Stored], present: set[str]) -> list[_Stored]:
-        """Return those of which another one of the same entry has all gears; of equal ones the newest stays.
+        """Return the manifests whose gears another manifest of the same entry covers; of equal ones the newest stays.
 
-        One whose blobs are not all `present` is of no use, and so lets none go. Only what is trusted counts: else
-        anybody who may write could have what others stored removed. For the same reason nothing unsigned lets a signed
-        one go, also where the tier needs no signatures.
+        A manifest whose blobs are not all `present` is useless, so it replaces none. Only trusted manifests count:
+        otherwise any writer could have the manifests of others removed. For the same reason an unsigned manifest never
+        replaces a signed one, even where the tier needs no signatures.
         """
         by_entry: dict[EntryName, list[_Stored]] = {}
         for each in stored:
@@ -172,7 +172,7 @@ class RemotePrune:
         return [] if self.outcome.unread else [digest for digest in digests if digest not in needed]
 
     def _remove_late(self) -> None:
-        """Remove manifests that came while blobs went that they name: a host that sees one takes it for whole."""
+        """Remove manifests stored while their blobs were removed: a host would assume that they are whole."""
         if gone := set(self.outcome.blobs):
             self.outcome.late = [each.name for each in self._stored() if gone & each.manifest.blobs.keys()]
             self._delete(self.outcome.late)

@@ -1,4 +1,4 @@
-"""Bringing entries from tiers to the cache of this host: what several hosts have stored becomes one entry."""
+"""Pull entries from tiers into the cache of this host: manifests from several hosts become one entry."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _BYTES_PER_SECOND = 1 << 20
 
 
 class Pulled(Struct):
-    """What became of entries, by name; `failed` and `refused` say why. `bytes` are those of blobs."""
+    """Results by entry name; `failed` and `refused` say why. `bytes` counts blobs."""
 
     brought: list[str] = field(default_factory=list)
     present: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
-    #: Manifests, as messages call them, that may not be used.
+    #: Manifests that may not be used, by their names in messages.
     refused: dict[str, str] = field(default_factory=dict)
-    #: How many traces the entries have now, as far as they say so.
+    #: Number of traces of the entries now, where the entries state it.
     traces: dict[str, int] = field(default_factory=dict)
     blobs: int = 0
     bytes: int = 0
 
 
 class Pull:
-    """One pull. Every byte is verified before it is stored, signatures as `trust` asks."""
+    """One pull. Every byte is verified before it is stored, signatures as `trust` requires."""
 
     def __init__(self, layout: Layout, trust: Trust, join: Join) -> None:
         self.outcome = Pulled()
@@ -55,11 +55,11 @@ class Pull:
         self._store = DiskStore(self._layout)
         self._trust = trust
         self._join = join
-        #: Faults in a row.
+        #: Consecutive faults by tier.
         self._faults: Counter[Tier] = Counter()
 
     def bring(self, entry: EntryName, named: Sequence[tuple[Tier, Sequence[str]]]) -> None:
-        """Bring one entry here from manifests of some names in tiers; raises nothing of the cache's."""
+        """Bring one entry here from the named manifests in tiers; raises no error of the cache."""
         name = name_of(entry)
         try:
             state = self._bring(entry, named)
@@ -70,7 +70,7 @@ class Pull:
             (self.outcome.brought if state else self.outcome.present).append(name)
 
     def _bring(self, entry: EntryName, named: Sequence[tuple[Tier, Sequence[str]]]) -> bool | None:
-        """Whether anything came; None where the entry could not be brought, which is told."""
+        """Return whether anything was added; None where the entry could not be brought, which is reported."""
         name = name_of(entry)
         own, own_name = self._own(entry)
         found, problems = self._found(entry, [(tier, [n for n in names if n != own_name]) for tier, names in named])
@@ -81,12 +81,12 @@ class Pull:
                 self.outcome.failed[name] = "; ".join(problems)
             return None if problems else False
         manifests = [each.manifest for each in found]
-        # Until the manifest names them, only the lock of the store keeps blobs from being collected.
+        # Until the manifest names them, only the lock of the store protects blobs from being collected.
         with self._store.writing():
             came, lost = self._fetch_of(own, found)
             is_new = self._publish(entry, found)
             if lost and self._join(self._own(entry)[0], manifests, lambda *_: True) is not None:
-                problems += lost  # else another host's copies have served
+                problems += lost  # otherwise another host's copies replaced the lost ones
         if problems:
             self.outcome.failed[name] = "; ".join(dict.fromkeys(problems))
         if is_new or (own is not None and came):
@@ -94,9 +94,10 @@ class Pull:
         return None if problems else False
 
     def _fetch_of(self, own: Manifest | None, found: Sequence[Found]) -> tuple[bool, list[str]]:
-        """Bring the blobs that the joined entry needs; whether any came, and why others did not.
+        """Bring the blobs that the joined entry needs; returns whether any arrived, and why others did not.
 
-        Of a gear that several hosts have compiled the blobs of one are enough: where they do not come, another one's.
+        Of a gear that several hosts have compiled, the blobs of one host are enough: where they are lost, another
+        host's are used.
         """
         manifests = [each.manifest for each in found]
         offered = {digest: size for manifest in manifests for digest, size in manifest.blobs.items()}
@@ -119,7 +120,7 @@ class Pull:
             lost |= absent
 
     def _own(self, entry: EntryName) -> tuple[Manifest | None, str]:
-        """Return what is stored here and may be used, and what it would be called in a tier if it is whole."""
+        """Return the usable manifest of this host, and its name in a tier if it is whole."""
         path = self._layout.entry(entry.label, entry.digest, entry.ranks) / MANIFEST_NAME
         try:
             manifest = read_manifest(path, entry.digest, self._trust.hmac)
@@ -127,14 +128,14 @@ class Pull:
         except OtherFormat:
             raise
         except (FileNotFoundError, NotADirectoryError, CorruptEntry, UnsignedEntry):
-            return None, ""  # a process that serves would compile it, and put what it made in its place
+            return None, ""  # a serving process would compile it, and replace it with its own result
         except OSError as error:
             raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
         is_whole = all(self._is_here(*item) for item in manifest.blobs.items())
         return manifest, entry.manifest(data) if is_whole else ""
 
     def _found(self, entry: EntryName, named: Sequence[tuple[Tier, Sequence[str]]]) -> tuple[list[Found], list[str]]:
-        """Return the manifests that may be used, and why tiers did not give theirs."""
+        """Return the usable manifests, and why tiers failed to give theirs."""
         found: list[Found] = []
         problems: list[str] = []
         known: dict[str, bytes] = {}
@@ -147,7 +148,7 @@ class Pull:
                 continue
             problems += map(str, faults.values())
             at_hand = {name: known[name] for name in names if name in known} | read
-            # The name of a manifest says what it holds; that of a copied cache does not.
+            # The name of a manifest contains its digest; that of a copied cache does not.
             known |= {name: data for name, data in read.items() if expected_digest(name) is not None}
             for name, data in at_hand.items():
                 try:
@@ -157,7 +158,7 @@ class Pull:
         return found, problems
 
     def _fetch(self, missing: dict[str, int], found: Iterable[Found]) -> list[str]:
-        """Bring blobs from whichever tier has them; returns what went wrong with those that did not come."""
+        """Bring blobs from any tier that has them; returns the errors of blobs that did not arrive."""
         faults: dict[str, str] = {}
         by_tier: dict[Tier, dict[str, int]] = {}
         for each in found:
@@ -184,7 +185,7 @@ class Pull:
         return problems
 
     def _ask(self, tier: Tier, work: Callable[[], _Result]) -> _Result:
-        """Return what `work` with a tier returns; `RemoteError`, at once where the tier fails all the time."""
+        """Return the result of `work` with a tier; `RemoteError`, at once where the tier keeps failing."""
         if self._faults[tier] >= MOST_FAULTS:
             raise RemoteError(tier.label, "not asked, as it failed again and again")
         try:
@@ -201,7 +202,7 @@ class Pull:
         fetch_blobs(tier, lacking, self._store.put_blob, Deadline.after(seconds))
 
     def _publish(self, entry: EntryName, found: Sequence[Found]) -> bool:
-        """Write the entry with all that is here now; whether there was anything to write."""
+        """Write the entry with everything that is here now; returns whether there was anything to write."""
         lock = self._layout.locks_folder / f"{entry.digest}.lock"
         prepare_folder(self._layout, lock.parent)
         with key_lock(lock, LOCK_SECONDS):
@@ -212,7 +213,7 @@ class Pull:
             if made is None:
                 return False
             identity = entry.label, entry.digest, entry.ranks
-            # One that comes as it is keeps the signature of who made it.
+            # An unchanged manifest keeps the signature of its producer.
             as_it_is = next((each.data for each in found if each.manifest is made), None)
             data = as_it_is or entry_bytes(made, self._layout.entry(*identity) / MANIFEST_NAME)
             write_entry(self._layout, identity, made, self._trust.signed(data))

@@ -1,4 +1,4 @@
-"""Sending entries to a tier in the foreground."""
+"""Push entries to a tier in the foreground."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gearcache.cache.remote.upload import Uploaded, upload_entry
 from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError, RemoteError
 
-#: Why an entry is not sent to where hosts would refuse it.
+#: Why an entry is not sent to a tier whose hosts would refuse it.
 UNSIGNED = (
     "nobody signed it, so hosts would refuse it: set `GEARCACHE_SIGNING_KEY_FILE`, or write `?unsigned=1` behind the "
     "URL if all who can write there may run code on the hosts"
@@ -25,7 +25,7 @@ UNSIGNED = (
 
 
 class Pushed(Struct):
-    """What became of entries at one tier, by name; `failed` says why."""
+    """Results at one tier by entry name; `failed` says why."""
 
     tier: str
     sent: list[str] = field(default_factory=list)
@@ -43,9 +43,9 @@ def push_entries(
     covers: Callable[[Sequence[Manifest], Manifest], bool],
     done: Callable[[], object] = lambda: None,
 ) -> Pushed:
-    """Send what a tier lacks of some entries; an entry that cannot be sent is told, and the others go on.
+    """Send the missing parts of some entries to a tier; an entry that cannot be sent is reported, and the others go on.
 
-    What nobody signed is not sent where hosts would refuse it.
+    An unsigned entry is not sent where hosts would refuse it.
 
     Each is tried three times where the tier fails. `done` is called after each entry.
     """
@@ -74,7 +74,7 @@ def push_entries(
 
 
 def name_of(entry: EntryName) -> str:
-    """Return what an entry is called: method, key and ranks."""
+    """Return the name of an entry for people: method, key and ranks."""
     return f"{entry.label}-{entry.digest}{f'/{entry.ranks}' if entry.ranks else ''}"
 
 
@@ -85,11 +85,11 @@ def _note(outcome: Pushed, name: str, sent: Uploaded) -> None:
 
 
 def is_signed_there(layout: Layout, entry: EntryName, trust: Trust) -> bool:
-    """Whether an entry will carry a signature where it is sent to; not whether hosts trust that one."""
+    """Return whether an entry will carry a signature in the tier; not whether hosts trust that signature."""
     if trust.signs:
         return True
     try:
         data = read_trusted(layout.entry(entry.label, entry.digest, entry.ranks) / MANIFEST_NAME, MAX_MANIFEST_SIZE)
         return is_signed(data)
     except (OSError, CacheError, struct.error):
-        return True  # the upload says what is wrong
+        return True  # the upload reports the fault

@@ -1,4 +1,4 @@
-"""Reading several objects, of which some cannot be read: the others are of use all the same."""
+"""Read several objects; one unreadable object does not fail the rest."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 def read_each(
     remote: Remote, names: Sequence[str], limit: int, deadline: Deadline
 ) -> tuple[dict[str, bytes], dict[str, RemoteError]]:
-    """Return the bytes of objects by name, without those that are gone; beside them why others cannot be read.
+    """Return the bytes of objects by name, without removed ones, and the errors of those that cannot be read.
 
-    One that another user alone may read, say, or of more than `limit` bytes, is no fault of the tier. `RemoteError`
-    where none can be read, or the time is over.
+    An object that only another user may read, or that has more than `limit` bytes, is not a fault of the tier. Raises
+    `RemoteError` where none can be read, or the time is over.
     """
 
     def get(name: str) -> tuple[str, bytes | RemoteError | None]:

@@ -1,4 +1,4 @@
-"""`redis://host:port/number`: a Redis or Valkey server. An object is a key; all names are in a sorted set."""
+"""The tier `redis://host:port/number`: a Redis or Valkey server. An object is a key; a sorted set holds all names."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gearcache.cache.remote.protocol import CONNECT_SECONDS, Creates, Deadline, 
 from gearcache.cache.remote.within import Cutter, within
 
 _Result = TypeVar("_Result")
-#: Those of this process.
+#: The remotes of this process.
 _remotes: weakref.WeakSet[RedisRemote] = weakref.WeakSet()
-#: A server that keeps everything in memory is no place for more.
+#: Limit of an object's bytes: a server that keeps everything in memory is not the place for more.
 MAX_VALUE = 64 << 20
-#: Without a byte; deadlines are kept by `within`, and this ends what it cannot cut: a connection that is being made.
+#: Socket timeout without a byte. `within` keeps the deadlines; this ends what it cannot cut, such as connecting.
 SOCKET_SECONDS = 30.0
 _MOST_IDLE = 16
 _PAGE = 1000
@@ -44,7 +44,7 @@ class RedisRemote:
         _remotes.add(self)
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # at the end of the process nothing is sure
+        with contextlib.suppress(Exception):  # modules may be gone at process exit
             while self._idle:
                 self._idle.pop().close()
 
@@ -98,14 +98,14 @@ class RedisRemote:
 
         def read(client: Any) -> list[str]:
             found: list[str] = []
-            # `0` is the sign after the slash: every name that begins with the prefix lies between.
+            # `0` is the character after the slash: every name that begins with the prefix is in between.
             start, end, is_more = f"[{prefix}".encode(), f"({prefix[:-1]}0", True
             while is_more and len(found) < limit:
                 deadline.check(self.label)
                 page = client.zrangebylex(_NAMES, start, end, start=0, num=_PAGE)
                 is_more = len(page) == _PAGE
                 start = b"(" + page[-1] if page else start
-                # A server under pressure drops objects, and not their names.
+                # A server under memory pressure drops objects, but not their names.
                 names = [item.decode("utf-8", "surrogateescape") for item in page]
                 names = [name for name in names if name.startswith(prefix) and is_name(name)]
                 asked = client.pipeline(transaction=False)
@@ -148,7 +148,7 @@ class RedisRemote:
             try:
                 result = work(line.client)
             except BaseException:
-                line.close()  # what was asked and not answered must not be read as the next answer
+                line.close()  # a pending answer must not be read as the next one
                 raise
             if is_over.is_set() or len(self._idle) >= _MOST_IDLE:
                 line.close()
@@ -169,7 +169,7 @@ class RedisRemote:
             raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
 
     def _line(self) -> _Line:
-        """Return a connection of this process that nobody uses meanwhile."""
+        """Return a connection of this process that no other thread uses meanwhile."""
         while self._idle:
             try:
                 line = self._idle.pop()
@@ -181,7 +181,7 @@ class RedisRemote:
 
 
 class _Line:
-    """A client with one connection, which is made when something is asked."""
+    """A client with one connection, which is made at the first request."""
 
     def __init__(self, url: str) -> None:
         from redis import ConnectionPool, Redis
@@ -191,8 +191,8 @@ class _Line:
         self.process = os.getpid()
         self.cutter = Cutter()
         self._connection: Any = None
-        # A pool finds out whether an idle connection was closed by the server, and makes it anew. Protocol 2: the
-        # third lets servers say what was not asked for.
+        # A pool detects that the server closed an idle connection, and reconnects. Protocol 2, as with 3 a server may
+        # send unrequested messages.
         self._pool = ConnectionPool.from_url(
             url,
             max_connections=1,
@@ -206,19 +206,19 @@ class _Line:
         self.client = Redis(connection_pool=self._pool)
 
     def forget(self) -> None:
-        """Let it go in a forked child: locks may have been held, and what is closed later may be somebody else's."""
+        """Drop the connection in a forked child: its locks may be held, and its descriptor may be reused later."""
         self.cutter = Cutter()
         if self._connection is not None:
             self._connection.disconnect()  # sends nothing here
 
     def close(self) -> None:
-        """Close it, by the thread that uses it."""
+        """Close the connection; called by the thread that uses it."""
         self.cutter.close()
         with contextlib.suppress(Exception):
             self._pool.disconnect()
 
     def _greet(self, connection: Any) -> None:
-        """Send the password; from here on `cutter` has the connection."""
+        """Send the password; from here on `cutter` holds the connection."""
         self._connection = connection
         self.cutter.hold(connection._sock)
         if self.cutter.is_cut:

@@ -1,4 +1,4 @@
-"""A process of its own that asks a bucket for a forked child, where the client's threads are missing."""
+"""A helper process that sends requests to a bucket for a forked child, which lacks the client's threads."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import msgpack
 from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.within import within
 
-#: What may be asked; an operation is a method of the engine.
+#: Allowed operations; each is a method of the engine.
 _OPERATIONS = ("get", "size", "put", "names", "delete", "clock")
-#: Python 3.10 has no `-P`: `-c` puts the working folder first, and it is taken off again before anything is imported.
+#: Python 3.10 has no `-P`: `-c` puts the working folder first, and the program removes it before anything is imported.
 _PROGRAM = """\
 import sys; sys.path[:] = sys.argv[1:]; del sys.argv[1:]
 from gearcache.cache.remote.objects import ObjectRemote
@@ -29,20 +29,20 @@ _LENGTH = struct.Struct(">Q")
 
 
 class Relay:
-    """An `ObjectRemote` in another process, which is started when something is asked and ends with this one.
+    """An `ObjectRemote` in another process, which starts at the first request and ends with this one.
 
-    One request after the other. Safe to use from several threads.
+    It answers one request at a time. Safe to use from several threads.
     """
 
     def __init__(self, label: str, url: str, options: Mapping[str, Any]) -> None:
         self._label = label
         self._bucket = [url, dict(options)]
         self._lock = threading.Lock()
-        #: The process, while nothing is asked. One that was given up is never asked again.
+        #: The process while it is idle. An abandoned process is never used again.
         self._idle: subprocess.Popen[bytes] | None = None
 
     def ask(self, operation: str, arguments: Mapping[str, Any], deadline: Deadline) -> Any:
-        """Return what the engine's method returns; `RemoteError` as it raises it, or at the deadline."""
+        """Return the result of the engine's method; `RemoteError` as the method raises it, or at the deadline."""
         if not self._lock.acquire(timeout=deadline.check(self._label)):
             raise RemoteError(self._label, "other requests have taken all of its budget")
         held: list[subprocess.Popen[bytes]] = []
@@ -117,9 +117,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def serve(engine: Callable[[str, Mapping[str, Any]], Remote]) -> None:
-    """Answer requests until the standard input ends: the process that asked is gone."""
+    """Answer requests until the standard input ends, which means that the client process is gone."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # output of libraries must not mix with answers
     with contextlib.suppress(EOFError, OSError):
         url, options = _read(requests)
         remote = engine(url, options)

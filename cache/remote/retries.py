@@ -1,4 +1,4 @@
-"""Trying again what failed for a moment: the one way in which requests, steps of commands and files of shares do it."""
+"""Retry work that failed for a moment: the only retry loop for requests, steps of commands and files of shares."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def tried(
     deadline: Deadline | None = None,
     longest: float = float("inf"),
 ) -> _Result:
-    """Return what `work` returns, of the first try that raises no passing error; that of the last try comes out.
+    """Return the result of the first try of `work` that raises no passing error; the last try's error is raised.
 
-    Between the tries lie `pauses`, each shorter by up to a half, as many hosts may have met the same fault. None is
-    made beyond the deadline, nor after a try that took `longest` seconds: who hangs will hang again.
+    The tries are separated by `pauses`, each shortened at random by up to a half, as many hosts may see the same fault.
+    No try starts beyond the deadline, nor after a try that took `longest` seconds: a hanging tier will hang again.
     """
     for pause in pauses:
         begin, seconds = time.monotonic(), pause * random.uniform(0.5, 1.0)

@@ -1,4 +1,4 @@
-"""How a tier is: whether it answers, how fast, what it believes of conditions and of the time, and what it holds."""
+"""Survey a tier: reachability, speed, conditional writes, clock, and content."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ from gearcache.errors import CacheError, RemoteError, UnsignedEntry
 
 _TRIES = 5
 _PROBE = b"gearcache"
-#: Manifests that are read to see who signed.
+#: Manifests that are read to count their signers.
 _SAMPLE = 64
 _NOBODY = "nobody"
 
 
 class Survey(Struct):
-    """What was found; None for what is not known. Times are in seconds, `size` in bytes of blobs and manifests."""
+    """The results; None where unknown. Times are in seconds, `size` in bytes of blobs and manifests."""
 
     tier: str
     read_only: bool
     unsigned: bool
-    #: For how long the processes of this host were not to ask it, when this began.
+    #: Seconds for which the processes of this host were not to ask the tier, when the survey began.
     resting: float
     problem: str = ""
     get_seconds: float | None = None
     put_seconds: float | None = None
-    #: Whether of several hosts that take a lease one gets it.
+    #: Whether a lease is given to only one of several hosts.
     leases: bool | None = None
-    #: Its clock less this host's.
+    #: The tier's clock minus this host's.
     clock_skew: float | None = None
     entries: int | None = None
     manifests: int | None = None
     size: int | None = None
-    #: Who signed -> manifests, of those that were read; and those that this host refuses, by why.
+    #: Signer -> number of manifests, of those that were read; and refused ones by reason.
     signers: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     read: int = 0
 
     @property
     def is_reachable(self) -> bool:
-        """Whether it did all that was asked of it."""
+        """Return whether the tier answered every request."""
         return not self.problem
 
 
 def survey(tier: Tier, trust: Trust) -> Survey:
-    """Try a tier and look at what it holds; never raises for the tier. What is written is removed again."""
+    """Try a tier and examine its content; never raises for the tier. Objects written by the probe are removed again."""
     found = Survey(tier.label, tier.url.read_only, tier.url.unsigned, tier.rest_seconds)
     try:
         _try(tier, found)
@@ -89,7 +89,7 @@ def _try(tier: Tier, found: Survey) -> None:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """Return how long something takes, the median of some times."""
+    """Return how long some work takes: the median of several runs."""
     found = []
     for _ in range(_TRIES):
         begin = time.perf_counter()
@@ -108,7 +108,7 @@ def _skew(tier: Tier, name: str, deadline: Deadline) -> float | None:
 
 
 def _read(tier: Tier, held: Holdings, trust: Trust, found: Survey) -> None:
-    """Look at some manifests: who signed them, and, where these are all, what they need."""
+    """Read some manifests and count their signers; if they are all, also sum the size of what they need."""
     of: dict[str, EntryName] = {name: entry for entry, names in held.manifests.items() for name in names}
     names = held.names
     chosen = names if len(names) <= _SAMPLE else [names[len(names) * at // _SAMPLE] for at in range(_SAMPLE)]

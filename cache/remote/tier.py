@@ -1,4 +1,4 @@
-"""One tier as a process uses it: its engine, opened when it is needed, and what its faults cost."""
+"""One tier as a process uses it: its engine, opened at first use, its breaker and its counts."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from gearcache.cache.waits import waiting_time
 from gearcache.errors import OptionError
 
 _Result = TypeVar("_Result")
-#: A fault that took so many seconds is one too many: nobody of this host pays for the next one for some time.
+#: A fault that took this many seconds stops requests of this host at once, for some time.
 _DEAR_SECONDS = 1.0
 _PROBE_SECONDS = 5.0
-#: Those that this process uses: methods share their connections.
+#: The tiers of this process: methods share their connections.
 _opened: dict[tuple[TierURL, Layout], Tier] = {}
 
 
@@ -37,19 +37,19 @@ class Tier:
         self._folder = layout.locks_folder
         self._breaker = Breaker(layout.locks_folder, url.label)
         self._remote: Remote | None = None
-        #: Digests of blobs that were found damaged or missing there: they are sent again.
+        #: Digests of blobs found damaged or missing in the tier: they are sent again.
         self.damaged: set[str] = set()
-        #: Leases that this process holds until what it has compiled is sent, by name.
+        #: Leases that this process holds until its compiled result is sent, by name.
         self.being_sent: Counter[str] = Counter()
 
     @property
     def is_resting(self) -> bool:
-        """Whether nobody of this host asks it now, because it failed a moment ago."""
+        """Return whether this host does not ask the tier now, because it failed a moment ago."""
         return self._breaker.is_open()
 
     @property
     def rest_seconds(self) -> float:
-        """For how long nobody of this host asks it; 0 where it may be asked."""
+        """Return for how many seconds this host does not ask the tier; 0 where it may be asked."""
         return self._breaker.seconds_left()
 
     @property
@@ -63,22 +63,22 @@ class Tier:
         return self._remote
 
     def path(self, name: str) -> Path:
-        """Return what messages call an object: `s3:bucket/prefix/name`, which is no file."""
+        """Return the name of an object in messages: `s3:bucket/prefix/name`, which is not a file."""
         return Path(f"{self.label.replace('://', ':')}/{name}")
 
     def has_leases(self) -> bool:
-        """Whether of several hosts that take a lease only one gets it; asks a store that may not be believed."""
+        """Return whether only one of several hosts that take a lease gets it; probes an engine that does not know."""
         deadline = Deadline.after(_PROBE_SECONDS)
         return self.ask(lambda remote: again(lambda: honours_create(remote, deadline, self._folder), deadline))
 
     def begin(self) -> Deadline:
-        """Return until when one lookup may take."""
+        """Return the deadline of one lookup."""
         return Deadline.after(waiting_time(self.url.budget))
 
     def ask(self, work: Callable[[Remote], _Result], *, is_telling: bool = True) -> _Result:
-        """Return what some operations on the engine return, and note for the whole host whether that failed.
+        """Return the result of some operations on the engine, and record for the whole host whether they failed.
 
-        That a small request succeeds, as one about a lease, tells nothing of others: `is_telling=False`.
+        `is_telling=False` for a small request, such as one about a lease: its success says nothing about larger ones.
         """
         begin = time.monotonic()
         try:
@@ -93,7 +93,7 @@ class Tier:
 
 
 def open_tiers(urls: Sequence[TierURL], layout: Layout) -> list[Tier]:
-    """Return the tiers of a cache folder, those of this process where it has them; without a request."""
+    """Return the tiers of a cache folder, reusing those of this process; makes no request."""
     root = Layout(layout.root)
     return [_opened.setdefault((url, root), Tier(url, root)) for url in urls]
 

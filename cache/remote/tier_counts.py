@@ -1,4 +1,4 @@
-"""What the tiers did for the processes of a host, summed over all of them since the cache was made."""
+"""Counts of what the tiers did for a host, summed over its processes since the cache was made."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _LOCK = "tiers.lock"
 _LOCK_SECONDS = 0.2
 _LARGEST = 4096
 _RESET_SECONDS = 10.0
-#: Lookups that brought something and that brought nothing, requests that failed, entries that were stored there;
-#: bytes in both directions; seconds of compiling that were saved.
+#: Lookups that brought something and that brought nothing, failed requests, stored entries; bytes in both directions;
+#: seconds of compiling that were saved.
 FIELDS = ("hits", "misses", "faults", "uploads", "bytes_fetched", "bytes_uploaded", "seconds_saved")
 
 
@@ -63,7 +63,7 @@ def tier_counts(layout: Layout) -> list[dict[str, Any]]:
 
 
 def reset_tier_counts(layout: Layout) -> None:
-    """Count anew from now on; a count that comes at this moment may be lost. `CacheError` where that is impossible."""
+    """Count anew from now on; a count made at this moment may be lost. `CacheError` where that is impossible."""
     folder = layout.bucket / _FOLDER
     try:
         paths = list(folder.iterdir())
@@ -81,6 +81,6 @@ def _read(path: Path) -> dict[str, Any] | None:
     try:
         found = msgpack.unpackb(read_trusted(path, _LARGEST))
         is_sound = isinstance(found["label"], str) and all(isinstance(found[name], (int, float)) for name in FIELDS)
-    except Exception:  # what is no file of ours raises anything
+    except Exception:  # a foreign file may raise anything
         return None
     return found if is_sound else None

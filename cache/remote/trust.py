@@ -1,4 +1,4 @@
-"""Who must have signed what comes from outside of this host, and signing what goes there."""
+"""Check the signatures of manifests that arrive from other hosts, and sign manifests sent there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gearcache.cache.trailer import Signed
 from gearcache.cache.trusted_keys import HMAC_NAME, TRUSTED_KEYS_VARIABLE, TrustedKey, moment_text, trusted_keys
 from gearcache.errors import CacheError, UnsignedEntry
 
-#: What the key of this host is called where it has no name; no name of a key holds a blank.
+#: The name of this host's key where it has none; other names of keys hold no blank.
 OWN_NAME = "this host"
 State = Literal["good", "unknown", "wrong"]
 
@@ -23,24 +23,25 @@ State = Literal["good", "unknown", "wrong"]
 class Signature(Struct, frozen=True):
     """One signature of a manifest, as this host sees it.
 
-    `good` ones are trusted; `unknown` are those of keys that this host does not have; `wrong` ones do not fit, cannot
-    be checked, or are of a time for which the key is not trusted. `problem` and `remedy` say so, and what to do.
+    `state` is `good` for a trusted signature, and `unknown` where this host does not have the key. It is `wrong` where
+    the signature does not fit, cannot be checked, or is from a time for which the key is not trusted. `problem` and
+    `remedy` say why, and how to fix it.
     """
 
     kind: Literal["ed25519", "hmac"]
     state: State
-    #: Of a trusted public key, `this host`, or `hmac`; empty where nobody has named the key.
+    #: Of a trusted public key, `this host`, or `hmac`; empty where the key has no name.
     name: str = ""
-    #: Of a public key.
+    #: The fingerprint of a public key.
     fingerprint: str = ""
     problem: str = ""
     remedy: str = ""
 
 
 class Trust:
-    """What a manifest that comes from a tier must carry.
+    """The signatures that a manifest from a tier must carry.
 
-    `keys` and `hmac` check, `signing_key` and `hmac` sign; what the own `signing_key` has signed is taken too. The
+    `keys` and `hmac` check, `signing_key` and `hmac` sign; signatures of the own `signing_key` are accepted too. The
     files of the last two are read at their first use, which may raise `UnsafePath`. Safe to use from several threads.
     """
 
@@ -53,7 +54,8 @@ class Trust:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Trust:
-        """Return the trust of `$GEARCACHE_TRUSTED_KEYS` and `$GEARCACHE_HMAC_KEY_FILE`, and what this host signs with.
+        """Return the trust of `$GEARCACHE_TRUSTED_KEYS` and `$GEARCACHE_HMAC_KEY_FILE`, and the keys with which this
+        host signs.
 
         `OptionError` names the variable, its value and what is allowed; `UnsafePath` for a file of trusted keys that
         others may have changed.
@@ -67,7 +69,7 @@ class Trust:
 
     @property
     def asks(self) -> bool:
-        """Whether there is a key by which a signature can be checked."""
+        """Return whether this host has a key to check signatures."""
         return bool(self.keys) or self.hmac is not None
 
     @property
@@ -76,14 +78,13 @@ class Trust:
         return self.signing_key is not None or self.hmac is not None
 
     def check(self, data: bytes, source: str, *, unsigned: bool = False) -> str:
-        """Return who signed a manifest, which `decode_manifest` takes: `hmac`, or the name of a public key.
+        """Return the signer of a manifest that `decode_manifest` accepts: `hmac`, or the name of a public key.
 
-        That is a trusted one, or `this host`.
-        One signature that holds is enough. `UnsignedEntry` where none does, with the reason. With `unsigned`, on a host
-        that does not sign itself, the result is empty for a manifest without signatures, or with those of unknown keys
-        only; one that is wrong is refused all the same. `source` is what the manifest is called in messages. Whose
-        entry it is, its `key_digest` tells, which is signed with it: the caller compares that with the key that it
-        looks for.
+        The name is that of a trusted key, or `this host`. One valid signature is enough. Raises `UnsignedEntry` with
+        the reason where none is valid. With `unsigned`, on a host that does not sign itself, the result is empty for a
+        manifest without signatures, or with signatures of unknown keys only; a wrong signature is still refused.
+        `source` names the manifest in messages. The signed `key_digest` says which entry the manifest belongs to: the
+        caller compares it with the key that it looks for.
         """
         refused = []
         for found in self.signatures(data, source):
@@ -110,7 +111,7 @@ class Trust:
         raise UnsignedEntry(source, ", and ".join(found.problem for found in refused), refused[0].remedy)
 
     def signatures(self, data: bytes, source: str) -> Iterator[Signature]:
-        """Yield the signatures of such a manifest; the HMAC, for which no package is needed, first."""
+        """Yield the signatures of a manifest; first the HMAC, which needs no package."""
         parts = signed_parts(data)
         if parts.hmac:
             yield self._hmac_signature(data)
@@ -118,9 +119,10 @@ class Trust:
             yield self._pair_signature(parts, source)
 
     def local_problem(self, data: bytes, source: str) -> Signature | None:
-        """What is wrong with the signature by key pair of an entry of this host's own cache, as far as it knows keys.
+        """Return the problem of the key-pair signature of an entry in this host's own cache, where its key is known.
 
-        Such an entry needs none, and its HMAC, which this host may have added at a fetch, does not speak for it.
+        Such an entry needs no signature. Its HMAC does not vouch for it, as this host may have added the HMAC at a
+        fetch.
         """
         parts = signed_parts(data)
         if not parts.public_key:
@@ -129,11 +131,11 @@ class Trust:
         return found if found.state == "wrong" or (self.keys and found.state == "unknown") else None
 
     def signed(self, data: bytes) -> bytes:
-        """Return a manifest with the signatures that this host can give beside those that it has.
+        """Return a manifest with the signatures that this host can add to the existing ones.
 
-        A signature by key pair stays, whoever made it: who signs it again would vouch for what another host compiled.
-        An HMAC that this host cannot make stays as long as what it covers is unchanged. `UnsignedEntry` on a host that
-        signs, for a manifest with a signature by key pair that this host does not trust and without its own HMAC;
+        A key-pair signature always stays: signing again would vouch for code that another host compiled. An HMAC that
+        this host cannot make stays while the bytes that it covers are unchanged. Raises `UnsignedEntry` on a host that
+        signs, for a manifest with a key-pair signature that this host does not trust and without its own HMAC;
         `CacheError` where a key cannot be used.
         """
         parts = signed_parts(data)
@@ -151,14 +153,14 @@ class Trust:
         return body + parts.hmac if pair == parts.pair else body
 
     def _untrusted(self, data: bytes, parts: Signed) -> bool:
-        """Whether only the HMAC of this host speaks for a manifest with a signature by key pair; raises for neither."""
+        """Return whether only this host's HMAC vouches for a manifest signed by key pair; raises where neither does."""
         found = self._pair_signature(parts, "manifest")
         if found.state == "good":
             return False
         if parts.hmac and self.hmac is not None and self.hmac.has_signed(data):
             return True
         if self.signing_key is not None:
-            _ = self.signing_key.public_key  # one that cannot be read is told, not what it would have signed
+            _ = self.signing_key.public_key  # an unreadable key is reported, rather than the manifest
         name = decode_manifest(parts.manifest, Path("manifest")).name
         remedy = (
             "this host does not sign it in the place of who did: let it be compiled again here (`gearcache clear "
@@ -167,7 +169,7 @@ class Trust:
         raise UnsignedEntry(name, found.problem, remedy)
 
     def missing_keys(self, data: bytes) -> list[str]:
-        """The variables of keys that this host would need to give a manifest the kinds of signatures that it has."""
+        """Return the variables of the keys that this host lacks to renew the kinds of signatures of a manifest."""
         parts = signed_parts(data)
         pair = [SIGNING_KEY_VARIABLE] if parts.public_key and self.signing_key is None else []
         return pair + ([KEY_FILE_VARIABLE] if parts.hmac and self.hmac is None else [])
@@ -205,9 +207,9 @@ class Trust:
         return Signature("ed25519", "wrong" if problem else "good", key.name, shown, problem, remedy)
 
     def _own_key(self, parts: Signed) -> TrustedKey | None:
-        """The key of this host, where it has signed: who has the private key need not list the public one."""
+        """Return this host's key, where it has signed: a host with the private key need not list the public one."""
         try:
             is_own = self.signing_key is not None and self.signing_key.public_key == parts.public_key
-        except CacheError:  # told where it is to sign
+        except CacheError:  # reported at signing
             return None
         return TrustedKey(OWN_NAME, parts.public_key) if is_own else None

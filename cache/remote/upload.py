@@ -1,4 +1,4 @@
-"""Storing an entry in a tier: its blobs, where they are missing, and then the manifest that names them."""
+"""Upload an entry to a tier: its missing blobs first, then the manifest that names them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from gearcache.cache.use import register_use
 from gearcache.cache.waits import waiting_time
 from gearcache.errors import UnsignedEntry
 
-#: Seconds of an upload: so many, and one more for each so many bytes.
+#: Time limit of an upload: this many seconds, plus one for each so many bytes.
 _SECONDS = 30.0
 _BYTES_PER_SECOND = 1 << 20
 
 
 class Uploaded(Struct, frozen=True):
-    """What an upload sent; nothing where the tier has all of the entry."""
+    """The sent objects; empty where the tier has the whole entry."""
 
     manifest: bool = False
     blobs: int = 0
@@ -43,7 +43,7 @@ def upload_entry(
 ) -> Uploaded:
     """Store an entry of the cache in a tier, signed as this host signs; `RemoteError`, or another `CacheError`.
 
-    `covers` tells whether manifests that the tier has hold all that the entry's own holds. The entry stays in use
+    `covers` decides whether the tier's manifests already hold everything in the entry's own. The entry stays in use
     meanwhile; every byte is verified before it is sent.
     """
     folder = layout.entry(entry.label, entry.digest, entry.ranks)
@@ -58,7 +58,7 @@ def upload_entry(
         lookup = Lookup(tier, entry, trust)
         lookup.look(tier.begin(), lambda found: covers([found.manifest], manifest))
         name = entry.manifest(data)
-        # One that this host refuses because of its signature is there as well, byte for byte.
+        # A manifest refused because of its signature is stored there as well, byte for byte.
         is_there = name in lookup.found or isinstance(lookup.refused.get(name), UnsignedEntry)
         others = [found.manifest for found in lookup.found.values()]
         if is_there or covers(others, manifest):
@@ -91,9 +91,9 @@ def _send(
 
     items = sorted(manifest.blobs.items())
     at_once(send, items)
-    # Last: whoever sees it finds its blobs.
+    # Last: a host that sees the manifest finds its blobs.
     remote.put(entry.manifest(data), data, deadline)
-    # Whoever prunes may have removed blobs of no manifest meanwhile, also those that were just sent.
+    # A prune may have removed unreferenced blobs meanwhile, including those that were just sent.
     at_once(send, items)
     return Uploaded(True, len(sent), sum(sent.values()) + len(data))
 

@@ -1,4 +1,4 @@
-"""Tiers as users write them: URLs, one after the other, in the order in which they are asked."""
+"""Parse tiers as users write them: a list of URLs, in the order in which they are asked."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ _MOST_BUDGET = 3600.0
 _EXTRAS = {"s3": "s3", "gs": "s3", "az": "s3", "redis": "redis", "rediss": "redis"}
 _BUCKETS = ("s3", "gs", "az")
 _READ_ONLY = ("https", "http")
-#: What is no tier, by its scheme, and what does its work.
+#: Schemes that are not tiers, with the replacement for each.
 _REPLACED = {
     "oci": "images are no tiers: copy an image with `skopeo` or `crane`, and mount or unpack it (docs/oci.md)",
 }
 
 
 class TierURL(Struct, frozen=True):
-    """One tier as it was written: where it is, whether anything is stored there, and the seconds of a lookup."""
+    """One tier as it was written: its address, whether it may be written, and the seconds of a lookup."""
 
     url: str
     read_only: bool = False
-    #: Whether entries that nobody signed are taken from it.
+    #: Whether unsigned entries from it are accepted.
     unsigned: bool = False
     budget: float = BUDGET_SECONDS
     options: tuple[tuple[str, str], ...] = ()
 
     @property
     def label(self) -> str:
-        """What it is called in messages and counts, without passwords."""
+        """Return its name in messages and counts, without passwords."""
         scheme, _, rest = self.url.partition(":")
         if scheme == "folder":
             return f"folder:{os.path.abspath(os.path.expanduser(rest))}"
         parts = urlsplit(self.url)
         label = f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
-        # Buckets of one name at two places are two tiers.
+        # Buckets of one name at two endpoints are two tiers.
         place = urlsplit(dict(self.options).get("endpoint", "")).netloc.rpartition("@")[2]
         return f"{label}?endpoint={place}" if place else label
 
     @property
     def scheme(self) -> str:
-        """What kind of engine it is."""
+        """Return the kind of its engine."""
         return self.url.partition(":")[0]
 
     def open(self) -> Remote:
@@ -58,9 +58,9 @@ class TierURL(Struct, frozen=True):
 
 
 def parse_urls(remotes: str | Sequence[str] | None, source: str) -> list[TierURL]:
-    """Return the tiers of a text with blanks between them, or of a list; `OptionError` names the one that is wrong.
+    """Return the tiers of a text with blanks between them, or of a list; `OptionError` names the invalid one.
 
-    `source` is what they come from: a variable or an option.
+    `source` names their origin: a variable or an option.
     """
     if remotes is None:
         return []
@@ -70,21 +70,21 @@ def parse_urls(remotes: str | Sequence[str] | None, source: str) -> list[TierURL
             "or tuple of those"
         )
     texts = remotes.split() if isinstance(remotes, str) else list(remotes)
-    # A blank may stand within a password: then no part of what was written may be repeated.
+    # A password may contain a blank: then no part of the text may be repeated.
     may_show = not any(isinstance(text, str) and "@" in text for text in texts)
     return [_parse(text, source, may_show=may_show) for text in texts]
 
 
 def masked(text: str) -> str:
-    """Return tiers by their labels, without passwords and keys, for what prints settings; `scheme:…` for what is none.
+    """Return tiers by their labels, without passwords and keys, for printed settings; `scheme:…` for an invalid URL.
 
-    A blank may stand within a password, so the tier before one that cannot be read is not shown either.
+    A password may contain a blank, so the tier before an invalid one is not shown either.
     """
     shown: list[str] = []
     for part in text.split():
         try:
             shown.append(_parse(part, REMOTES_VARIABLE).label)
-        except ValueError:  # an `OptionError`, or an endpoint that is no URL
+        except ValueError:  # an `OptionError`, or an endpoint that is not a URL
             shown = shown[:-1] + [_scheme_of(each) for each in shown[-1:]] + [_scheme_of(part)]
     return " ".join(shown)
 
@@ -96,7 +96,7 @@ def _scheme_of(text: str) -> str:
 
 def _parse(text: Any, source: str, *, may_show: bool = False) -> TierURL:
     if not isinstance(text, str):
-        # What it shows may have a password in it.
+        # Its representation may contain a password.
         kind = type(text).__name__
         raise OptionError(f"{source} holds something of type {kind}; a tier is a text such as 's3://bucket/prefix'")
     if any(f",{name}:" in text for name in _ENGINES):
@@ -152,7 +152,7 @@ def _parse(text: Any, source: str, *, may_show: bool = False) -> TierURL:
 def _split(text: str, scheme: str, source: str) -> SplitResult:
     try:
         parts = urlsplit(text)
-        _ = parts.port  # read to see that it is one
+        _ = parts.port  # reading it checks that it is valid
     except ValueError:
         raise OptionError(f"{source} names the tier `{scheme}:` with a host or port that is none") from None
     return parts

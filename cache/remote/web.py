@@ -1,6 +1,6 @@
-"""`https://host/path`: a web server that gives files, as a bucket's website or nginx does; nothing is stored there.
+"""The tier `https://host/path`: a web server with files, such as a bucket's website or nginx; read only.
 
-What lies below a key is named by its file `index.txt`, a name a line, which `gearcache push` writes last.
+The file `index.txt` below a key lists its content, one name a line; `gearcache push` writes it last.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from gearcache.cache.remote.within import Cutter, within
 INDEX = "index.txt"
 _Result = TypeVar("_Result")
 _ABSENT = (404, 410)
-#: A bucket that gives objects and no lists of them says "forbidden" of what is absent, as the list of an entry.
+#: A bucket that serves objects but no lists of them answers "forbidden" for an absent object, such as the list of an
+#: entry.
 _NO_LIST = (403, *_ABSENT)
 MAX_INDEX = 16 << 20
 
@@ -75,18 +76,18 @@ class WebRemote:
         if data.lstrip()[:1] == b"<":
             raise RemoteError(self.label, f"`{prefix}{INDEX}` is a page, and no list of names")
         lines = {line.removesuffix("\r") for line in data.decode("utf-8", "replace").split("\n")}
-        # `\ufffd` stands for what is no text; such a name asks for another object.
+        # `\ufffd` stands for bytes that are not text; such a name would request another object.
         return sorted(prefix + line for line in lines if is_name(prefix + line) and "\ufffd" not in line)[:limit]
 
     def delete(self, name: str, deadline: Deadline) -> None:
         raise RemoteError(self.label, "it is read only")
 
     def clock(self, name: str, deadline: Deadline) -> float | None:
-        """Return the time of the server in whole seconds since 1970, as its answers say."""
+        """Return the time of the server in whole seconds since 1970, from its answers."""
         found: list[float] = []
 
         def note(answer: http.client.HTTPResponse) -> None:
-            with contextlib.suppress(TypeError, ValueError, OverflowError, OSError):  # any text may come
+            with contextlib.suppress(TypeError, ValueError, OverflowError, OSError):  # the header may hold any text
                 found.append(parsedate_to_datetime(answer.getheader("Date", "")).timestamp())
 
         self._ask("HEAD", name, lambda _: None, deadline, note)
@@ -101,7 +102,7 @@ class WebRemote:
         look: Callable[[http.client.HTTPResponse], object] = lambda _: None,
         absent: Container[int] = _ABSENT,
     ) -> _Result | None:
-        """Return what `read` makes of an object; None for none. `look` sees the head of any answer."""
+        """Return the result of `read` for an object; None where it is absent. `look` sees the head of any answer."""
         check_name(self.label, name)
         cutter = Cutter()
 
@@ -150,7 +151,7 @@ class WebRemote:
             return read(answer)
 
     def _connection(self, deadline: Deadline) -> tuple[http.client.HTTPConnection, ssl.SSLContext | None]:
-        """Return a connection that is not open yet."""
+        """Return a connection that is not opened yet."""
         host, port, left = self._parts.hostname or "", self._parts.port, deadline.check(self.label)
         if self._parts.scheme != "https":
             return http.client.HTTPConnection(host, port, timeout=left), None

@@ -1,4 +1,4 @@
-"""Work that is given up at a deadline, whatever it waits for."""
+"""Run work that is abandoned at a deadline, whatever it waits for."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import TypeVar
 
 from gearcache.cache.remote.protocol import Deadline, RemoteError
 
-#: A mount whose server is gone holds a thread for ever: so many for a tier, and no more.
+#: Limit of hanging threads for a tier: a mount whose server is gone blocks a thread for ever.
 MOST_HANGING = 16
 _Result = TypeVar("_Result")
-#: Threads that were left to themselves, by the label of the tier; in a forked child none of them is alive.
+#: Abandoned threads, by the label of the tier; in a forked child none of them is alive.
 _hanging: dict[str, list[threading.Thread]] = {}
 
 
 def within(
     deadline: Deadline, label: str, work: Callable[[], _Result], give_up: Callable[[], object] = lambda: None
 ) -> _Result:
-    """Return what `work` returns; `RemoteError` at the deadline. What it raises comes out.
+    """Return the result of `work`; `RemoteError` at the deadline. Its own errors are passed on.
 
     It runs in a thread: timeouts of sockets count from byte to byte, and a mount whose server is gone never answers.
-    `give_up` is called at the deadline, to end what the thread waits for; else it is left to itself. A tier for which
-    `MOST_HANGING` threads wait is refused at once.
+    `give_up` is called at the deadline, to end what the thread waits for; without it the thread is abandoned. A tier
+    for which `MOST_HANGING` threads wait is refused at once.
     """
     left = deadline.check(label)
     _hanging[label] = waiting = [thread for thread in _hanging.get(label, ()) if thread.is_alive()]
@@ -60,10 +60,10 @@ def within(
 
 
 class Cutter:
-    """Ends a connection under the thread that reads from it.
+    """Ends a connection while a thread reads from it.
 
-    It never closes what the thread uses, and has a descriptor of its own: a number that was closed may be that of
-    somebody else's connection a moment later, whose answer the thread would read.
+    It never closes the thread's descriptor, and has one of its own: the number of a closed descriptor may soon belong
+    to another connection, whose answer the thread would read.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Cutter:
         self._held: socket.socket | None = None
 
     def hold(self, used: socket.socket) -> None:
-        """Take a connection, instead of the one before; it ends at once where `cut` came before."""
+        """Take a connection in place of the previous one; it ends at once where `cut` was called before."""
         with self._lock:
             self._drop()
             self._held = socket.socket(fileno=os.dup(used.fileno()))
@@ -80,13 +80,13 @@ class Cutter:
                 self._shut()
 
     def cut(self) -> None:
-        """End the connection, and each that it is given from now on."""
+        """End the connection, and each later one."""
         with self._lock:
             self.is_cut = True
             self._shut()
 
     def close(self) -> None:
-        """Let the connection go."""
+        """Release the connection."""
         with self._lock:
             self._drop()
 

@@ -1,1 +1,1 @@
-"""One Dynamo capture of a method, as frame, graph, inputs and checks."""
+"""Capture of a method: one Dynamo run, as frame, graph, inputs and checks."""

@@ -50,9 +50,9 @@ def capture_method(
 ) -> Capture:
     """Trace one call of a bound method; `CaptureError` names the method and why it cannot be one graph.
 
-    `numbers`: which ints are to stay symbolic, see `ge_cache.capture.numbers`; `unbound`: Dynamo's names of parameters
-    and buffers that are to be inputs, see `ge_cache.capture.weights`. `with_grad`: as with autograd on, which shows
-    only where the method asks.
+    `numbers`: which ints stay symbolic, see `ge_cache.capture.numbers`; `unbound`: Dynamo's names of parameters and
+    buffers that become inputs, see `ge_cache.capture.weights`. `with_grad`: as with autograd on, which makes a
+    difference only where the method reads the mode.
     """
     if private_core.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
@@ -82,7 +82,7 @@ def capture_method(
 
 
 def _translated(recording: Recording) -> Capture:
-    """Return what a Dynamo run gave, in terms of access paths and checks."""
+    """Return the result of a Dynamo run as access paths and checks."""
     method, hook, output, scope = recording.method, recording.hook, recording.output, recording.scope
     guards = output.output_graph.guards
     looked_up = recording.lookups.only(guards, (write.source for write in hook.writes))
@@ -125,7 +125,7 @@ def _translated(recording: Recording) -> Capture:
         checks=_distinct([*observed.checks, *checks, *result_class_checks(output.bytecode)]),
         tensor_checks=_distinct(tensor_checks),
         written=written,
-        # Also of tensors that the graph does not hold: of some a trace reads the size alone.
+        # Includes tensors that the graph does not hold: a trace reads only the size of some.
         misbound=[
             source.name
             for source in hook.attribute_sources.values()
@@ -145,7 +145,10 @@ def _translated(recording: Recording) -> Capture:
 
 
 def _hidden_attributes(recording: Recording, translator: GuardTranslator) -> list[Check]:
-    """Return the checks of classes that get an attribute: it hides that of their bases, which may have been read."""
+    """Return the checks of classes to which the frame adds an attribute.
+
+    It hides the attribute of a base class, which the trace may have read.
+    """
     return [
         Check("lacks", translator.access(write.source).then("attr", "__dict__"), write.attribute)
         for write in recording.hook.writes
@@ -154,7 +157,7 @@ def _hidden_attributes(recording: Recording, translator: GuardTranslator) -> lis
 
 
 def _distinct(checks: list[Check]) -> list[Check]:
-    """Leave out repetitions, and what is about Dynamo itself: its version is in the key, and no hit imports it."""
+    """Drop duplicates, and checks about Dynamo itself: its version is in the key, and a hit never imports it."""
     return [
         check
         for check in {repr(check.to_plain()): check for check in checks}.values()
@@ -165,7 +168,7 @@ def _distinct(checks: list[Check]) -> list[Check]:
 def _attributes(recording: Recording, translator: GuardTranslator) -> tuple[dict[str, Access], dict[str, torch.Tensor]]:
     """Return where the live module keeps each tensor that the graph holds as an attribute, and all such tensors.
 
-    Constants that Dynamo made are kept nowhere.
+    Constants that Dynamo made have no place in the module.
     """
     hook = recording.hook
     attributes: dict[str, Access] = {}

@@ -1,4 +1,4 @@
-"""What one Dynamo run over a method gives: graph, frame, inputs, symbols and checks."""
+"""The result of one Dynamo run over a method: graph, frame, inputs, symbols and checks."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class CapturedInput(Struct, frozen=True):
     device: torch.device
     requires_grad: bool
     example: torch.Tensor
-    #: Whether the graph computes with it, and does not only ask for its sizes.
+    #: Whether the graph computes with its values, rather than only with its sizes.
     computed: bool
 
 
 class Capture(Struct):
-    """What one Dynamo run over a method gave."""
+    """The result of one Dynamo run over a method."""
 
     method: str
     module: torch.fx.GraphModule
@@ -43,35 +43,35 @@ class Capture(Struct):
     frame_code: types.CodeType
     graph_name: str
     imports: dict[str, str]
-    #: Other globals that Dynamo made up for the frame.
+    #: Other globals that Dynamo created for the frame.
     installed: dict[str, Any]
     checks: list[Check]
-    #: What has to hold of tensors on every call, wherever they live, beside what the inputs are compared with.
+    #: Conditions on tensors for every call, wherever they are stored, besides the comparison of the inputs.
     tensor_checks: list[Check]
     written: Written
-    #: Dynamo's names of the weights that the trace bound although they lie behind what the frame writes.
+    #: Dynamo's names of the weights that the trace bound although the frame changes an object on their path.
     misbound: list[str] = field(default_factory=list)
     frame_globals: dict[str, Any] = field(default_factory=dict)
     #: The size in the traced call of each symbol that the trace has no value for (`mark_unbacked`).
     unbacked: dict[Any, int] = field(default_factory=dict)
     #: Traced code that no check of `checks` compares: its files are hashed.
     traced_code: list[types.CodeType] = field(default_factory=list)
-    #: Whether the trace follows from grad mode.
+    #: Whether the trace depends on grad mode.
     asks_grad_mode: bool = False
     numbers: Numbers = field(default_factory=Numbers)
-    #: Where ints are that were to be numbers and cannot be, as far as it is known; and why, empty where there are none.
+    #: Paths of ints that should be numbers and cannot be, as far as known; and the reason, empty where there are none.
     constants: frozenset[Access] = frozenset()
     constants_because: str = ""
-    #: What the method does and the graph does not: what it says to loggers.
+    #: Effects of the method that the graph leaves out: its messages to loggers.
     left_out: list[str] = field(default_factory=list)
-    #: Where each number is, by symbol.
+    #: The path of each number, by symbol.
     number_accesses: dict[Any, Access] = field(default_factory=dict)
-    #: Where ints are that the trace fixed although the frame writes them.
+    #: Paths of ints that the trace fixed although the frame writes them.
     written_ints: list[Access] = field(default_factory=list)
     #: Drops the weak references that Dynamo keeps to the tensors of the call and the module.
     drop_references: Callable[[], None] = lambda: None
 
-    #: Dims, by path, that stay dynamic beside gears.
+    #: Dims, by path, that stay dynamic besides gears.
     open_dims: frozenset[tuple[str, int]] = frozenset()
 
     def open_symbols(self, symbols: Symbols, assignment: Mapping[Any, int]) -> set[Any]:

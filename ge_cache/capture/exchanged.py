@@ -1,6 +1,6 @@
-"""Names of torch that are exchanged while this process traces.
+"""Replace names of torch while this process traces.
 
-An exchange counts for the thread that makes it: `torch.compile` and eager code of other threads get what was there.
+A replacement applies to the thread that makes it: `torch.compile` and eager code of other threads use the original.
 """
 
 from __future__ import annotations
@@ -14,34 +14,33 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 _ABSENT = object()
-#: What is exchanged now: owner, name, and what was in its place. One thread at a time has any (`capture.turns`).
+#: The current replacements: owner, name, and original value. Only one thread at a time has any (`capture.turns`).
 _in_place: list[tuple[Any, Any, Any]] = []
-#: What `here` returned -> the replacement in it.
+#: Result of `here` -> the replacement in it.
 _replacements: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-#: Whom to tell which functions are put in place, and which of them are called.
+#: The `Hooks` that record which functions are installed, and which of them are called.
 _watching: list[Hooks] = []
 
 
 class Hooks:
-    """The functions of ours that were put in the place of others, and which of them were called.
+    """The functions that replaced others in torch, and which of them were called.
 
-    One function may stand in many places, such as the methods of all classes of one kind: a call at one of them shows
-    that it is called.
+    One function may replace many, such as the methods of all classes of one kind: one call of it marks it as called.
     """
 
     def __init__(self) -> None:
-        #: Code of ours -> the first place where it was put.
+        #: Code of ours -> the first place where it was installed.
         self._places: dict[types.CodeType, str] = {}
         self._called: set[types.CodeType] = set()
 
     @property
     def uncalled(self) -> list[tuple[str, str]]:
-        """The functions that nobody has called: the name of our file, and the name in torch in whose place it stood."""
+        """The functions that were never called: the name of our file, and the name in torch that each one replaced."""
         left = [(code.co_filename, place) for code, place in self._places.items() if code not in self._called]
         return [(file.rpartition("/")[2], place) for file, place in left]
 
     def watched(self, owner: Any, name: Any, value: Any) -> Any:
-        """Return what to put in place of `value` so that its calls are noted; what is no function stays as it is."""
+        """Return a replacement for `value` that records its calls; a value that is not a function stays unchanged."""
         if isinstance(value, staticmethod):
             return staticmethod(self._noting(owner, name, value.__func__))
         if isinstance(value, property):
@@ -62,7 +61,7 @@ class Hooks:
 
 
 def _place(owner: Any, name: Any) -> str:
-    """Return the name in torch of what an owner has; that of an item of a dictionary is its own."""
+    """Return the name in torch of an owner's attribute; an item of a dictionary has a name of its own."""
     if isinstance(owner, dict):
         found, parts = owner[name], ("__module__", "__qualname__")
         return ".".join(str(getattr(found, part, name)) for part in parts)
@@ -73,7 +72,7 @@ def _place(owner: Any, name: Any) -> str:
 
 @contextlib.contextmanager
 def watched_hooks() -> Iterator[Hooks]:
-    """Note which functions this thread puts in place of others meanwhile, and which of those are called."""
+    """Record which functions this thread installs meanwhile, and which of those are called."""
     hooks = Hooks()
     _watching.append(hooks)
     try:
@@ -84,7 +83,7 @@ def watched_hooks() -> Iterator[Hooks]:
 
 @contextlib.contextmanager
 def exchanged(replacements: Iterable[tuple[Any, Any, Any]]) -> Iterator[None]:
-    """Put values into modules, classes or dicts, each given as (owner, name, value), and take them out again."""
+    """Put values into modules, classes or dicts, given as (owner, name, value); restore the originals at the end."""
     present = len(_in_place)
     try:
         for owner, name, value in replacements:
@@ -98,7 +97,7 @@ def exchanged(replacements: Iterable[tuple[Any, Any, Any]]) -> Iterator[None]:
 
 
 def put_back(present: int = 0) -> None:
-    """Undo all exchanges but the first `present`; an interrupt may have kept their own end from it."""
+    """Undo all replacements but the first `present`; an interrupt may have kept their contexts from undoing them."""
     while len(_in_place) > present:
         owner, name, before = _in_place[-1]
         if before is not _ABSENT:

@@ -1,4 +1,4 @@
-"""Dynamo's backend for a capture: keeps the graph, its inputs, and what the frame will write."""
+"""Dynamo's backend for a capture: keeps the graph, its inputs, and the writes of the frame."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class GraphHook:
         self.sources: list[Any] = []
         self.nodes: list[torch.fx.Node] = []
         self.writes: list[Write] = []
-        #: Dynamo's source of each tensor that the graph holds as an attribute.
+        #: Dynamo's source of each tensor that the graph has as an attribute.
         self.attribute_sources: dict[str, Any] = {}
 
     def __call__(self, module: torch.fx.GraphModule, example_inputs: list[Any]) -> torch.fx.GraphModule:
@@ -49,7 +49,7 @@ class GraphHook:
         take_data(self._method, module.graph, self.attribute_sources)
         self.numbers = take_numbers(module.graph, self.shape_env)
         for node in reversed(module.graph.nodes):
-            if node.target is getattr and not node.users:  # what it gave is a constant of the trace
+            if node.target is getattr and not node.users:  # its result is a constant of the trace
                 module.graph.erase_node(node)
         placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
         tensors = {
@@ -69,7 +69,7 @@ class GraphHook:
 
 
 def _words(name: str, value: Any) -> str:
-    """Say of what a graph takes beside tensors what it is."""
+    """Describe an input of a graph that is not a tensor."""
     if module_of(type(value)).startswith("torch.distributed"):
         return (
             f"it computes with distributed tensors (`parallelize_module`, `DTensor`; the graph takes {a_type(value)}): "
@@ -100,7 +100,7 @@ def _replace_size(
     assert last is not None
     if node.users:
         operator = _SIZE_OPERATORS.get(source.prop.name)
-        if operator is None:  # no input of a graph is compared by its storage offset
+        if operator is None:  # graph inputs are not compared by their storage offset
             name = getattr(base, "name", source.name)
             raise CaptureError(method, f"it computes with the storage offset of `{name}`: pass it as an argument")
         arguments = (owner,) if source.idx is None else (owner, source.idx)

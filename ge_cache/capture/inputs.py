@@ -1,4 +1,4 @@
-"""The tensors that a graph takes: where they come from and what the trace holds of them."""
+"""The tensor inputs of a graph: their paths, and the facts that the trace assumes of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gearcache.ge_cache.capture.translation import GuardTranslator
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.evidence.checks import Check
 
-#: What a graph asks for of a tensor with which it does not compute: values are never such numbers.
+#: Types of sizes and the like, which a graph may read of a tensor without computing with it: no value has these types.
 _NUMBERS = (torch.SymInt, torch.SymBool)
 
 
@@ -30,7 +30,7 @@ def graph_inputs(hook: GraphHook, translator: GuardTranslator, scope: Scope, met
 
 
 def place_checks(access: Access) -> list[Check]:
-    """Return the checks that a module has a tensor where a path goes: the frame reads it there without a look."""
+    """Return the checks that a module stores a tensor at a path: the frame reads it there without a look-up."""
     *before, (kind, name) = access.steps or (("", None),)
     if kind not in ("item", "dict_item") or not before or before[-1][1] not in ("_parameters", "_buffers"):
         return []
@@ -40,7 +40,7 @@ def place_checks(access: Access) -> list[Check]:
 
 
 def unbacked_sizes(inputs: list[CapturedInput], shape_env: Any) -> dict[Any, int]:
-    """Return the size in the traced call of each symbol that the trace has no value for (`mark_unbacked`)."""
+    """Return the size in the traced call of each symbol without a value in the trace (`mark_unbacked`)."""
     return {
         expression: size
         for item in inputs
@@ -50,7 +50,7 @@ def unbacked_sizes(inputs: list[CapturedInput], shape_env: Any) -> dict[Any, int
 
 
 def _has_layout_of(fake: torch.Tensor, example: torch.Tensor) -> bool:
-    """Whether a tensor of a trace still has the sizes and strides of the real one that it was made for."""
+    """Return whether a tensor of a trace still has the sizes and strides of the real tensor that it represents."""
     if fake.dim() != example.dim():
         return False
     found, expected = (*fake.shape, *fake.stride()), (*example.shape, *example.stride())

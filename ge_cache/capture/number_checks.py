@@ -1,7 +1,8 @@
-"""What a capture assumed about its numbers, as call checks.
+"""Turn a capture's assumptions about its numbers into call checks.
 
-Dynamo keeps an int symbolic without assuming anything of it, 0 and 1 included. Whatever the trace asked of one on its
-way (`if self.count < 8`) is a guard of its shape environment; all of them are taken here, and the ranges that follow.
+Dynamo keeps an int symbolic without assuming anything of it, 0 and 1 included. Each condition that the trace evaluates
+on one (`if self.count < 8`) is a guard of its shape environment; this module collects all of them, and the implied
+ranges.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from gearcache.guards.gears.expressions import checked_expression, expression_fu
 
 
 def number_checks(numbers: Numbers, access: Callable[[Any], Access], shape_env: Any) -> list[Check]:
-    """Return checks of the numbers, whose Dynamo's sources `access` turns into paths.
+    """Return checks of the numbers; `access` turns their Dynamo sources into paths.
 
-    What they compare is noted in `numbers.checked`. What was assumed about sizes and numbers that the frame passes is
-    left to each graph, which knows its sizes. `CaptureError` for an assumption that cannot be a check.
+    The conditions that they compare are recorded in `numbers.checked`. Conditions on sizes and on numbers that the
+    frame passes are left to each graph, which knows its sizes. `CaptureError` for an assumption that cannot be a check.
     """
     if not numbers:
         return []

@@ -1,8 +1,8 @@
 """Numbers: ints that a trace keeps symbolic, so that one graph serves all their values.
 
-A number is an input of the graph, as a tensor is: the frame passes it behind the tensors. Slices, `arange(n)`, sizes
-and operands may depend on it; what the trace asked about it (`n > 3`, `n <= x.size(1)`) is checked on every call, see
-`ge_cache.capture.number_checks`. A number whose value the trace has asked for (`range(n)`, an index of a list) is a
+A number is an input of the graph, as a tensor is: the frame passes it after the tensors. Slices, `arange(n)`, sizes and
+operands may depend on it; conditions that the trace evaluated on it (`n > 3`, `n <= x.size(1)`) are checked on every
+call, see `ge_cache.capture.number_checks`. A number whose value the trace needs (`range(n)`, an index of a list) is a
 constant of the graph.
 """
 
@@ -32,7 +32,7 @@ _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class NumberRefused(CaptureError):
-    """Some ints of a trace cannot be numbers: `symbols` has those of which it is known, empty where it may be any."""
+    """Some ints of a trace cannot be numbers: `symbols` has the known ones, empty where any may be the cause."""
 
     def __init__(self, method: str, cause: str, symbols: Iterable[Any] = ()) -> None:
         super().__init__(method, cause)
@@ -43,13 +43,13 @@ class NumberRefused(CaptureError):
 
 
 class NumberChoice(Struct, frozen=True):
-    """Which ints of a call are to be numbers, if their trace allows it."""
+    """Which ints of a call should be numbers, if their trace allows it."""
 
     #: All ints among the arguments.
     arguments: bool = False
-    #: Ints at these places: they were met with several values, or the frame writes them.
+    #: Ints at these paths: calls had several values of them, or the frame writes them.
     changing: frozenset[Access] = frozenset()
-    #: Ints at these places stay constants: their user has said so, or an earlier trace has failed otherwise.
+    #: Ints at these paths stay constants: the user asked for that, or an earlier trace failed otherwise.
     constants: frozenset[Access] = frozenset()
     #: Paths of further constants, as patterns.
     declared: tuple[str, ...] = ()
@@ -58,11 +58,11 @@ class NumberChoice(Struct, frozen=True):
         return self.arguments or bool(self.changing - self.constants)
 
     def with_changing(self, places: Iterable[Access]) -> NumberChoice:
-        """Return the choice with further places."""
+        """Return the choice with further paths."""
         return replace(self, changing=self.changing | frozenset(places))
 
     def with_constants(self, places: Iterable[Access]) -> NumberChoice:
-        """Return the choice without some places."""
+        """Return the choice without some paths."""
         return replace(self, constants=self.constants | frozenset(places))
 
 
@@ -70,7 +70,7 @@ NO_NUMBERS = NumberChoice()
 
 
 class WantedNumbers:
-    """Answers a trace whether an int is to be a number; knows what it was asked."""
+    """Decides for a trace whether an int becomes a number, and records whether any did."""
 
     def __init__(self, choice: NumberChoice) -> None:
         self._choice = choice
@@ -82,7 +82,7 @@ class WantedNumbers:
         self.are_given = False
 
     def begin(self, scope: Scope, instance: str) -> None:
-        """Take the names that the frame of the trace sees, and that of the method's instance."""
+        """Set the names that the frame of the trace sees, and that of the method's instance."""
         self._scope, self._instance = scope, instance
         self._changing = {_place(access, scope) for access in self._choice.changing}
         self._constants = {_place(access, scope) for access in self._choice.constants}
@@ -92,7 +92,7 @@ class WantedNumbers:
         return bool(self._choice)
 
     def wants(self, source: Any, value: int) -> bool:
-        """Whether an int is to be a number; `source` is Dynamo's."""
+        """Return whether an int becomes a number; `source` is Dynamo's."""
         if not self._choice or self._scope is None or not -(2**63) <= value < 2**63:
             return False
         try:
@@ -112,7 +112,7 @@ class WantedNumbers:
 
 
 def _place(access: Access, scope: Scope) -> Access:
-    """Return a path with one kind of step for items: a trace and a stored check may name a key in two ways."""
+    """Return a path with one kind of step for items: a trace and a stored check may spell a key differently."""
     steps: list[tuple[str, Any]] = []
     value: Any = None
     try:
@@ -134,18 +134,18 @@ def _place(access: Access, scope: Scope) -> Access:
 
 
 class Numbers(Struct):
-    """The ints of one capture that were to be numbers."""
+    """The ints of one capture that were chosen as numbers."""
 
-    #: Symbol -> Dynamo's source, of those that stayed symbolic.
+    #: Symbol -> Dynamo's source, of the numbers that stayed symbolic.
     symbols: dict[Any, Any] = field(default_factory=dict)
     #: Symbol -> name in stored expressions.
     names: dict[Any, str] = field(default_factory=dict)
-    #: Those that the frame passes, in order, with their placeholders.
+    #: The symbols that the frame passes, in order, with their placeholders.
     passed: list[Any] = field(default_factory=list)
     nodes: list[fx.Node] = field(default_factory=list)
-    #: What was assumed about them that call checks compare.
+    #: Assumptions about the numbers that call checks compare.
     checked: set[Any] = field(default_factory=set)
-    #: Sources of ints of which the trace has asked the value, with the value.
+    #: Sources of ints whose value the trace needed, with the value.
     fixed: list[tuple[Any, int]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -153,7 +153,7 @@ class Numbers(Struct):
 
 
 def take_numbers(graph: fx.Graph, shape_env: Any) -> Numbers:
-    """Return the numbers of a captured graph; their placeholders come behind all others, those of fixed ones go."""
+    """Return the numbers of a captured graph; moves their placeholders to the end, and removes those of fixed ones."""
     numbers = Numbers()
     for symbol, source in private_symbols.number_sources(shape_env):
         value = private_symbols.fixed_value(shape_env, symbol)
@@ -181,7 +181,7 @@ def take_numbers(graph: fx.Graph, shape_env: Any) -> Numbers:
 
 
 def name_by_passed(numbers: Numbers, shape_env: Any) -> None:
-    """Name numbers that the trace found equal to one that the frame passes as that one: a graph knows no others."""
+    """Rename numbers that equal a number passed by the frame to that one: a graph knows no others."""
     for symbol in numbers.symbols:
         if symbol not in numbers.passed:
             equal = (other for other in numbers.passed if shape_env.replace(other) == shape_env.replace(symbol))
@@ -197,14 +197,14 @@ def _symbol_of(node: fx.Node) -> Any:
 
 
 def _put(node: fx.Node, value: int) -> None:
-    """Let all that uses a node use an int."""
+    """Replace a node by an int in all its uses."""
     for user in list(node.users):
         user.args = fx.node.map_arg(user.args, lambda used: value if used is node else used)
         user.kwargs = fx.node.map_arg(user.kwargs, lambda used: value if used is node else used)
 
 
 def written_ints(checks: list[Check], written: Written) -> list[Access]:
-    """Return the places of ints that the trace fixed and the frame writes (`self.count += 1`)."""
+    """Return the paths of ints that the trace fixed and the frame writes (`self.count += 1`)."""
     return [
         check.access
         for check in checks
@@ -213,12 +213,12 @@ def written_ints(checks: list[Check], written: Written) -> list[Access]:
 
 
 def number_accesses(numbers: Numbers, access: Any) -> Mapping[Any, Access]:
-    """Return where each number is, by symbol; `access` turns Dynamo's sources into paths."""
+    """Return the path of each number, by symbol; `access` turns Dynamo's sources into paths."""
     return {symbol: access(source) for symbol, source in numbers.symbols.items()}
 
 
 def check_takes(graph: fx.Graph, method: str) -> None:
-    """Raise `CaptureError` where an operator of a captured graph takes a number, or what is computed from one."""
+    """Raise `CaptureError` where an operator of a captured graph takes a number, or a value computed from one."""
     computed: set[fx.Node] = set()
     for node in graph.nodes:
         value = node.meta.get("example_value")

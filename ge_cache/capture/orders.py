@@ -1,9 +1,9 @@
-"""Whether the order of sets that a method makes reaches what a trace of it gave: other orders give the same, or not.
+"""Check whether the order of sets that a method makes affects the result of its trace.
 
-The order of such a set may be another one in each process. Membership and sizes ask for none; a loop does, and it may
+The order of such a set may differ between processes. Membership and sizes do not depend on it. A loop does, but may
 still make no difference, as in `einops`, whose patterns are checked in loops over sets. So the call is traced again
-with each set turned round, moved on by one item, with every other one turned round, and shuffled: what depends on the
-place of an item, on which of two comes first, or on two sets having one order, differs in one of them.
+with each set reversed, rotated by one item, with every other set reversed, and shuffled. A result that depends on the
+place of an item, on which of two comes first, or on two sets having one order, differs in one of these traces.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import torch
 
 from gearcache.ge_cache.capture.captured import Capture
 
-#: Orders that are tried beside that in which the items came.
+#: Orders that are tried besides the order of insertion.
 ARRANGEMENTS = ("reversed", "moved on", "every other reversed", "shuffled")
 CAUSE = (
     "it goes through a set that it makes, whose order may be another one in each process, and what it gives may "
     "follow from it: use `sorted(...)`, a tuple, a list or a dict"
 )
-#: What Dynamo adds to names of globals: a number for each trace.
+#: Suffix that Dynamo adds to names of globals: a number for each trace.
 _OF_TRACE = re.compile(r"_c\d+(_\d+)?$")
 
 
 def arranged(items: list[Any], arrangement: str, number: int) -> list[Any]:
-    """Return the items of the set that is met as the `number`-th one in another order."""
+    """Return the items of a set, the `number`-th one of the trace, in another order."""
     if arrangement == "reversed":
         return items[::-1]
     if arrangement == "moved on":
@@ -39,7 +39,7 @@ def arranged(items: list[Any], arrangement: str, number: int) -> list[Any]:
 
 
 def are_alike(one: Capture, other: Capture) -> bool:
-    """Whether two traces of one call gave the same graph and frame, which depend on the same."""
+    """Return whether two traces of one call have the same graph, frame and dependencies."""
     return _outline(one) == _outline(other) and _are_same_constants(one, other)
 
 
@@ -66,7 +66,7 @@ def _code_outline(code: CodeType, graph_name: str) -> list[Any]:
 
 
 def _are_same_constants(one: Capture, other: Capture) -> bool:
-    """Whether the tensors that the trace has made are equal; the others are compared by their paths."""
+    """Return whether the tensors made by the trace are equal; other tensors are compared by their paths."""
     return all(
         torch.equal(tensor, other.attribute_tensors[name])
         for name, tensor in one.attribute_tensors.items()

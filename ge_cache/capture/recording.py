@@ -1,4 +1,4 @@
-"""One run of Dynamo over a call, and everything that watches it."""
+"""One run of Dynamo over a call, with all its watchers."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from gearcache.ge_cache.private_torch.numpy_wrappers import kept_flags, watched_
 from gearcache.guards.access import Scope
 from gearcache.guards.evidence.code import is_library_file
 
-#: What Dynamo says of an exception that nothing catches.
+#: Dynamo's text for an uncaught exception.
 _RAISED = re.compile(r"raised exception (\w+)\(")
-#: Where the trace is the first reader of a `functools.cached_property`, up to Python 3.11.
+#: The message where the trace is the first reader of a `functools.cached_property`, up to Python 3.11.
 _CACHED_PROPERTY = "it computes a `functools.cached_property`, under a lock: read it once before the first call"
 
-#: What to write in place of functions of `torch.distributed` that Dynamo 2.13 cannot trace.
+#: Replacements to suggest for functions of `torch.distributed` that Dynamo 2.13 cannot trace.
 _INSTEAD = {
     "broadcast": (
         "use `torch.distributed._functional_collectives.broadcast(x, src, group)` (src: the rank in the group)"
@@ -48,12 +48,12 @@ _INSTEAD = {
 
 
 class Recording:
-    """The watchers of one Dynamo run: after `run` they hold what they saw, and the attributes below what it gave."""
+    """The watchers of one Dynamo run: after `run` they hold their findings, and the attributes below the results."""
 
     frame: Any
-    #: Dynamo's own account of the run: bytecode, guards, sources.
+    #: Dynamo's own record of the run: bytecode, guards, sources.
     output: Any
-    #: Globals that Dynamo made up for the frame.
+    #: Globals that Dynamo created for the frame.
     installed: dict[str, Any]
     module: torch.fx.GraphModule
 
@@ -144,7 +144,7 @@ class Recording:
 
 
 def cause_of(error: BaseException) -> str:
-    """Return in a sentence why Dynamo could not trace something, and where."""
+    """Return a sentence that says why Dynamo could not trace something, and where."""
     text = str(getattr(error, "inner_exception", error)).strip()
     first, _, rest = text.partition("\n")
     detail = [line.strip() for line in rest.splitlines() if line.strip().startswith(("Explanation:", "Hint:"))]
@@ -172,5 +172,5 @@ def _collective(error: BaseException) -> str | None:
 
 
 def _stack(error: BaseException) -> list[Any]:
-    """Return the frames in which a trace was when it failed."""
+    """Return the stack frames in which a trace failed."""
     return list(getattr(getattr(error, "inner_exception", error), "real_stack", None) or [])

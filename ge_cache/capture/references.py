@@ -1,4 +1,4 @@
-"""What the global names in a captured frame stand for."""
+"""Resolve the global names in a captured frame to stored references."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def frame_references(
 
 
 def _check_attributes(method: str, code: types.CodeType, made_up: set[str]) -> None:
-    """Raise `CaptureError` for an attribute that is called like a helper: a frame has one table for both names."""
+    """Raise `CaptureError` for an attribute with the name of a helper: a frame has one table for both names."""
     for instruction in dis.get_instructions(code):
         if instruction.opname.endswith(("_ATTR", "_METHOD")) and instruction.argval in made_up:
             raise CaptureError(
@@ -71,7 +71,7 @@ def _installed(method: str, name: str, value: Any) -> list[str]:
 
 
 def _global_reads(code: types.CodeType) -> Iterator[tuple[str, str | None]]:
-    """Yield each global name that is read, with each attribute that is read off it, also by way of a local."""
+    """Yield each global name that is read, with each attribute read from it, also through a local."""
     held: str | None = None  # the global on top of the stack
     kept: dict[str, str] = {}  # locals that hold a global
     for instruction in dis.get_instructions(code):

@@ -1,4 +1,4 @@
-"""Dynamo's sources as access paths."""
+"""Convert Dynamo's sources to access paths."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class UnknownSource(Exception):
 
 
 class FrameNames(Struct, frozen=True):
-    """What names mean in a captured frame: Dynamo's module aliases, other globals that it made up, free variables.
+    """The meaning of names in a captured frame: Dynamo's module aliases, other globals that it created, free variables.
 
-    Every other global is the user's, whatever it is called. `looked_up`: by source, dictionaries of which only single
-    keys matter (see `ge_cache.dependencies.looked_up`).
+    Every other global is the user's, whatever its name. `looked_up`: by source, dictionaries in which only single keys
+    count (see `ge_cache.dependencies.looked_up`).
     """
 
     imports: Mapping[str, str]
@@ -61,7 +61,7 @@ _ITEMS = {"GetItemSource", "ListGetItemSource", "DictGetItemSource", "DictSubcla
 def access_of(source: Any, names: FrameNames) -> Access:
     """Return the access path of a Dynamo source; `UnknownSource` names a class without one.
 
-    A name that Dynamo put into the globals for one process is taken for what it stands for, or refused.
+    A name that Dynamo put into the globals for one process is replaced by the object behind it, or refused.
     """
     kind = type(source).__name__
     if kind == "LocalSource":
@@ -99,14 +99,14 @@ def access_of(source: Any, names: FrameNames) -> Access:
 
 
 def is_given(source: Any) -> bool:
-    """Whether a source leads to something that was there before the call: a trace may name what it made itself."""
+    """Return whether a source leads to an object from before the call: a trace may also name objects that it made."""
     while (base := getattr(source, "base", None)) is not None:
         source = base
     return source is not None and type(source).__name__ != "TempLocalSource"
 
 
 def is_of_namedtuple(source: Any, names: FrameNames) -> bool:
-    """Whether a source lies in the globals that `collections.namedtuple` makes for a class's `__new__`.
+    """Return whether a source is in the globals that `collections.namedtuple` makes for a class's `__new__`.
 
     They have no module, so no path leads to them; the standard library fills them, and its version is in the key.
     """
@@ -120,7 +120,7 @@ def is_of_namedtuple(source: Any, names: FrameNames) -> bool:
 
 
 def is_builtins(name: str) -> bool:
-    """Whether a global that Dynamo made up is the dictionary of builtins (`install_builtins_dict_in_fglobals`)."""
+    """Return whether a global of Dynamo's is the dictionary of builtins (`install_builtins_dict_in_fglobals`)."""
     return name.startswith("__builtins_dict__")
 
 

@@ -1,8 +1,8 @@
-"""Stand-ins: memory for tensors that have none, so that a model on `meta` or under fake tensors is seen as a real one.
+"""Stand-ins: memory for tensors that have none, so that a model on `meta` or with fake tensors traces like a real one.
 
-While they are in place, every such tensor of the process is an ordinary tensor of the target device with the same
-sizes, strides, dtype, storage sharing and object identity: key, trace, guards and evidence come out exactly as they do
-where the weights are. The memory is never written or read, so on the CPU its pages cost nothing.
+While they are installed, every such tensor of the process is an ordinary tensor of the target device with the same
+sizes, strides, dtype, storage sharing and object identity. Key, trace, guards and evidence equal those of a process
+with the real weights. The memory is never written or read, so on the CPU its pages cost nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 @contextlib.contextmanager
 def stand_ins(device: torch.device) -> Iterator[int]:
-    """Exchange all meta and fake tensors of this process for stand-ins, and back at the end; yields their number.
+    """Replace all meta and fake tensors of this process by stand-ins, and restore them at the end; yields their number.
 
-    Tensors on `meta` move to `device`, fake ones to the device that they pretend to be on. Fake modes and a default
-    device of `meta` are off meanwhile. Not for use while other threads work with such tensors.
+    Tensors on `meta` move to `device`, fake tensors to their pretended device. Fake modes and a default device of
+    `meta` are off meanwhile. Not for use while other threads work with such tensors.
     """
     with private_fake.without_meta_modes():
         exchanged: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -46,7 +46,7 @@ def stand_ins(device: torch.device) -> Iterator[int]:
 
 
 def _without_memory() -> list[torch.Tensor]:
-    objects = gc.get_objects()  # millions: each class is asked once, and by `type`, as weak proxies break isinstance
+    objects = gc.get_objects()  # millions: each class is tested once, by `type`, as weak proxies break isinstance
     kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, torch.Tensor)}
     return [value for value in objects if type(value) in kinds and _needs_stand_in(value)]
 
@@ -58,7 +58,7 @@ def _needs_stand_in(tensor: torch.Tensor) -> bool:
 
 
 def _has_numbers_only(tensor: torch.Tensor) -> bool:
-    """Whether a fake tensor is of fixed sizes; others are what an earlier trace left behind."""
+    """Return whether a fake tensor has fixed sizes; others are left over from an earlier trace."""
     if tensor.layout != torch.strided:
         return False
     return all(type(size) is int for size in (*tensor.shape, *tensor.stride(), tensor.storage_offset()))
@@ -87,7 +87,7 @@ def _storage(size: int, device: torch.device) -> torch.UntypedStorage:
     if device.type != "cpu" or size < _MAPPED or sys.platform != "linux":
         return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
     # Not reserved: a model larger than this host's memory can be compiled on it.
-    reserve_nothing = 0x4000  # `MAP_NORESERVE`, which `mmap` does not name before Python 3.13
+    reserve_nothing = 0x4000  # `MAP_NORESERVE`, absent from `mmap` before Python 3.13
     pages = mmap.mmap(
         -1,
         math.ceil(size / mmap.PAGESIZE) * mmap.PAGESIZE,

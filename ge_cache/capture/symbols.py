@@ -1,4 +1,4 @@
-"""The symbols of a capture: what each size is at a gear, and whether the trace holds there."""
+"""The symbols of a capture: the value of each size at a gear, and whether the trace is valid there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Assignment = Mapping[Any, int]
 
 
 class Symbols:
-    """Read-only view of a capture's shape environment; `unbacked` has the sizes of symbols that have no value in it."""
+    """Read-only view of a capture's shape environment; `unbacked` has the sizes of symbols that lack a value in it."""
 
     def __init__(
         self, shape_env: Any, unbacked: Assignment | None = None, numbers: Collection[Any] = frozenset()
@@ -50,8 +50,8 @@ class Symbols:
     def broken(self, assignment: Assignment) -> str | None:
         """Return the first condition of the trace that does not hold at a gear, as text.
 
-        Sizes 0 and 1 never fit a trace with symbolic dims: Dynamo takes every symbol for at least 2
-        without recording a guard. What it says of numbers is asked at each call.
+        Sizes 0 and 1 never fit a trace with symbolic dims: Dynamo assumes that every symbol is at least 2 without
+        recording a guard. Conditions on numbers are checked at each call.
         """
         for symbol, value in assignment.items():
             if symbol in self._numbers:

@@ -1,7 +1,7 @@
-"""Dynamo's guards as checks: one translation per guard kind.
+"""Translate Dynamo's guards to checks: one translation per guard kind.
 
-Every kind that torch 2.13 knows is named here, and those that came with 2.15. A kind is translated to a check, is
-covered by another mechanism (`_COVERED`, with the reason), or makes the method uncacheable.
+The tables name every kind of torch 2.13, and those added in 2.15. A kind is translated to a check, is covered by
+another mechanism (`_COVERED`, with the reason), or makes the method uncacheable.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COVERED = {
     "AUTOGRAD_SAVED_TENSORS_HOOKS": "inference only: nothing is saved for a backward pass",
 }
 
-#: Guard kinds with a direct counterpart; the value at the source decides what is expected.
+#: Guard kinds with a direct counterpart; the value at the source gives the expected data.
 _DIRECT = {
     "TYPE_MATCH": "type",
     "CONSTANT_MATCH": "constant",
@@ -113,14 +113,14 @@ class GuardTranslator:
             raise UncacheableGuard(self._method, type(source).__name__, _name(source), str(error)) from None
 
     def value(self, access: Access) -> Any:
-        """Return what an access path leads to in the traced call; None where it leads nowhere."""
+        """Return the value at an access path in the traced call; None where it leads nowhere."""
         try:
             return self._walker.resolve(access)
         except (LookupError, AttributeError, TypeError):
             return None
 
     def translate(self, guards: Any) -> list[Check]:
-        """Return the distinct checks, in a defined order; `UncacheableGuard` for what has no translation."""
+        """Return the distinct checks, in a defined order; `UncacheableGuard` for a guard without a translation."""
         checks: dict[str, Check] = {}
         for guard in sorted(guards, key=lambda guard: (guard.name, guard.create_fn_name())):
             for check in self._checks(guard):
@@ -144,7 +144,7 @@ class GuardTranslator:
         if kind not in known_kinds():
             raise UncacheableGuard(self._method, kind, source.name, "a guard kind that gearcache does not know")
         if type(source).__name__ == "ConstDictKeySource" and source.base in self._names.looked_up:
-            return []  # which keys matter is known, and not by their position
+            return []  # the relevant keys are known, independent of their positions
         if is_of_namedtuple(source, self._names):
             return []
         access = self.access(source)
@@ -191,7 +191,7 @@ class GuardTranslator:
 
 
 def _guard_argument(guard: Any) -> Any:
-    """Return what the guard's partial was given besides the guard (an attribute name, a key, a source)."""
+    """Return the argument of the guard's partial besides the guard (an attribute name, a key, a source)."""
     create = guard.create_fn
     if not isinstance(create, functools.partial):
         raise NotConstant("a guard without its argument")
@@ -202,7 +202,7 @@ def _guard_argument(guard: Any) -> Any:
 
 
 def _identity(access: Access, value: Any) -> Check:
-    """The same object in another process: by value for constants, by name and code for what has a name."""
+    """Return the check for the same object in another process: constants by value, named objects by name and code."""
     if isinstance(value, types.FunctionType) or inspect.ismethod(value):
         return observe("function", access, value)
     if inspect.isclass(value) or inspect.ismodule(value) or inspect.isbuiltin(value):
@@ -218,5 +218,5 @@ def _identity(access: Access, value: Any) -> Check:
 def _name(source: Any) -> str:
     try:
         return str(source.name)
-    except NotImplementedError:  # it has none, as what the frame itself makes
+    except NotImplementedError:  # it has no path, such as an object that the frame makes
         return "a value of its own"

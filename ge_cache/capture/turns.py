@@ -1,6 +1,6 @@
-"""Turns: what only one thread of a process can do at a time, because torch keeps its state in globals.
+"""Turns: work that only one thread of a process can do at a time, because torch keeps its state in globals.
 
-That is to trace with Dynamo, to record a graph and to run Inductor in this process. Compiles in worker processes
+Such work is tracing with Dynamo, recording a graph, and running Inductor in this process. Compiles in worker processes
 overlap, and so do all loads and calls.
 """
 
@@ -21,7 +21,7 @@ from gearcache.ge_cache.private_torch import threads as private_threads
 Item = TypeVar("Item")
 
 
-#: What a turn has of its own.
+#: State that each turn sets for itself.
 _OWN = (
     private_threads.own_recording,
     private_threads.own_guards,
@@ -29,18 +29,18 @@ _OWN = (
     private_strides.own_view_strides,
     private_fake.own_answers,
 )
-#: Taken before Dynamo's own lock, which exists only once Dynamo was imported, and that happens in a turn.
+#: Taken before Dynamo's own lock, which exists only once Dynamo was imported; a turn may import it.
 _lock = threading.RLock()
 
 
 @contextlib.contextmanager
 def turn() -> Iterator[None]:
-    """Be the only thread that traces or records; other threads see nothing of what is exchanged meanwhile.
+    """Be the only thread that traces or records; other threads see none of the replacements made meanwhile.
 
-    The innermost of all locks: in a turn nobody may wait for that of a method or of a key. Not to be nested.
+    The innermost of all locks: in a turn no code may wait for the lock of a method or of a key. Not to be nested.
     """
     with _lock, private_threads.compile_lock():
-        put_back()  # what an interrupt has left
+        put_back()  # left over from an interrupt
         with contextlib.ExitStack() as own:
             for state in _OWN:
                 own.enter_context(state())
@@ -48,7 +48,7 @@ def turn() -> Iterator[None]:
 
 
 def in_turns(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield what an iterable gives, each item made in a turn of its own."""
+    """Yield the items of an iterable, each made in a turn of its own."""
     iterator = iter(items)
     while True:
         with turn():
@@ -60,9 +60,9 @@ def in_turns(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def _after_fork() -> None:
-    """In a forked child: let nothing wait for a thread that is not here, and undo what it had exchanged."""
+    """Reset a forked child: nothing may wait for a thread of the parent, and its replacements are undone."""
     global _lock
-    if not private_threads.is_owned(_lock):  # else it is this thread that traces
+    if not private_threads.is_owned(_lock):  # otherwise this very thread traces
         _lock = threading.RLock()
         put_back()
     private_threads.free_compile_lock()

@@ -1,9 +1,9 @@
-"""Quantised weights, taken apart into the plain tensors that they hold, as `torch.compile` does.
+"""Unwrap quantised weights into the plain tensors that they consist of, as `torch.compile` does.
 
 A weight of torchao is a tensor without memory of its own: its class holds a few plain tensors (`__tensor_flatten__`)
-and says what an operation with them is. The captured graph puts the weight together anew from those; when it is
-recorded as ATen operations, the class answers in terms of its plain tensors, which are the weights then. The key has
-class and settings of such a weight (`cache.fingerprint`), and the code that answers is hashed as traced code is.
+and defines operations on them. The captured graph rebuilds the weight from these. When the graph is recorded as ATen
+operations, the class answers with operations on its plain tensors, which then are the weights. The key contains class
+and settings of such a weight (`cache.fingerprint`), and the code that answers is hashed as traced code is.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from gearcache.ge_cache.capture.captured import Capture
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.names import module_of
 
-#: Libraries whose classes read nothing but their own tensors and settings: code of others may read whatever it likes.
+#: Libraries whose classes read only their own tensors and settings: code of others may read anything.
 _LIBRARIES = ("torchao",)
 
 
 def is_unwrapped(tensor: torch.Tensor) -> bool:
-    """Whether a weight is of a class of tensors that is taken apart."""
+    """Return whether a weight's class is one that is unwrapped."""
     return module_of(type(tensor)).partition(".")[0] in _LIBRARIES and hasattr(tensor, "__tensor_flatten__")
 
 
 def unwrap_weights(capture: Capture) -> None:
-    """Let the graph of a capture take the plain tensors that its quantised weights hold in place of these."""
+    """Let the graph of a capture take the plain tensors of its quantised weights instead of the weights."""
     wrapped = [name for name in capture.attributes if is_unwrapped(capture.attribute_tensors[name])]
     graph = capture.module.graph
     for name in wrapped:
@@ -48,7 +48,7 @@ def unwrap_weights(capture: Capture) -> None:
 
 
 def _rebuilt(capture: Capture, name: str, access: Access, tensor: Any) -> fx.Node:
-    """Return the node of a tensor, in whose place there are those of what it holds, to any depth."""
+    """Return the node of a tensor, rebuilt from the nodes of its inner tensors, to any depth."""
     graph = capture.module.graph
     if not is_unwrapped(tensor):
         while hasattr(capture.module, name):  # a module may have a `weight_scale` beside a `weight`
@@ -75,7 +75,7 @@ def _rebuild(cls: Any, held: list[str], settings: Any, sizes: Any, strides: Any)
 
 @contextmanager
 def noting_code(module: fx.GraphModule) -> Iterator[None]:
-    """Add the code that runs for the weights of a captured graph to what was traced of it."""
+    """Add the code that runs for the weights of a captured graph to its traced code."""
     found = module.meta.get("answering code")
     if found is None:
         yield

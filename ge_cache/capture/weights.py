@@ -1,4 +1,4 @@
-"""Which parameters and buffers a trace binds at load; all other tensors are inputs, read on every call."""
+"""Decide which parameters and buffers a trace binds at load; all other tensors are inputs, read on every call."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 
 class Weights:
-    """What a method's own modules hold is bound: those below its instance, globals and closures.
+    """Tensors of a method's own modules are bound: modules below its instance, globals and closures.
 
-    What it is given is not: a module among the arguments may be another one at the next call. Nor is what its frame
-    writes; a first trace tells that, and the next one is given Dynamo's names of it as `unbound`.
+    Tensors of arguments are not bound: the next call may pass another module. Neither are tensors that the frame
+    writes: a first trace reports these, and the next trace receives Dynamo's names of them as `unbound`.
     """
 
     def __init__(self, function: types.FunctionType, unbound: Collection[str] = ()) -> None:
         code = function.__code__
-        #: The names of frame variables that are no arguments of a call.
+        #: The frame variables that are not arguments of a call.
         self._own = {code.co_varnames[0], *code.co_freevars} if code.co_argcount else set(code.co_freevars)
         self._unbound = frozenset(unbound)
 
@@ -31,5 +31,5 @@ class Weights:
         return type(source).__name__ != "LocalSource" or source.local_name in self._own
 
     def are_replaced(self, source: Any) -> bool:
-        """Whether the frame puts other tensors in place of those of this source."""
+        """Return whether the frame replaces the tensors of this source."""
         return source.name in self._unbound

@@ -1,6 +1,6 @@
-"""What the frame of a trace writes, and what lies behind it: another thing at the next call, so read and checked anew.
+"""Find what depends on the writes of a trace's frame: it may change at the next call, so it is read and checked anew.
 
-Places are told by the objects that are written, not by the paths that lead there: one object may be reached by many.
+Places are identified by the written objects, not by the paths to them: many paths may lead to one object.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from gearcache.guards.access import _STEPS, Access, Scope
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.keys import asked_key, is_asked, unpacked
 
-#: Where a module may keep what is assigned to one of its attributes.
+#: Where a module may store the value of an assigned attribute.
 _DICTIONARIES = ("_parameters", "_buffers", "_modules")
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class Write(Struct, frozen=True):
-    """An attribute of an object that the frame assigns or deletes; with `attribute` None, what a container holds.
+    """An attribute of an object that the frame assigns or deletes; with `attribute` None, a container's content.
 
     `source` is Dynamo's; `is_global`: a global of the method's module, which has no owner.
     """
@@ -33,13 +33,13 @@ class Write(Struct, frozen=True):
 
 
 class Written:
-    """Tells which paths and checks of a trace depend on what its frame writes. `scope` is that of the traced call."""
+    """Decides which paths and checks of a trace depend on the frame's writes. `scope` is that of the traced call."""
 
     def __init__(self, writes: Iterable[Write], scope: Scope) -> None:
         self._scope = scope
         #: Written keys and attributes by the identity of their holder; None stands for all.
         self._names: dict[int, set[Any]] = {}
-        #: Whatever `_names` knows by identity, so that it stays alive.
+        #: The objects in `_names`, kept alive so that their identities stay unique.
         self._holders: list[Any] = []
         for write in writes:
             if write.is_global:
@@ -55,11 +55,11 @@ class Written:
         self._holders.append(holder)
 
     def leads_to(self, access: Access) -> bool:
-        """Whether a path goes through something that is written."""
+        """Return whether a path passes through a written object."""
         return bool(self._names) and self._walk(access)[0]
 
     def affects(self, check: Check) -> bool:
-        """Whether a check may hold at one call and not at the next because of what the frame writes."""
+        """Return whether the frame's writes may make a check fail at the next call."""
         if not self._names:
             return False
         is_behind, value = self._walk(check.access)
@@ -67,10 +67,10 @@ class Written:
             return True
         if check.kind in ("has_attr", "no_attr", "contains", "lacks"):
             holders = (value, *_dictionaries(value))
-            if not is_asked(check.expected):  # a class, or a member of an enum
+            if not is_asked(check.expected):  # a class, or an enum member
                 return any(id(holder) in self._names for holder in holders)
             return any(self._writes(holder, asked_key(check.expected)) for holder in holders)
-        # Any write may add a key or take one away.
+        # Any write may add or remove a key.
         return check.kind in ("keys", "length", "empty") and id(value) in self._names
 
     def _writes(self, holder: Any, name: Any) -> bool:
@@ -78,7 +78,7 @@ class Written:
         return name in names or None in names
 
     def _walk(self, access: Access) -> tuple[bool, Any]:
-        """Return whether a path goes through something written, and what it leads to."""
+        """Return whether a path passes through a written object, and the value at its end."""
         kind, name = access.root
         if kind == "global" and self._writes(self._scope.module_globals, name):
             return True, None
@@ -96,7 +96,7 @@ class Written:
                 if any(self._writes(each, name) for each in (value, *_holders(holder, step))):
                     return True, None
                 found = _STEPS[step](value, argument)
-                # What lies in the dictionary of an object is the object's: a class has a new view of it each time.
+                # The content of an object's dictionary belongs to the object: a class has a new view of it each time.
                 holder = value if (step, argument) == ("attr", "__dict__") else found
                 value = found
         except _FAULTS:
@@ -105,7 +105,7 @@ class Written:
 
 
 def _holders(value: Any, step: str) -> tuple[Any, ...]:
-    """Return the objects that may hold what one step from a value leads to, beside the value's own containers."""
+    """Return the objects that may hold the target of one step from a value, besides the value's own containers."""
     if step not in ("attr", "member"):
         return (value,)
     if isinstance(value, type):
@@ -114,10 +114,10 @@ def _holders(value: Any, step: str) -> tuple[Any, ...]:
 
 
 def _dictionaries(value: Any) -> list[Any]:
-    """Return the dictionaries in which a module (of either kind) keeps its attributes."""
+    """Return the dictionaries in which a module (a Python or an `nn` one) keeps its attributes."""
     held = getattr(value, "__dict__", None)
     if isinstance(value, types.ModuleType):
         return [held]
     if type(held) is not dict or "_parameters" not in held:
-        return []  # they are reached through the object alone
+        return []  # their attributes are reached only through the object
     return [held, *(held[name] for name in _DICTIONARIES if name in held)]

@@ -1,1 +1,1 @@
-"""What a trace took from the process beside its guards, as checks or refusals."""
+"""Dependencies of a trace on its process beyond Dynamo's guards, as checks or refusals."""

@@ -1,7 +1,7 @@
-"""What a trace asks about autograd, which is off while it runs: the answers become checks, or the method is refused.
+"""Record what a trace reads about autograd, which is off while it runs: as checks, or the method is refused.
 
-A cached call gives what eager gives under the mode of its caller, but records nothing. Whether autograd is on, and
-whether a tensor requires grad, is therefore no constant of a trace.
+A cached call returns the result of eager mode under its caller's grad mode, but records nothing. So neither grad mode
+nor whether a tensor requires grad is a constant of a trace.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.constants import NotConstant, to_plain
 
-#: Whether autograd is on in the call at hand.
+#: Whether autograd is on in the current call.
 GRAD_MODE = Access(("module", "torch")).then("attr", "is_grad_enabled").then("call")
 
 
 class AutogradReads:
-    """Notes what Dynamo answers about autograd while it traces one method, with autograd on or off."""
+    """Records Dynamo's answers about autograd while it traces one method, with autograd on or off."""
 
-    #: What is asked of tensors, and the answer where nothing is recorded.
+    #: Properties that are read of tensors, and the answers where nothing is recorded.
     PROPERTIES: ClassVar[dict[str, Any]] = {
         "requires_grad": False,
         "grad_fn": None,
@@ -36,22 +36,22 @@ class AutogradReads:
     def __init__(self, method: str, with_grad: bool) -> None:
         self._method = method
         self._with_grad = with_grad
-        #: Whether the answers follow from grad mode.
+        #: Whether the answers depend on grad mode.
         self.asks_mode = False
         self._asks_results = False
         self._is_recorded = False
         self._set: list[Any] = []
 
     def of_mode(self) -> None:
-        """Note that grad mode was asked for, or set other than by a `with`."""
+        """Note that grad mode was read, or set other than by a `with`."""
         self.asks_mode = True
 
     def of_tensor(self, source: Any) -> None:
-        """Note a tensor, there before the call, whose `requires_grad` was set and, as a trace allows no more, kept."""
+        """Note a tensor from before the call whose `requires_grad` was set and, as a trace allows no more, kept."""
         self._set.append(source)
 
     def of_result(self, name: str, value: Any) -> None:
-        """Note a property that was read of a result; those of tensors that were there are `TensorReads`'."""
+        """Note a property that was read of a result; `TensorReads` notes those of earlier tensors."""
         self.asks_mode = self._asks_results = True
         if value != self.PROPERTIES[name]:
             if not self._with_grad:
@@ -63,11 +63,11 @@ class AutogradReads:
             self._is_recorded = True
 
     def checks(self, translator: Any, inputs: Iterable[Access], attributes: Iterable[Access]) -> list[Check]:
-        """Return what the answers depended on, but for grad mode itself; `CaptureError` where that cannot be told."""
+        """Return the dependencies of the answers, except grad mode; `CaptureError` where they cannot be compared."""
         paths = [translator.access(source).then("attr", "requires_grad") for source in self._set]
-        if self._asks_results:  # a result requires grad if anything that it was made of does
+        if self._asks_results:  # a result requires grad if anything that it was made from does
             paths += [access.then("attr", "requires_grad") for access in inputs]
-        if self._is_recorded:  # of inference tensors nothing is
+        if self._is_recorded:  # nothing is recorded for inference tensors
             paths += [access.then("attr", "is_inference").then("call") for access in [*inputs, *attributes]]
         found = []
         for path in paths:

@@ -1,7 +1,7 @@
-"""User-defined operators in a graph, and which of them merely compose other operators.
+"""Find user-defined operators in a graph, and expand those that merely compose other operators.
 
-An operator that is registered for no device and for `CompositeImplicitAutograd` is a function over other operators.
-A compiler takes it apart, so it is taken apart when the graph is recorded: then all that it calls is seen.
+An operator that is registered for no device, but for `CompositeImplicitAutograd`, is a function over other operators. A
+compiler decomposes it, so it is decomposed when the graph is recorded: then all operators that it calls are visible.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DEVICES = ("CPU", "CUDA", "PrivateUse1")
 
 
 def custom_operators(module: fx.GraphModule) -> set[Any]:
-    """Return the operators of a graph that are not torch's, with all their overloads where the graph names none."""
+    """Return the operators of a graph outside torch, with all overloads where the graph names none."""
     found: set[Any] = set()
     for node in module.graph.nodes:
         target: Any = node.target
@@ -37,14 +37,14 @@ def record_expanded(
     decompositions: Mapping[Any, Any] | None,
     pre_dispatch: bool,
 ) -> tuple[fx.GraphModule, list[str]]:
-    """Return the graph that `record(decompositions, pre_dispatch)` makes, without composite operators of a user's.
+    """Return the graph that `record(decompositions, pre_dispatch)` makes, without a user's composite operators.
 
-    The names are those of all operators of a user's that were met on the way.
+    The names are those of all user operators seen on the way.
     """
     table = private_decompositions.recorded_decompositions(decompositions)
     met = custom_operators(lifted)
     if met and not pre_dispatch:
-        # After dispatch the composite ones are gone, and what they called cannot be told from the rest.
+        # After dispatch the composite ones are gone, and their calls cannot be distinguished from the rest.
         met |= _expand(record, table, met)
     module = record(table, pre_dispatch)
     here = custom_operators(module)
@@ -56,7 +56,7 @@ def record_expanded(
 
 
 def _expand(record: Callable[..., fx.GraphModule], table: dict[Any, Any], met: set[Any]) -> set[Any]:
-    """Add the composite operators to `table` until a graph holds no more of them; return all operators that it held."""
+    """Add composite operators to `table` until a graph has no more of them; return all its operators."""
     found = set(met)
     while composite := _composite(found, table):
         table.update((operator, operator.decompose) for operator in composite)

@@ -1,4 +1,4 @@
-"""Facts that a trace took from the process, as checks; what no other process can compare is refused."""
+"""Turn facts that a trace read from the process into checks; facts that no other process can compare are refused."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class Met(Struct):
-    """A class: where the trace found it, and whether the method makes objects of it."""
+    """A class: the sources where the trace found it, and whether the method makes objects of it."""
 
     sources: dict[Any, None] = field(default_factory=dict)
     made: bool = False
 
 
 class TypeTest(Struct, frozen=True):
-    """A call of `isinstance` or `issubclass`: the class asked about, where and what the value is, and the answer."""
+    """A call of `isinstance` or `issubclass`: the tested class, source and value of the tested object, the answer."""
 
     kind: str
     cls: type
@@ -41,7 +41,7 @@ class TypeTest(Struct, frozen=True):
 
 
 class FactChecks:
-    """Turns what was noted of one trace into checks, through paths that another process can follow."""
+    """Turns the noted facts of one trace into checks, through paths that another process can follow."""
 
     def __init__(self, method: str, names: FrameNames, walker: Walker) -> None:
         self._method, self._names, self._walker = method, names, walker
@@ -53,7 +53,7 @@ class FactChecks:
             return None
 
     def _found(self, source: Any) -> tuple[Access | None, Any]:
-        """Return the path to a source and what lies there, (None, None) where no path leads to it."""
+        """Return the path to a source and its value, (None, None) where no path leads to it."""
         access = self._access(source)
         try:
             return (None, None) if access is None else (access, self._walker.resolve(access))
@@ -69,7 +69,7 @@ class FactChecks:
     def class_path(self, cls: type, sources: Iterable[Any]) -> Access | None:
         """Return where another process finds a class: at one of its sources, or by its name.
 
-        A name may lead to a module that no hit needs to import. What lies at a position may lie elsewhere then.
+        A name may lead to a module that no hit needs to import. The object at a position may move to another one.
         """
         found = [access for access in map(self._access, sources) if access is not None]
         fixed = [access for access in found if all(not step.startswith("nth_") for step, _ in access.steps)]
@@ -110,7 +110,7 @@ class FactChecks:
             holds = hasattr(self._walker.resolve(access), name) is present
         except Exception:
             return []
-        # Dynamo may mean something else by it: what it means by an absent method of a tensor is guarded elsewhere.
+        # Dynamo's answer may differ from `hasattr`: its answer about an absent method of a tensor is guarded elsewhere.
         return [Check("has_attr" if present else "no_attr", access, name)] if holds else []
 
     def level(self, source: Any, level: int) -> Check:
@@ -134,12 +134,12 @@ class FactChecks:
 
     def emptiness(self, source: Any) -> list[Check]:
         access, value = self._found(source)
-        if access is None or not isinstance(value, dict):  # of what the method made itself
+        if access is None or not isinstance(value, dict):  # an object that the method itself made
             return []
         return [observe("empty", access, value)]
 
     def _own(self, source: Any) -> tuple[Access, dict[str, Any]]:
-        """Return an object's `__dict__` as it is, and the path to it."""
+        """Return an object's `__dict__` and the path to it."""
         access, own = self._found(source)
         if access is None or type(own) is not dict:
             raise CaptureError(self._method, "it asks an object for its `__dict__`, and no path leads to that")
@@ -152,7 +152,7 @@ class FactChecks:
             if not isinstance(cls, type):
                 raise CaptureError(self._method, f"it asks whether something is a `{cls!r}`, which is no class")
             if type(cls).__name__ == "tensortype":
-                return []  # `torch.FloatTensor` and its kin: the dtype and the device of each input are checked
+                return []  # `torch.FloatTensor` and similar classes: the dtype and the device of each input are checked
             found_at = self._value_path(test, cls, classes)
             if found_at is None:
                 raise CaptureError(
@@ -225,7 +225,7 @@ class FactChecks:
 
 
 def _path_of(cls: type) -> Access:
-    """Return the path that a class's name tells."""
+    """Return the path that a class's name describes."""
     access = Access(("module", module_of(cls)))
     for part in cls.__qualname__.split("."):
         access = access.then("attr", part)
@@ -233,16 +233,16 @@ def _path_of(cls: type) -> Access:
 
 
 def _other_paths_of(cls: type) -> Iterator[Access]:
-    """Yield where the standard library keeps classes of the interpreter without a name of their own (generators)."""
+    """Yield where the standard library stores unnamed classes of the interpreter (generators)."""
     if cls.__module__ == "builtins":
-        # `_collections_abc` calls itself `collections.abc`, which has the abstract classes alone.
+        # `_collections_abc` has the name `collections.abc`, a module that has only the abstract classes.
         for place, module in (("types", types), ("_collections_abc", _collections_abc)):
             for name in [name for name, value in vars(module).items() if value is cls]:
                 yield Access(("module", place)).then("attr", name)
 
 
 def _is_plain(cls: type) -> bool:
-    """Whether only the base classes decide what is an instance of a class."""
+    """Return whether only base classes decide about instances of a class."""
     meta: Any = type(cls)
     return meta.__instancecheck__ is type.__instancecheck__ and meta.__subclasscheck__ is type.__subclasscheck__
 

@@ -1,9 +1,9 @@
-"""Facts of the process that a trace takes as they are and Dynamo does not guard, as checks or refusals.
+"""Note facts of the process that a trace reads and Dynamo does not guard; they become checks or refusals.
 
 Within one process a class keeps its methods, a set its order, a text its hash, `isinstance` its answer. Another process
-may differ in each. So the trace is watched (`private_torch.facts`), and whatever it took over is compared when the
-entry is loaded: what the classes that it met define (`guards.evidence.members`), which attributes were there or absent,
-what tests of types answered, in which order sets were iterated. What no other process can compare is refused.
+may differ in each. So the trace is watched (`private_torch.facts`), and its facts are compared when the entry is
+loaded: the members of classes that it saw (`guards.evidence.members`), attributes that were present or absent, answers
+of type tests, orders in which sets were iterated. Facts that no other process can compare are refused.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from gearcache.guards.evidence.code import code_objects, is_versioned
 from gearcache.guards.evidence.members import is_fixed, is_immutable, is_library
 from gearcache.guards.evidence.names import a_type, module_of, name_of
 
-#: A text whose hash tells one hash seed from another.
+#: A text whose hash distinguishes hash seeds.
 _PROBE = "gearcache"
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
-#: Names that are looked up where no traced code mentions them.
+#: Names that are looked up although no traced code mentions them.
 _UNMENTIONED = frozenset({"_call_impl", "_missing_", "_slow_forward", "_wrapped_call_impl", "forward"})
 _NOT_MET = ("torch._dynamo", "torch._guards", "torch.fx", "torch._subclasses", "gearcache.")
 
 
 class Facts(Struct):
-    """Notes what a trace takes from the process."""
+    """Notes the facts that a trace reads from the process."""
 
     method: str
-    #: In which order sets that the method makes are gone through, of `ge_cache.capture.orders`; "": as the items came.
+    #: The order of sets that the method makes, of `ge_cache.capture.orders`; "" for the order of insertion.
     arrangement: str = ""
-    #: How many such sets were met of which another process may have another order.
+    #: Number of such sets so far whose order may differ in another process.
     made_orders: int = 0
     _names: set[str] = field(default_factory=set)
     _classes: dict[type, Met] = field(default_factory=dict)
@@ -63,25 +63,25 @@ class Facts(Struct):
         self._refusals.append(cause)
 
     def raise_refusals(self) -> None:
-        """Raise the first thing that was refused."""
+        """Raise the first refusal."""
         if self._refusals:
             raise CaptureError(self.method, self._refusals[0])
 
     def left_out(self, what: str) -> None:
-        """Note what the method does and no graph of it will do."""
+        """Note an effect of the method that its graphs leave out."""
         self._left_out.add(what)
 
     def asked_level(self, source: Any, level: int) -> None:
-        """Note that the trace asked a logger whether a level is enabled."""
+        """Note that the trace checked whether a logger's level is enabled."""
         self._levels[source, level] = None
 
     @property
     def all_left_out(self) -> list[str]:
-        """What was left out, in words."""
+        """The left-out effects, in words."""
         return sorted(self._left_out)
 
     def met_class(self, cls: Any, source: Any, made: bool = False) -> None:
-        """Note a class that the trace came upon, or whose objects it met or makes."""
+        """Note a class that the trace saw, or whose objects it saw or makes."""
         if not isinstance(cls, type) or module_of(cls).startswith(_NOT_MET) or is_fixed(cls):
             return
         met = self._classes.setdefault(cls, Met())
@@ -98,16 +98,16 @@ class Facts(Struct):
             self.refuse(
                 f"it makes a `{name_of(cls)}`, whose `__del__` Python would call when the last reference is gone"
             )
-            self.raise_refusals()  # before an example is made, which would be deleted
+            self.raise_refusals()  # before making an example, which would be deleted
         self.met_class(cls, source, made=True)
 
     def asked_for(self, name: Any) -> None:
-        """Note a name that was looked up: not every such name stands in the code."""
+        """Note a name that was looked up: the code does not mention every such name."""
         if isinstance(name, str):
             self._names.add(name)
 
     def attribute(self, source: Any, name: Any, present: bool) -> None:
-        """Note that an object had an attribute, or had it not."""
+        """Note that an object had an attribute, or lacked it."""
         if isinstance(name, str):
             self._attributes.setdefault((source, name), present)
 
@@ -118,19 +118,19 @@ class Facts(Struct):
             self._made_attributes[source, name] = None
 
     def own_key(self, source: Any, key: Any) -> None:
-        """Note that the trace asked whether an object's `__dict__` has a key."""
+        """Note that the trace looked up a key in an object's `__dict__`."""
         self._own_keys[source, key] = None
 
     def own_keys(self, source: Any) -> None:
-        """Note that the trace took over all keys of an object's `__dict__`."""
+        """Note that the trace read all keys of an object's `__dict__`."""
         self._own_dictionaries[source] = None
 
     def emptiness(self, source: Any) -> None:
-        """Note that the trace asked whether a dictionary is empty."""
+        """Note that the trace checked whether a dictionary is empty."""
         self._emptiness[source] = None
 
     def of_metaclass(self, cls: type, name: str) -> None:
-        """Note an attribute of a class that its metaclass holds."""
+        """Note an attribute of a class that its metaclass provides."""
         metaclass: type = type(cls)
         for base in metaclass.__mro__:
             if name in vars(base):
@@ -143,20 +143,21 @@ class Facts(Struct):
                 return
 
     def type_test(self, kind: str, cls: type, source: Any, value: Any, asked: list[Any], answer: bool) -> None:
-        """Note what `isinstance` or `issubclass` was taken to answer; `asked`: classes with their sources."""
+        """Note the answer that the trace used for `isinstance` or `issubclass`; `asked`: classes with their sources."""
         self._tests.append(TypeTest(kind, cls, source, value, tuple(asked), answer))
 
     def ordered(self, source: Any) -> None:
-        """Note a set whose order the trace took over."""
+        """Note a set whose order the trace used."""
         self._orders[source] = None
 
     def order_of_made(
         self, items: list[Any], constant: frozenset[Any] | None, *, at_once: bool = False
     ) -> list[Any] | None:
-        """Return the order of a set that the method makes, None to keep it; `constant`: the set of its code that it is.
+        """Return the order of a set that the method makes, None to keep it; `constant`: the same set as a code
+        constant.
 
-        Dynamo's order is that in which the items came. Small numbers lie in a set in the order of their size, whatever
-        was done to it; the order of others follows from what was done to the set, and that of texts from the hash seed.
+        Dynamo uses the order of insertion. A real set holds small numbers in ascending order, whatever its history; the
+        order of other items depends on the set's history, and that of texts on the hash seed.
         """
         if constant is not None:
             self._constants.append(constant)
@@ -166,14 +167,14 @@ class Facts(Struct):
             size *= 2
         if all(type(item) is int and 0 <= item < size for item in items):
             return sorted(items)
-        if at_once:  # of one that Python itself goes through, no other order can be tried
+        if at_once:  # Python itself iterates over this one, so no other order can be tried
             self.refuse(CAUSE)
             return None
         self.made_orders += 1
         return arranged(items, self.arrangement, self.made_orders) if self.arrangement else None
 
     def hashed(self, value: Any) -> None:
-        """Note a value whose hash the trace took over."""
+        """Note a value whose hash the trace used."""
         kind = _hash_kind(value)
         if kind == "address":
             self.refuse(f"it calls `hash()` of {a_type(value)}, whose result is another one in each process")
@@ -184,12 +185,12 @@ class Facts(Struct):
         self._folded.append((function, source))
 
     def ran(self, function: Any, source: Any) -> None:
-        """Note a function that ran as an argument of a builtin that was replaced by its result: no trace tells why."""
+        """Note a function that ran as an argument of a folded builtin: the trace does not show why."""
         self._ran.append((function, source))
 
     @property
     def untraced(self) -> list[tuple[Any, Any]]:
-        """Functions with their sources that ran, and were not traced."""
+        """Functions with their sources that ran without being traced."""
         return self._ran
 
     @property
@@ -209,7 +210,7 @@ class Facts(Struct):
         functions: dict[Access, types.FunctionType],
         written: set[str],
     ) -> list[Check]:
-        """Return what was noted as checks that hold now.
+        """Return the noted facts as checks that hold now.
 
         `asked` are the names that may have been looked up, `functions` are traced functions by their paths, `written`
         the attributes of classes that the frame writes: calls check these.
@@ -234,22 +235,22 @@ class Facts(Struct):
 
 
 def _hash_kind(value: Any) -> str:
-    """Return whether the hash of a value follows from the value, from the hash seed as well, or from its address."""
+    """Return whether a value's hash depends on the value alone, on the hash seed as well, or on its address."""
     if isinstance(value, (tuple, frozenset)):
         kinds = {_hash_kind(item) for item in value}
         return "address" if "address" in kinds else "seed" if "seed" in kinds else "value"
     if type(value) in (bool, int, float, complex):
-        return "value" if value == value else "address"  # each nan has a hash of its own
+        return "value" if value == value else "address"  # each nan has its own hash
     own: Any = type(value).__hash__
     if isinstance(own, types.FunctionType):
-        return "value"  # it is traced, and asks for the hashes of its parts
+        return "value"  # its hash is traced, and reads the hashes of its parts
     if value is None or own is object.__hash__ or isinstance(value, (type, types.FunctionType, types.MethodType)):
         return "address"
     return "seed"
 
 
 def _names_in(code: types.CodeType) -> Iterable[str]:
-    """Yield the names that some code may look up: those that it reads, and the texts that it might pass on."""
+    """Yield the names that some code may look up: those that it reads, and texts that it might pass on."""
     for each in code_objects(code):
         yield from each.co_names
         for constant in each.co_consts:

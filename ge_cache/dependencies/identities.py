@@ -1,9 +1,9 @@
-"""What a trace takes for one object, or for two, as checks.
+"""Turn a trace's assumptions about identity (one object or two) into checks.
 
-Dynamo has one variable for an object that it meets at several paths, and guards that they stay one. That objects at
-two paths stay two it does not guard, although the trace rests on it: `x is y` is folded to False, and what is written
-to one list is not found in the other. It matters for what is compared, what is looked up by identity, and what is
-written; all else may be one object or several.
+Dynamo has one variable for an object that it finds at several paths, and guards that they stay one object. It does not
+guard that different objects stay different, although the trace depends on it: `x is y` is folded to False, and a write
+to one list does not show in the other. This matters for objects that are compared, looked up by identity, or written;
+all others may be one object or several.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from gearcache.ge_cache.capture.source_paths import is_given
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check, observe
 
-#: Where modules keep what they are made of: nobody passes these dictionaries on.
+#: Where modules store their parts: no code passes these dictionaries on.
 _INNER = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set", "__dict__", "__mro__", "__defaults__")
 _CONSTANTS = (
     *(bool, int, float, complex, str, bytes, type, enum.Enum, range, slice),
     *(types.ModuleType, types.BuiltinFunctionType, types.CodeType, torch.dtype, torch.device, torch.layout),
     *(torch.memory_format, torch.Size, types.NoneType, types.EllipsisType, types.NotImplementedType),
 )
-#: No object lies below this address.
+#: No object has an address below this one.
 _LEAST_ID = 1 << 16
 _IDENTITY_HASHES: tuple[Any, ...] = (object.__hash__, torch.Tensor.__hash__, torch.nn.Module.__hash__)
 
 
 class Identities(Struct):
-    """Notes what Dynamo does with the identity of objects that have a source."""
+    """Notes how Dynamo uses the identity of objects that have a source."""
 
     method: str
     #: Source, object, and whether the frame writes it.
@@ -51,30 +51,30 @@ class Identities(Struct):
             self._compared[left, right] = None
 
     def hashed(self, source: Any) -> None:
-        """Note that an object is looked up, or made a key."""
+        """Note that an object is looked up, or used as a key."""
         if is_given(source):
             self._hashed[source] = None
 
     def number_looked_up(self) -> None:
-        """Note that what `id` gives is looked up, or made a key."""
+        """Note that a result of `id` is looked up, or used as a key."""
         self._numbers_looked_up = True
 
     def met_again(self, source: Any, first: Any) -> None:
-        """Note that an object of a known path is met at another one."""
+        """Note that an object of a known path is found at another one."""
         if source != first and is_given(source) and is_given(first):
             self._met_again[source, first] = None
 
     def met_descriptor(self, source: Any) -> None:
-        """Note a method of a C class that is at hand as an object."""
+        """Note a method of a C class that is used as an object."""
         if is_given(source):
             self._descriptors[source] = None
 
     def at_the_end(self, tracked: Iterable[tuple[Any, Any, bool]]) -> None:
-        """Note the objects that Dynamo keeps track of when the trace is done."""
+        """Note the objects that Dynamo tracks at the end of the trace."""
         self._tracked = [entry for entry in tracked if is_given(entry[0])]
 
     def checks(self, access: Callable[[Any], Access], value: Callable[[Access], Any]) -> list[Check]:
-        """Return what has to hold of the objects. `UncacheableGuard` for one that matters and has no path."""
+        """Return the checks of the objects. `UncacheableGuard` for an object that matters and has no path."""
         if self._numbers_looked_up:
             self._refuse_kept_numbers()
         found = [
@@ -101,23 +101,23 @@ class Identities(Struct):
         return found + _apart([entry for entry in paths if not _is_inner(entry[0])])
 
     def forget(self, is_internal: Callable[[Any], bool]) -> None:
-        """Leave out descriptors that the standard library keeps for itself: no path leads to them."""
+        """Leave out descriptors that are internal to the standard library: no path leads to them."""
         self._descriptors = {source: None for source in self._descriptors if not is_internal(source)}
 
     def _paths_of_descriptors(self, access: Callable[[Any], Access]) -> list[Access]:
-        """Return where descriptors lie; below a class they are found by name, and the class is checked."""
+        """Return the paths of descriptors; below a class they are found by name, and the class is checked."""
         paths = [access(source) for source in self._descriptors]
         return [path for path in paths if all(kind != "type" for kind, _ in path.steps) and path.root[0] != "module"]
 
     def _refuse_kept_numbers(self) -> None:
-        """Refuse to look an `id` up in what was there before: another call may find another one."""
+        """Refuse to look up an `id` in containers from before the call: another call may find a different number."""
         for source, value, _ in self._tracked:
             if isinstance(value, (dict, set)) and any(type(key) is int and key >= _LEAST_ID for key in value):
                 raise CaptureError(self.method, f"it looks an `id` up in `{source.name}`, which holds such numbers")
 
 
 def _one_or_apart(keys: list[tuple[Access, Any]]) -> list[Check]:
-    """Return checks that what is looked up by its identity is one object at several paths, or apart from the others."""
+    """Return checks that keys compared by identity are one object at several paths, or different objects."""
     found, objects, firsts = [], [], dict[int, Access]()
     for path, item in keys:
         if type(item).__hash__ not in _IDENTITY_HASHES:
@@ -133,7 +133,7 @@ def _one_or_apart(keys: list[tuple[Access, Any]]) -> list[Check]:
 
 
 def _apart(objects: list[tuple[Access, Any, bool]]) -> list[Check]:
-    """Return checks that what is marked is apart from all other objects of its class."""
+    """Return checks that marked objects differ from all other objects of their class."""
     found = []
     for cls in dict.fromkeys(type(item) for _, item, _ in objects):
         marked = [path for path, item, is_marked in objects if type(item) is cls and is_marked]
@@ -147,7 +147,7 @@ def _apart(objects: list[tuple[Access, Any, bool]]) -> list[Check]:
 
 
 def _may_be_one(one: Any, other: Any) -> bool:
-    """Whether objects could be one on another call: classes are checked, but those of tensors serve alike."""
+    """Return whether two values could be one object on another call: classes are checked, except among tensors."""
     return type(one) is type(other) or (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor))
 
 

@@ -1,8 +1,8 @@
-"""torch's own functions that a graph calls: evidence that their names still lead to them, in the process that loads.
+"""Evidence that the names of torch functions in a graph still denote torch's own functions in the loading process.
 
-A graph is recorded by running what Dynamo put into it: `F.multi_head_attention_forward` with all that its Python body
-calls, `x.softmax`, `x + 1`. torch counts by its version, but a program may have put another function in place of one of
-these, in one of the two processes.
+A graph is recorded by running the functions that Dynamo put into it: `F.multi_head_attention_forward` with everything
+that its Python body calls, `x.softmax`, `x + 1`. torch counts by its version, but a program may have replaced one of
+these functions, in one of the two processes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gearcache.guards.evidence.names import module_of
 
 _NOWHERE = Scope({}, {})
 _C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
-#: What runs beside the operators of a body and gives no operator of its own.
+#: Code that runs besides the operators of a body and adds no operator of its own.
 _MACHINERY = tuple(
     f"torch.{name}"
     for name in (
@@ -64,7 +64,7 @@ class LibraryFunctions(Struct):
     _seen: set[int] = field(default_factory=set)
 
     def add(self, function: Any) -> None:
-        """Note a function that stands in a graph, and what is below it."""
+        """Note a function in a graph, and the functions below it."""
         if isinstance(function, types.FunctionType) and is_versioned(function.__code__):
             self._follow(function)
         if isinstance(function, (types.FunctionType, types.BuiltinFunctionType)) and function.__module__:
@@ -89,7 +89,7 @@ class LibraryFunctions(Struct):
 
 
 def _read(function: types.FunctionType, names: set[str]) -> Iterator[tuple[str, str, Any]]:
-    """Yield (module, name, value) of the globals that a function may read, and of what they have in their modules."""
+    """Yield (module, name, value) of the globals that a function may read, and of attributes of these modules."""
     spaces: list[tuple[str, dict[str, Any]]] = [(module_of(function), function.__globals__)]
     seen: set[str] = set()
     for module, space in spaces:
@@ -105,7 +105,7 @@ def _read(function: types.FunctionType, names: set[str]) -> Iterator[tuple[str, 
 
 
 def library_functions(method: str, graph: torch.fx.Graph) -> LibraryFunctions:
-    """Return what a graph calls of torch; `CaptureError` where the process has something else in its place."""
+    """Return the torch functions that a graph calls; `CaptureError` where the process has replaced one."""
     found = LibraryFunctions()
     for node in graph.nodes:
         if node.op == "call_method":
@@ -125,7 +125,7 @@ def library_functions(method: str, graph: torch.fx.Graph) -> LibraryFunctions:
 
 
 def check_tensors(method: str, names: Iterable[str], traced: Iterable[types.FunctionType]) -> None:
-    """Refuse a method that uses what this process has put in place of a method of `torch.Tensor`, untraced."""
+    """Refuse a method that uses a replaced method of `torch.Tensor` whose replacement was not traced."""
     known = {id(function) for function in traced}
     used = set(names)
     for name, value in vars(torch.Tensor).items():
@@ -135,7 +135,7 @@ def check_tensors(method: str, names: Iterable[str], traced: Iterable[types.Func
 
 
 def library_checks(method: str, found: LibraryFunctions) -> list[Check]:
-    """Return checks that the names of these functions still lead to them."""
+    """Return checks that the names of these functions still denote them."""
     checks = []
     for (module, name), value in sorted(found.functions.items(), key=lambda item: item[0]):
         access = Access(("module", module)).then("attr", name)

@@ -1,4 +1,4 @@
-"""Where a method finds a function that a trace goes into, as a path that another process can follow."""
+"""Locate a traced function by a path that another process can follow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 def located(function: types.FunctionType, source: Any, names: FrameNames, walker: Walker) -> tuple[Any, Access] | None:
-    """Return (identity, path) of where the method finds a function; None when no path leads to it."""
+    """Return (identity, path) where the method finds a function; None when no path leads to it."""
     if source is None:
         return None
     try:
@@ -33,7 +33,7 @@ def located(function: types.FunctionType, source: Any, names: FrameNames, walker
 
 
 def named(function: types.FunctionType, walker: Walker) -> tuple[Any, Access] | None:
-    """Return (identity, path) of a function at the name that it states; None when that leads elsewhere."""
+    """Return (identity, path) of a function by its own name; None when the name leads elsewhere."""
     module, _, qualname = name_of(function).partition(":")
     access = Access(("module", module))
     if "<locals>" in qualname or module.startswith("torch._dynamo"):

@@ -1,8 +1,8 @@
-"""Checks for what a trace depended on but Dynamo does not guard.
+"""Checks for the dependencies of a trace that Dynamo does not guard.
 
 Dynamo guards little where a change is rare within one process: it does not compare the methods of a class, looks up
 environment variables without a guard, and folds calls such as `torch.cuda.is_available()` into constants. Between two
-processes all of these change, so the trace is watched and what it met becomes evidence.
+processes all of these change, so the trace is watched and its findings become evidence.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class TracedCode(Struct, frozen=True):
-    """What was traced: the method, all code that Dynamo went through, the graph, what the frame writes of classes."""
+    """Everything traced: the method, all code that Dynamo entered, the graph, the frame's writes to classes."""
 
     method: Any  #: a `types.FunctionType`, which a type checker would bind
     codes: Iterable[types.CodeType]
@@ -49,11 +49,11 @@ class TracedCode(Struct, frozen=True):
 
 
 class Covered:
-    """The code of functions that are compared as the process holds them.
+    """The code of functions that are compared in memory.
 
-    Code that reads alike is equal, also that of two functions in two files, of which one may be edited: a function's
-    own code counts by identity. What is written inside of a function comes with it, and counts by what it reads:
-    Dynamo keeps the instructions of equal code, and with them the inner code of whichever came first.
+    Equal code objects compare equal, even of two functions in two files when only one file may be edited: so a
+    function's own code counts by identity. Code nested in a function is covered with it, and counts by equality: Dynamo
+    reuses the instructions of equal code, and with them the nested code of the first one.
     """
 
     def __init__(self, function: types.CodeType) -> None:
@@ -62,7 +62,7 @@ class Covered:
         self.add(function)
 
     def add(self, function: types.CodeType) -> None:
-        """Cover a function and what is written inside of it."""
+        """Cover a function and the code nested in it."""
         self._own[id(function)] = function
         self._inner.update(code for code in code_objects(function) if code is not function)
 
@@ -75,7 +75,7 @@ class Covered:
 
 
 class Observed(Struct):
-    """Checks of what was met, and the code objects that they cover."""
+    """Checks of everything observed, and the code objects that they cover."""
 
     checks: list[Check]
     covered: Covered
@@ -84,7 +84,8 @@ class Observed(Struct):
 def observed_checks(
     observer: Observer, facts: Facts, traced: TracedCode, types_met: Iterable[Access], names: FrameNames, scope: Scope
 ) -> Observed:
-    """Return what an observer saw as checks that hold now. `types_met` are the paths whose exact type is checked.
+    """Return the findings of an observer as checks that hold now. `types_met` are the paths whose exact type is
+    checked.
 
     The method's own code is in the key.
     """
@@ -137,7 +138,7 @@ def observed_checks(
 
 
 def _method_path(method: types.FunctionType, scope: Scope) -> dict[Access, types.FunctionType]:
-    """Return the path to the method on the class of its instance, where it lies there as it is."""
+    """Return the path to the method on the class of its instance, where it is stored there unchanged."""
     instance = next(iter(scope.arguments), "")
     access = Access(("argument", instance)).then("type").then("member", method.__name__)
     try:
@@ -147,7 +148,7 @@ def _method_path(method: types.FunctionType, scope: Scope) -> dict[Access, types
 
 
 def _ambient_autocast(graph: torch.fx.GraphModule) -> set[tuple[str, str]]:
-    """Return what regions of autocast ask for that name no dtype: `torch.get_autocast_dtype` of their device."""
+    """Return the autocast questions of regions that name no dtype: `torch.get_autocast_dtype` of their device."""
     regions = [node for node in graph.graph.nodes if getattr(node.target, "__name__", "") == "_enter_autocast"]
     return {("torch:get_autocast_dtype", str(node.args[0])) for node in regions if node.args[1] is None}
 
@@ -184,7 +185,7 @@ def _shadows(function: types.FunctionType) -> dict[Any, Check]:
 
 
 def _ancestors(types_met: Iterable[Access], walker: Walker) -> dict[Any, Check]:
-    """Return one check of the base classes of each of the user's classes: `isinstance` and `super` rest on them."""
+    """Return a check of the base classes of each user class: `isinstance` and `super` depend on them."""
     found: dict[Any, Check] = {}
     for access in types_met:
         try:
@@ -198,7 +199,7 @@ def _ancestors(types_met: Iterable[Access], walker: Walker) -> dict[Any, Check]:
 
 
 def _module_calls() -> dict[Any, Check]:
-    """Return checks of what lies between the call of a module and its `forward`."""
+    """Return checks of the code and hooks between the call of a module and its `forward`."""
     module = Access(("module", _MODULE_GLOBALS))
     found = {
         ("hooks", name): observe("length", module.then("attr", name), getattr(torch.nn.modules.module, name))

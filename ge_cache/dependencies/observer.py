@@ -1,4 +1,4 @@
-"""What Dynamo calls while it traces one method, as far as results or code of it enter the trace unguarded."""
+"""Observe Dynamo's calls while it traces one method, where results or code enter the trace unguarded."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gearcache.guards.evidence.code import is_versioned
 from gearcache.guards.evidence.identity import is_users
 from gearcache.guards.evidence.names import name_of
 
-#: Functions whose calls Dynamo folds although they have arguments; their results follow from these alone, or from
-#: what is in the key. All of `math` is as well.
+#: Functions whose calls Dynamo folds although they have arguments; their results depend only on these, or on components
+#: of the key. All of `math` belongs here too.
 _PURE = {
     "torch:_assert",
     "torch._utils:_get_device_index",
@@ -28,13 +28,13 @@ _PURE = {
 #: Functions of torch's state that take the name of a kind of device.
 _OF_DEVICES = {"torch:get_autocast_dtype", "torch:is_autocast_enabled"}
 _ENVIRONMENT = type(os.environ).__getitem__
-#: Where somebody collects the code that traces go into, whether they succeed or not.
+#: Sets that collect the code of all traces, successful or not.
 _collected: list[set[types.CodeType]] = []
 
 
 @contextlib.contextmanager
 def collected_code() -> Iterator[set[types.CodeType]]:
-    """Collect the code of all functions that traces of this process go into meanwhile."""
+    """Collect the code of all functions that traces of this process enter meanwhile."""
     found: set[types.CodeType] = set()
     _collected.append(found)
     try:
@@ -44,7 +44,7 @@ def collected_code() -> Iterator[set[types.CodeType]]:
 
 
 class Observer(Struct):
-    """Notes what Dynamo calls while it traces one method."""
+    """Notes Dynamo's calls while it traces one method."""
 
     method: str
     functions: list[tuple[types.FunctionType, Any]] = field(default_factory=list)
@@ -52,12 +52,12 @@ class Observer(Struct):
     folded: list[tuple[Any, Any]] = field(default_factory=list)
     #: Functions whose result is assumed constant, with their argument.
     assumed: list[tuple[Any, Any]] = field(default_factory=list)
-    #: Functions of torch's state, and the kinds of devices of which they were asked.
+    #: Functions of torch's state, with the kind of device that they were called for.
     of_devices: set[tuple[str, str]] = field(default_factory=set)
     untraced: list[tuple[Any, Any]] = field(default_factory=list)
 
     def inlined(self, function: Any, source: Any, arguments: list[Any]) -> None:
-        """Note a function that the trace goes into; `arguments` are Dynamo's variables."""
+        """Note a function that the trace enters; `arguments` are Dynamo's variables."""
         if not isinstance(function, types.FunctionType):
             return
         if function is _ENVIRONMENT and len(arguments) == 2:
@@ -67,7 +67,7 @@ class Observer(Struct):
             found.add(function.__code__)
 
     def constant(self, function: Any, source: Any, arguments: list[Any]) -> None:
-        """Note a call that Dynamo replaces by its result; `arguments` are Dynamo's variables."""
+        """Note a call that Dynamo replaces with its result; `arguments` are Dynamo's variables."""
         if not arguments:
             self.folded.append((function, source))
             return
@@ -79,7 +79,7 @@ class Observer(Struct):
             raise CaptureError(self.method, f"it calls `{name}`, whose result may differ elsewhere")
 
     def queried(self, function: Any, source: Any) -> None:
-        """Note a call whose result Dynamo takes as it is, although it stands in the graph: of torch's own settings."""
+        """Note a call about torch's own settings that is in the graph, but whose result Dynamo uses as a constant."""
         name = getattr(function, "__name__", "")
         if name == "seed":
             raise CaptureError(self.method, f"it calls `{name_of(function)}`, whose result is another one each time")
@@ -89,8 +89,8 @@ class Observer(Struct):
     def assumed_constant(self, function: Any, arguments: list[Any] | None) -> None:
         """Refuse a call of a function marked with `torch.compiler.assume_constant_result`, or note it.
 
-        The mark is the user's word for one process; in another one the result is computed and compared again.
-        `arguments` are those by position; None where some are no constants, or go by name.
+        The user's mark applies to one process; another process computes and compares the result again. `arguments` are
+        the positional ones; None where some are not constants, or are passed by name.
         """
         if is_versioned(getattr(function, "__code__", None)):
             return
@@ -107,12 +107,12 @@ class Observer(Struct):
             self.folded.append((function, None))
 
     def hidden(self, module: str) -> None:
-        """Refuse a global of the user's that has the name under which Dynamo has to reach a module."""
+        """Refuse a user's global that has the name under which Dynamo must reach a module."""
         name = f"__import_{module.replace('.', '_dot_')}"
         raise CaptureError(self.method, f"its module has a global `{name}`, a name that Dynamo needs; rename it")
 
     def stale(self, name: str, holder: str) -> None:
-        """Refuse a read of what the trace wrote to another place, as Dynamo would answer it with the old value."""
+        """Refuse a read of a value that the trace wrote in another place: Dynamo would answer with the old value."""
         raise CaptureError(
             self.method,
             f"it writes `{name}` of the {holder} and then reads it at another place (through an object or a subclass, "
@@ -121,10 +121,10 @@ class Observer(Struct):
         )
 
     def missing(self, name: str) -> None:
-        """Refuse to delete what is not there: an `AttributeError` in eager, and nothing for Dynamo."""
+        """Refuse to delete a missing attribute: eager mode raises `AttributeError`, Dynamo does nothing."""
         raise MethodRaises(self.method, f"it deletes `{name}`, which is not there at this call")
 
     def left_untraced(self, function: Any, source: Any) -> None:
-        """Note a function that Dynamo puts into the graph as it is: it runs when the graph is recorded."""
+        """Note a function that Dynamo puts into the graph untraced: it runs when the graph is recorded."""
         if is_users(function):
             self.untraced.append((function, source))

@@ -1,4 +1,4 @@
-"""Named tuples that a frame makes: their class is a constant of the bytecode, and what it is becomes evidence."""
+"""Checks of named tuples that a frame makes: the bytecode contains their class, and its definition is evidence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gearcache.guards.evidence.names import name_of
 
 
 def result_class_checks(code: types.CodeType) -> list[Check]:
-    """Return checks that the classes of the named tuples in a frame still have these fields, made in this way."""
+    """Return checks that the classes of the named tuples in a frame still have the same fields and constructor."""
     found = []
     for each in code_objects(code):
         for constant in each.co_consts:

@@ -1,8 +1,8 @@
-"""What a trace reads of tensors beside their values, as checks of every call.
+"""Record what a trace reads of tensors beyond their values, as checks of every call.
 
-Sizes, strides and dtype of the graph's inputs are compared on every call, so a tensor whose sizes the trace reads is
-kept as an input of the graph, used there or not. What else was read of a tensor (`requires_grad`, its class) is noted
-here and becomes a check, as does what is known of a tensor that was met and is no input.
+Sizes, strides and dtype of the graph's inputs are compared on every call, so a tensor whose sizes the trace reads stays
+an input of the graph, used there or not. Other facts read of a tensor (`requires_grad`, its class) are noted here and
+become checks, as do the facts of a tensor that the trace saw and that is not an input.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gearcache.guards.evidence.constants import NotConstant, to_plain
 from gearcache.guards.evidence.names import a_type
 from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES, reads, tensor_plain
 
-#: What follows from dtype, device type, layout, sizes and strides.
+#: Attributes that follow from dtype, device type, layout, sizes and strides.
 _FOLLOWS = {
     *("H", "T", "data", "device", "dtype", "imag", "itemsize", "layout", "mH", "mT", "nbytes", "ndim", "real", "shape"),
     *("is_cpu", "is_cuda", "is_ipu", "is_maia", "is_meta", "is_mkldnn", "is_mps", "is_mtia", "is_nested"),
@@ -29,13 +29,13 @@ _FOLLOWS = {
     *("__len__", "dim", "dim_order", "element_size", "get_device", "is_complex", "is_contiguous", "is_floating_point"),
     *("ndimension", "nelement", "numel", "size", "storage_type", "stride", "type"),
 }
-#: What has no value that another process could compare.
+#: Attributes whose value no other process could compare.
 _OF_ONE_MOMENT = {"_cdata", "_version"}
 _BUFFER_MARK = "_is_buffer"
 
 
 class TensorReads(Struct):
-    """Notes what Dynamo reads of tensors that were there before the call, by their sources."""
+    """Notes what Dynamo reads of tensors from before the call, by their sources."""
 
     method: str
     _sized: set[Any] = field(default_factory=set)
@@ -52,7 +52,7 @@ class TensorReads(Struct):
         return source in self._sized
 
     def attribute(self, source: Any, name: str, is_constant: bool, value: Any) -> None:
-        """Note that an attribute is read; `value` is what the trace makes a constant of."""
+        """Note that an attribute is read; `value` is what the trace makes a constant."""
         if not is_given(source):
             return
         if name == "__class__":
@@ -63,7 +63,7 @@ class TensorReads(Struct):
             self._values[source, name] = value
 
     def method_result(self, source: Any, name: str, value: Any) -> None:
-        """Note a method of a tensor whose result the trace makes a constant of."""
+        """Note a method of a tensor whose result the trace makes a constant."""
         if not is_given(source) or name in _FOLLOWS:
             return
         if name == "is_inference":
@@ -72,13 +72,13 @@ class TensorReads(Struct):
             raise CaptureError(self.method, f"it calls `Tensor.{name}`, whose result may differ on another call")
 
     def instance(self, source: Any, classes: Any) -> None:
-        """Note an `isinstance`; what an ordinary tensor, a parameter and a buffer have in common needs no check."""
+        """Note an `isinstance`; questions that a tensor, a parameter and a buffer answer alike need no check."""
         for cls in classes if isinstance(classes, tuple) else (classes,):
             if isinstance(cls, type) and issubclass(cls, torch.Tensor) and cls is not torch.Tensor:
                 self.kind(source)
 
     def kind(self, source: Any) -> None:
-        """Note that the class of a tensor is asked for."""
+        """Note that the class of a tensor is read."""
         if is_given(source):
             self._kinds[source] = None
 
@@ -89,10 +89,10 @@ class TensorReads(Struct):
         access: Callable[[Any], Access],
         value: Callable[[Access], Any],
     ) -> list[Check]:
-        """Return what has to hold of the tensors that were met: `matched` are the sources of all that Dynamo guards.
+        """Return the checks of the tensors that the trace saw: `matched` are the sources of all that Dynamo guards.
 
-        None of these is left out: what is not `held` by the graph, as an input or bound to it, gets a check here. A
-        buffer whose sizes alone were read is not.
+        Every tensor in `matched` counts: one that is not `held` by the graph, as an input or bound to it, gets a check
+        here. A buffer whose sizes alone were read is not held.
         """
         covered = set(held)
         found = []

@@ -1,1 +1,1 @@
-"""From a capture to the ATen graphs of its gears."""
+"""Graphs: from a capture to the ATen graphs of its gears."""

@@ -27,9 +27,9 @@ def all_gears_graph(
     gears: list[PlannedGear],
     decompositions: Mapping[Any, Any] | None,
 ) -> GearGraph:
-    """Record a graph that is symbolic in what the gears change; `symbols["gears"]` has each gear's values.
+    """Record a graph with symbols for the dims that gears change; `symbols["gears"]` has each gear's values.
 
-    `CaptureError` when something that the graph assumes about the sizes does not hold at every gear.
+    `CaptureError` when an assumption of the graph about the sizes fails at some gear.
     """
     symbols = capture.symbols()
     changing = [symbol for symbol in gears[0].assignment if len({gear.assignment.get(symbol) for gear in gears}) > 1]
@@ -83,7 +83,7 @@ def check_assumptions(method: str, conditions: list[str], names: list[str], gear
 
 
 def gear_values(symbols: Mapping[str, Any], row: list[Any]) -> list[list[int] | None]:
-    """Return for each dim its size at every gear, or None for a dim that is the same at all of them."""
+    """Return for each dim its size at every gear, or None for a dim with one size at all gears."""
     names = tuple(name for name, _ in symbols["hints"])
     found: list[list[int] | None] = []
     for size in row:

@@ -1,4 +1,4 @@
-"""What the operations of a recorded graph are given, by the names in their schemas."""
+"""The arguments of operations in a recorded graph, by the names in their schemas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import fx
 
 
 def given_arguments(node: fx.Node) -> dict[str, Any]:
-    """Return the arguments that an operator was called with, by name; none for what is no operator."""
+    """Return the arguments that an operator was called with, by name; empty for a node that is not an operator."""
     schema = getattr(node.target, "_schema", None)
     if schema is None:
         return {}
@@ -28,7 +28,7 @@ def written_arguments(node: fx.Node) -> Iterator[fx.Node]:
 
 
 def nodes_in(value: Any) -> Iterator[fx.Node]:
-    """Yield the nodes among arguments, in order, each as often as it is there."""
+    """Yield the nodes among arguments, in order and with repetitions."""
     if isinstance(value, fx.Node):
         yield value
     elif isinstance(value, (list, tuple)):

@@ -1,7 +1,7 @@
-"""Inputs of which a graph gives away, or writes, a view that it has copied because of its strides.
+"""Find inputs that a graph copies, because of their strides, before it returns or writes a view of them.
 
-`x.t().contiguous()` is a copy where `x` is contiguous, and a view of `x` where `x.t()` is. So a graph that was recorded
-for one of the two must not serve the other, be it by a copy of `x`.
+`x.t().contiguous()` is a copy where `x` is contiguous, and a view of `x` where `x.t()` is. So a graph recorded for one
+of these cases must not serve the other, not even with a copy of `x`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gearcache.ge_cache.graphs.arguments import written_arguments
 from gearcache.ge_cache.private_torch import core as private_core
 
 _ATEN = torch.ops.aten
-#: What copies a tensor or not, as its strides are.
+#: Operators that copy a tensor or not, depending on its strides.
 _COPIES = {
     _ATEN.reshape,
     _ATEN.contiguous,
@@ -35,7 +35,7 @@ _COPIES = {
 
 
 def cloned_inputs(module: fx.GraphModule, count: int) -> list[int]:
-    """Return which of the first `count` placeholders a result or a written tensor of the graph is such a copy of."""
+    """Return which of the first `count` placeholders have such a copy among the results and written tensors."""
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"][:count]
     positions = {node: index for index, node in enumerate(placeholders)}
     found = {positions[origin] for node in _kept(module.graph) for origin in _origins(node) if origin in positions}
@@ -43,7 +43,7 @@ def cloned_inputs(module: fx.GraphModule, count: int) -> list[int]:
 
 
 def _kept(graph: fx.Graph) -> Iterator[fx.Node]:
-    """Yield the results of a graph, and what it writes."""
+    """Yield the results of a graph, and the tensors that it writes."""
     for node in graph.nodes:
         if node.op == "output":
             yield from node.all_input_nodes
@@ -52,7 +52,7 @@ def _kept(graph: fx.Graph) -> Iterator[fx.Node]:
 
 
 def _origins(node: fx.Node) -> Iterator[fx.Node]:
-    """Yield the placeholder that a node is a view of, by way of at least one operator that may copy."""
+    """Yield the placeholder behind a node, if views lead to it through at least one operator that may copy."""
     is_copied = False
     while node.op == "call_function":
         target: Any = node.target

@@ -1,4 +1,4 @@
-"""Where a graph may be cut, and what is alive there."""
+"""Find where a graph may be cut, and which tensors are alive there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gearcache.ge_cache.graphs.stretch import Stretch
 
 
 class Cuts:
-    """For the place before each operation: how many tensors are made before and used behind it; may they be."""
+    """For the place before each operation: the tensors made before and used after it, and whether they may cross it."""
 
     def __init__(self, operations: Operations) -> None:
         count = len(operations.calls)
@@ -26,7 +26,7 @@ class Cuts:
         self._alive, self._sizes, self._blocked = (list(itertools.accumulate(item)) for item in (alive, sizes, blocked))
 
     def allow(self, stretch: Stretch) -> bool:
-        """Whether the graph may be cut between the repeats of a stretch, before the first and behind the last one."""
+        """Whether the graph may be cut between the repeats of a stretch, before the first and after the last one."""
         return not any(self._blocked[place] for place in (*stretch.begins(), stretch.end))
 
     def alive(self, place: int) -> tuple[int, int]:

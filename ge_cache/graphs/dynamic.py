@@ -1,4 +1,4 @@
-"""One graph with dynamic dims, for methods without gears."""
+"""Record one graph with dynamic dims, for methods without gears."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from gearcache.guards.dispatch.variant import StoredGear
 from gearcache.guards.gears.expressions import checked_expression, expression_function
 from gearcache.guards.gears.parse import GearSpec
 
-#: Symbol, and where its value is read: input, `size` or `stride`, dim.
+#: Symbol, and the place of its value: input, `size` or `stride`, dim.
 Owner = tuple[str, int, str, int]
 
 
@@ -50,9 +50,9 @@ def dynamic_gear(
     spec: GearSpec,
     assignment: Mapping[Any, int] | None = None,
 ) -> tuple[GearGraph, StoredGear]:
-    """Record the graph with its sizes symbolic; what must hold among them becomes conditions of the call.
+    """Record the graph with its sizes symbolic; relations among them become conditions of the call.
 
-    So do the ranges that the spec declares. With an `assignment` only the dims that are open beside gears are symbolic.
+    So do the ranges that the spec declares. With an `assignment` only the open dims are symbolic.
     """
     values = assignment or {}
     inputs = [input_spec(item, lambda size: symbols.value(size, values)) for item in capture.inputs]
@@ -92,7 +92,7 @@ def dynamic_gear(
 
 
 def check_numbers(capture: Capture, decompositions: Mapping[Any, Any] | None, *, compiles: bool) -> None:
-    """Record a graph at the sizes of its trace; `CaptureError` where its numbers cannot be inputs of it."""
+    """Record a graph at the sizes of its trace; `CaptureError` where its numbers cannot be inputs of the graph."""
     symbols, lifted = capture.symbols(), lift_attributes(capture)
     sizes = [size for item in capture.inputs for size in item.sizes]
     if any(symbols.symbols_of(size) for size in sizes):
@@ -111,7 +111,7 @@ def check_numbers(capture: Capture, decompositions: Mapping[Any, Any] | None, *,
 
 
 def _check_conditions(capture: Capture, conditions: list[str]) -> None:
-    """Raise `NumberRefused` where compiled code would not serve the traced call itself: a number is beyond 64 bits."""
+    """Raise `NumberRefused` where compiled code would not serve even the traced call: a number exceeds 64 bits."""
     names = {name: symbol for symbol, name in capture.numbers.names.items()}
     passed = {capture.numbers.names[symbol] for symbol in capture.numbers.passed}
     values = {name: int(capture.shape_env.backed_var_to_val[symbol]) for name, symbol in names.items()}
@@ -157,12 +157,12 @@ class SizePrinter:
         self._capture = capture
         self._symbols = symbols
         self._env = capture.shape_env
-        #: Returns an int, or an expression in what is symbolic.
+        #: Returns an int, or an expression over symbols that stay symbolic.
         self.simple = symbols.simplify if at_gear is None else at_gear.simple
         rows = [size for item in capture.inputs for size in (*item.sizes, *item.strides)]
         simple = [self.simple(size) for size in rows]
         sized = {size for size in simple if not isinstance(size, int) and size.is_Symbol}
-        #: Names of the numbers that no size of an input gives.
+        #: Names of the numbers that are not the size of an input.
         self._names = {
             symbol: private_symbols.number_symbol(name)
             for symbol, name in capture.numbers.names.items()
@@ -187,18 +187,18 @@ class SizePrinter:
         return value
 
     def text_of(self, value: Any) -> tuple[str | None, int | None, int | None]:
-        """Return a symbolic int as source (None: it is known), and the bounds that it is known to have."""
+        """Return a symbolic int as source (None for a constant), and its known bounds."""
         found = self.simple(value.node.expr)
         if isinstance(found, int):
             return None, None, None
         return (self.text(found), *private_symbols.bounds_of(self._env, found))
 
     def symbols_in(self, value: Any) -> set[Any]:
-        """Return the numbers of which a symbolic number of the graph is made."""
+        """Return the numbers that a symbolic number of the graph depends on."""
         return set(value.node.expr.free_symbols) & set(self._capture.numbers.symbols)
 
     def owners(self) -> list[Owner]:
-        """Return for each free symbol the first size, or else stride, of an input that is just that symbol."""
+        """Return for each free symbol the first size, or else stride, of an input that equals this symbol."""
         found: dict[str, Owner] = {}
         needed: set[Any] = set()
         rows = [("size", index, item.sizes) for index, item in enumerate(self._capture.inputs)]
@@ -221,7 +221,7 @@ class SizePrinter:
         return self._symbols.hint(next(item for item in self._env.var_to_range if str(item) == name))
 
     def bounds(self, name: str) -> tuple[int, int | None]:
-        """Return the least and the greatest value of a symbol (None: no bound)."""
+        """Return the least and the greatest value of a symbol (None: unbounded)."""
         symbol = next(item for item in self._env.var_to_range if str(item) == name)
         bounds = self._env.var_to_range[symbol]
         upper = int(bounds.upper) if bounds.upper.is_Integer else None
@@ -240,16 +240,16 @@ class SizePrinter:
         return [checked_expression(text) for text in found if re.search(r"\b[su]\d", text) and not self._is_known(text)]
 
     def _is_known(self, text: str) -> bool:
-        """Whether a condition is that a symbol is 1 or more, and its trace says so of it: a call compares it once."""
+        """Return whether a condition says only that a symbol is 1 or more, which the trace's own bounds already say."""
         found = re.fullmatch(r"\((\w+)\) >= 1", text)
         return found is not None and self.bounds(found[1])[0] >= 1
 
     def layout(
         self, sizes: list[list[Any]], strides: list[list[Any]], owners: list[Owner]
     ) -> tuple[list[list[Any]], list[int], list[str]]:
-        """Return what ties sizes and strides to the free symbols: measures, contiguous inputs, conditions.
+        """Return how sizes and strides depend on the free symbols: measures, contiguous inputs, conditions.
 
-        The compiled graph computes every address from the free symbols alone, so whatever else is symbolic must be
+        The compiled graph computes every address from the free symbols alone, so every other symbolic value must be
         compared with what the trace says about it.
         """
         numbers = itertools.count(1 + max((int(name[1:]) for name, *_ in owners), default=0))
@@ -302,7 +302,7 @@ class SizePrinter:
         return list(dict.fromkeys(found))
 
     def _mixed(self, condition: Any) -> str:
-        """Return a condition on numbers, and on sizes, which may be equal to numbers by this very condition."""
+        """Return a condition on numbers and sizes together; it may state that a size equals a number."""
         names = {symbol: private_symbols.number_symbol(name) for symbol, name in self._capture.numbers.names.items()}
         sizes = {symbol: sympy_of(self.simple(symbol)) for symbol in condition.free_symbols if symbol not in names}
         condition = condition.xreplace({**names, **sizes})
@@ -314,14 +314,14 @@ class SizePrinter:
 
 
 def sympy_of(size: Any) -> Any:
-    """Return a size as sympy has it."""
+    """Return a size as a sympy object."""
     import sympy
 
     return sympy.sympify(size)
 
 
 def _check_given(capture: Capture, given: set[str], texts: list[str]) -> None:
-    """Refuse an expression over what neither a size nor a stride of an input gives: the storage offset of a view."""
+    """Refuse an expression over a value that no size or stride of an input gives: the storage offset of a view."""
     for text in texts:
         for name in re.findall(r"\b[sun]\d+\b", text):
             if name not in given:

@@ -1,4 +1,4 @@
-"""Fake inputs with symbolic sizes, from the plain form that a job carries."""
+"""Make fake inputs with symbolic sizes, from the plain form in a job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def numbers(row: Sequence[Any], symbolic: private_symbols.SymbolicInputs) -> lis
 def symbolic_examples(
     symbols: Mapping[str, Any], specs: Sequence[TensorSpec]
 ) -> tuple[list[torch.Tensor], private_symbols.SymbolicInputs]:
-    """Return one fake tensor per spec with the sizes and strides of `symbols`, and what assumptions they collect.
+    """Return one fake tensor per spec with the sizes and strides of `symbols`, and the collector of assumptions.
 
     The numbers of a job follow the tensors of its inputs: `symbolic.numbers` has them.
     """

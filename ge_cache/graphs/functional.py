@@ -1,4 +1,4 @@
-"""A recorded graph with fake values, without operations that only say how memory is used."""
+"""Drop operations from a recorded graph with fake values that only say how memory is used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gearcache.ge_cache.private_torch import fake as private_fake
 
 
 def give_values(module: fx.GraphModule, arguments: Sequence[torch.Tensor]) -> Any:
-    """Run the graph on fakes of some tensors; each node keeps its own as `meta["val"]`. Returns the mode of fakes."""
+    """Run the graph on fakes of some tensors; each node keeps its own as `meta["val"]`. Returns the fake mode."""
     mode = private_fake.fake_mode()
     fakes = [private_fake.with_own_memory(mode, argument) for argument in arguments]
     with mode, torch.no_grad():
@@ -25,7 +25,7 @@ def give_values(module: fx.GraphModule, arguments: Sequence[torch.Tensor]) -> An
 
 
 class _Recorder(fx.Interpreter):
-    """Keeps what each node gives."""
+    """Keeps the result of each node."""
 
     def run_node(self, n: fx.Node) -> Any:
         # Without autograd there is nothing to detach, and fakes of constants refuse it.
@@ -35,14 +35,14 @@ class _Recorder(fx.Interpreter):
 
 
 def drop_aliases(module: fx.GraphModule) -> None:
-    """Where an operation gives back a tensor that it was given (`x.to(x.dtype)`, `x.add_(y)`), let uses be of that."""
+    """Replace uses of a result that is its own argument (`x.to(x.dtype)`, `x.add_(y)`) by uses of the argument."""
     (output,) = [node for node in module.graph.nodes if node.op == "output"]
     for node in module.graph.nodes:
         if node.op != "call_function":
             continue
         for given in node.all_input_nodes:
             if _gives_back(node, given) and _is_same(node.meta["val"], given.meta["val"]):
-                # What is returned of an input is the business of who has planned the results.
+                # The plan of the results handles an input that the graph returns.
                 kept = output if given.op != "call_function" else None
                 node.replace_all_uses_with(given, delete_user_cb=lambda user: user is not kept)  # noqa: B023
                 if not node.users and not node.is_impure():
@@ -51,9 +51,9 @@ def drop_aliases(module: fx.GraphModule) -> None:
 
 
 def write_anew(module: fx.GraphModule, mode: Any) -> None:
-    """Let operations that write a tensor which the graph itself has made (`x += y`) make another one instead.
+    """Replace operations that write a tensor made by the graph itself (`x += y`) by ones that make a new tensor.
 
-    Only where nothing else shares its memory: what uses it later takes the new one, and nobody can tell.
+    Only where no other tensor shares its memory: later uses take the new tensor, so the results are the same.
     """
     sharing: defaultdict[int, set[fx.Node]] = defaultdict(set)
     for node in module.graph.nodes:
@@ -70,7 +70,7 @@ def write_anew(module: fx.GraphModule, mode: Any) -> None:
             positional, keyword = fx.node.map_arg((node.args, node.kwargs), lambda used: used.meta["val"])
             value = functional(*positional, **keyword)
         if spec_of(value) != spec_of(written.meta["val"]):
-            continue  # it would have another dtype, or other strides
+            continue  # the new tensor would have another dtype, or other strides
         with module.graph.inserting_before(node):
             made = module.graph.call_function(functional, node.args, node.kwargs)
         made.meta = {**node.meta, "val": value}
@@ -81,7 +81,7 @@ def write_anew(module: fx.GraphModule, mode: Any) -> None:
 
 
 def _functional(node: fx.Node) -> Any:
-    """Return the operator that gives what an operator writes into its first argument; None where there is none."""
+    """Return the functional form of an operator that writes its first argument; None where it has none."""
     schema = getattr(node.target, "_schema", None)
     if node.op != "call_function" or schema is None or not schema.is_mutable or len(list(written_arguments(node))) != 1:
         return None
@@ -110,7 +110,7 @@ def _behind(node: fx.Node) -> set[fx.Node]:
 
 
 def _gives_back(node: fx.Node, given: fx.Node) -> bool:
-    """Whether an operator of torch says that it may return an argument itself; what a fake looks like is no proof."""
+    """Return whether a torch operator's schema allows it to return an argument itself; fakes alone prove nothing."""
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.name.startswith("aten::") or len(schema.returns) != 1:
         return False

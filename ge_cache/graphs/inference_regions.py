@@ -1,7 +1,7 @@
-"""Which outputs of a graph a method makes inside of `with torch.inference_mode():`, whatever the mode of its caller.
+"""Find the outputs of a graph that a method makes inside its own `with torch.inference_mode():`.
 
-A recorded graph knows no modes. What a method makes in a region of its own is an inference tensor in eager, which a
-caller can tell, so the memory of each output is followed to the operation that made it.
+A recorded graph has no modes. A tensor made in a region of the method is an inference tensor in eager mode, which a
+caller can detect. So the memory of each output is followed to the operation that made it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from gearcache.ge_cache.private_torch import core as private_core
 
 
 def begin(is_on: bool = True) -> None:
-    """Stand in a graph where a region begins."""
+    """Mark in a graph where a region begins."""
 
 
 def end(region: Any) -> None:
-    """Stand in a graph where a region ends."""
+    """Mark in a graph where a region ends."""
 
 
 def regions_of_outputs(module: fx.GraphModule, arguments: list[torch.Tensor]) -> list[bool | None]:
-    """Return per output whether it is made with inference mode on, off, or (None) as its caller has it.
+    """Return per output whether it is made with inference mode on, off, or (None) in the mode of its caller.
 
-    Runs the graph on fake tensors. What is taken from an argument is what that is: None.
+    Runs the graph on fake tensors. An output that shares memory with an argument is None.
     """
     if not any(node.target is begin for node in module.graph.nodes):
         return []
@@ -35,7 +35,7 @@ def regions_of_outputs(module: fx.GraphModule, arguments: list[torch.Tensor]) ->
 
 
 class _Followed(fx.Interpreter):
-    """Runs a graph and notes in which region each memory appears first; keeps all values: no memory is used again."""
+    """Runs a graph and notes the region where each memory appears first; keeps all values, so none is reused."""
 
     def __init__(self, module: fx.GraphModule, arguments: list[torch.Tensor]) -> None:
         super().__init__(module, garbage_collect_values=False)

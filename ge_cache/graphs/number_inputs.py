@@ -1,6 +1,6 @@
-"""What stays symbolic in the graph of a gear: numbers, and open dims; and the conditions of its calls.
+"""Find what stays symbolic in the graph of a gear (numbers, and open dims), and the conditions of its calls.
 
-A static graph is recorded at the sizes of one gear, so what the trace assumed about numbers and sizes at once becomes a
+A static graph is recorded at the sizes of one gear. So a condition of the trace on both numbers and sizes becomes a
 condition on the numbers alone (`n <= x.size(0)` is `n <= 8` where that dim is 8).
 """
 
@@ -41,7 +41,7 @@ def number_rows(capture: Capture) -> list[NumberRow]:
 
 
 class GearSymbols:
-    """What is symbolic in the graph of one gear: numbers, and the sizes of dims that stay open beside the gears.
+    """The symbolic values in the graph of one gear: numbers, and the sizes of open dims.
 
     All other sizes have their values at the gear.
     """
@@ -57,11 +57,12 @@ class GearSymbols:
         free = [s for s in capture.numbers.symbols if s not in sized and symbols.symbols_of(s) == {s}]
         self._kept = {*self.open, *free}
         env = capture.shape_env
-        #: Conditions of the trace on numbers that name sizes too, at the sizes of the gear.
+        #: Conditions of the trace on numbers and sizes together, at the sizes of the gear.
         mixed = [number_text(self._at_gear(condition, names), names) for condition in mixed_conditions(capture)]
         traced = {names[s]: symbols.hint(s) for s in names}
         values = traced | {names[s]: symbols.value(s, assignment) for s in known}
-        #: Whether the trace is right for its own numbers at this gear, which may not be that of its call.
+        #: Whether the traced numbers also satisfy the trace's conditions at this gear, which may not be the traced
+        #: call's.
         self.takes_call = values == traced and _holds(values, mixed)
         hints = _hints(values, [names[symbol] for symbol in free], mixed)
         self._mixed = mixed
@@ -70,7 +71,7 @@ class GearSymbols:
             {names[symbol]: hints[names[symbol]] for symbol in free},
             {names[symbol]: private_symbols.range_of(env, symbol) for symbol in free},
         )
-        #: The mode of fakes in which the graph is to be recorded.
+        #: The fake mode in which the graph must be recorded.
         self.mode = self._symbolic.mode
         #: The numbers that the graph takes, symbolic or as ints.
         self.values = [
@@ -79,7 +80,7 @@ class GearSymbols:
         ]
 
     def simple(self, size: Any) -> Any:
-        """Return a size of the trace as an int, or as an expression in what is symbolic at the gear."""
+        """Return a size of the trace as an int, or as an expression over the values that stay symbolic at the gear."""
         found = self._symbols.simplify(size)
         if isinstance(found, int):
             return found
@@ -104,7 +105,7 @@ class GearSymbols:
         return self._symbolic.tensor(sizes, strides, item.dtype, item.device)
 
     def _value(self, expression: Any, names: Mapping[Any, str]) -> Any:
-        """Return an expression as an int, symbolic in what is symbolic at the gear."""
+        """Return the value of an expression: an int, or symbolic."""
         if isinstance(expression, int):
             return expression
         values = {**self._symbolic.sizes, **self._symbolic.numbers}
@@ -112,7 +113,7 @@ class GearSymbols:
         return expression_function(text, tuple(values))(**values, max=torch.sym_max, min=torch.sym_min)
 
     def symbols_in(self, value: Any) -> set[Any]:
-        """Return the numbers of the capture of which a symbolic number of the graph is made."""
+        """Return the captured numbers that a symbolic number of the graph depends on."""
         return {self._named[name] for name in self._symbolic.names_in(value) if name in self._named}
 
     def plain(self, value: Any) -> Any:
@@ -123,14 +124,14 @@ class GearSymbols:
         return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     def conditions(self, graph: fx.Graph) -> list[str]:
-        """Return what must hold of sizes and numbers for a recorded graph, beside the call checks."""
+        """Return the conditions on sizes and numbers of a recorded graph, besides the call checks."""
         own = [f"({text})" for text in self._symbolic.assumptions()]
         mixed = [text for text in self._mixed if text not in ("(True)", "True")]
         return list(dict.fromkeys([*mixed, *own, *value_conditions(graph, self._symbolic.text_of, self.symbols_in)]))
 
 
 def _hints(values: Mapping[str, int], free: Iterable[str], conditions: list[str]) -> dict[str, int]:
-    """Return values of all numbers like those of the traced call, with free ones that the conditions allow, if any.
+    """Return values of all numbers like those of the traced call, with free ones that meet the conditions, if possible.
 
     A slice that fits the call's own size may be too long for a smaller gear's.
     """
@@ -144,7 +145,7 @@ def _hints(values: Mapping[str, int], free: Iterable[str], conditions: list[str]
 
 
 def _holds(values: Mapping[str, int], conditions: list[str]) -> bool:
-    """Whether the conditions on numbers alone hold; those that name sizes which stay open are not asked."""
+    """Return whether the conditions on numbers alone hold; those that name open sizes are skipped."""
     alone = [text for text in conditions if not re.search(r"\b[su]\d+\b", text)]
     try:
         return all(expression_function(text, tuple(values))(**values) for text in alone)
@@ -153,7 +154,7 @@ def _holds(values: Mapping[str, int], conditions: list[str]) -> bool:
 
 
 def mixed_conditions(capture: Capture) -> list[Any]:
-    """Return the conditions of a trace on numbers that are no call checks, as those that name sizes."""
+    """Return the conditions of a trace on numbers that are not call checks, such as those that name sizes."""
     numbers = set(capture.numbers.symbols)
     return [
         guard.expr
@@ -170,10 +171,10 @@ def _simple(text: str, symbols: Iterable[Any]) -> str:
 
 
 def value_conditions(graph: fx.Graph, text_of: Any, symbols_in: Any) -> list[str]:
-    """Return conditions under which compiled code computes the numbers of a recorded graph as Python does: in 64 bits.
+    """Return conditions under which compiled code computes a graph's numbers as Python does, although in 64 bits.
 
-    Also those under which integer tensors of fewer bits can hold what they are combined with. `NumberRefused` for what
-    is no simple arithmetic.
+    They also ensure that narrower integer tensors can hold the numbers that they are combined with. `NumberRefused` for
+    an expression that is not simple arithmetic.
     """
     found = []
     for node in graph.nodes:
@@ -208,7 +209,7 @@ def _operand_dtypes(number: fx.Node, user: fx.Node) -> list[torch.dtype]:
 
 
 def check_operands(graph: fx.Graph, method: str, symbols_in: Any, *, compiles: bool) -> None:
-    """Raise `NumberRefused` where an operator takes a number otherwise than eager mode would.
+    """Raise `NumberRefused` where an operator treats a number differently from eager mode.
 
     `symbols_in` gives the symbols of the capture in a symbolic number of the graph.
     """

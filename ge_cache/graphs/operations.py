@@ -1,4 +1,4 @@
-"""The operations of a recorded graph in order, each as what it does: what a search for repeats compares."""
+"""The operations of a recorded graph in order, each described by its effect, for the search for repeats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gearcache.ge_cache.private_torch import core as private_core
 
 
 class Operations:
-    """The calls of a graph whose nodes have fake values, and what is known of the tensors between them."""
+    """The calls of a graph whose nodes have fake values, and the known facts of the tensors between them."""
 
     def __init__(self, graph: fx.Graph, weights: Sequence[fx.Node], constant: Callable[[str], Hashable]) -> None:
         self.calls = [node for node in graph.nodes if node.op == "call_function"]
@@ -24,14 +24,14 @@ class Operations:
         self._bound = {private_core.storage_key(used.meta["val"]) for used in bound}
 
     def tokens(self) -> Iterator[Hashable]:
-        """Yield what each operation does, whichever tensors it is given."""
+        """Yield a description of each operation's effect, whatever tensors it receives."""
         for node in self.calls:
             yield (str(node.target), self._literal(node.args), self._literal(node.kwargs), spec_of(node.meta["val"]))
 
     def wiring(self, begin: int, length: int) -> list[int]:
-        """Return where each argument of some operations in a row comes from.
+        """Return the origin of each argument of consecutive operations.
 
-        What one of them gives counts from the first one; what is from elsewhere is numbered downwards from -1.
+        A result of one of them is numbered from the first operation; other values are numbered downwards from -1.
         """
         slots: dict[fx.Node, int] = {}
         found = []
@@ -43,25 +43,24 @@ class Operations:
         return found
 
     def is_used_outside(self, number: int, begin: int, end: int) -> bool:
-        """Whether an operation in a range gives something that is used behind the range."""
+        """Return whether a result of an operation in a range is used outside the range."""
         return any(not begin <= self.number.get(user, -1) < end for user in self.calls[number].users)
 
     def last_use(self, number: int) -> int:
-        """Return the last operation that takes what an operation gives; behind all for a result of the graph."""
+        """Return the last operation that uses an operation's result; past the end for a result of the graph."""
         return max((self.number.get(user, len(self.calls)) for user in self.calls[number].users), default=number)
 
     def may_cross(self, number: int) -> bool:
-        """Whether what an operation gives may go from one part of the graph to another.
+        """Return whether an operation's result may pass from one part of the graph to another.
 
-        A part sees its inputs as tensors without common memory, each at the beginning of its own. So only tensors go
-        from one part to another, and nothing that shares memory with what the graph writes, or of which it takes
-        places by their number.
+        A part sees its inputs as tensors without shared memory, each at the start of its own. So only tensors may pass,
+        and no tensor that shares memory with one that the graph writes, or whose places are addressed by number.
         """
         value = self.calls[number].meta["val"]
         return isinstance(value, torch.Tensor) and private_core.storage_key(value) not in self._bound
 
     def bytes_of(self, begin: int, length: int) -> int:
-        """Return the bytes that some operations in a row move at least: what they make, and the weights they read."""
+        """Return the minimum of bytes that consecutive operations move: their results, and the weights they read."""
         nodes = self.calls[begin : begin + length]
         weights = {used for node in nodes for used in node.all_input_nodes if used in self.weights}
         values = [node.meta["val"] for node in (*nodes, *weights)]
@@ -83,7 +82,7 @@ class Operations:
 
 
 def spec_of(value: Any) -> Hashable:
-    """Return what two values must have in common where one part takes either."""
+    """Return the facts that two values must share to be interchangeable inputs of a part."""
     if isinstance(value, torch.Tensor):
         return (value.dtype, tuple(value.shape), tuple(value.stride()), value.device, value.layout)
     if isinstance(value, (list, tuple)):
@@ -92,5 +91,5 @@ def spec_of(value: Any) -> Hashable:
 
 
 def _placed_by(node: fx.Node) -> list[fx.Node]:
-    """Return the tensors in whose memory an operation names places by their number."""
+    """Return the tensors in whose memory an operation addresses places by number."""
     return node.all_input_nodes if "as_strided" in str(node.target) else []

@@ -1,4 +1,4 @@
-"""Which gears one capture covers, and the sizes of every input at each."""
+"""Plan the gears that one capture covers, and the sizes of every input at each."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class PlannedGear(Struct, frozen=True):
     sizes: tuple[int, ...]
     assignment: dict[Any, int]
     broken: str | None
-    #: Input dims `(input, dim)` that follow the gear although the trace does not say so.
+    #: Input dims `(input, dim)` that follow the gear although the trace does not relate them.
     assumed: list[list[int]]
 
     def text(self, spec: GearSpec) -> str:
-        """The gear as messages name it, e.g. `ids.size(0)=4`."""
+        """Return the gear as messages name it, e.g. `ids.size(0)=4`."""
         return gear_text(spec, self.sizes)
 
 
@@ -51,7 +51,7 @@ def plan_gears(capture: Capture, symbols: Symbols, spec: GearSpec) -> list[Plann
 
 
 def _in_words(condition: str | None, capture: Capture) -> str | None:
-    """Return a condition on symbols with the dims that have them in place of their names."""
+    """Return a condition on symbols with the names of their dims."""
     if condition is None:
         return None
     words: dict[str, str] = {}
@@ -62,10 +62,10 @@ def _in_words(condition: str | None, capture: Capture) -> str | None:
 
 
 def gear_options(capture: Capture, symbols: Symbols, planned: list[PlannedGear]) -> tuple[str, str]:
-    """Return what was formed as GE's options would say it: `ge.inputShape` and `ge.dynamicDims`.
+    """Return the formed gears as GE's options: `ge.inputShape` and `ge.dynamicDims`.
 
-    A -1 is a dim that differs between gears; each entry of the second text lists the sizes of those dims, inputs in
-    the order of the graph.
+    A -1 is a dim that differs between gears; each entry of the second text lists the sizes of those dims, inputs in the
+    order of the graph.
     """
     rows = [
         [
@@ -89,7 +89,7 @@ def gear_options(capture: Capture, symbols: Symbols, planned: list[PlannedGear])
 
 
 def matching_inputs(capture: Capture, axis: Axis | RangeAxis) -> list[CapturedInput]:
-    """Return the inputs that an axis names; `GearSpecError` when there is none, or none with such a dim."""
+    """Return the inputs that an axis names; `GearSpecError` when none exists, or none has such a dim."""
     matching = [item for item in capture.inputs if any(map(axis.matches, _names(capture, item)))]
     if not matching:
         names = ", ".join(item.access.text for item in capture.inputs)
@@ -105,7 +105,7 @@ def matching_inputs(capture: Capture, axis: Axis | RangeAxis) -> list[CapturedIn
 
 
 def _names(capture: Capture, item: CapturedInput) -> list[str]:
-    """Return the paths of an input: the trace knows a tensor that was given for two arguments by one of them."""
+    """Return the paths of an input: the trace knows a tensor passed for two arguments by one path."""
     pairs = [
         (check.access.text, Access.from_plain(check.expected).text)
         for check in (*capture.checks, *capture.tensor_checks)
@@ -154,7 +154,7 @@ def _tie_like_dims(
     symbols: Symbols,
     assignment: dict[Any, int],
 ) -> list[list[int]]:
-    """Let dims follow a gear that the trace leaves free: those of an argument with the axis' index and traced size.
+    """Let free dims follow a gear: those of an argument with the axis' index and traced size.
 
     Returns those dims. The batch of a padding mask that is read by advanced indexing is one: nothing in the trace
     compares it with that of `ids`.

@@ -1,8 +1,8 @@
-"""Stretches of a graph that come again one after the other, as the layers of a model do.
+"""Find stretches of a graph that repeat one after the other, as the layers of a model do.
 
-They are found by what they do: operators, sizes, strides, dtypes and constants, and how they are wired. Names and
-modules play no part. A search over all lengths takes milliseconds: what each operation does is one number, and numbers
-are compared at a distance.
+Repeats are identified by their effect (operators, sizes, strides, dtypes and constants) and by their wiring. Names and
+modules play no part. A search over all lengths takes milliseconds: each operation becomes one number, and numbers are
+compared at a distance.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from gearcache.ge_cache.graphs.cuts import Cuts
 from gearcache.ge_cache.graphs.operations import Operations
 from gearcache.ge_cache.graphs.stretch import Stretch
 
-#: A repeat that saves fewer operations than this costs more in parts than it saves.
+#: A repeat that saves fewer operations than this costs more as parts than it saves.
 _WORTH = 32
-#: A step takes about 1.2 µs more than its operations within a whole graph. Moving so many bytes takes 40 µs (measured
-#: with layers of 16 to 256 columns), of which that is 3 %; where a layer does less, its model is compiled as a whole.
+#: A step takes about 1.2 µs more than its operations within a whole graph. Moving this many bytes takes 40 µs (measured
+#: with layers of 16 to 256 columns), so that is 3 %; a model whose layers move less is compiled as a whole.
 LEAST_BYTES = 1 << 19
-#: Of stretches that save most, and of the places where one may begin, how many are looked at: the rest is hopeless.
+#: Limit of candidates, both of the stretches that save most and of the places where one may begin.
 _TRIED = 12
 
 
 class Search:
-    """Looks for stretches that come again."""
+    """Searches for repeated stretches."""
 
     def __init__(self, operations: Operations) -> None:
         self.operations = operations
-        #: Why some stretches that come again were not taken; empty where all were.
+        #: Why some repeated stretches were not used; empty where all were.
         self.refused = ""
         self._cuts = Cuts(operations)
 
     def stretches(self) -> list[Stretch]:
-        """Return the whole graph in order as stretches; one of them, with a count of 1, where nothing repeats."""
+        """Return the whole graph in order as stretches; where nothing repeats, one stretch with a count of 1."""
         numbers: dict[object, int] = {}
         tokens = [numbers.setdefault(token, len(numbers)) for token in self.operations.tokens()]
         return list(self._split(torch.tensor(tokens), 0, len(tokens)))
@@ -51,7 +51,7 @@ class Search:
         yield from self._split(tokens, found.end, end)
 
     def _best(self, tokens: torch.Tensor, begin: int, end: int) -> Stretch | None:
-        """Return what saves most among the stretches of a range that may be cut out."""
+        """Return the stretch of a range that saves most and may be cut out."""
         candidates = []
         for length in range(2, (end - begin) // 2 + 1):
             for start, size in _runs(tokens[begin:end], length):
@@ -64,7 +64,7 @@ class Search:
         return None
 
     def _rotated(self, start: int, length: int, size: int) -> Stretch | None:
-        """Return the stretch that begins where fewest tensors, then fewest bytes, are alive between repeats."""
+        """Return the stretch that begins where the fewest tensors, then fewest bytes, are alive between repeats."""
         if (moved := self.operations.bytes_of(start, length)) < LEAST_BYTES:
             self._refuse(f"{size // length} times {length} operations move {moved} bytes, less than {LEAST_BYTES}")
             return None
@@ -85,7 +85,7 @@ class Search:
 
 
 def _runs(tokens: torch.Tensor, length: int) -> Iterator[tuple[int, int]]:
-    """Yield start and size of what is equal to itself `length` operations later, that end included."""
+    """Yield start and size of runs that equal themselves `length` operations later, including the repeated end."""
     differs = (tokens[:-length] != tokens[length:]).nonzero().flatten().tolist()
     start = 0
     for stop in [*differs, len(tokens) - length]:
@@ -101,7 +101,7 @@ def _is_wired_alike(operations: Operations, stretch: Stretch) -> bool:
 
 
 def outputs_of(operations: Operations, stretch: Stretch) -> list[int]:
-    """Return which operations of a repeat, counted from its first one, any repeat hands on."""
+    """Return the operations of a repeat, counted from its first one, whose results are used outside it."""
     handed = set()
     for begin in stretch.begins():
         for offset in range(stretch.length):
@@ -111,7 +111,7 @@ def outputs_of(operations: Operations, stretch: Stretch) -> list[int]:
 
 
 def externals_of(operations: Operations, begin: int, length: int) -> list[fx.Node]:
-    """Return what the operations take from elsewhere, in the order of its first use."""
+    """Return the values that the operations take from outside, in the order of first use."""
     seen: dict[fx.Node, None] = {}
     for node in operations.calls[begin : begin + length]:
         for used in node.all_input_nodes:

@@ -1,8 +1,8 @@
-"""How a gear's graph outputs become the values that the method's frame expects.
+"""Turn a gear's graph outputs into the values that the method's frame expects.
 
-A backend compiles fresh tensors only. An output that *is* an input, or a view of an input, of an attribute or
-of another output, and every output that is no tensor, is left out of the compiled graph and rebuilt here, so
-that aliasing is the same as in eager mode on every backend.
+A backend compiles fresh tensors only. An output that *is* an input, or a view of an input, of an attribute or of
+another output, and every output that is not a tensor, is left out of the compiled graph and rebuilt here, so that
+aliasing is the same as in eager mode on every backend.
 
 | form | value |
 |---|---|
@@ -13,7 +13,7 @@ that aliasing is the same as in eager mode on every backend.
 | `["input_view", k, size, stride, offset]` | a view of input `k`; `offset` counts from the input's own offset |
 | `["attribute_view", name, size, stride, offset]` | the same for an attribute |
 | `["output_view", k, size, stride, offset]` | a view of compiled output `k` |
-| `["result", k]` | the very view that an earlier result `k` is |
+| `["result", k]` | the same view as an earlier result `k` |
 
 A view of another dtype (`view_as_real`, `x.real`, `x.view(torch.int8)`) names it after the offset, which then counts
 elements of the smaller one. A view of something that requires grad does so too, unless the method detached it: then a
@@ -39,8 +39,8 @@ Result = list[Any]
 class ResultPlan:
     """Splits the outputs of one traced graph into compiled outputs and rebuilt ones.
 
-    Outputs that share a storage of their own are views of the one that covers it. When none covers it, each is
-    compiled by itself: they are equal to eager's, but no longer share memory.
+    Outputs that share their own storage are views of the output that covers it. When none covers it, each is compiled
+    by itself: they equal eager's, but no longer share memory.
     """
 
     def __init__(self, method: str, number: Callable[[Any], Any]) -> None:
@@ -59,12 +59,12 @@ class ResultPlan:
     ) -> None:
         """Fill `results` (one per output) and `compiled` (indices of outputs that a backend computes).
 
-        `detached` are the outputs that the method took out of autograd.
+        `detached` are the outputs that the method detached from autograd.
         """
         self._detached = detached
         tensors = [index for index, value in enumerate(outputs) if _is_tensor(value)]
         borrowed = {index: self._borrowed(index, outputs[index], inputs, attributes) for index in tensors}
-        # Nobody asks how large the storage of an input is: of a view it follows from no size of the inputs.
+        # The size of an input's storage is irrelevant: for a view it follows from no size of the inputs.
         bases = _bases(outputs, [index for index in tensors if borrowed[index] is None])
         self.compiled = sorted(set(bases.values()))
         positions = {index: position for position, index in enumerate(self.compiled)}
@@ -87,7 +87,7 @@ class ResultPlan:
     def _borrowed(
         self, index: int, value: torch.Tensor, inputs: list[torch.Tensor], attributes: dict[str, torch.Tensor]
     ) -> Result | None:
-        """Return how an output is taken from an input or attribute; None when it has memory of its own."""
+        """Return how an output derives from an input or attribute; None when it has memory of its own."""
         if value.is_conj() or value.is_neg():
             raise CaptureError(self._method, f"output {index} is a lazy conjugate or negative view")
         owners: list[tuple[str, Any, torch.Tensor]] = [("input", *item) for item in enumerate(inputs)]
@@ -125,7 +125,7 @@ class ResultPlan:
 
 
 def detached_outputs(module: torch.fx.GraphModule, outputs: list[Any]) -> set[int]:
-    """Return the outputs that a recorded graph takes by way of `detach`; its output node has the tensors only."""
+    """Return the outputs that a recorded graph detaches; its output node has the tensors only."""
     (output,) = [node for node in module.graph.nodes if node.op == "output"]
     tensors = [index for index, value in enumerate(outputs) if _is_tensor(value)]
     return {index for index, node in zip(tensors, output.args[0], strict=True) if _is_detached(node)}
@@ -140,7 +140,7 @@ def _is_detached(node: torch.fx.Node) -> bool:
 
 
 def _viewed(node: torch.fx.Node) -> torch.fx.Node | None:
-    """Return the node whose memory another one has, if it is a view of it."""
+    """Return the node whose memory another node shares, if that is a view of it."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
         return None
@@ -157,7 +157,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _bases(outputs: list[Any], own: list[int]) -> dict[int, int]:
-    """Return for outputs with memory of their own what each is taken from: itself, or one that covers the storage."""
+    """Return the base of each output with memory of its own: itself, or an output that covers the storage."""
     groups: dict[int, list[int]] = {}
     for index in own:
         groups.setdefault(private_core.storage_key(outputs[index]), []).append(index)
@@ -166,7 +166,7 @@ def _bases(outputs: list[Any], own: list[int]) -> dict[int, int]:
         covering = [index for index in members if _covers_storage(outputs[index])]
         for index in members:
             same = next(other for other in members if outputs[other] is outputs[index])
-            # Without elements there is nothing to share, and a trace knows the strides of such a result less well.
+            # An empty tensor shares nothing, and a trace is less certain about the strides of such a result.
             bases[index] = covering[0] if covering and not _is_empty(outputs[index]) else same
     return bases
 

@@ -1,8 +1,8 @@
-"""From one capture to the ATen graph of one gear.
+"""Record the ATen graph of one gear from a capture.
 
-The captured graph keeps Python-level operations and symbolic sizes. For a gear it is run once under fake
-tensors of the gear's sizes and recorded as ATen operations, so every shape decision below the method (broadcast,
-contiguity, choice of attention kernel) is made anew at the true sizes.
+The captured graph keeps Python-level operations and symbolic sizes. For a gear it is run once under fake tensors of the
+gear's sizes and recorded as ATen operations, so every shape decision below the method (broadcast, contiguity, choice of
+attention kernel) is made anew at the true sizes.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ class GearGraph(Struct):
     attributes: dict[str, TensorSpec]
     results: list[Result]
     written_inputs: list[int] = field(default_factory=list)
-    #: See `cloned_inputs`.
+    #: See `ge_cache.graphs.cloned`.
     cloned_inputs: list[int] = field(default_factory=list)
     written_attributes: list[str] = field(default_factory=list)
     random_operators: list[str] = field(default_factory=list)
     #: For a graph with dynamic dims: `sizes` and `strides` per input, and `hints` per symbol.
     symbols: dict[str, Any] = field(default_factory=dict)
-    #: Names of the operators that are not torch's, also of those that were taken apart.
+    #: Names of the operators outside torch, including those that were decomposed.
     operators: list[str] = field(default_factory=list)
     #: `[output, on]`: compiled outputs that the method makes with inference mode on, or off, by itself.
     regions: list[list[Any]] = field(default_factory=list)
-    #: The numbers that it takes, last of all placeholders until `order_inputs`; see `graphs.number_inputs`.
+    #: The numbers that it takes, the last placeholders until `order_inputs`; see `graphs.number_inputs`.
     numbers: list[NumberRow] = field(default_factory=list)
-    #: What must hold of the numbers, beside the call checks.
+    #: Conditions on the numbers, besides the call checks.
     conditions: list[str] = field(default_factory=list)
 
 
 def lift_attributes(capture: Capture) -> fx.GraphModule:
     """Return the captured graph with its attributes as trailing placeholders, in `attributes` order, then its numbers.
 
-    Tensors that belong to no module (constants that Dynamo made) stay attributes and are recorded as constants.
-    What sets modes of autograd is left out; where regions of inference mode begin and end is marked. `CaptureError`
-    for transforms that need autograd.
+    Tensors that belong to no module (constants that Dynamo made) stay attributes and are recorded as constants. Nodes
+    that set modes of autograd are removed; begin and end of regions of inference mode are marked. `CaptureError` for
+    transforms that need autograd.
     """
     if derivatives := transforms_of(capture.module.graph) - {"torch.vmap"}:
         names = ", ".join(f"`{name}`" for name in sorted(derivatives))
@@ -92,7 +92,7 @@ def lift_attributes(capture: Capture) -> fx.GraphModule:
 
 
 def tensor_placeholders(capture: Capture) -> list[fx.Node]:
-    """Return the placeholders of a captured graph but for those of ints."""
+    """Return the placeholders of a captured graph except those of ints."""
     placeholders = [node for node in capture.module.graph.nodes if node.op == "placeholder"]
     return [node for node in placeholders if isinstance(node.meta["example_value"], torch.Tensor)]
 
@@ -108,7 +108,7 @@ def input_spec(captured: CapturedInput, substitute: Any) -> TensorSpec:
 
 
 def gear_symbols(capture: Capture, assignment: Mapping[Any, int]) -> GearSymbols | None:
-    """Return what is symbolic in the graph of a gear; None where nothing is."""
+    """Return the symbolic values in the graph of a gear; None where it has none."""
     symbols = capture.symbols()
     if not capture.numbers and not capture.open_symbols(symbols, assignment):
         return None
@@ -122,7 +122,7 @@ def trace_gear(
     decompositions: Mapping[Any, Any] | None,
     assignment: Mapping[Any, int],
 ) -> GearGraph:
-    """Record the ATen operations of one gear, at which the symbols have the values of `assignment`, open ones aside."""
+    """Record the ATen operations of one gear, at the symbol values of `assignment`; open symbols stay symbolic."""
     symbolic = gear_symbols(capture, assignment)
     mode = private_fake.fake_mode() if symbolic is None else symbolic.mode
     with mode:
@@ -170,7 +170,7 @@ def record(
 
     def run(*tensors: Any) -> list[Any]:
         outputs.clear()
-        outputs.extend(lifted.forward(*tensors))  # no call: global hooks are not meant for this module
+        outputs.extend(lifted.forward(*tensors))  # not a call: global hooks are not meant for this module
         return [value for value in outputs if isinstance(value, torch.Tensor)]
 
     def recorded(table: dict[Any, Any], pre_dispatch: bool) -> fx.GraphModule:
@@ -221,13 +221,13 @@ def record(
 
 
 def _is_seen_after_dispatch(module: fx.GraphModule) -> bool:
-    """Whether a graph does what is visible after dispatch only: casts around or inside it, `torch.vmap`."""
+    """Return whether parts of a graph show only after dispatch: casts around or inside it, `torch.vmap`."""
     regions = any(getattr(node.target, "__name__", "") == "_enter_autocast" for node in module.graph.nodes)
     return regions or torch.is_autocast_enabled("cpu") or bool(transforms_of(module.graph))
 
 
 def order_inputs(graph: GearGraph) -> None:
-    """Put the attributes that the graph writes behind its inputs, before the numbers: every call reads them anew."""
+    """Put the attributes that the graph writes after its inputs, before the numbers: every call reads them anew."""
     placeholders = [node for node in graph.module.graph.nodes if node.op == "placeholder"]
     count = len(graph.inputs)
     names = list(graph.attributes)
@@ -266,7 +266,7 @@ def _random_operators(module: fx.GraphModule) -> list[str]:
     for node in module.graph.nodes:
         if isinstance(node.target, private_core.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags:
             bound = given_arguments(node)
-            # Attention kernels and dropout carry the tag for a dropout that inference does not use.
+            # Attention kernels and dropout have the tag because of a dropout that inference does not use.
             if bound.get("dropout_p", bound.get("p")) == 0.0 or bound.get("train") is False:
                 continue
             if node.target._schema.name.startswith("aten::scaled_dot") and "dropout_p" not in bound:

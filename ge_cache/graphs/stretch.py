@@ -1,4 +1,4 @@
-"""Operations in a row that come once or again and again."""
+"""A stretch: consecutive operations that run once or repeat."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Stretch(Struct, frozen=True):
-    """`length` operations from operation `start` on, `count` times one after the other; 1 for what does not repeat."""
+    """`length` operations from operation `start` on, `count` times in a row; 1 for a stretch without repeats."""
 
     start: int
     length: int
@@ -16,7 +16,7 @@ class Stretch(Struct, frozen=True):
 
     @property
     def end(self) -> int:
-        """Return the first operation behind all of them."""
+        """Return the first operation after all of them."""
         return self.start + self.length * self.count
 
     def begins(self) -> Iterator[int]:

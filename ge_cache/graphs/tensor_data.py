@@ -1,4 +1,4 @@
-"""`tensor.data` in a captured graph."""
+"""Replace `tensor.data` in a captured graph."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 
 
 def take_data(method: str, graph: fx.Graph, sources: Mapping[str, Any]) -> None:
-    """Put `tensor.detach()` in place of `tensor.data`: without autograd it is the same memory all the same.
+    """Put `tensor.detach()` in place of `tensor.data`: without autograd it is the same memory.
 
-    `CaptureError` where the graph assigns to it: the tensor would have other memory afterwards. `sources`: Dynamo's,
-    of the tensors that the graph holds as attributes.
+    `CaptureError` where the graph assigns to it: the tensor would have other memory afterwards. `sources`: Dynamo's
+    sources of the tensors that the graph holds as attributes.
     """
     for node in list(graph.nodes):
         if private_dynamo.reads_data(node):

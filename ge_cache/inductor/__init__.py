@@ -1,1 +1,1 @@
-"""The `inductor` backend."""
+"""The `inductor` backend: compiles gears with AOTInductor."""

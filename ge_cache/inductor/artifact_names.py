@@ -1,6 +1,6 @@
-"""The names of the files of which a compiled gear consists."""
+"""The names of the files that make up a compiled gear."""
 
 LIBRARY = "graph.so"
 CONSTANTS = "constants.msgpack"
-#: Calls of operators that have no C interface, as AOTInductor describes them: custom operators, and few of torch.
+#: Calls of operators without a C interface, as AOTInductor describes them: custom operators, and a few of torch.
 EXTERN = "extern.json"

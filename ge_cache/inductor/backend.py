@@ -1,8 +1,8 @@
 """The `inductor` backend: one AOTInductor shared object per gear, weights outside.
 
-`package_constants_in_so=False` leaves the weights out of the object; `user_managed` binding then makes every gear
-and the live module share one copy, and an in-place weight update is seen. The object is loaded straight from the
-blob store with `torch._C._aoti`, which needs no `torch._inductor`.
+`package_constants_in_so=False` leaves the weights out of the object; `user_managed` binding then makes every gear and
+the live module share one copy, and in-place weight updates take effect. The object is loaded straight from the blob
+store with `torch._C._aoti`, which needs no `torch._inductor`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ logger = logging.getLogger("gearcache")
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 #: Bump when the same graph and options compile to different code; older entries then miss.
 RECIPE = 7
-#: Variables of Inductor that say where and when it works, and not what it makes (torch 2.13 `_inductor/config.py`).
+#: Variables of Inductor that affect where and when it works, but not its output (torch 2.13 `_inductor/config.py`).
 _HARMLESS_VARIABLES = {
     "BUNDLED_AUTOTUNE_REMOTE_CACHE",
     "AUTOTUNE_REMOTE_CACHE",
@@ -71,12 +71,12 @@ class InductorBackend(Backend):
     def __init__(self, options: Mapping[str, Any] | None = None, target: str = targets.NATIVE) -> None:
         """Take the user's settings; `ValueError` for one that a cached graph cannot follow, or a target of other hosts.
 
-        So no code for a target is loaded, or looked for, where it could not run.
+        So code is never loaded, or looked up, for a target that this host cannot run.
         """
         targets.check_target(target)
         self.target = target
         self._options = options or {}
-        #: In a worker: where workers share their headers, and these from the first compile on.
+        #: In a worker: the folder where workers share headers, and its own headers from the first compile on.
         self._folder: Path | None = None
         self._headers: SharedHeaders | None = None
         if self._options:
@@ -85,11 +85,11 @@ class InductorBackend(Backend):
             check_options(self._options, target)
 
     def fingerprint(self) -> dict[str, Any]:
-        """What the code is made of beside the graph and the options.
+        """Return the components of the code besides the graph and the options.
 
-        Recipe, the target (for `native`, which is `-march=native`, all instruction sets of the CPU), the thread count
-        baked into it, and Inductor's variables. What a program assigns to `torch._inductor.config` is no part of it,
-        and no compile follows it.
+        These are the recipe, the target (for `native`, which is `-march=native`, all instruction sets of the CPU), the
+        thread count baked into it, and Inductor's variables. Values that a program assigns to `torch._inductor.config`
+        are left out, and no compile follows them.
         """
         cpu: dict[str, Any] = {"target": self.target}
         if self.target == targets.NATIVE:
@@ -139,20 +139,20 @@ class InductorBackend(Backend):
         return artifact
 
     def enter_worker(self, folder: str) -> None:
-        """Settle where Inductor's files lie, which its parent shares with it."""
+        """Settle the folder of Inductor's files, and in it the folder of the shared headers."""
         from gearcache.ge_cache.private_torch.inductor import settle_folder
 
         self._folder = Path(settle_folder(f"{folder}/inductor"), "gearcache-headers")
 
     def warm_up(self, threads: int, target: str, stage: Stage) -> None:
-        """Import Inductor and see to precompiled headers, in a worker; stages `import` and `headers`."""
+        """Import Inductor and prepare precompiled headers, in a worker; stages `import` and `headers`."""
         if self._folder is None or self._headers is not None:
             return
         stage("import")
         from gearcache.ge_cache.inductor.library import prepare
         from gearcache.ge_cache.private_torch.inductor import header_folder
 
-        # Headers are of a target: those of another one would save nothing.
+        # Headers belong to a target: those of another one would save nothing.
         shared = self._folder if target == targets.NATIVE else self._folder / target
         from gearcache.ge_cache.inductor.headers import SharedHeaders
 
@@ -169,7 +169,7 @@ class InductorBackend(Backend):
         for name, weight in attributes.items():
             if private_core.has_own_dispatch(weight):
                 raise TypeError(f"{name} is {a_type(weight)}, which has no memory of its own")
-        # Detached: the same memory, but the weight itself stays free to be exchanged (`torch.utils.swap_tensors`).
+        # Detached: the same memory, but the weight itself can still be swapped (`torch.utils.swap_tensors`).
         values = {
             internal: attributes[name].detach() if kind == "attribute" else constants[name]
             for internal, (kind, name) in bound.items()
@@ -181,8 +181,8 @@ class InductorBackend(Backend):
                 from gearcache.ge_cache.inductor.executable import name_of_copy
 
                 library = name_of_copy(stored)
-            # A file that is loaded keeps its inode for as long as the process lives. Where groups are named, what is
-            # loaded is a copy of the file with the names in it.
+            # A loaded file keeps its inode for as long as the process lives. With process groups, a copy of the file
+            # with their names in it is loaded.
             status = os.stat(library)
             same = (
                 hashlib.sha256(artifact.read(LIBRARY)).digest() if artifact.groups else (status.st_dev, status.st_ino)
@@ -202,7 +202,7 @@ def inductor_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _runner(artifact: StoredArtifact, library: str, stored: str, described: bytes) -> Any:
-    """Load a shared object; `stored` is what errors call it."""
+    """Load a shared object; `stored` is its name in errors."""
     if not described and not artifact.groups:
         return _load(library, stored)
     from gearcache.cache.trust import opened_folder
@@ -215,7 +215,7 @@ def _runner(artifact: StoredArtifact, library: str, stored: str, described: byte
             named = with_names(artifact.read(LIBRARY), artifact.groups)
             library = stack.enter_context(library_file(named, folder))
             described = described_with_names(described, artifact.groups) if described else described
-        # The description is looked for beside the object, under its name, while the object is loaded.
+        # The loader looks for the description beside the object, under its name.
         descriptor, name = stack.enter_context(opened_folder(folder))
         os.symlink(library, LIBRARY, dir_fd=descriptor)
         if described:
@@ -232,7 +232,7 @@ def _load(name: str, library: str) -> Any:
 
 
 class _Bound:
-    """A runner to which numbers may be given as they are."""
+    """A runner that accepts numbers as plain ints."""
 
     __slots__ = ("run",)
     is_native = True

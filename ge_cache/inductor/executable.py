@@ -1,7 +1,7 @@
-"""Shared objects in a place that forbids that code is run from it (a mount with `noexec`): a copy in memory is loaded.
+"""Load shared objects from a place where code must not run (a mount with `noexec`): through a copy in memory.
 
-A process keeps each copy, of equal objects one, for as long as it lives: the loader takes a file that it has loaded for
-the same one by its inode, and so do idle runners.
+A process keeps each copy, one for equal objects, for as long as it lives: the loader recognises a loaded file by its
+inode, and so do idle runners.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import tempfile
 from hashlib import sha256
 from pathlib import Path
 
-#: Of the copies of this process, by sha256: the descriptor, and what it must still be.
+#: The copies of this process, by sha256: the descriptor, and the identity that it must still have.
 _copies: dict[str, tuple[int, tuple[int, int]]] = {}
 
 
@@ -22,7 +22,7 @@ def name_of_copy(library: str) -> str:
     data = Path(library).read_bytes()
     digest = sha256(data).hexdigest()
     descriptor, identity = _copies.get(digest, (-1, (0, 0)))
-    if _identity(descriptor) != identity:  # none, or a program has closed it with others that it does not know
+    if _identity(descriptor) != identity:  # no copy yet, or the program has closed its descriptor
         descriptor = _copy(data)
         _copies[digest] = descriptor, _identity(descriptor)
     return opened_name(descriptor, Path(library))
@@ -37,7 +37,7 @@ def _identity(descriptor: int) -> tuple[int, int]:
 
 
 def _copy(data: bytes) -> int:
-    """Return the descriptor of a file with these bytes: in memory, or, where the kernel gives none, a nameless one."""
+    """Return the descriptor of a file with these bytes: in memory, or, where the kernel refuses, an unnamed file."""
     try:
         descriptor = os.memfd_create("gearcache", os.MFD_CLOEXEC)
     except (AttributeError, OSError):

@@ -1,7 +1,8 @@
-"""Process groups in compiled code: places of a fixed width, into which a load writes the names of this process.
+"""Process groups in compiled code: fixed-width places, into which a load writes the group names of this process.
 
 AOTInductor writes the name of a group into the code of a graph (`all_reduce`, which has a C interface) or into the
-description of calls beside it (all other collectives). Written at the load, one object serves groups of any name.
+accompanying description of calls (all other collectives). Since names are written at the load, one object serves groups
+of any name.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from pathlib import Path
 
 from gearcache.ge_cache.process_groups import role
 
-#: Bytes of a name in code, of which the last one ends it. Torch's names are numbers and hashes of at most 64 digits.
+#: Bytes of a name in code, with the terminating zero. Torch's names are numbers and hashes of at most 64 digits.
 WIDTH = 128
 
 
 def place(number: int) -> str:
-    """Return what compiled code calls the group of a number."""
+    """Return the placeholder name in compiled code for the group of a number."""
     return role(number).ljust(WIDTH, "-")
 
 
@@ -42,9 +43,9 @@ def described_with_names(extern: bytes, names: Sequence[str]) -> bytes:
 
 @contextlib.contextmanager
 def library_file(library: bytes, folder: Path) -> Iterator[str]:
-    """Give the name of a file that holds a shared object: in memory, where a folder may forbid that code is run.
+    """Yield the name of a file that holds a shared object: in memory, as a folder may forbid running code.
 
-    Where the kernel gives no memory for that (`vm.memfd_noexec=2`, a filter of system calls), it is in the folder.
+    Where the kernel refuses such memory (`vm.memfd_noexec=2`, a filter of system calls), it is in the folder.
     """
     try:
         descriptor = os.memfd_create("gearcache", os.MFD_CLOEXEC)

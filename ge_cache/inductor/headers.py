@@ -1,8 +1,8 @@
-"""Precompiled headers of Inductor's, shared by compile workers.
+"""Share the precompiled headers of Inductor among compile workers.
 
 Each worker has a temporary folder of its own, and torch 2.13 (`codecache._HEADER_DIR`) keeps its headers in the
-temporary folder: two files of 150 MB that take g++ 9 s. A worker that is killed leaves half of one behind, which ends
-every later compile in an error; so none is shared before the compile that made it has come to its end.
+temporary folder: two files of 150 MB that take g++ 9 s. A killed worker leaves a partial header, which makes every
+later compile fail. So headers are shared only after the compile that made them has ended.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 
 #: Headers of g++ (those of clang hold the time of a file that each worker writes anew), and `runtime.py`.
 _SUFFIXES = (".gch", ".o")
-#: Each is of one compiler, its flags and the text of all that it includes.
+#: Each belongs to one compiler, its flags and the text of all included files.
 _MAX_SHARED = 8
 
 
 class SharedHeaders:
-    """The headers of this worker, and a folder in which workers of this user leave theirs; `OSError` never comes out.
+    """The headers of this worker, and a folder for sharing them among workers of this user; never raises `OSError`.
 
-    Names are digests of what the headers were made of. Nobody else may write to `shared` or above it.
+    Names are digests of the inputs of the headers. No other user may write to `shared` or above it.
     """
 
     def __init__(self, shared: Path, own: Path) -> None:
@@ -31,9 +31,9 @@ class SharedHeaders:
         self._own = own
 
     def provide(self, build: Callable[[], None], tell: Callable[[], None] = lambda: None) -> None:
-        """Take what is shared; where there is nothing, build headers once for all workers, which wait meanwhile.
+        """Take the shared headers; where none exist, build them once for all workers, which wait meanwhile.
 
-        `tell` is called before that, whoever builds them: it takes long.
+        `tell` is called before that, whichever worker builds them: it takes long.
         """
         if self._take():
             return
@@ -49,7 +49,7 @@ class SharedHeaders:
                 self.give()
 
     def _take(self) -> bool:
-        """Put the shared headers into the worker's own folder; returns whether there were any."""
+        """Put the shared headers into the worker's own folder; returns whether any existed."""
         taken = False
         with contextlib.suppress(OSError):
             self._own.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ class SharedHeaders:
         return taken
 
     def give(self) -> None:
-        """Share the headers of the worker, none of which is being written, that are not there yet."""
+        """Share the finished headers of the worker that are not shared yet."""
         with contextlib.suppress(OSError):
             for path in _files(self._own):
                 if not (self._shared / path.name).exists():
@@ -85,7 +85,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Give a file a second name, or copy it where it lies on another file system."""
+    """Give a file a second name, or copy it where the target is on another file system."""
     try:
         target.hardlink_to(source)
     except FileExistsError:

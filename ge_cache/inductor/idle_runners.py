@@ -1,9 +1,9 @@
-"""Runners that no graph uses any more: the next graph of the same code binds its weights to one of them.
+"""Keep runners that no graph uses any more: the next graph of the same code binds its weights to one of them.
 
 A container makes a handle of each weight that it is given and never frees it (torch 2.13, `MaybeOwningAtenTensorHandle`
-in `aoti_runtime/utils.h`), so whoever drops a runner would leave a tensor behind for each weight. A runner is therefore
-kept when its graph goes, its tensors emptied, and with them goes the memory of the weights. It saves the next graph of
-the same code the load as well.
+in `aoti_runtime/utils.h`), so dropping a runner would leak a tensor for each weight. A runner is therefore kept when
+its graph is freed, with its tensors emptied, which frees the memory of the weights. It also saves the next graph of the
+same code the load.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def run_with(code: Hashable, load: Callable[[], Any], weights: Mapping[str, torc
     else:
         private_core.rebind(runner, bound, weights)
     run: Callable[..., Any] = runner.run
-    # May be called at any moment, so it takes no lock: both steps of it are atomic.
+    # May run at any moment, so it takes no lock: both of its steps are atomic.
     weakref.finalize(run, _rest, code, runner, bound, private_core.without_memory(bound)).atexit = False
     return run
 

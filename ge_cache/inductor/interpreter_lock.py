@@ -1,9 +1,9 @@
-"""Graphs that call operators outside of their own code run without the lock of Python's interpreter, as eager does.
+"""Release Python's interpreter lock around graphs that call operators outside their own code, as eager mode does.
 
 AOTInductor's runner keeps the lock for a whole graph (torch 2.13, `aoti_runner/pybind.cpp`), while an operator may wait
-for a thread that needs it: gloo's threads drop tensors that Python knows, and two ranks then wait for each other for
-ever (seen with two `all_reduce` and one `all_gather`, one start in four). So the C interface of each object lets go of
-the lock around such a graph, whole: a thread that waits for its turn with a graph must not hold it either.
+for a thread that needs it. gloo's threads drop tensors that Python knows, and two ranks then wait for each other for
+ever (seen with two `all_reduce` and one `all_gather`, one start in four). So the C interface of each object releases
+the lock around the whole of such a graph: a thread that waits for its turn with a graph must not hold it either.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from msgspec.structs import replace
 
 from gearcache.ge_cache.private_torch.cpp_objects import Written
 
-#: What stands before and behind the C interface in what Inductor writes.
+#: The lines around the C interface in Inductor's source.
 INTERFACE = "// Definition of AOTI runtime interface functions\n"
 INTERFACE_END = '} // extern "C"\n'
 _RUN = "    container->run(\n"
-_COMMUNICATES = re.compile(r"\baoti_torch_\w*_c10d_functional_\w+\(")  # what it waits for is always among these
+_COMMUNICATES = re.compile(r"\baoti_torch_\w*_c10d_functional_\w+\(")  # what a graph waits for is always among these
 _CALLS_OUT = re.compile(rf"\baoti_torch_proxy_executor_call_function\(|{_COMMUNICATES.pattern}")
 
-#: `gearcache_calls_out` is defined by the objects of such graphs alone; Python's functions are absent in a C++ program.
+#: Only the objects of such graphs define `gearcache_calls_out`; Python's functions are absent in a C++ program.
 _LOCK = """\
 extern "C" {
 extern __attribute__((weak, visibility("hidden"))) const char gearcache_calls_out;
@@ -57,11 +57,11 @@ const char gearcache_calls_out = 1;
 
 
 def with_lock_released(written: Written) -> Written:
-    """Return a source whose interface lets go of the lock around a graph that calls out.
+    """Return a source whose interface releases the lock around a graph that calls out.
 
     Raises `RuntimeError` for a graph that communicates where the interface is not written as expected.
     """
-    if sys.platform != "linux":  # elsewhere a name that is absent ends the link
+    if sys.platform != "linux":  # elsewhere a missing name makes the link fail
         return written
     text = written.wrapper
     begin, end = text.find(INTERFACE), text.find(INTERFACE_END)

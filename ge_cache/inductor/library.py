@@ -1,4 +1,4 @@
-"""Building one shared object with AOTInductor: takes seconds to minutes and a C++ compiler.
+"""Build one shared object with AOTInductor: takes seconds to minutes and a C++ compiler.
 
 The weights stay outside, as attributes whose tensors are uninitialised: nothing here may depend on their values.
 """
@@ -35,7 +35,7 @@ from gearcache.guards.gears.expressions import checked_expression
 
 
 def build_library(job: CompileJob, stage: Stage) -> Artifact:
-    """Return the shared object of a gear, stripped, and which weight or constant each of its constants is."""
+    """Return the shared object of a gear, stripped, and the weight or constant behind each of its constants."""
     constants = {name: decode_tensor(plain) for name, plain in job.graph["constants"].items()}
     places = {place(number): size for number, size in enumerate(job.groups)}
     module = to_module(renamed(job.graph, {role(number): place(number) for number in range(len(places))}), constants)
@@ -82,7 +82,7 @@ def _build(
     *,
     is_static: bool,
 ) -> Built:
-    """Return the object of a graph, in parts where operations come again and again."""
+    """Return the object of a graph, in parts where operations repeat."""
     specs = [*job.inputs, *job.attributes.values()]
     if not (job.repeats and is_static and all(spec.device.type == "cpu" for spec in specs)):
         return _build_whole(module, inputs, attached, job, stage)
@@ -150,7 +150,7 @@ def linker_flags() -> list[str]:
 
 
 def _inputs(job: CompileJob) -> tuple[list[Any], private_symbols.SymbolicInputs | None]:
-    """Return example inputs: real tensors for a static gear, symbolic ones for dynamic dims or beside numbers."""
+    """Return example inputs: real tensors for a static gear, symbolic ones for dynamic dims or with numbers."""
     symbols = job.graph.get("symbols")
     if not symbols:
         made = [
@@ -162,7 +162,7 @@ def _inputs(job: CompileJob) -> tuple[list[Any], private_symbols.SymbolicInputs 
 
 
 def _attach_attributes(module: torch.fx.GraphModule, job: CompileJob) -> dict[str, str]:
-    """Turn the trailing placeholders into attributes, so that AOTInductor takes them for constants.
+    """Turn the trailing placeholders into attributes, so that AOTInductor treats them as constants.
 
     The tensors are uninitialised and never read: their pages cost no memory.
     """

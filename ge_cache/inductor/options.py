@@ -1,7 +1,7 @@
 """Inductor's settings for a gear: the user's, ours, and those that a cached graph fixes.
 
 A compile must not depend on the values of weights: a cached graph takes them from the live module at every load, and
-while it is compiled they are uninitialised. Settings that would make it depend on them are refused, also where the
+they are uninitialised while it is compiled. Settings that introduce such a dependency are refused, also where the
 environment sets them (`TORCHINDUCTOR_FREEZING=1`).
 """
 
@@ -20,7 +20,7 @@ _PACKS = "it packs the values of weights into the code while compiling, and a ca
 _OUTSIDE = "weights stay outside the compiled code, where all gears and the live module share them"
 _OBJECT = "what is stored is one shared object, and not what this would make"
 
-#: Setting -> its value, and why there is no other.
+#: Setting -> its value, and the reason why it is fixed.
 _FIXED: dict[str, tuple[Any, str]] = {
     "freezing": (False, _VALUES),
     "freezing_discard_parameters": (False, _VALUES),
@@ -39,12 +39,12 @@ _FIXED: dict[str, tuple[Any, str]] = {
 }
 
 
-#: Settings that say what CPUs the code is for.
+#: Settings that choose the CPUs for which the code is made.
 _OF_TARGETS = ("cpp.march", "cpp.simdlen", "cpp.vec_isa_ok")
 
 
 def check_options(options: Mapping[str, Any], target: str = NATIVE) -> None:
-    """Raise `ValueError` for a setting that a cached graph cannot follow, with the reason, or that a target gives."""
+    """Raise `ValueError`, with the reason, for a setting that a cached graph cannot follow or the target fixes."""
     for name in _OF_TARGETS:
         if target != NATIVE and name in options:
             raise OptionError(
@@ -60,7 +60,7 @@ def check_options(options: Mapping[str, Any], target: str = NATIVE) -> None:
 
 
 def check_mode(mode: str | None) -> None:
-    """Raise `ValueError` for a mode: Inductor's stand for settings, of which those that tune are refused."""
+    """Raise `ValueError` for a mode: Inductor's modes are shorthands for settings, and tuning ones are refused."""
     if mode not in (None, "default"):
         raise OptionError(f"option `mode` is {mode!r}; with backend `inductor` it is None or 'default'")
 
@@ -75,7 +75,7 @@ def check_names(options: Collection[str], known: Collection[str]) -> None:
 
 
 def compile_options(job: CompileJob) -> dict[str, Any]:
-    """Return Inductor's settings for a gear; the user's win over ours, except over those that are fixed."""
+    """Return Inductor's settings for a gear; the user's override ours, except fixed ones."""
     return {
         "aot_inductor.compile_wrapper_opt_level": "O0",
         "compile_threads": 1,
@@ -87,7 +87,7 @@ def compile_options(job: CompileJob) -> dict[str, Any]:
 
 
 def vectors_for(job: CompileJob) -> str | None:
-    """Return the vector instructions that Inductor may write; None for those of the CPU."""
+    """Return the vector instructions that Inductor may write; None for all of the CPU's."""
     return None if job.target == NATIVE else TARGETS[job.target].vectors
 
 

@@ -1,7 +1,8 @@
-"""Graphs that one CPU cannot lower for another one, though the code that is compiled would run there.
+"""Refuse graphs that one CPU cannot lower for another, although the compiled code would run there.
 
-Operators that are called at run time choose among instruction sets themselves. With which strides their results come
-is asked while a graph is lowered, and compiled code relies on it. Where that hangs on the CPU, no target is enough.
+Operators called at run time choose among instruction sets themselves. The strides of their results are determined while
+a graph is lowered, and compiled code relies on them. Where the strides depend on the CPU, choosing a target is not
+enough.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ _VOLUMES = 5
 def check_portable(graph: torch.fx.GraphModule, target: str) -> None:
     """Raise `RuntimeError` for a convolution of volumes in low precision, where a target is given.
 
-    A CPU with such arithmetic has oneDNN compute it, which keeps the order of channels; another one keeps no order
-    (`_conv_determine_backend_memory_format`). In two dimensions, and in float32, all do the same.
+    On a CPU with such arithmetic oneDNN computes it, which keeps the order of channels; on another CPU no order is kept
+    (`_conv_determine_backend_memory_format`). In two dimensions, and in float32, all CPUs behave alike.
     """
     if target == NATIVE:
         return

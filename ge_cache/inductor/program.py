@@ -1,4 +1,4 @@
-"""A graph as a program: parts that are compiled once each, and the steps that run them one after the other."""
+"""A graph as a program: parts that are compiled once each, and steps that run them in order."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from gearcache.ge_cache.graphs.stretch import Stretch
 
 
 class Part(Struct):
-    """Some operations in a row: a module whose weights are buffers, and tensors like its inputs and outputs."""
+    """Consecutive operations: a module whose weights are buffers, and tensors like its inputs and outputs."""
 
     module: fx.GraphModule
     inputs: list[torch.Tensor]
     outputs: list[torch.Tensor]
-    #: Names of its weights, which are those of the first step that runs it.
+    #: Names of its weights, as in the first step that runs it.
     weights: list[str]
 
 
 class Step(Struct):
-    """One run of a part. Values are numbered: the inputs of the graph first, then what steps hand on."""
+    """One run of a part. Values are numbered: the inputs of the graph first, then results of steps."""
 
     part: int
     inputs: list[int]
-    #: Per weight of the part, the weight that it is in this step.
+    #: For each weight of the part, the weight used in this step.
     weights: dict[str, str]
-    #: -1 for what nobody takes.
+    #: -1 for an unused output.
     outputs: list[int]
 
 
 class Program(Struct):
-    """What a graph of repeats is compiled to."""
+    """The compiled form of a graph with repeats."""
 
     inputs: int
     parts: list[Part] = field(default_factory=list)
@@ -85,7 +85,7 @@ def _weights(operations: Operations, begin: int, length: int) -> list[str]:
 
 
 def _acts(operations: Operations, stretch: Stretch) -> bool:
-    """Whether operations do more than give values: they write, or check something."""
+    """Return whether operations have side effects: they write, or check something."""
     return any(node.is_impure() for node in operations.calls[stretch.start : stretch.start + stretch.length])
 
 

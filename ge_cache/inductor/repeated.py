@@ -1,4 +1,4 @@
-"""Building the object of a graph in which operations come again and again: those are compiled once."""
+"""Build the object of a graph with repeated operations: these are compiled once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NUMBER = "gearcache number"
 
 
 class Built(Struct, frozen=True):
-    """A shared object, the values of its constants, and what a header tells of how it was made."""
+    """A shared object, the values of its constants, and what a header says about its build."""
 
     library: Path
     constants: dict[str, torch.Tensor]
@@ -46,10 +46,10 @@ def build_repeats(
     stage: Stage,
     linker_flags: Sequence[str],
 ) -> Built | str:
-    """Return the object of a graph whose weights are attributes; else why it is compiled as a whole, or "".
+    """Return the object of a graph whose weights are attributes; else the reason to compile it as a whole, or "".
 
-    The header says of each repeat how many there are, of how many operations, which nodes of the graph the first one
-    begins and ends at, and where the last one ends.
+    The header records for each repeat its count, its number of operations, the nodes of the graph where the first one
+    begins and ends, and where the last one ends.
     """
     stage("search")
     try:
@@ -70,7 +70,7 @@ def build_repeats(
             return search.refused
         program = make_program(module, len(inputs), operations, found)
         library, constants = _Parts(program, job, stage, linker_flags).build()
-    except Exception as error:  # whatever torch raises: it may take the whole graph
+    except Exception as error:  # any error of torch: it may still compile the whole graph
         logger.debug("%s is compiled as a whole", job.method, exc_info=True)
         return f"{type(error).__name__}: {error}"[:_MOST_TEXT]
     rows = []
@@ -82,7 +82,7 @@ def build_repeats(
 
 
 def _number(module: torch.fx.GraphModule, job: CompileJob) -> None:
-    """Note which node of the stored graph each operation is."""
+    """Note the node of the stored graph for each operation."""
     calls = [number for number, node in enumerate(job.graph["nodes"]) if node[0] == "call"]
     operations = [node for node in module.graph.nodes if node.op == "call_function"]
     for node, number in zip(operations, calls, strict=True):
@@ -97,10 +97,10 @@ def keeping_constants(
     orders: Orders,
     prefix: str = "",
 ) -> Callable[..., Any]:
-    """Return what wraps Inductor's last stage and keeps the values of the attributes that are no weights.
+    """Return a wrapper of Inductor's last stage that keeps the values of attributes that are not weights.
 
-    It refuses a graph whose strides would be those of the CPU at hand, and not of the target, and gives the results of
-    others the `orders` that were recorded.
+    It refuses a graph whose strides would depend on this CPU instead of the target, and gives the results of other
+    graphs the recorded `orders`.
     """
 
     def inner(compile_inner: Any, graph: Any, example_inputs: Any, **keywords: Any) -> Any:
@@ -118,7 +118,7 @@ def keeping_constants(
 
 
 class _Parts:
-    """The parts of a program, lowered one after the other; with the last one the object of all is made."""
+    """The parts of a program, lowered in order; the last one makes the object of all."""
 
     def __init__(self, program: Program, job: CompileJob, stage: Stage, linker_flags: Sequence[str]) -> None:
         self._program = program
@@ -171,7 +171,7 @@ class _Parts:
 
 
 def _fit(part: Part, strides: list[tuple[int, ...] | None]) -> bool:
-    """Whether a part gives its outputs the strides with which the next one was lowered."""
+    """Return whether a part gives its outputs the strides with which the next one was lowered."""
     if len(strides) != len(part.outputs):
         return False
     for tensor, given in zip(part.outputs, strides, strict=True):

@@ -1,8 +1,8 @@
-"""Results of a compiled graph have the strides that the trace promises, as those of eager have.
+"""Give results of a compiled graph the strides that the trace promises, which are eager's.
 
-Inductor keeps the strides of what it is given, but takes operators apart before that: its `cat` of one tensor is a
-`clone`, which keeps the strides of the tensor, where torch's own is contiguous. So the order of the dims in memory is
-noted while the graph is recorded, and results that would come in another one are put in order.
+Inductor keeps the strides of its input, but decomposes operators before that: its `cat` of one tensor is a `clone`,
+which keeps the strides of the tensor, where torch's own is contiguous. So the memory order of the dims is noted while
+the graph is recorded, and results in another order are rearranged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 from gearcache.ge_cache.private_torch.inductor import record_strides_anew
 
-#: For each result the dims from the outermost to the innermost; None where they do not lie in one piece of memory.
+#: For each result the dims from the outermost to the innermost; None where it is not one piece of memory.
 Orders = Sequence[Sequence[int] | None]
 
 
@@ -25,7 +25,7 @@ def result_orders(module: torch.fx.GraphModule) -> list[list[int] | None]:
 
 
 def order_of(tensor: Any) -> list[int] | None:
-    """Return the dims of a tensor from the outermost to the innermost; None where they do not lie in one piece."""
+    """Return the dims of a tensor from the outermost to the innermost; None where it is not one piece of memory."""
     if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
         return None
     sizes, strides = (_hints(numbers) for numbers in (tensor.shape, tensor.stride()))
@@ -41,10 +41,10 @@ def order_of(tensor: Any) -> list[int] | None:
 
 
 def put_in_order(graph: torch.fx.GraphModule, orders: Orders) -> None:
-    """Have the results of a graph come in these orders; it is the one that Inductor lowers."""
+    """Give the results of a graph these orders; the graph is the one that Inductor lowers."""
     (output,) = [node for node in graph.graph.nodes if node.op == "output"]
     results = list(output.args[0])
-    if len(results) != len(orders):  # of a graph that writes its inputs in another way than was recorded
+    if len(results) != len(orders):  # a graph that writes its inputs differently than recorded
         return
     for place, (node, order) in enumerate(zip(results, orders, strict=True)):
         value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
@@ -68,7 +68,7 @@ def put_in_order(graph: torch.fx.GraphModule, orders: Orders) -> None:
 
 
 def _lies(tensor: torch.Tensor, order: Sequence[int]) -> bool:
-    """Whether a tensor lies in an order; of dims of size 1 the stride is no matter."""
+    """Return whether a tensor has a memory order; strides of dims of size 1 do not matter."""
     sizes, strides = (_hints(numbers) for numbers in (tensor.shape, tensor.stride()))
     if sizes is None or strides is None:
         return True
@@ -81,6 +81,6 @@ def _lies(tensor: torch.Tensor, order: Sequence[int]) -> bool:
 
 
 def _hints(numbers: Sequence[Any]) -> list[int] | None:
-    """Return sizes or strides as they are in the traced call, without a guard; None where one is not known."""
+    """Return sizes or strides in the traced call, without a guard; None where one is unknown."""
     found = [number if isinstance(number, int) else number.node.hint for number in numbers]
     return None if None in found else found

@@ -1,7 +1,7 @@
-"""What each object of AOTInductor holds whatever its graph is: compiled once for a host, and linked to every object.
+"""The runtime that every object of AOTInductor contains: compiled once for a host, and linked to every object.
 
 Inductor writes it into the source of every graph, where it takes g++ three times as long as the graph's own code: the C
-interface, and the templates of which the class of the graph is made. Here the source says that they are elsewhere.
+interface, and the templates behind the class of the graph. Here the source declares them as external.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ def make_object(make: Make, lowered: Lowered) -> str:
 
 
 def make_linked(make: Make, written: Written) -> str:
-    """Make an object that is linked to the runtime; one with a runtime of its own, where that fails."""
+    """Make an object that is linked to the runtime; where that fails, one with a runtime of its own."""
     written = with_numbers_read(with_lock_released(written))
     parted = without_runtime(written)
     if not parted.runtime:
         return make(written)
     try:
         return make(parted)
-    except Exception as error:  # whatever compilers and linkers do
+    except Exception as error:  # any error of compilers and linkers
         logger.debug("the graph gets a runtime of its own: %s", error)
         return make(written)
 
 
 def without_runtime(written: Written) -> Written:
-    """Return a source without its runtime, which is beside it then; as it was where it is not written as expected."""
+    """Return a source with its runtime split off; unchanged where it is not written as expected."""
     text = written.wrapper
     if text.count(INTERFACE) != 1 or text.count(INTERFACE_END) != 1 or written.runtime:
         return written

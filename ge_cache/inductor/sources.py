@@ -1,9 +1,9 @@
-"""The C++ that Inductor writes for the parts of a program, put together as the source of one object.
+"""Merge the C++ that Inductor writes for the parts of a program into the source of one object.
 
-Each part's `run_impl` becomes the member of a class of its own, which has what the text of AOTInductor refers to: the
+Each part's `run_impl` becomes the member of a class of its own, with the members that AOTInductor's text refers to: the
 device and the constants. `run_impl` of the object runs the steps of the program by tables. So the fixed cost of an
-object is paid once, and the operations of a repeat are lowered and compiled once. What is not written as expected is
-refused with `NotMergeable`, and the graph is compiled as a whole.
+object is paid once, and the operations of a repeat are lowered and compiled once. Source that is not written as
+expected is refused with `NotMergeable`, and the graph is compiled as a whole.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _Part:
         self.body = f"struct Part{number} : Part {{\n{_RUN_DECLARED}}};\n{self.body}"
 
     def _renamed(self, text: str) -> str:
-        """Give kernels names that no other part has."""
+        """Give kernels names that no other part uses."""
         if not self._names:
             return text
         known = re.compile(r"\b(" + "|".join(map(re.escape, sorted(self._names, key=len, reverse=True))) + r")\b")
@@ -92,7 +92,7 @@ def _inside(body: str) -> str:
 
 
 def _cut(text: str, mark: str) -> tuple[str, str]:
-    """Return a text up to and with a mark that stands in it once, and the rest."""
+    """Return a text up to and including a mark that occurs in it once, and the rest."""
     if text.count(mark) != 1:
         raise NotMergeable(f"{mark!r} stands {text.count(mark)} times in the source of a part")
     before, found, after = text.partition(mark)
@@ -100,7 +100,7 @@ def _cut(text: str, mark: str) -> tuple[str, str]:
 
 
 def _header(parts: Iterable[_Part]) -> str:
-    """Return what all parts begin with, and what only some include."""
+    """Return the common beginning of all parts, and the includes that only some have."""
     first, *others = [part.header for part in parts]
     lines = set(first.splitlines())
     added = dict.fromkeys(line for other in others for line in other.splitlines() if line not in lines)
@@ -110,7 +110,7 @@ def _header(parts: Iterable[_Part]) -> str:
 
 
 def _asks(text: str) -> str:
-    """Return the function that says whether sizes are to be checked."""
+    """Return the function that decides whether sizes are checked."""
     begin = text.find(_ASKS)
     end = text.find("\n}", begin)
     if begin < 0 or end < 0:
@@ -171,7 +171,7 @@ def _constructor(program: Program, constants: _Constants) -> str:
 
 
 def _tables(program: Program, constants: _Constants) -> str:
-    """Return the steps as tables; a value is written as -1 - value where it is taken for the last time."""
+    """Return the steps as tables; a value is written as -1 - value where it is used for the last time."""
     last = {value: number for number, step in enumerate(program.steps) for value in step.inputs}
     for value in program.outputs:
         last[value] = len(program.steps)
@@ -257,7 +257,7 @@ std::unordered_map<std::string, AtenTensorHandle> AOTInductorModel::const_run_im
 }
 """
 
-# What a step takes for the last time it takes over; the rest stays with the caller until the end.
+# A step takes ownership of a value at its last use; other values stay with the caller until the end.
 _DRIVER = """\
 void AOTInductorModel::run_impl(
     AtenTensorHandle* input_handles,

@@ -1,7 +1,7 @@
-"""CPU targets: what compiled code may use of a CPU, so that one compile serves all hosts that have at least that.
+"""CPU targets: levels of CPU features, so that one compile serves all hosts that have at least these.
 
-`native` is the CPU at hand with all that it has. The others are levels that compilers know by the same name: those of
-the x86-64 psABI, and of Arm's architecture. The flags are those of `/proc/cpuinfo`.
+`native` is this CPU with all its features. The others are levels that compilers know by the same name: those of the
+x86-64 psABI, and of Arm's architecture. The flags are those of `/proc/cpuinfo`.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 class Target(Struct, frozen=True):
-    """A level, which is a name for `-march`, the flags that a CPU of it has, and the vectors that Inductor writes."""
+    """A level: a name for `-march`, the flags of a CPU of this level, and the vectors that Inductor writes."""
 
     name: str
     machine: str
     flags: tuple[str, ...]
-    #: The class of `torch._inductor.cpu_vec_isa`; empty where Inductor has none that the target is sure to have.
+    #: The class of `torch._inductor.cpu_vec_isa`; empty where Inductor has none that every CPU of the target supports.
     vectors: str
 
 
 _V2 = ("cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3")
-# `abm` is how Linux calls LZCNT; the system has enabled AVX where it lists `xsave` and `avx`.
+# `abm` is Linux' name for LZCNT; the system has enabled AVX where it lists `xsave` and `avx`.
 _V3 = (*_V2, "abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave")
 _V4 = (*_V3, *["avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"])
 _ARM8 = ("asimd", "fp")
 _ARM82 = (*_ARM8, *["asimdrdm", "atomics", "crc32"])
-# All that compilers use unasked of what `-march=armv9-a` allows: Armv8.5 and SVE2.
+# Everything that compilers use by default from what `-march=armv9-a` allows: Armv8.5 and SVE2.
 _ARM9 = (
     *_ARM82,
     *["asimddp", "asimdfhm", "asimdhp", "fcma", "flagm", "fphp", "ilrcpc", "jscvt", "lrcpc", "sve", "sve2", "uscat"],
@@ -69,7 +69,7 @@ def cpu_flags() -> tuple[str, ...]:
 
 
 def missing_flags(target: Target) -> list[str]:
-    """Return what this CPU lacks of a target of its architecture."""
+    """Return the flags that this CPU lacks for a target of its architecture."""
     return sorted(set(target.flags) - set(cpu_flags()))
 
 

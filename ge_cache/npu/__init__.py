@@ -1,1 +1,1 @@
-"""The `torchair` backend."""
+"""The `torchair` backend, for Ascend NPUs."""

@@ -1,6 +1,6 @@
-"""Ascend's packages: torch_npu, torchair and npugraph_ex, imported here and nowhere else, and only when they are used.
+"""Import Ascend's packages (torch_npu, torchair, npugraph_ex) on first use; no other module imports them.
 
-Also what they know of the process: storage formats, precision, and with which precision GE was started.
+Also reads their process state: storage formats, precision, and the precision with which GE was started.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from gearcache.errors import BackendUnavailable, CacheError
 from gearcache.ge_cache.npu.end_of_ge import spare_dynamo_at_exit
 from gearcache.ge_cache.npu.part_of_torchair import import_part
 
-#: Storage formats that say nothing of the layout (ND, NCHW, NHWC, NCDHW, ...); all others are private.
+#: Storage formats that do not affect the layout (ND, NCHW, NHWC, NCDHW, ...); all others are private.
 _BASE_FORMATS = (-1, 0, 1, 2, 27, 30)
 _HOW = "see `gearcache doctor`; install `gearcache[npu]`, or use backend='inductor' or 'eager' on CPU"
-#: `ge.exec.allow_hf32` (conv, then matmul) of the GE of this process; empty while nobody knows.
+#: `ge.exec.allow_hf32` (conv, then matmul) of the GE of this process; empty while unknown.
 _ge_started_with: list[str] = []
 
 
@@ -58,7 +58,7 @@ def torchair_module() -> Any:
 
 
 def ge_modules() -> None:
-    """Import what text generated for GE imports, which is a part of torchair; all of it where that does not work."""
+    """Import the part of torchair that text generated for GE imports; all of torchair where that does not work."""
     torch_npu_module()
     is_first = "torchair.core._backend" not in sys.modules
     if import_part(("torchair.core._backend", "torchair.core._npu_graph_executor", "torchair.ge._ge_graph")):
@@ -70,7 +70,7 @@ def ge_modules() -> None:
 
 
 def torchair_config_class() -> Any:
-    """Return `torchair.CompilerConfig`, which is no reason to import all of torchair."""
+    """Return `torchair.CompilerConfig` without importing all of torchair."""
     torch_npu_module()
     if import_part(("torchair.configs.compiler_config",)):
         return sys.modules["torchair.configs.compiler_config"].CompilerConfig
@@ -109,7 +109,7 @@ def decompositions(package: Any) -> dict[Any, Callable[..., Any]]:
     found: dict[Any, Callable[..., Any]] = utilities.get_npu_default_decompositions()
     register = utilities.register_matmul_backward_decomp
     if utilities.DispatchKey.AutogradPrivateUse1 in torch.ops.aten.to.other.py_kernels:
-        # The other package was here before: npugraph_ex asks for that, torchair 2.13.0 fails over it.
+        # The other package was imported before: npugraph_ex calls this, and torchair 2.13.0 fails in it.
         utilities.register_matmul_backward_decomp = lambda: None
     try:
         utilities.add_npu_patch(found, package.CompilerConfig())
@@ -126,19 +126,19 @@ def kernels_left_out(package: Any) -> list[str]:
 
 
 def is_private_format(tensor: torch.Tensor) -> bool:
-    """Whether an NPU tensor lies in memory in another order than its sizes and strides say (FRACTAL_NZ, ...)."""
+    """Return whether an NPU tensor's memory order differs from its sizes and strides (FRACTAL_NZ, ...)."""
     return tensor.device.type == "npu" and torch_npu_module().get_npu_format(tensor) not in _BASE_FORMATS
 
 
 def precision_options() -> Callable[[], tuple[Any, ...]]:
-    """Return what reads the settings of arithmetic (hf32, cube math type) fast enough for every call."""
+    """Return a function that reads the settings of arithmetic (hf32, cube math type) fast enough for every call."""
     torch_npu = torch_npu_module()
     option = torch_npu._C._npu_getOption
     return lambda: (option("ALLOW_MATMUL_HF32"), option("ALLOW_CONV_HF32"), option("CUBE_MATH_TYPE"))
 
 
 def hf32() -> list[bool]:
-    """Whether matmul and conv may round their inputs to 19 bits, as set now."""
+    """Return whether matmul and conv may round their inputs to 19 bits, as currently set."""
     npu = torch_npu_module().npu
     return [bool(npu.matmul.allow_hf32), bool(npu.conv.allow_hf32)]
 
@@ -163,9 +163,9 @@ def watch_ge() -> None:
 
 
 def check_precision_of_ge() -> bool:
-    """Raise `CacheError` when GE was started with another hf32 than is set now: its graphs would compute with that.
+    """Raise `CacheError` when GE was started with another hf32 than the current one: its graphs would use that one.
 
-    GE takes hf32 once, when it is started. False when that was before anyone watched, and so is not known.
+    GE reads hf32 once, at its start. Returns False when it started before `watch_ge`, so that its setting is unknown.
     """
     matmul, conv = hf32()
     if _ge_started_with and _ge_started_with[0] != f"{conv:d}{matmul:d}":

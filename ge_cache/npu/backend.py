@@ -1,12 +1,11 @@
 """The `torchair` backend: gear graphs for Ascend NPUs, through the Python half of torchair.
 
 Our own capture, gears, evidence and dispatch stay; torchair turns one traced graph into a GE graph (mode
-`max-autotune`) or an aclgraph (`npugraph_ex`, `reduce-overhead`) and writes the Python text that runs it. That text
-is the artifact: a relaunch runs it and neither traces nor converts. GE compiles again in each process, unless
+`max-autotune`) or an aclgraph (`npugraph_ex`, `reduce-overhead`) and writes the Python text that runs it. That text is
+the artifact: a relaunch runs it and neither traces nor converts. GE compiles again in each process, unless
 `ge_cache=True` keeps GE's own files beside the entry.
 
-Developed against torch_npu 2.13.0 and an emulated GE (`tests/npu`); what only a real NPU can show is listed in
-`docs/npu.md`.
+Developed against torch_npu 2.13.0 and an emulated GE (`tests/npu`); `docs/npu.md` lists what only a real NPU can show.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ _VARIABLES = ("AUTOFUSE_FLAGS",)
 
 
 class TorchairBackend(Backend):
-    """Compiles through torchair and runs what it generated. One object serves one cached method."""
+    """Compiles through torchair and runs the generated text. One object serves one cached method."""
 
     name = "torchair"
     keeps_files = True
     is_ge = True
-    groups_by_role = False  # GE's communicators have names of their own
+    groups_by_role = False  # GE's communicators have their own names
 
     def __init__(self, options: NpuOptions | None = None) -> None:
         self.options = options or NpuOptions()
@@ -43,7 +42,7 @@ class TorchairBackend(Backend):
         self._shared: dict[tuple[Any, ...], Runner] = {}
 
     def fingerprint(self) -> dict[str, Any]:
-        """CANN, torch_npu, SoC, determinism, precision and every option that may change the code."""
+        """Return CANN, torch_npu, SoC, determinism, precision and every option that may change the code."""
         torch_npu = torch_npu_module()
         npu = torch_npu.npu
         return {
@@ -77,7 +76,7 @@ class TorchairBackend(Backend):
 
     def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
         """Run the generated code: GE loads or compiles its graph now, an aclgraph is captured at the first call."""
-        # The live tensors themselves: a weight whose `.data` is replaced is seen.
+        # The live tensors themselves: replacing the `.data` of a weight takes effect.
         weights = list(attributes.values())
         parts = read_parts(artifact)
         shared: tuple[Any, ...] = ()

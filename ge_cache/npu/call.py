@@ -1,4 +1,4 @@
-"""The call of one kernel that torchair generated, and what must still be as it was when the kernel was loaded."""
+"""The call of one kernel that torchair generated, with checks that the state at its load is unchanged."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def kernel_call(
 ) -> Runner:
     """Return the call of one kernel.
 
-    Storage formats, the deterministic level and the precision (hf32, cube math type) must be as they were at load: the
-    graph was compiled for them.
+    Storage formats, the deterministic level and the precision (hf32, cube math type) must be the same as at the load:
+    the graph was compiled for them.
     """
     torch_npu = torch_npu_module()
     get_format, get_level = torch_npu.get_npu_format, torch_npu.npu._get_deterministic_level
@@ -52,7 +52,7 @@ def kernel_call(
 
     if copied_back:
         return run_and_copy
-    # GE knows no autograd; the operators of an aclgraph would record the weights that require grad.
+    # GE has no autograd; the operators of an aclgraph would record weights that require grad.
     return run if header["ge"] else run_without_grad
 
 

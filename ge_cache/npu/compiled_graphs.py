@@ -1,9 +1,9 @@
-"""What GE or CANN's `op_compiler` wrote, beside an entry: one folder per graph, whole or not at all.
+"""Files of GE or CANN's `op_compiler` beside an entry: one folder per graph, complete or ignored.
 
-GE takes an existing key without comparing graphs, and says nothing of a file that was cut short. So a key is a digest
-of the graph and all that its compile depends on, only one process at a time lets a compiler write there, and a folder
-counts only when `sums.msgpack`, written last, names every file in it with its sha256. What a dead process left is
-dropped before a compiler can see it.
+GE accepts an existing key without comparing graphs, and does not report a truncated file. So a key is a digest of the
+graph and everything that its compile depends on, and only one process at a time lets a compiler write there. A folder
+counts only when `sums.msgpack`, written last, names every file in it with its sha256. Leftovers of a dead process are
+removed before a compiler can see them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ LOCK_TIMEOUT = 1800.0
 def graph_folder(root: Path, key: str, timeout: float = LOCK_TIMEOUT) -> Iterator[Path | None]:
     """Yield the folder that the compiler may use for `key` while it compiles or loads; it exists.
 
-    None when another process holds the key for longer than `timeout` seconds, or nothing can be written there: compile
-    without a folder then. When the body ends without an exception, what lies in the folder is sealed.
+    None when another process holds the key for longer than `timeout` seconds, or the folder cannot be written: compile
+    without a folder then. When the body ends without an exception, the content of the folder is sealed.
     """
     folder = root / key
     if is_sealed(folder):
@@ -43,7 +43,7 @@ def graph_folder(root: Path, key: str, timeout: float = LOCK_TIMEOUT) -> Iterato
             lock = filelock.FileLock(root / f"{key}.lock", timeout=timeout, fallback_to_soft=False)
             stack.enter_context(lock)
             found: Path | None = folder
-            was_sealed = is_sealed(folder)  # meanwhile, by who held the lock
+            was_sealed = is_sealed(folder)  # meanwhile, by the process that held the lock
             if not was_sealed:
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(mode=0o700)
@@ -57,12 +57,12 @@ def graph_folder(root: Path, key: str, timeout: float = LOCK_TIMEOUT) -> Iterato
 
 
 def is_sealed(folder: Path) -> bool:
-    """Whether a folder holds exactly the files that were sealed, byte for byte, and no one else may write there."""
+    """Return whether a folder has exactly the sealed files, byte for byte, and no other user may write there."""
     try:
         state = folder.lstat()
         if not _is_ours(state) or not stat.S_ISDIR(state.st_mode):
             return False
-        present = set(_files(folder)) - {SUMS}  # regular files all: to open a pipe would hang
+        present = set(_files(folder)) - {SUMS}  # all regular files: opening a pipe would block
         sums = msgpack.unpackb((folder / SUMS).read_bytes(), raw=False)
         return bool(sums) and present == set(sums) and all(_digest(folder / name) == sums[name] for name in sums)
     except (OSError, ValueError, AttributeError, TypeError, msgpack.UnpackException):
@@ -70,7 +70,7 @@ def is_sealed(folder: Path) -> bool:
 
 
 def _files(folder: Path) -> list[str]:
-    """Return the names of all files below a folder; `ValueError` for what is no file or folder of ours alone."""
+    """Return the names of all files below a folder; `ValueError` for an object that is not a file or folder of ours."""
     names = []
     for path in sorted(folder.rglob("*")):
         state = path.lstat()
@@ -92,7 +92,7 @@ def _seal(folder: Path) -> None:
                 path.chmod(stat.S_IMODE(path.stat().st_mode) & ~0o022)
         sums = {name: _digest(folder / name) for name in _files(folder)}
         if not sums:
-            return  # nothing was written: nothing to find later
+            return  # nothing was written, so there is nothing to seal
         fresh = folder / f".{SUMS}"
         with fresh.open("wb") as file:
             file.write(msgpack.packb(sums))

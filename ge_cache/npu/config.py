@@ -1,4 +1,4 @@
-"""What a user chose for the `torchair` backend, as configs of torchair and npugraph_ex."""
+"""The user's choices for the `torchair` backend, as configs of torchair and npugraph_ex."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODES = (GE_MODE, "npugraph_ex", "reduce-overhead")
 
 
 class NpuOptions(Struct, frozen=True):
-    """What a user chose: the mode, options by name, or a whole torchair config; and who switches gears."""
+    """The user's choices: the mode, options by name, or a whole torchair config; and which side switches gears."""
 
     mode: str = GE_MODE
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class NpuOptions(Struct, frozen=True):
 
     @property
     def is_npugraph_ex(self) -> bool:
-        """Whether npugraph_ex compiles, alone: it and torchair declare the same operators (torch_npu 2.13.0)."""
+        """Return whether npugraph_ex alone compiles: it and torchair declare the same operators (torch_npu 2.13.0)."""
         return self.config is None and self.mode != GE_MODE
 
     def package(self) -> Any:
@@ -81,9 +81,9 @@ class NpuOptions(Struct, frozen=True):
         return config
 
     def static_kernel_options(self) -> dict[str, Any]:
-        """Return what makes an aclgraph look for static kernels in a folder; without effect where they are off.
+        """Return the options by which an aclgraph looks for static kernels in a folder; no effect where they are off.
 
-        The folder is named when the text is loaded: no path may stand in it.
+        The folder is named when the text is loaded: the text must not contain a path.
         """
         if self.is_ge:
             return {}

@@ -1,4 +1,4 @@
-"""From a gear's graph to the text that torchair or npugraph_ex generates for it. A relaunch imports nothing of this."""
+"""Convert a gear's graph to the text that torchair or npugraph_ex generates. A relaunch does not import this module."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def convert(job: CompileJob, options: NpuOptions, stage: Stage) -> Artifact:
 
 def _text(functional: FunctionalGraph, options: NpuOptions, first: int, name: str) -> str:
     for weight in functional.examples[first:]:
-        # They are bound once: GE may take their addresses as fixed (`frozen_parameter`), aclgraph as captured.
+        # They are bound once: GE may assume that their addresses are fixed (`frozen_parameter`), aclgraph captures
+        # them.
         weight._torchair_is_parameter = True
     package = options.package()
     if options.is_npugraph_ex:
@@ -75,7 +76,7 @@ def _text(functional: FunctionalGraph, options: NpuOptions, first: int, name: st
     text = compiled.get_code(options.static_kernel_options())
     if not isinstance(text, str):
         raise RuntimeError("torchair generates no code for this graph under these options")
-    # Graphs are counted per process (`graph_1`): no text may depend on that, and no two share a name.
+    # Graphs are counted per process (`graph_1`): the text must not depend on that, and names must be unique.
     return re.sub(rf"\b{re.escape(counted)}\b", name, text)
 
 

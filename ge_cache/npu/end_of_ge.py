@@ -1,4 +1,4 @@
-"""The end of GE in a process that has imported only a part of torchair."""
+"""End GE in a process that has imported only a part of torchair."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import atexit
 import sys
 from typing import Any
 
-#: What torchair's `finalize_graph_engine` does, by the names in its code: Dynamo's caches, GE, static kernels.
+#: The steps of torchair's `finalize_graph_engine`, by the names in its code: Dynamo's caches, GE, static kernels.
 _STEPS = ("torch", "_dynamo", "reset", "_torchair", "FinalizeGraphEngine", "uninstall_static_kernel")
 
 
@@ -14,7 +14,8 @@ def spare_dynamo_at_exit(backend: Any) -> None:
     """Let the process end without importing Dynamo only to reset it; `backend` is `torchair.core._backend`.
 
     torchair registers `finalize_graph_engine` to run at exit, and its first step is `torch._dynamo.reset()`. Where
-    Dynamo was never imported, the other steps are made here. With a torchair that does anything else there, it runs.
+    Dynamo was never imported, this module does the other steps. With a torchair that has other steps, the original
+    runs.
     """
     function = backend.finalize_graph_engine
     # torchair's decorator for error messages leaves no `__wrapped__`; the function is the only thing in its closure.
@@ -28,4 +29,4 @@ def spare_dynamo_at_exit(backend: Any) -> None:
             backend._torchair.FinalizeGraphEngine()
             backend.uninstall_static_kernel()
 
-    atexit.register(finalize)  # it runs before what was registered earlier
+    atexit.register(finalize)  # it runs before functions registered earlier

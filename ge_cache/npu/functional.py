@@ -1,8 +1,8 @@
-"""From a recorded gear graph to the form that torchair converts: functional, decomposed, writes to inputs last.
+"""Convert a recorded gear graph to the form that torchair accepts: functional, decomposed, writes to inputs last.
 
-GE has no views and no in-place operators in the middle of a graph. What a graph writes becomes one `copy_` into the
-input at its end, which torchair maps to GE's reuse of the input's memory. An input that is not contiguous reaches GE
-as a copy, so its new value is returned instead and copied back by the caller.
+GE has neither views nor in-place operators in the middle of a graph. Each write of a graph becomes one `copy_` into the
+input at its end, which torchair maps to GE's reuse of the input's memory. A non-contiguous input reaches GE as a copy,
+so its new value is returned instead, and the caller copies it back.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FunctionalGraph(Struct, frozen=True):
 
 
 def functional_graph(job: CompileJob, decompositions: Mapping[Any, Callable[..., Any]]) -> FunctionalGraph:
-    """Trace a job's graph on fake tensors of its sizes; raises whatever an operator raises."""
+    """Trace a job's graph on fake tensors of its sizes; passes on errors of operators."""
     from torch.func import functionalize
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -95,7 +95,7 @@ def _examples(job: CompileJob) -> tuple[list[Any], Any, private_symbols.Symbolic
 
 @contextlib.contextmanager
 def _decomposed_attention(examples: list[Any]) -> Iterator[None]:
-    """Decompose attention of CPU tensors into simpler operators; a device brings its own choice along."""
+    """Decompose attention of CPU tensors into simpler operators; a device makes its own choice."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     if any(item.device.type != "cpu" for item in examples if isinstance(item, torch.Tensor)):
@@ -106,9 +106,9 @@ def _decomposed_attention(examples: list[Any]) -> Iterator[None]:
 
 
 def _drop_settled_assertions(module: fx.GraphModule) -> None:
-    """Leave out assertions on sizes (`mark_unbacked`): no converter knows them.
+    """Remove assertions on sizes (`mark_unbacked`): no converter supports them.
 
-    One on symbolic sizes becomes an assumption: `bool` makes a guard of it, which every call is compared with.
+    An assertion on symbolic sizes becomes an assumption: `bool` makes a guard of it, which every call checks.
     """
     for node in list(module.graph.nodes):
         if node.target is aten._assert_scalar.default:
@@ -118,7 +118,7 @@ def _drop_settled_assertions(module: fx.GraphModule) -> None:
 
 
 def _follow_current_device(module: fx.GraphModule) -> None:
-    """Leave device indices out: an artifact made on `npu:0` runs on whatever device its process uses."""
+    """Remove device indices: an artifact made on `npu:0` runs on the current device of its process."""
     for node in module.graph.nodes:
         device = node.kwargs.get("device")
         if isinstance(device, torch.device) and device.index is not None:
@@ -154,7 +154,7 @@ def _written(module: fx.GraphModule) -> list[int]:
 def _take_sizes(
     module: fx.GraphModule, job: CompileJob, symbolic: private_symbols.SymbolicInputs
 ) -> tuple[list[list[int]], list[Any]]:
-    """Make each symbolic size an input of the graph, the form that torchair knows from AOT autograd."""
+    """Make each symbolic size an input of the graph, the form that torchair expects from AOT autograd."""
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     owners, sizes = [], []
     for name, size in symbolic.sizes.items():

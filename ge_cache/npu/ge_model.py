@@ -1,8 +1,8 @@
 """A GE model in two parts: the operators that torchair's Python handles at a load, and the bytes of all others.
 
-torchair's own load parses the whole model in Python, walks all its operators four times and writes it out again, for
-GE to parse it. That took a sixth to a quarter of a relaunch, and keeps every operator in memory. What it reads or
-changes there are the inputs and outputs of a graph and the names of process groups; the rest passes as it was stored.
+torchair's own load parses the whole model in Python, walks all its operators four times and writes it out again, for GE
+to parse it. That took a sixth to a quarter of a relaunch, and keeps every operator in memory. It reads or changes only
+the inputs and outputs of a graph and the names of process groups; the rest passes through as stored.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 from msgspec import Struct
 
 logger = logging.getLogger("gearcache")
-#: The releases of torch_npu whose Python was read for this (the torchair of 2.14.0 is that of 2.13.0, byte by byte);
-#: models of any other stay whole.
+#: The releases of torch_npu whose Python was read for this (the torchair of 2.14.0 equals that of 2.13.0 byte for
+#: byte); models of any other release stay whole.
 READ_FROM = ("2.13.0", "2.14.0")
 _HANDLED = ("Data", "RefData", "NetOutput")
-#: The first get the addresses of weights as their names, and then the inputs of all operators are renamed; the formats
-#: of the second's weights are checked.
+#: torchair renames the first to the addresses of weights, and then the inputs of all operators; it checks the formats
+#: of the second's weights.
 _WHOLE = ("ConstPlaceHolder", "GroupedMatmul")
-#: Forms of a field's content: a number, bytes after their length, or so many bytes.
+#: Wire types of a field's content: a number, bytes after their length, or this many bytes.
 _VARINT, _LENGTH_PREFIXED, _FIXED = 0, 2, {1: 8, 5: 4}
 
 
@@ -39,7 +39,7 @@ class SplitModel(Struct, frozen=True):
 
 
 def split_model(model: Any, version: str) -> SplitModel | None:
-    """Return a `ModelDef` in two parts; None where torchair may handle all of it. `version` is that of torch_npu."""
+    """Return a `ModelDef` in two parts; None where torchair may handle all operators. `version` is torch_npu's."""
     if not _is_read(version) or len(model.graph) != 1 or any(op.type in _WHOLE for op in model.graph[0].op):
         return None
     handled = type(model)()
@@ -65,7 +65,7 @@ def split_model(model: Any, version: str) -> SplitModel | None:
 
 @functools.cache
 def _is_read(version: str) -> bool:
-    """Whether the Python of this torch_npu was read; says once what it means that it was not."""
+    """Return whether the Python of this torch_npu was read; logs once when it was not."""
     if version.partition("+")[0] in READ_FROM:
         return True
     logger.warning(
@@ -78,7 +78,7 @@ def _is_read(version: str) -> bool:
 
 
 def join_model(handled: Any, others: bytes, plan: Sequence[Sequence[int]]) -> bytes:
-    """Return the whole model, serialised; `handled` is the `ModelDef` as torchair has changed it since."""
+    """Return the whole model, serialised; `handled` is the `ModelDef` with torchair's changes."""
     head, operators, tail = _taken_apart(handled)
     if sum(count for count, _ in plan) != len(operators):
         raise RuntimeError(f"a GE graph has {len(operators)} inputs and outputs, not those that it was stored with")
@@ -91,9 +91,9 @@ def join_model(handled: Any, others: bytes, plan: Sequence[Sequence[int]]) -> by
 
 
 def _taken_apart(model: Any) -> tuple[bytes, list[memoryview], bytes]:
-    """Return a model up to the length of its graph, the operators of that graph, and the other fields of it.
+    """Return a model up to the length of its graph, the operators of that graph, and the graph's other fields.
 
-    A serialised message is its fields one after the other; their order is free but for the items of one list:
+    A serialised message is its fields one after the other; their order is free except for the items of one list:
     https://protobuf.dev/programming-guides/encoding/
     """
     own: list[memoryview] = []

@@ -1,4 +1,4 @@
-"""The Python text that torchair generates for a GE graph: names in it, and calling it without a run."""
+"""The Python text that torchair generates for a GE graph: names in it, and a call that only compiles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def graph_key(parts: Sequence[bytes], fingerprint: Mapping[str, Any]) -> str:
 
 
 def missing_group(code: bytes, error: AssertionError) -> CacheError:
-    """Return the error for generated text that did not find a process group of the job that it was made in."""
+    """Return the error for generated text that found no process group of the job that it was made in."""
     found = re.search(rb"used_process_group = (.+)", code)
     groups = found[1].decode(errors="replace").strip() if found else "unknown"
     return CacheError(
@@ -34,7 +34,7 @@ class _Compiled(Exception):
 
 
 class CompileOnly:
-    """A GE graph that is loaded and compiled and, in place of a run, ends the kernel."""
+    """A GE graph that is loaded and compiled and then, instead of running, ends the kernel."""
 
     def __init__(self, graph: Any) -> None:
         self._graph = graph

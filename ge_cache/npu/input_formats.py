@@ -1,4 +1,4 @@
-"""Storage formats of the tensors at a GE graph's inputs, written into the graph before GE compiles it."""
+"""Write the storage formats of a GE graph's input tensors into the graph, before GE compiles it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import torch
 
 from gearcache.ge_cache.npu.ascend import converter_module, torch_npu_module
 
-#: NCHW, NHWC, ND and NCDHW: torchair writes nothing for them but their number. Of all others it does.
+#: NCHW, NHWC, ND and NCDHW, for which torchair writes only their number. For others it writes more.
 _PLAIN = (0, 1, 2, 30)
 
 
 def note_formats(graph: Any, inputs: Sequence[torch.Tensor]) -> None:
     """Do for a `GraphDef` what torchair's `_update_internal_format_from_inputs` does before the first run.
 
-    That function stands in the converter, whose import takes two seconds; it is called for private formats, and for
-    whatever else is not plain.
+    That function is in the converter, whose import takes two seconds; so it is called only for private and other
+    non-plain formats.
     """
     get_format = torch_npu_module().get_npu_format
     operators = {op.attr["index"].i: op for op in graph.op if op.type in ("Data", "RefData")}

@@ -1,4 +1,4 @@
-"""Running the text that torchair generated: GE loads or compiles its graph, an aclgraph gets its static kernels."""
+"""Run the text that torchair generated: GE loads or compiles its graph, an aclgraph gets its static kernels."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from gearcache.ge_cache.npu.static_kernels import FirstCall, has_static_kernels,
 from gearcache.guards.dispatch.frame import decode_code
 from gearcache.guards.dispatch.generated import execute
 
-#: What torchair generated, for who reads it; and what a load runs: the same, compiled, and without the operators of a
-#: GE graph that pass through as they are (`ge_model`).
+#: The generated text, for readers, and the code of a load: the same, compiled, and without the operators of a GE graph
+#: that pass through unchanged (`ge_model`).
 CODE = "kernel.py"
 COMPILED = "kernel.code"
 OPERATORS = "kernel.operators"
@@ -49,7 +49,7 @@ def load_kernel(
     fingerprint: Callable[[], dict[str, Any]],
     package: Callable[[], Any],
 ) -> Callable[..., Any]:
-    """Run the code among `parts` (see `read_parts`) and return its kernel; `package` is what generated it.
+    """Run the code among `parts` (see `read_parts`) and return its kernel; `package` is the generating package.
 
     `CacheError` when a process group of the graph does not exist here, `GearSpecError` for tensors that GE cannot take.
     """
@@ -58,7 +58,7 @@ def load_kernel(
     is_ge = artifact.header["ge"]
     if is_ge and len(parts) > 1:
         ge_modules()
-        # The text of such a graph imports neither of them (`convert`): a split graph has no operator for the first.
+        # The text of such a graph imports neither function (`convert`): a split graph has no operator for the first.
         namespace["_update_constplaceholder_attr_from_inputs"] = lambda *ignored: None
         namespace["_update_internal_format_from_inputs"] = note_formats
     elif is_ge:
@@ -74,7 +74,7 @@ def load_kernel(
         is_known = check_precision_of_ge()
         if len(parts) > 1:
             graph = namespace["ge_graph"]
-            # What torchair makes of the graph at its first call reaches GE together with all other operators.
+            # torchair's changes to the graph at its first call reach GE together with all other operators.
             graph.SerializeToString = functools.partial(join_model, graph.model, parts[1], artifact.header["operators"])
         sizes = [examples[index].size(dim) for index, dim in artifact.header["owners"]]
         arguments = [*sizes, *examples, *artifact.header["numbers"], *weights]
@@ -96,7 +96,7 @@ def load_kernel(
 
 
 def _check_gears(header: Mapping[str, Any], examples: Sequence[torch.Tensor]) -> None:
-    """Raise `GearSpecError` for a tensor whose sizes change with the gear and that GE cannot take so."""
+    """Raise `GearSpecError` for a tensor whose sizes change with the gear, where GE cannot take it."""
     method = header["method"]
     for index, (tensor, sizes) in enumerate(zip(examples, header["sizes"], strict=True)):
         if (index in header["geared"] or list(tensor.shape) != sizes) and is_private_format(tensor):
@@ -119,9 +119,9 @@ def _compile_ge(
     arguments: list[Any],
     fingerprint: Callable[[], dict[str, Any]] | None,
 ) -> None:
-    """Let GE load and compile the graph, without running it; without a fingerprint nothing of GE's is kept."""
+    """Let GE load and compile the graph, without running it; without a fingerprint none of GE's files is kept."""
     options = namespace["local_compile_options"]
-    # Sizes were checked against the gear; torchair's own check of the first call knows the traced sizes only.
+    # Sizes were checked against the gear; torchair's own check in the first call accepts only the traced sizes.
     namespace["assert_size_stride"] = lambda *ignored: None
     graph = namespace["ge_graph"]
     namespace["ge_graph"] = CompileOnly(graph)

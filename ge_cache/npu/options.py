@@ -1,8 +1,8 @@
-"""A torchair config as a component of the key: every option, whatever it does, but for a short list.
+"""A torchair config as a component of the key: every option, except a short list.
 
-torchair's own cache key is the text of `as_dict()`, which leaves out what changes the graph (`enable_view_optimize`,
-the merge policy, custom passes, the contents of option files). Here everything is in, so a new option of a later
-torchair is in as well, until someone proves that it may be left out.
+torchair's own cache key is the text of `as_dict()`, which omits options that change the graph (`enable_view_optimize`,
+the merge policy, custom passes, the contents of option files). Here every option counts, so a new option of a later
+torchair counts as well, until it is proved irrelevant.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NOT_IN_KEY: dict[str, str] = {
     "export.experimental.auto_atc_config_generated": "read by dynamo_export only",
 }
 
-#: Options under which torchair generates no code, so that nothing could be stored: value that is allowed, remedy.
+#: Options under which torchair generates no code to store: allowed value, remedy.
 REFUSED: dict[str, tuple[Any, str]] = {
     "experimental_config.enable_ref_data": (False, "torchair generates no code for RefData"),
     "export.export_mode": (False, "use gearcache.compat.torchair.dynamo_export to export"),
@@ -43,7 +43,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "debug.fx_summary.type": (None, "torchair runs eagerly while it summarises"),
 }
 
-#: Packages whose version is in the key: their functions are known by name.
+#: Packages whose version is in the key: their functions are identified by name.
 _VERSIONED = ("torch", "torch_npu", "torchair", "npugraph_ex")
 _FILES = ("fusion_config.fusion_switch_file", "dump_config.dump_config_path")
 
@@ -65,9 +65,9 @@ def config_leaves(config: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def config_component(config: Any) -> dict[str, Any]:
-    """Return the part of a config that goes into the key; `ValueError` for an option that cannot be cached.
+    """Return the part of a config that enters the key; `ValueError` for an option that cannot be cached.
 
-    `UnkeyableValue` for a value that has no stable form.
+    Raises `UnkeyableValue` for a value without a stable form.
     """
     leaves = config_leaves(config)
     check_refused(leaves)
@@ -83,7 +83,7 @@ def check_refused(leaves: dict[str, Any]) -> None:
 
 def _plain(name: str, value: Any) -> Any:
     if name in _FILES and value is not None:
-        # The contents matter, not the place.
+        # The contents count, not the path.
         return hashlib.sha256(Path(value).read_bytes()).hexdigest()
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
         return value

@@ -1,8 +1,8 @@
-"""Import of those modules of torchair that a relaunch needs, without the rest of the package, Dynamo and Inductor.
+"""Import the modules of torchair that a relaunch needs, without the rest of the package, Dynamo and Inductor.
 
-`import torchair` imports its converters, and with them Dynamo and Inductor: two seconds, of which a relaunch needs
-nothing. The modules that it needs are torchair's own and stay the only ones: while they are imported, empty packages
-stand in for `torchair` and `torchair._utils`, whose code is then run, whole, by whoever imports them.
+`import torchair` imports its converters, and with them Dynamo and Inductor: two seconds for modules that a relaunch
+does not use. The needed modules are torchair's own and stay the only copies. While they are imported, empty packages
+replace `torchair` and `torchair._utils`, whose code runs in full at a later import of these.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
-#: What stands in while the parts are imported: the packages whose own code imports the compilers.
+#: The packages that are replaced while the parts are imported: their own code imports the compilers.
 _STOOD_IN = ("torchair", "torchair._utils")
-#: `1` imports all of torchair, as before.
+#: `1` imports all of torchair, without this module.
 WHOLE = "GEARCACHE_WHOLE_TORCHAIR"
 _lock = threading.RLock()
 logger = logging.getLogger("gearcache")
@@ -31,8 +31,8 @@ logger = logging.getLogger("gearcache")
 def import_part(names: Sequence[str]) -> bool:
     """Import modules of torchair; False where the whole package must be imported for them.
 
-    So it is where another import of the package has begun, where torch_npu brings it in a way that is not known here,
-    and where a module asks its package for more than its name.
+    That is the case where another import of the package has begun, where torch_npu provides it in an unknown way, and
+    where a module reads more of its package than its name.
     """
     with _lock:
         if all(name in sys.modules for name in names):
@@ -65,10 +65,10 @@ def import_part(names: Sequence[str]) -> bool:
 
 
 def _settle() -> None:
-    """Make the packages among the parts do without the one above them, which is gone.
+    """Make the packages among the parts independent of their parent package, which is gone.
 
-    Those without an `__init__` would ask for its path again, and `from . import name` of a module that is no attribute
-    yet imports the package at the top.
+    A package without an `__init__` would look up the parent's path again, and `from . import name` of a module that is
+    not an attribute yet imports the top package.
     """
     for name, module in list(sys.modules.items()):
         if name.startswith("torchair.") and name not in _STOOD_IN and hasattr(module, "__path__"):
@@ -77,7 +77,7 @@ def _settle() -> None:
 
 
 def _bind(package: types.ModuleType) -> None:
-    """Make those modules of a package that are imported its attributes."""
+    """Set the imported modules of a package as its attributes."""
     prefix = f"{package.__name__}."
     for place, module in list(sys.modules.items()):
         if place.startswith(prefix) and "." not in place[len(prefix) :]:
@@ -85,12 +85,12 @@ def _bind(package: types.ModuleType) -> None:
 
 
 def _folder(lazy: Any) -> Path | None:
-    """Return the folder of torchair where it is not imported; `lazy` is what torch_npu put in its place."""
+    """Return the folder of torchair where it is not imported; `lazy` is torch_npu's placeholder for it."""
     if lazy is None:
         spec = importlib.machinery.PathFinder.find_spec("torchair")
         places = spec.submodule_search_locations if spec is not None else None
         return Path(next(iter(places))) if places else None
-    # torch_npu's stand-in imports torchair when the import system asks for its `__spec__`: look past it.
+    # torch_npu's placeholder imports torchair when the import system reads its `__spec__`: look past it.
     if type(lazy).__name__ != "_LazyTorchair":
         return None
     kept = vars(lazy)
@@ -104,7 +104,7 @@ def _folder(lazy: Any) -> Path | None:
 
 
 class _StandIn(types.ModuleType):
-    """An empty package in the place of another, for a moment; who got hold of it is led to the real one afterwards."""
+    """An empty package that temporarily replaces another; code that kept a reference is led to the real one later."""
 
     def __init__(self, name: str, folder: Path) -> None:
         super().__init__(name)
@@ -122,10 +122,10 @@ class _StandIn(types.ModuleType):
 
 
 class _Binder(MetaPathFinder):
-    """Gives a package, when it is imported itself, those of its modules that were imported before it, as attributes."""
+    """Sets, when a package itself is imported, its previously imported modules as its attributes."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """Return the spec that the other finders have, with a loader that binds first; None for other modules."""
+        """Return the spec of the other finders, with a loader that binds first; None for other modules."""
         if fullname.partition(".")[0] != "torchair" or not any(name.startswith(f"{fullname}.") for name in sys.modules):
             return None
         for finder in sys.meta_path:

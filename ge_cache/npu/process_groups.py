@@ -1,7 +1,7 @@
-"""Process groups that a graph names, and whether a name means the same ranks in this process.
+"""Process groups in a graph, and whether their names denote the same ranks in this process.
 
-Names of groups are counted per process in the order in which groups are made: a job that makes other groups first has
-another group under the same name. HCCL's own names are those of one process.
+Group names are counted per process in the order in which groups are made: a job that makes other groups first has
+another group under the same name. HCCL's own names are valid in one process only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def groups_of(graph: fx.Graph) -> dict[str, list[int]]:
 
 
 def check_groups(method: str, groups: Mapping[str, Sequence[int]]) -> None:
-    """Raise `CacheError` for a group that does not exist in this process, or whose name means other ranks."""
+    """Raise `CacheError` for a group that does not exist in this process, or whose name denotes other ranks."""
     for name, ranks in groups.items():
         here = private_core.process_group_ranks(name)
         if here != list(ranks):
@@ -39,11 +39,11 @@ def check_groups(method: str, groups: Mapping[str, Sequence[int]]) -> None:
 
 
 def communicators(model: Any) -> list[str]:
-    """Return HCCL's names of the groups in a GE graph, as they are in this process."""
+    """Return HCCL's names of the groups in a GE graph, as in this process."""
     return sorted({op.attr["group"].s.decode() for op in model.op if "group" in op.attr})
 
 
 def names_survive(torch_npu: Any) -> bool:
-    """Whether this CANN gives a communicator the name that it had in another process, so that GE may keep it."""
+    """Return whether this CANN reuses a communicator's name from another process, so that GE may keep it."""
     supports = getattr(getattr(torch_npu, "distributed", None), "_is_support_hccl_comm_name", None)
     return torch.distributed.is_available() and supports is not None and bool(supports())

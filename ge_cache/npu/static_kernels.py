@@ -1,9 +1,9 @@
-"""Static kernels of an aclgraph, kept beside the entry: what CANN's `op_compiler` takes minutes for.
+"""Keep the static kernels of an aclgraph beside the entry: CANN's `op_compiler` takes minutes for them.
 
-An aclgraph with static kernels first runs its operators once to note their sizes, compiles kernels for just these,
-packs them into `.run` packages, installs those, and only then captures. The packages of one graph lie in a folder of
-their own, whose name is a digest of all that they depend on; it counts when it was sealed as a whole
-(`compiled_graphs`). A relaunch installs them and compiles nothing. What a process left that died in between is dropped.
+An aclgraph with static kernels first runs its operators once to note their sizes, compiles kernels for exactly these,
+packs them into `.run` packages, installs those, and only then captures. The packages of one graph have a folder of
+their own, whose name is a digest of everything that they depend on; it counts when it was sealed as a whole
+(`compiled_graphs`). A relaunch installs them and compiles nothing. Leftovers of a killed process are removed.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _UPDATE = "_update_static_kernel_cache_dir"
 
 
 def has_static_kernels(namespace: Mapping[str, Any]) -> bool:
-    """Whether generated text asks for static kernels."""
+    """Return whether generated text uses static kernels."""
     return _UPDATE in namespace
 
 
 def kernels_key(code: bytes, fingerprint: Mapping[str, Any], tensors: Sequence[Any], left_out: list[str]) -> str:
-    """Return a name for the kernels of one graph; the text of a graph with dynamic dims does not tell the sizes."""
+    """Return a name for the kernels of one graph; the text of a graph with dynamic dims does not contain the sizes."""
     digest = hashlib.sha256(repr([sorted(fingerprint.items()), tensors, left_out]).encode())
     digest.update(code)
     return f"gearcache-{digest.hexdigest()}"
 
 
 class FirstCall:
-    """Stands in place of an aclgraph until its first call, which makes or installs its static kernels."""
+    """Replaces an aclgraph until its first call, which makes or installs its static kernels."""
 
     def __init__(
         self, namespace: dict[str, Any], root: Path, key: Callable[[Sequence[Any]], str], written: list[int]
@@ -51,7 +51,7 @@ class FirstCall:
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         with kernel_folder(self._root, self._key(arguments)) as folder:
             self._namespace[_UPDATE](str(folder))
-            # To note its operators the graph runs them: on arguments that it writes, once too often.
+            # To note its operators the graph runs them: one run too many for arguments that it writes.
             with unchanged([] if is_sealed(folder) else [arguments[index] for index in self._written]):
                 self._graph.compile(*arguments, **keywords)
         self._namespace["acl_graph"] = self._graph
@@ -60,12 +60,12 @@ class FirstCall:
 
 @contextlib.contextmanager
 def kernel_folder(root: Path, key: str) -> Iterator[Path]:
-    """Yield a folder for static kernels: that of the key, or a temporary one where it is not ours to write."""
+    """Yield a folder for static kernels: that of the key, or a temporary one where that must not be written."""
     if _compiles_for_others():
-        # Ranks wait for each other while they compile: none of them may wait for a lock of another job.
+        # Ranks wait for each other while they compile: none of them may wait for the lock of another job.
         timeout = 0.0 if _world_size() > 1 else LOCK_TIMEOUT
         with graph_folder(root, key, timeout) as folder:
-            # npugraph_ex takes packages of the current user only, and no path with a link in it.
+            # npugraph_ex accepts only packages of the current user, and only paths without links.
             if folder is not None and folder.stat().st_uid == os.getuid():
                 was_sealed = is_sealed(folder)
                 yield folder.resolve()
@@ -95,14 +95,14 @@ def _world_size() -> int:
 
 
 def _compiles_for_others() -> bool:
-    """Whether this process compiles: of the ranks of one host the first does, for all of them."""
+    """Return whether this process compiles: the first rank of a host compiles for all of them."""
     if _world_size() == 1:
         return True
     return torch.distributed.get_rank() % int(os.environ.get("LOCAL_WORLD_SIZE", "1")) == 0
 
 
 def _keep_packages(folder: Path) -> None:
-    """Leave nothing but `.run` packages, which is all that a relaunch reads; nothing at all where there is none."""
+    """Keep only `.run` packages, which are all that a relaunch reads; remove everything where there is none."""
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_dir() and not path.is_symlink():
             with contextlib.suppress(OSError):
@@ -113,7 +113,7 @@ def _keep_packages(folder: Path) -> None:
 
 @contextlib.contextmanager
 def unchanged(tensors: list[torch.Tensor]) -> Iterator[None]:
-    """Give tensors the values back that they had before; kept on the host where the device has no room."""
+    """Restore the values of tensors at the end; they are kept on the host where the device has no room."""
     try:
         kept = [tensor.detach().clone() for tensor in tensors]
     except torch.OutOfMemoryError:

@@ -1,1 +1,1 @@
-"""Proof that calls between gears may be padded."""
+"""Padding: the proof that calls between gears may be padded."""

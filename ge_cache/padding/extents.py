@@ -1,8 +1,8 @@
-"""How a padded size lies inside the dims of a tensor.
+"""Extents: how a padded size is laid out inside the dims of a tensor.
 
-A dim is a row of factors, outermost first: `[4]`, `[n]`, and after `x.view(-1, 8)` of an `(n, 4, 8)` tensor `[n, 4]`.
-A factor that depends on the padded size is *padded*: only its first positions are real, the rest is filling. Two
-tensors may meet in an operation only where their factors are equal, so that real positions meet real ones.
+A dim is a row of factors, outermost first: `[4]`, `[n]`, and after `x.view(-1, 8)` of an `(n, 4, 8)` tensor `[n, 4]`. A
+factor that depends on the padded size is *padded*: only its first positions are real, the rest is filling. Two tensors
+may be combined in an operation only where their factors are equal, so that real positions match real ones.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Extent(Struct, frozen=True):
 
     `bound`: all values are whole numbers from 0 to below it (row numbers, from `arange`). `is_writable`: writing
     through this tensor touches filling only where its base has filling too. `counted`: the dim along which each value
-    is its own position. `fills`: dim -> the value of every position that is filling along it. `is_doubtful`: a real
-    value, and one of `fills`, is right, or NaN because filling elsewhere was infinite or NaN (0 times that).
-    `origin`: where it is, a tensor and how its rows were arranged since; a NaN in a row of that is NaN in the whole row
-    here, and in no other row.
+    is its own position. `fills`: dim -> the value of every position that is filling along it. `is_doubtful`: each real
+    value, and each of `fills`, is either right, or NaN because filling elsewhere was infinite or NaN (0 times that).
+    `origin`: where set, a tensor and how its rows were rearranged since; a NaN in one of its rows makes the whole row
+    NaN here, and no other row.
     """
 
     dims: tuple[Dim, ...]
@@ -44,7 +44,7 @@ class Extent(Struct, frozen=True):
         return any(has_padding(dim) for dim in self.dims)
 
     def with_dims(self, dims: Sequence[Dim], places: Mapping[int, int] | None = None) -> Extent:
-        """Return a view with other dims; `places` says where dims that hold the same positions have gone."""
+        """Return a view with other dims; `places` maps dims to the dims that have the same positions now."""
         places = places or {}
         fills = {places[dim]: value for dim, value in self.fills.items() if dim in places}
         counted = None if self.counted is None else places.get(self.counted)
@@ -57,7 +57,7 @@ def has_padding(dim: Dim) -> bool:
 
 
 def is_prefix(dim: Dim) -> bool:
-    """Whether the real part of a dim is its beginning, so that a slice cuts the filling off."""
+    """Return whether the real part of a dim is its beginning, so that a slice removes the filling."""
     return not any(is_padded for _, is_padded in dim[1:])
 
 
@@ -67,7 +67,7 @@ def size_of(dim: Dim) -> Any:
 
 
 def normal(dim: Dim) -> Dim:
-    """Return a dim with neighbouring unpadded factors multiplied and ones left out."""
+    """Return a dim with adjacent unpadded factors multiplied and factors of 1 removed."""
     found: list[Factor] = []
     for size, is_padded in dim:
         if size == 1:
@@ -106,7 +106,7 @@ def regroup(dims: Sequence[Dim], sizes: Sequence[Any]) -> tuple[Dim, ...] | None
 
 
 def kept(before: Sequence[Dim], after: Sequence[Dim]) -> dict[int, int]:
-    """Return where the dims of a tensor are after dims of size 1 came or went; nothing where more has changed."""
+    """Return the new places of a tensor's dims after adding or removing dims of size 1; empty after other changes."""
     places = [[index for index, dim in enumerate(dims) if dim != ONE] for dims in (before, after)]
     if [before[index] for index in places[0]] != [after[index] for index in places[1]]:
         return {}
@@ -114,9 +114,9 @@ def kept(before: Sequence[Dim], after: Sequence[Dim]) -> dict[int, int]:
 
 
 def broadcast(rows: Sequence[Sequence[Dim]], sizes: Sequence[Sequence[Any]]) -> tuple[Dim, ...] | None:
-    """Return the dims of an elementwise result; None where filling would meet real positions.
+    """Return the dims of an elementwise result; None where filling would be combined with real positions.
 
-    `sizes` are those of the tensors' dims: only a size of exactly 1 is repeated.
+    `sizes` are the sizes of the tensors' dims: only a size of exactly 1 is repeated.
     """
     rank = max((len(row) for row in rows), default=0)
     found: list[Dim] = []

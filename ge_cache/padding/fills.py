@@ -1,10 +1,10 @@
-"""What is known of filling itself, so that a mask can keep it out of sums.
+"""Track the values of filling, so that a mask can keep it out of sums.
 
-Filling of an input is what `pad_values` says, and operators without rounding make something known of it again:
-`mask == 0` is True there, `scores.masked_fill(mask == 0, -inf)` is -inf, its softmax is 0. A sum may then run over
-filling: 0 times a number is 0. Where that number is infinite or NaN (what the filling of `ids` became in a layer), it
-is NaN instead. A tensor that may hold such a NaN is *doubtful*; only operators that pass a NaN on may read it, and
-the call looks for NaN in the results.
+The filling of an input is given by `pad_values`, and operators without rounding make it known again: `mask == 0` is
+True there, `scores.masked_fill(mask == 0, -inf)` is -inf, its softmax is 0. A sum may then run over filling: 0 times a
+number is 0. Where that number is infinite or NaN (such as a layer's result for the filling of `ids`), it is NaN
+instead. A tensor that may have such a NaN is *doubtful*; only operators that propagate NaN may read it, and the call
+looks for NaN in the results.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gearcache.ge_cache.padding.extents import Dim, Extent, has_padding
 from gearcache.ge_cache.padding.step import Dependent, Step, is_list
 
 LOWEST = -math.inf
-#: Operators that leave numbers as they are, but for the dtype.
+#: Operators that keep numbers unchanged, except for the dtype.
 _COPYING = {"to", "_to_copy", "type_as", "clone", "contiguous", "alias", "detach", "lift_fresh", "float", "dropout"}
 #: Operators that compute small whole numbers without rounding.
 _EXACT = (
@@ -29,14 +29,14 @@ _EXACT = (
     | {"div", "clamp", "clamp_min", "clamp_max", "minimum", "maximum"}
 )
 _CONSTANT = {"ones_like", "zeros_like", "full_like"}
-#: What a sum may take in without a change, by operator.
+#: Values that a sum may include without an effect, by operator.
 NEUTRAL: dict[str, Any] = {
     **dict.fromkeys(("sum", "nansum", "count_nonzero", "linalg_vector_norm", "any"), 0),
     **dict.fromkeys(("all", "prod"), 1),
     **dict.fromkeys(("amax", "logsumexp"), LOWEST),
     "amin": math.inf,
 }
-#: Operators that give NaN, or what they would have given, wherever they read a NaN (attention: if its rule says so).
+#: Operators that give NaN, or an unaffected value, wherever they read a NaN (attention: if its rule allows it).
 _CARRY_NAN = (
     {"add", "sub", "rsub", "mul", "div", "neg", "abs", "exp", "log", "sqrt", "rsqrt", "reciprocal", "square", "pow"}
     | {"tanh", "sigmoid", "silu", "gelu", "relu", "leaky_relu", "elu", "softplus", "mish", "sin", "cos", "erf"}
@@ -56,7 +56,7 @@ class Unknown:
 
 
 def require_certain(step: Step) -> None:
-    """Refuse an operator that could turn NaN into a number, so that nobody would see it."""
+    """Refuse an operator that could turn NaN into a number, which would hide it."""
     packet = step.packet
     values = step.node.meta["val"]
     results = [item for item in (values if is_list(values) else [values]) if isinstance(item, torch.Tensor)]
@@ -70,7 +70,7 @@ def require_certain(step: Step) -> None:
 
 
 def _require_whole_rows(step: Step) -> None:
-    """Refuse attention unless NaN in a query or key is in its value too: of a row of NaN scores the kernels make 0."""
+    """Refuse attention unless a NaN in a query or key is also in its value: kernels turn a row of NaN scores into 0."""
     sources = [step.extent(name) for name in ("query", "key", "value")]
     origins = [item.origin for item in sources]
     mask = step.value("attn_mask")
@@ -82,14 +82,14 @@ def _require_whole_rows(step: Step) -> None:
 
 
 def doubtful(step: Step) -> bool:
-    """Return True, for a result that NaN in filling would make NaN: on a CPU it does."""
+    """Return True for a result that a NaN in filling turns into NaN, as on a CPU; refuse other devices."""
     if step.node.meta["val"].device.type != "cpu":
         raise Dependent(f"`aten.{step.name}` masks filling of {step.proof.label}, which is understood on a CPU only")
     return True
 
 
 def require_neutral(step: Step, source: Extent, dims: Sequence[int], what: str) -> None:
-    """Refuse an operator that takes filling in, unless that is known to be without effect."""
+    """Refuse an operator that reads filling, unless it is known to have no effect."""
     neutral = NEUTRAL.get(step.packet, Unknown)
     if step.packet == "linalg_vector_norm" and step.value("ord") not in (1, 2):
         neutral = Unknown
@@ -99,12 +99,12 @@ def require_neutral(step: Step, source: Extent, dims: Sequence[int], what: str) 
 
 
 def constant_fills(dims: Sequence[Dim], value: Any) -> dict[int, Any]:
-    """Return the fills of a tensor that has one value at every position that is filling."""
+    """Return the fills of a tensor that has one value at every filling position."""
     return {index: value for index, dim in enumerate(dims) if has_padding(dim)} if is_exact(value) else {}
 
 
 def held(value: Any, dtype: torch.dtype) -> Any:
-    """Return a number as a tensor of this dtype holds it; `Unknown` where it would be another one."""
+    """Return a number as a tensor of this dtype stores it; `Unknown` where it would change."""
     if not is_exact(value) or (isinstance(value, int) and not 0 <= value <= 127 and dtype != torch.int64):
         return Unknown
     if dtype == torch.bool:
@@ -128,7 +128,7 @@ def elementwise_fills(step: Step, dims: Sequence[Dim]) -> tuple[dict[int, Any], 
 
 
 def _operand(step: Step, node: fx.Node, dim: int) -> Any:
-    """Return what an operand is at filling along a dim of the result, which is counted from the end."""
+    """Return the value of an operand at filling along a dim of the result, counted from the end."""
     extent, sizes = step.proof.value(node), step.proof.sizes(node.meta["val"])
     if -dim > len(sizes) or sizes[dim] == 1:
         return Unknown
@@ -136,7 +136,7 @@ def _operand(step: Step, node: fx.Node, dim: int) -> Any:
 
 
 def _value(step: Step, operands: dict[str, Any]) -> tuple[Any, bool]:
-    """Return the value of a position, and whether it may be NaN instead, given those of the operands there."""
+    """Return the value of a position, and whether it may be NaN instead, given the operands' values there."""
     packet, dtype = step.packet, step.node.meta["val"].dtype
     chosen = _chosen(step, operands)
     if chosen is not Unknown:
@@ -188,7 +188,7 @@ def _computed(step: Step, operands: dict[str, Any]) -> Any:
     def made(name: str, value: Any) -> Any:
         if isinstance(value, fx.Node):
             known = operands.get(name, Unknown)
-            number = 0 if known is Unknown else known  # unknown only where the operator takes no more than its size
+            number = 0 if known is Unknown else known  # unknown only where the operator reads no more than its size
             return torch.full((), number, dtype=value.meta["val"].dtype, device="cpu")
         return torch.device("cpu") if isinstance(value, torch.device) else value
 
@@ -198,7 +198,7 @@ def _computed(step: Step, operands: dict[str, Any]) -> Any:
     keywords = {item.name: given[item.name] for item in listed if item.kwarg_only}
     try:
         result = step.node.target(*positional, **keywords)  # type: ignore[operator]
-    except (RuntimeError, IndexError, TypeError, ValueError):  # it needs dims that one position has not
+    except (RuntimeError, IndexError, TypeError, ValueError):  # the operator needs dims that one position lacks
         return Unknown
     if not isinstance(result, torch.Tensor) or result.dtype != dtype:
         return Unknown
@@ -214,7 +214,7 @@ def _size(value: Any) -> Any:
 
 
 def is_exact(value: Any) -> bool:
-    """Whether every kernel computes with just this number: other ones are rounded here or there."""
+    """Return whether every kernel computes with exactly this number: some kernels round others."""
     if isinstance(value, float):
         return math.isinf(value) or ((2 * value).is_integer() and abs(value) <= 128)
     return isinstance(value, (bool, int))

@@ -1,7 +1,7 @@
-"""What operators that read or write by index do to padded rows, see `ge_cache.padding.rows`.
+"""Padding rules of operators that read or write by index, see `ge_cache.padding.rows`.
 
 A padded dim may be indexed only by row numbers of the same size (`x[torch.arange(n), last]`): any other number could
-mean filling, or count from the end.
+select filling, or count from the end.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def _joined(step: Step) -> Dependent:
 
 
 def _is_rows_of(index: Extent, dim: Dim) -> bool:
-    """Whether an index holds the row numbers of a dim."""
+    """Return whether an index holds the row numbers of a dim."""
     return index.bound is not None and len(dim) == 1 and (index.bound - size_of(dim)) == 0
 
 
 def _places(step: Step, source: Extent, indices: list[Any], *, is_write: bool) -> tuple[Dim, ...]:
-    """Return the dims that indexing gives; checks that real places are taken from, or written to, by real indices."""
+    """Return the dims of an indexing result; checks that real places are read, or written, by real indices."""
     given = {dim: index for dim, index in enumerate(indices) if isinstance(index, Extent)}
     nodes = {dim: step.given["indices"][dim] for dim in given}
     for node in nodes.values():
@@ -61,7 +61,7 @@ def index(step: Step) -> Extent:
 
 
 def _fills(source: Extent, dims: tuple[Dim, ...], given: Mapping[int, Extent]) -> dict[int, Any]:
-    """Return the fills of `x[indices]`: where an index counts along a dim, its filling looks up filling."""
+    """Return the fills of `x[indices]`: where an index counts along a dim, its filling selects filling."""
     common = len(dims) - (len(source.dims) - len(given))
     order = sorted(given)
     position = order[0] if order == list(range(order[0], order[0] + len(order))) else 0
@@ -109,7 +109,7 @@ def index_copy(step: Step) -> Extent:
 
 @rule("gather", "scatter", "scatter_", "scatter_add", "scatter_add_")
 def gather(step: Step) -> Extent:
-    """`x.gather(dim, index)`, and `scatter`, whose written dim holds no filling either."""
+    """`x.gather(dim, index)`, and `scatter`, whose written dim has no filling either."""
     source, rows = step.extent("self"), step.extent("index")
     dim = step.value("dim") % len(source.dims)
     step.require_unpadded("looks up along", source.dims[dim])
@@ -125,7 +125,7 @@ def gather(step: Step) -> Extent:
 
 @rule("one_hot")
 def one_hot(step: Step) -> Extent:
-    """A new last dim, whose size filling does not decide."""
+    """A new last dim, whose size does not depend on filling."""
     if step.value("num_classes") == -1:
         raise Dependent(f"`aten.{step.name}` counts the classes of {step.proof.label}")
     return Extent((*step.extent("self").dims, *step.proof.unpadded_dims([step.value("num_classes")])))

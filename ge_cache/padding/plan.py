@@ -1,4 +1,4 @@
-"""The plan by which calls between gears may be padded: recorded with symbolic sizes, proven, stored."""
+"""Make the plan by which calls between gears may be padded: recorded with symbolic sizes, proven, stored."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from gearcache.guards.dispatch.fills import Fills
 def padded_symbols(
     capture: Capture, symbols: Symbols, assignments: Iterable[Mapping[Any, int]], fills: Fills
 ) -> dict[Any, str]:
-    """Return the symbols that may be padded, with the dim that names each; `GearSpecError` for a fill that is missing.
+    """Return the symbols that may be padded, with the dim that names each; `GearSpecError` for a missing fill.
 
-    `assignments` are those of the gears, which fix the symbols that may vary.
+    `assignments` are the symbol values of the gears, which show the symbols that may vary.
     """
     rows = list(assignments)
     found: dict[Any, str] = {}
@@ -73,9 +73,9 @@ def padding_plan(
     groups: Sequence[Sequence[Any]],
     fills: Fills,
 ) -> dict[str, Any]:
-    """Return the plan (see `guards.dispatch.padded_call`); `GearSpecError` says which operator stands against it.
+    """Return the plan (see `guards.dispatch.padded_call`); `GearSpecError` names the operator that prevents it.
 
-    `groups`: symbols that are equal at every gear, so that they may be padded together.
+    `groups`: symbols that are equal at every gear, which may be padded together.
     """
     graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
     _drop_numbers(graph)
@@ -115,7 +115,7 @@ def padding_plan(
 
 
 def _drop_numbers(graph: GearGraph) -> None:
-    """Leave out the numbers of a graph, with which no operator computes: results alone are made of them."""
+    """Remove the numbers of a graph that no operator uses: only results are computed from them."""
     for node in reversed(graph.module.graph.nodes):
         if isinstance(node.meta.get("val"), torch.SymInt) and not node.users:
             graph.module.graph.erase_node(node)
@@ -127,7 +127,7 @@ def _layout(tensor: torch.Tensor, printer: SizePrinter) -> list[list[Any]]:
 
 
 def patterns_of_one(wanted: Mapping[Any, str], proofs: Sequence[Mapping[str, Any]]) -> Iterator[dict[Any, int]]:
-    """Yield the sets of padded symbols that a call may have at size 1: those of each proof, and all together."""
+    """Yield the sets of padded symbols that may have size 1 in a call: those of each proof, and all together."""
     for proof in proofs:
         yield {symbol: 1 for symbol in wanted if str(symbol) in proof["symbols"]}
     if len(proofs) > 1:
@@ -144,16 +144,16 @@ def equal_symbols(wanted: Mapping[Any, str], assignments: Iterable[Mapping[Any, 
 
 
 def same_program(capture: Capture, other: Capture, symbols: Symbols, assignment: Mapping[Any, int]) -> bool:
-    """Whether a static trace runs the very operations of a symbolic one at these sizes.
+    """Return whether a static trace runs the same operations as a symbolic one at these sizes.
 
-    Dynamo takes a symbol for at least 2 without a guard, so that a branch on `size == 1` leaves no trace in the
-    symbolic one. Equal programs show that there is none.
+    Dynamo assumes that a symbol is at least 2, without a guard, so a branch on `size == 1` leaves no trace in the
+    symbolic one. Equal programs show that there is no such branch.
     """
     left, right = (_program(item, symbols, assignment) for item in (capture, other))
     if left != right or capture.frame_code.co_code != other.frame_code.co_code:
         return False
     checks = [{repr(check.to_plain()) for check in item.checks} for item in (capture, other)]
-    # A call that is served has passed all checks of the symbolic trace; those of the other one must be among them.
+    # A served call has passed all checks of the symbolic trace, so these must include the other trace's checks.
     return checks[0] >= checks[1] and capture.frame_code.co_consts == other.frame_code.co_consts
 
 
@@ -182,7 +182,7 @@ def _program(capture: Capture, symbols: Symbols, assignment: Mapping[Any, int]) 
         return value if isinstance(value, (int, float)) else symbols.value(value.node.expr, assignment)
 
     for node in capture.module.graph.nodes:
-        if node in capture.numbers.nodes:  # results alone are made of it
+        if node in capture.numbers.nodes:  # only results are computed from it
             numbers[node] = ("number", capture.numbers.nodes.index(node))
             continue
         value = node.meta.get("example_value")

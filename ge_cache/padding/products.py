@@ -1,4 +1,4 @@
-"""What products of tensors do to padded rows, see `ge_cache.padding.rows`.
+"""Padding rules of products of tensors, see `ge_cache.padding.rows`.
 
 A sum may run over filling where one of the factors is 0 there.
 """
@@ -34,7 +34,7 @@ def _product(step: Step, left: Extent, right: Extent) -> Extent:
 
 @rule("mm", "bmm", "matmul")
 def product(step: Step) -> Extent:
-    """A matrix product; the summed dim must hold no filling."""
+    """A matrix product; the summed dim must have no filling, unless one factor is 0 there."""
     names = ("self", "other") if "other" in step.given else ("self", "mat2")
     left, right = (step.extent(name) for name in names)
     rows, columns = len(left.dims) == 1, len(right.dims) == 1
@@ -64,7 +64,7 @@ def sum_and_product(step: Step) -> Extent:
 
 @rule("linear")
 def linear(step: Step) -> Extent:
-    """Weights hold no filling, nor does the last dim."""
+    """Neither weights nor the last dim may have filling."""
     source, weight = step.extent("input"), step.extent("weight")
     step.require_unpadded("sums over", source.dims[-1], *weight.dims)
     dims = (*source.dims[:-1], *step.fresh().dims[len(source.dims) - 1 :])
@@ -74,7 +74,7 @@ def linear(step: Step) -> Extent:
 
 @rule("einsum")
 def einsum(step: Step) -> Extent:
-    """Dims of one label hold the same positions; one that is summed may hold filling as that of a product may."""
+    """Dims of one label have the same positions; a summed one may have filling under the condition of a product."""
     tensors = step.value("tensors")
     labels, output = _labels(step.value("equation"), [len(item.dims) for item in tensors])
     found: dict[str, Dim] = {}
@@ -88,13 +88,13 @@ def einsum(step: Step) -> Extent:
             masked |= {label} if item.fills.get(at) == 0 else set()
     summed = [label for label in found if label not in output and has_padding(found[label])]
     step.require_unpadded("sums over", *(found[label] for label in summed if label not in masked))
-    # Of one operand alone it may be a view, which its schema does not say.
+    # With one operand the result may be a view, which the schema does not declare.
     own = len(tensors) > 1
     return Extent(tuple(found[label] for label in output), is_writable=own, is_doubtful=bool(summed) and doubtful(step))
 
 
 def _labels(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]]:
-    """Return the labels of the dims of each operand and of the result; those behind `...` are counted from the end."""
+    """Return the labels of the dims of each operand and of the result; those after `...` are counted from the end."""
     left, _, right = equation.replace(" ", "").partition("->")
     rows = left.split(",")
     wide = [rank - len(row.replace("...", "")) if "..." in row else 0 for row, rank in zip(rows, ranks, strict=True)]

@@ -1,9 +1,9 @@
-"""Proof that filling in one padded size never reaches a real position of a recorded graph.
+"""Prove that filling in one padded size never reaches a real position of a recorded graph.
 
-The graph is walked once with sizes symbolic. Every tensor has an `Extent`; every operator that meets filling must be
-on the list of `ge_cache.padding.rows`, which says what it does to the extents, or the proof fails with the operator's
+The graph is walked once with sizes symbolic. Every tensor has an `Extent`. Every operator that reads filling must be on
+the list of `ge_cache.padding.rows`, whose rule gives the resulting extents, or the proof fails with the operator's
 name. A size used as a number (a mean over the batch) fails as well: eager would have used the smaller one. Operators
-that see no filling may be anything.
+without filling in their inputs may be any.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gearcache.ge_cache.private_torch import core as private_core
 class Proof:
     """One walk over a graph, for one padded symbol. `label` names the dim in messages, e.g. `x.size(0)`.
 
-    `fills`: input -> what its filling is; of the others it may be anything.
+    `fills`: input -> the value of its filling; other inputs may have any filling.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class Proof:
         self._fills = fills or {}
         self._extents: dict[fx.Node, Any] = {}
         self.label = label
-        #: Outputs in which NaN may come from the filling.
+        #: Outputs in which the filling may cause NaN.
         self.doubtful: list[int] = []
 
     def prove(self, graph: fx.Graph, inputs: list[tuple[Any, ...]]) -> str | None:
-        """Return None when every real position is right whatever the filling is, else why that is not shown.
+        """Return None when every real position is right for any filling, else the reason why that is not shown.
 
         `inputs`: the sizes of the first placeholders; the others (weights) have no filling.
         """
@@ -72,12 +72,12 @@ class Proof:
         except Dependent as error:
             return f"{error}{_place(node)}"
         except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            # A rule met arguments that it was not written for: no proof.
+            # A rule received arguments that it was not written for: no proof.
             return f"`{getattr(node, 'target', '?')}` is not understood ({type(error).__name__}: {error}){_place(node)}"
         return None
 
     def _check_number(self, node: fx.Node) -> None:
-        """A node that gives a number: sizes are known, anything else must not come from filling."""
+        """A node with a number as its result: sizes are known, anything else must not depend on filling."""
         if isinstance(node.target, private_core.OpOverload) and "sym_" not in str(node.target):
             step = Step(self, node)
             if any(self.value(item).is_padded or self.value(item).is_doubtful for item in step.tensors().values()):
@@ -122,7 +122,7 @@ class Proof:
         self._set(step, rows if isinstance(found, list) else rows[0])
 
     def _set(self, step: Step, found: Extent | list[Extent]) -> None:
-        """Remember a result. After a write, what is known of filling may be wrong in all that shares memory."""
+        """Store a result. After a write, the known fills of all tensors may be wrong, so they are dropped."""
         if step.is_written:
             targets = [self.value(step.given[name]) for name in step.is_written]
             if any(row.is_doubtful for row in as_list(found)) and not all(item.is_doubtful for item in targets):
@@ -133,7 +133,7 @@ class Proof:
         self._extents[step.node] = found
 
     def _checked(self, step: Step, found: Extent | list[Extent]) -> Extent | list[Extent]:
-        """Compare what a rule says with the sizes that were recorded: a slip of a rule is a refusal, not a result."""
+        """Compare a rule's result with the recorded sizes: an error in a rule causes a refusal, not a wrong result."""
         results = as_list(found)
         for extent, sizes in zip(results, step.result_sizes(), strict=True):
             shown = [self._simplify(_product(dim)) for dim in extent.dims]
@@ -150,7 +150,7 @@ class Proof:
                 raise Dependent(f"output {index} mixes the rows of {self.label} with another dim")
 
     def value(self, given: Any) -> Any:
-        """Return what an argument of a node stands for."""
+        """Return the value of a node's argument."""
         if isinstance(given, fx.Node):
             if given in self._extents:
                 return self._extents[given]
@@ -200,7 +200,7 @@ def _holds_tensor(value: Any) -> bool:
 
 
 def _place(node: fx.Node | None) -> str:
-    """Return the user's line that a node comes from, where it is known."""
+    """Return the user's line behind a node, where it is known."""
     text = getattr(node, "stack_trace", None) or ""
     lines = [line.strip() for line in text.splitlines() if line.strip().startswith("File ")]
     return f" ({lines[-1]})" if lines else ""

@@ -1,7 +1,7 @@
-"""Which proofs a graph has: for each padded size alone, for equal ones together, with what filling is or without.
+"""Find the proofs of a graph: for each padded size alone or equal ones together, with or without known fills.
 
-As little as possible is taken for granted. What is becomes part of the plan, and is compared where a size is padded:
-that dims are equal, and what the filling of an input is.
+As little as possible is assumed. Assumptions become part of the plan, and are compared where a size is padded: that
+dims are equal, and the filling of an input.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Simplify = Callable[[Any], Any]
 
 
 class Proven(Struct, frozen=True):
-    """A padded size, and what its proof rests on."""
+    """A padded size, and the assumptions of its proof."""
 
-    #: The symbols of it: several where they are taken for equal.
+    #: Its symbols: several where they are assumed to be equal.
     symbols: Sequence[Any]
-    #: Input -> what its filling is taken for.
+    #: Input -> the assumed value of its filling.
     fills: Mapping[int, Any]
     #: Outputs that are right only if they hold no NaN.
     doubtful: list[int]
 
 
 class Unproven(Struct, frozen=True):
-    """A padded size, by the dim that names it, and what stands against it."""
+    """A padded size, by the dim that names it, and the reason why it is not proven."""
 
     label: str
     reason: str
@@ -47,7 +47,7 @@ def prove_all(
 ) -> list[Proven] | Unproven:
     """Prove that each of the `wanted` symbols may be padded; `given` are the fills of the inputs (None: not padded).
 
-    `groups`: symbols that are equal at every gear. They are taken for equal where one cannot be proven alone.
+    `groups`: symbols that are equal at every gear. They are assumed to be equal where one cannot be proven alone.
     """
     found: list[Proven] = []
     for symbol, label in wanted.items():
@@ -72,9 +72,10 @@ def vouch_all(
     wanted: Mapping[Any, str],
     groups: Sequence[Sequence[Any]],
 ) -> list[Proven] | Unproven:
-    """Return what stands for proofs where the caller guarantees that filling reaches no result.
+    """Return replacements for proofs where the caller guarantees that filling reaches no result.
 
-    What is left to show is where the real part of each result lies: a dim is as long as a padded one, or has none.
+    It remains to show where the real part of each result is: a dim is as long as a padded one, or does not depend on
+    it.
     """
     tied = [next((group for group in groups if symbol in group), [symbol]) for symbol in wanted]
     found = [Proven(symbols, {}, []) for symbols in {tuple(symbols): symbols for symbols in tied}.values()]
@@ -96,7 +97,7 @@ def _proven(
     label: str,
     given: Sequence[Any],
 ) -> Proven | str:
-    """Return the proof that takes the fewest fills for granted, or the reason why there is none with all of them."""
+    """Return the proof that assumes the fewest fills, or the reason why none exists even with all of them."""
     reason: str | None = None
     for fills in _assumptions(given):
         proof = Proof(symbols[0], simplify, label, fills)

@@ -1,7 +1,7 @@
-"""What operators do to padded rows: the list behind `ge_cache.padding.proof`.
+"""Padding rules of operators: the list of rules for `ge_cache.padding.proof`.
 
-A rule returns the extents of the results, or raises `Dependent` where a real position would read filling. An operator
-that is not listed is refused as soon as it sees filling, so the list may be incomplete but not wrong.
+A rule returns the extents of the results, or raises `Dependent` where a real position would read filling. An unlisted
+operator is refused as soon as it reads filling, so the list may be incomplete but not wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gearcache.ge_cache.padding.step import Dependent, Rules, Step
 
 RULES = Rules()
 rule = RULES.of
-#: Arguments in which a padded size may stand: they only say how large a result is.
+#: Arguments that may contain a padded size: they only determine the size of a result.
 SIZE_ARGUMENTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "expand", "broadcast_to"), ("size", "shape")),
     **dict.fromkeys(("zeros", "ones", "empty", "full", "new_zeros", "new_ones", "new_empty", "new_full"), ("size",)),
@@ -52,7 +52,7 @@ def elementwise(step: Step) -> Extent:
 
 
 def _keeps_numbers(step: Step) -> bool:
-    """Whether row numbers stay what they are."""
+    """Return whether row numbers stay unchanged."""
     if step.node.meta["val"].dtype not in (torch.int32, torch.int64):
         return False
     adds_nothing = step.packet in ("add", "sub") and step.given.get("other") == 0
@@ -69,7 +69,7 @@ def _dims_of(step: Step, rank: int) -> list[int]:
 @rule("sum", "mean", "amax", "amin", "max", "min", "prod", "any", "all", "var", "std", "var_mean", "std_mean", "norm")
 @rule("linalg_vector_norm", "logsumexp", "argmax", "argmin", "count_nonzero", "nansum", "median")
 def reduction(step: Step) -> Extent | list[Extent]:
-    """Dims that are reduced must hold no filling."""
+    """Reduced dims must have no filling, unless its value is neutral to the operator."""
     if "other" in step.given:
         return elementwise(step)
     source = step.extent("self")
@@ -95,7 +95,7 @@ def along(step: Step) -> Extent | list[Extent]:
     if name == "dims" and not dims:
         dims = list(range(len(source.dims)))
     running = step.name.startswith(("cumsum", "cumprod", "logcumsumexp")) and len(source.dims[dims[0]]) == 1
-    # Filling of a score of -inf gets no weight; a row of nothing else is NaN without filling as well.
+    # Filling with a score of -inf gets no weight; a row of only such scores is NaN without filling as well.
     is_masked = step.packet in ("softmax", "_softmax") and source.fills.get(dims[0]) == LOWEST
     if not running and not (is_masked and len(source.dims[dims[0]]) == 1):
         is_softmax = "softmax" in step.packet
@@ -117,7 +117,7 @@ def along(step: Step) -> Extent | list[Extent]:
 
 @rule("scaled_dot_product_attention")
 def attention(step: Step) -> Extent:
-    """Keys hold no filling, unless a mask, or causality, keeps the queries from it."""
+    """Keys must have no filling, unless a mask or causality hides it from the queries."""
     query, key, value = (step.extent(name) for name in ("query", "key", "value"))
     if step.value("dropout_p"):
         raise Dependent("`aten.scaled_dot_product_attention` draws random numbers")
@@ -154,7 +154,7 @@ def _keeps_out(mask: Extent, keys: Dim) -> bool:
 
 @rule("layer_norm", "rms_norm")
 def last_dims_norm(step: Step) -> Extent:
-    """The normalised dims hold no filling."""
+    """The normalised dims must have no filling."""
     source = step.extent("input")
     step.require_unpadded("normalises over", *source.dims[-len(step.value("normalized_shape")) :])
     return Extent(source.dims)
@@ -163,7 +163,7 @@ def last_dims_norm(step: Step) -> Extent:
 @rule("conv1d", "conv2d", "conv3d", "convolution", "group_norm", "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d")
 @rule("avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "batch_norm", "upsample_nearest2d")
 def batched(step: Step) -> Extent:
-    """Only dim 0 may hold filling: each of its rows is an example of its own."""
+    """Only dim 0 may have filling: each of its rows is an example of its own."""
     if step.name.startswith("batch_norm") and step.value("training"):
         raise Dependent(f"`aten.batch_norm` in training mode averages over {step.proof.label}")
     source = step.extent("input" if "input" in step.given else "self")
@@ -181,6 +181,6 @@ def _of(step: Step, node: Any) -> tuple[Dim, ...]:
 
 @rule("embedding")
 def embedding(step: Step) -> Extent:
-    """The table holds no filling."""
+    """The table must have no filling."""
     step.require_unpadded("looks up in", *step.extent("weight").dims)
     return Extent((*step.extent("indices").dims, step.extent("weight").dims[1]))

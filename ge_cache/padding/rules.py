@@ -1,4 +1,4 @@
-"""All rules: what operators do to padded rows, by their names."""
+"""All padding rules, by the names of operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators that only move, join or repeat positions do to padded rows, see `ge_cache.padding.rows`."""
+"""Padding rules of operators that only move, join or repeat positions, see `ge_cache.padding.rows`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def view(step: Step) -> Extent:
         raise Dependent(f"`aten.{step.name}` cuts or mixes rows of {step.proof.label}")
     found = source.with_dims(dims, kept(source.dims, dims))
     sizes = [step.proof.sizes(step.given["self"].meta["val"]), step.result_sizes()[0]]
-    if source.origin and sizes[1][:-2] == sizes[0][:-1]:  # rows are split, and not put together
+    if source.origin and sizes[1][:-2] == sizes[0][:-1]:  # rows are split, not joined
         found = replace(found, origin=(*source.origin, sizes[1]))
     return found if step.name.startswith("view") else replace(found, is_writable=False)
 
@@ -36,7 +36,7 @@ def moved(step: Step) -> Extent:
     """Dims change place."""
     source = step.extent("self")
     rank = len(source.dims)
-    order: list[int | None] = list(range(rank))  # for each dim of the result the one it was, None: a new one
+    order: list[int | None] = list(range(rank))  # for each dim of the result its source, None for a new dim
     packet = step.name.partition(".")[0]
     if packet == "permute":
         order = [item % rank for item in step.value("dims")]
@@ -64,7 +64,7 @@ def moved(step: Step) -> Extent:
 
 
 def _moved(rank: int, sources: list[int], destinations: list[int]) -> list[int]:
-    """Return for each dim of `x.movedim(sources, destinations)` the one it was."""
+    """Return for each dim of `x.movedim(sources, destinations)` its source dim."""
     taken = {to % rank: at % rank for at, to in zip(sources, destinations, strict=True)}
     rest = iter(index for index in range(rank) if index not in taken.values())
     return [taken[index] if index in taken else next(rest) for index in range(rank)]
@@ -76,7 +76,7 @@ def _listed(value: Any) -> list[Any]:
 
 @rule("expand", "expand_as", "broadcast_to")
 def expand(step: Step) -> Extent:
-    """A dim of size 1 is repeated; what is made padded that way must not be written."""
+    """A dim of size 1 is repeated; a dim padded in this way must not be written."""
     source, wide = step.extent("self"), step.fresh().dims
     dims: list[Dim] = [ONE] * (len(wide) - len(source.dims)) + list(source.dims)
     found = [large if dim == ONE else dim for dim, large in zip(dims, wide, strict=True)]
@@ -120,7 +120,7 @@ def select(step: Step) -> Extent:
 
 @rule("split", "split_with_sizes", "chunk", "unbind", "tensor_split")
 def split(step: Step) -> list[Extent]:
-    """The split dim holds no filling."""
+    """The split dim must have no filling."""
     source = step.extent("self")
     index = step.value("dim") % len(source.dims)
     step.require_unpadded("splits", source.dims[index])
@@ -136,7 +136,7 @@ def split(step: Step) -> list[Extent]:
 
 @rule("cat", "concat", "stack")
 def join(step: Step) -> Extent:
-    """Tensors are joined along a dim without filling, or with filling in the last one only."""
+    """Tensors are joined along a dim without filling, or with filling only in the last tensor."""
     tensors = [item for item in step.value("tensors") if isinstance(item, Extent)]
     sizes = step.result_sizes()[0]
     index = step.value("dim") % len(sizes)
@@ -157,7 +157,7 @@ def join(step: Step) -> Extent:
 
 @rule("constant_pad_nd", "pad")
 def pad(step: Step) -> Extent:
-    """Padded dims are left as they are."""
+    """Padded dims stay unchanged."""
     source, given = step.extent("self"), step.value("pad")
     dims, fresh = list(source.dims), step.fresh().dims
     for position in range(len(given) // 2):
@@ -210,5 +210,5 @@ def counted(step: Step) -> Extent:
     if step.value("start") not in (None, 0) or step.value("step") not in (None, 1):
         raise Dependent(f"`aten.{step.name}` counts to {step.proof.label} from another number than 0")
     if step.node.meta["val"].dtype not in (torch.int32, torch.int64):
-        return step.fresh()  # others round large numbers
+        return step.fresh()  # other dtypes round large numbers
     return Extent(step.fresh().dims, bound=step.value("end"), counted=0)

@@ -1,4 +1,4 @@
-"""One operator call of a graph under proof, as the rules see it."""
+"""One operator call of a graph under proof, as the padding rules see it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Dependent(Exception):
 
 
 class Walk(Protocol):
-    """What a rule may ask of the proof that walks the graph."""
+    """The interface of the proof that a rule may use."""
 
     label: str
 
     def value(self, given: Any) -> Any:
-        """Return what an argument of a node stands for."""
+        """Return the value of a node's argument."""
 
     def sizes(self, tensor: torch.Tensor) -> list[Any]:
         """Return the sizes of a fake tensor."""
@@ -45,12 +45,12 @@ class Step:
 
     @property
     def packet(self) -> str:
-        """The name without overload, and without the `_` of writing in place."""
+        """Return the operator's name without overload, and without the `_` of writing in place."""
         name = self.name.partition(".")[0]
         return name if name.startswith("__") else name.removesuffix("_")
 
     def value(self, name: str) -> Any:
-        """Return an argument: an `Extent`, a size, a list of these, or what the graph holds."""
+        """Return an argument: an `Extent`, a size, a list of these, or a constant of the graph."""
         return self.proof.value(self.given.get(name))
 
     def extent(self, name: str) -> Extent:
@@ -81,11 +81,11 @@ class Step:
         return [self.proof.sizes(item) if isinstance(item, torch.Tensor) else [] for item in values]
 
     def fresh(self, index: int = 0) -> Extent:
-        """Return a result whose padded dims are just those of a padded size."""
+        """Return a result whose padded dims are exactly those with a padded size."""
         return Extent(self.proof.unpadded_dims(self.result_sizes()[index]))
 
     def require_unpadded(self, what: str, *dims: Dim) -> None:
-        """Refuse when one of some dims has filling."""
+        """Refuse when any of some dims has filling."""
         if any(is_padded for dim in dims for _, is_padded in dim):
             raise Dependent(f"`aten.{self.name}` {what} {self.proof.label}")
 
@@ -104,10 +104,10 @@ Rule = Callable[[Step], "Extent | list[Extent]"]
 
 
 class Rules(dict[str, Rule]):
-    """What operators do to padded rows, by their names (`sum`: all overloads, `transpose.int`: one)."""
+    """Padding rules of operators, by name (`sum`: all overloads, `transpose.int`: one)."""
 
     def of(self, *names: str) -> Callable[[Rule], Rule]:
-        """Return a decorator that takes a function for the rule of some operators."""
+        """Return a decorator that registers a function as the rule of some operators."""
 
         def register(function: Rule) -> Rule:
             self.update(dict.fromkeys(names, function))

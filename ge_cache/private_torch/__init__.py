@@ -1,1 +1,1 @@
-"""Every private name of torch that tracing and compiling use; one test per name."""
+"""Private names of torch used by tracing and compiling; each name has a test."""

@@ -1,4 +1,4 @@
-"""Private names of torch with which a trace is watched for attributes and keys that it finds, or finds absent."""
+"""Dynamo hooks that report attributes and keys that a trace finds, or finds absent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MADE = ("T", "mT", "H", "mH", "real", "imag", "data")
 
 
 def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what reads an attribute or asks for one."""
+    """Yield (owner, name, replacement) of functions that read or test attributes."""
     from torch._dynamo.exc import ObservedAttributeError
     from torch._dynamo.variables.base import VariableTracker
     from torch._dynamo.variables.constant import ConstantVariable
@@ -28,11 +28,11 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     outputs: list[Any] = []
 
     def is_lazy_and_new(variable: Any, tx: Any, name: str) -> bool:
-        """Whether it is the first read of a lazy conjugate, which a frame can give out and no graph can."""
+        """Return whether this is the first read of a lazy conjugate, which a frame can return and no graph can."""
         read = (id(tx.output), variable.source, name)
         is_lazy = name in ("H", "mH") and variable.dtype.is_complex and read not in conjugates
         conjugates.add(read)
-        outputs.append(tx.output)  # so that no other trace gets its id
+        outputs.append(tx.output)  # keeps its id from being reused by another trace
         return bool(is_lazy)
 
     def is_written(variable: Any, tx: Any, name: str) -> bool:
@@ -71,7 +71,7 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(read_slot)
     def tp_descr_get_impl(self: Any, tx: Any, obj: Any, owner: Any) -> Any:
-        """Read a slot by its descriptor, `Point.x.__get__(point)`: Dynamo overlooks what the trace has written."""
+        """Read a slot by its descriptor, `Point.x.__get__(point)`: Dynamo overlooks writes of the trace."""
         name = self.descriptor.__name__
         if not is_written(obj, tx, name):
             return read_slot(self, tx, obj, owner)
@@ -89,7 +89,7 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _is_made(variable: Any, name: Any) -> bool:
-    """Whether an attribute is a new tensor at each read: `x.real` is `x` itself where `x` is not complex."""
+    """Return whether each read of an attribute makes a new tensor: `x.real` is `x` itself where `x` is not complex."""
     from torch._dynamo.variables.tensor import NumpyNdarrayVariable, TensorVariable
 
     if not isinstance(variable, TensorVariable) or isinstance(variable, NumpyNdarrayVariable):
@@ -99,9 +99,9 @@ def _is_made(variable: Any, name: Any) -> bool:
 
 
 def _without_source(function: Any, variable: Any, *arguments: Any, **keywords: Any) -> Any:
-    """Read an attribute as that of a tensor which the trace has made.
+    """Read an attribute as if the trace had made the tensor.
 
-    Dynamo takes what is read at one path for one object, and gives it out as often as it is read (torch 2.13).
+    Dynamo assumes that all reads of one path give one object, and reuses the first result (torch 2.13).
     """
     source, variable.source = variable.source, None
     try:
@@ -111,10 +111,10 @@ def _without_source(function: Any, variable: Any, *arguments: Any, **keywords: A
 
 
 def watched_sources() -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what says where an attribute of a class was found.
+    """Yield (owner, name, replacement) of functions that find the class of an attribute.
 
-    Dynamo keeps one place for each value and name. Numbers and texts are one object wherever they are written, so of
-    two classes with `scale = 2.0` only the first would be compared: `torch.compile` misses it too (torch 2.13).
+    Dynamo keeps one place for each value and name. Equal numbers and texts are one object wherever they are written, so
+    of two classes with `scale = 2.0` only the first would be compared: `torch.compile` misses it too (torch 2.13).
     """
     from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
 
@@ -138,7 +138,7 @@ def watched_sources() -> Iterator[tuple[Any, str, Any]]:
 
 
 def _note_maker(facts: Any, variable: Any, name: str) -> None:
-    """Note where an attribute came from that neither an object nor its class holds."""
+    """Note the origin of an attribute that is neither in an object nor in its class."""
     from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
 
     if not isinstance(variable, (UserDefinedClassVariable, UserDefinedObjectVariable)):
@@ -156,7 +156,7 @@ def _note_maker(facts: Any, variable: Any, name: str) -> None:
 
 
 def watched_keys(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what looks a key up, in a dictionary or in an object's `__dict__`."""
+    """Yield (owner, name, replacement) of functions that look a key up, in a dictionary or an object's `__dict__`."""
     from torch._dynamo.variables.dicts import ConstDictVariable, DunderDictVariable
 
     dictionary: Any = ConstDictVariable
@@ -165,14 +165,14 @@ def watched_keys(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(look_up)
     def getitem_const_raise_exception_if_absent(self: Any, tx: Any, arg: Any) -> Any:
-        """Dynamo guards what was found, and what `in` and `get` did not find; here is what raises a `KeyError`."""
+        """Dynamo guards found keys, and keys that `in` and `get` lack; this guards lookups with a `KeyError`."""
         if self.source is not None and (arg not in self or _may_be_caught(tx)):
             self.install_dict_contains_guard(tx, [arg])
         return look_up(self, tx, arg)
 
     @functools.wraps(call)
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        """Dynamo guards what such a method found by its value, which does not tell that it may be absent."""
+        """Dynamo guards the value that such a method found, which does not cover that the key may be absent."""
         if name in ("get", "pop", "setdefault") and args and self.source is not None and args[0] in self:
             self.install_dict_contains_guard(tx, [args[0]])
         return call(self, tx, name, args, kwargs)
@@ -191,13 +191,13 @@ def watched_keys(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     yield dictionary, "getitem_const_raise_exception_if_absent", getitem_const_raise_exception_if_absent
     yield dictionary, "call_method", call_method
-    # Dynamo guards nothing of an object's `__dict__` but the attributes that are read through it.
+    # Dynamo guards an object's `__dict__` only by the attributes that are read through it.
     yield own, "install_dict_keys_match_guard", install_dict_keys_match_guard
     yield own, "install_dict_contains_guard", install_dict_contains_guard
 
 
 def _may_be_caught(tx: Any) -> bool:
-    """Whether an exception raised at this point of a trace would be met by a handler of the method."""
+    """Return whether a handler of the method could catch an exception raised at this point of a trace."""
     while tx is not None:
         if tx.current_instruction.exn_tab_entry is not None or (sys.version_info < (3, 11) and tx.block_stack):
             return True
@@ -206,7 +206,9 @@ def _may_be_caught(tx: Any) -> bool:
 
 
 def _is_of_argument(source: Any, tx: Any) -> bool:
-    """Whether a value comes with the call. What the instance and the globals hold is watched between calls."""
+    """Return whether a value belongs to an argument. Those of the instance and the globals are watched between
+    calls.
+    """
     while (base := getattr(source, "base", None)) is not None:
         source = base
     root = tx.output.root_tx.f_code
@@ -214,7 +216,7 @@ def _is_of_argument(source: Any, tx: Any) -> bool:
 
 
 def _all_of(cls: Any) -> list[Any]:
-    """Return a class and all that inherit from it."""
+    """Return a class and all its subclasses."""
     found = {cls: None}
     for each in type.__subclasses__(cls):
         found |= dict.fromkeys(_all_of(each))

@@ -1,4 +1,4 @@
-"""Private names of torch with which a trace tells what it asks and changes of autograd; one test per name."""
+"""Dynamo hooks that report what a trace reads and changes of autograd; each private name has a test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gearcache.ge_cache.private_torch.renamed import name_here
 
 @contextlib.contextmanager
 def watched_autograd(reads: Any) -> Iterator[None]:
-    """Tell `reads` (`AutogradReads`) when Dynamo answers a question about autograd."""
+    """Report to `reads` (`AutogradReads`) when Dynamo answers a question about autograd."""
     from torch._dynamo.variables.ctx_manager import GradModeVariable
     from torch._dynamo.variables.tensor import TensorVariable
     from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
@@ -47,7 +47,7 @@ def watched_autograd(reads: Any) -> Iterator[None]:
         return call(self, tx, args, kwargs)
 
     def create_grad_mode(tx: Any, target_value: Any, initialized: bool = False, **kwargs: Any) -> Any:
-        if initialized:  # `torch.set_grad_enabled`, which may be no `with`
+        if initialized:  # `torch.set_grad_enabled`, which may be called without a `with`
             reads.of_mode()
         return create(tx, target_value, initialized, **kwargs)
 
@@ -62,15 +62,15 @@ def watched_autograd(reads: Any) -> Iterator[None]:
 
 
 def is_grad_switch(node: torch.fx.Node) -> bool:
-    """Whether a captured node only turns autograd on or off, which means nothing in a graph that runs without."""
+    """Return whether a captured node only turns autograd on or off, which has no effect in a graph without it."""
     return node.target in (torch._C._set_grad_enabled, torch.set_grad_enabled) and not node.users
 
 
 def enters_inference_mode(node: torch.fx.Node) -> bool:
-    """Whether a captured node begins a region of inference mode, on or off as its argument says."""
+    """Whether a captured node begins a region of inference mode, on or off by its argument."""
     return node.target is torch.autograd.grad_mode._enter_inference_mode
 
 
 def leaves_inference_mode(node: torch.fx.Node) -> bool:
-    """Whether a captured node ends the region that was begun last."""
+    """Return whether a captured node ends the innermost region."""
     return node.target is torch.autograd.grad_mode._exit_inference_mode

@@ -1,7 +1,7 @@
-"""Private names of torch with which a trace compares the items of containers, where Dynamo would take a shortcut.
+"""Dynamo hooks that compare the items of containers where Dynamo takes a shortcut.
 
-Dynamo finds a constant only among constants: `1 in [object with an __eq__]`, `1 in [tensor]` and, with dynamic dims,
-`3 in x.shape` are False to it. Keys of a dictionary or a set are the same to it if they are one object.
+Dynamo finds a constant only among constants: for it `1 in [object with an __eq__]`, `1 in [tensor]` and, with dynamic
+dims, `3 in x.shape` are False. Keys of a dictionary or a set are equal for it only if they are one object.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what looks for an equal item."""
+    """Yield (owner, name, replacement) of functions that look for an equal item."""
     from torch._dynamo import utils
     from torch._dynamo.variables import hashable
 
@@ -23,7 +23,7 @@ def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(contains)
     def iter_contains(items: Any, search: Any, tx: Any, *by_identity: bool, **named: bool) -> Any:
-        """`check_tensor_identity` was given until torch 2.13."""
+        """`by_identity` is `check_tensor_identity`, which torch passes until 2.13."""
         facts.asked_for("__eq__")
         found = [item.realize() for item in items]
         if search.is_tensor() and not any((*by_identity, *named.values())):
@@ -66,7 +66,7 @@ def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _is_among(facts: Any, items: list[Any], search: Any, tx: Any) -> Any:
-    """Return what `search in items` is for a constant: true for the first item that is it, or equals it."""
+    """Return the answer to `search in items` for a constant: true at the first item that is it, or equals it."""
     from torch._dynamo.variables.builder import SourcelessBuilder
     from torch._dynamo.variables.constant import ConstantVariable
 
@@ -92,7 +92,7 @@ def _is_among(facts: Any, items: list[Any], search: Any, tx: Any) -> Any:
 
 
 def _is_one_of(facts: Any, items: list[Any], search: Any) -> Any:
-    """Return what `search in items` is for a tensor: true for the very same one, and else a matter of values."""
+    """Return the answer to `search in items` for a tensor: true for the same tensor, otherwise a matter of values."""
     from torch._dynamo.utils import _get_fake_tensor
     from torch._dynamo.variables.constant import ConstantVariable
 
@@ -105,7 +105,7 @@ def _is_one_of(facts: Any, items: list[Any], search: Any) -> Any:
 
 
 def _objects(variable: Any) -> Iterator[Any]:
-    """Yield the objects of users' classes that a key is, or holds."""
+    """Yield the objects of users' classes in a key, including the key itself."""
     from torch._dynamo.variables.lists import TupleVariable
     from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 

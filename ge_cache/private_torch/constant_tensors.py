@@ -1,7 +1,7 @@
-"""Private names of torch with which operators on tensors of known values, as `torch.tensor(1.0)`, run during a trace.
+"""Control which operators on tensors of known values, such as `torch.tensor(1.0)`, run during a trace.
 
-torch does so to know what `.item()` gives. A collective would run on this rank alone, or hang, and its result of today
-would be a constant of the graph; so would that of an operator of somebody's own, which may read anything.
+torch runs them to know the result of `.item()`. A collective would run on this rank alone, or hang, and its current
+result would become a constant of the graph. So would the result of a third-party operator, which may read anything.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import torch
 
 from gearcache.ge_cache.capture.exchanged import exchanged, here
 
-#: The namespaces of operators whose results depend on their arguments alone, but for random ones, which torch leaves.
+#: Namespaces of operators whose results depend only on their arguments, except random ones, which torch skips.
 _COMPUTED = ("aten", "prims", "prim")
 
 
 @contextlib.contextmanager
 def only_own_operators_computed() -> Iterator[None]:
-    """Let this thread's traces compute torch's own operators alone; all others stay in the graph."""
+    """Let this thread's traces compute only torch's own operators; all others stay in the graph."""
     with exchanged(_replacements()):
         yield
 

@@ -1,7 +1,7 @@
-"""Private names of torch with which a trace tells that it took a whole container for a constant.
+"""Dynamo hooks that report when a trace treats a whole container as a constant.
 
-Dynamo folds `str(self.table)`, `any(self.table)` or `not self.table` to what the container holds now, and guards its
-items at most: a key more, or another order, is not seen.
+Dynamo folds `str(self.table)`, `any(self.table)` or `not self.table` to the current content of the container, and
+guards its items at most: an added key, or another order, goes unnoticed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gearcache.ge_cache.private_torch.renamed import name_here
 
 
 def watched_constants(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what makes constants of containers, or goes through them."""
+    """Yield (owner, name, replacement) of functions that make constants of containers, or iterate over them."""
     from torch._dynamo.guards import install_guard
     from torch._dynamo.variables import dicts, object_protocol
     from torch._dynamo.variables.base import VariableTracker
@@ -29,7 +29,7 @@ def watched_constants(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(is_constant)
     def is_python_constant(self: Any) -> bool:
-        """Whoever asks this has not taken the constant yet."""
+        """Mark that the caller only tests for a constant and has not used it yet."""
         nonlocal asked
         asked += 1
         try:
@@ -60,10 +60,11 @@ def watched_constants(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(ask_for_key)
     def install_dict_contains_guard(self: Any, tx: Any, args: Any) -> None:
-        """Dynamo guards nothing of a key that the method makes and that is no constant, and hashes its objects anew.
+        """Guard a looked-up key.
 
-        Where a class that was there is not found it guards all keys: pytree's table, to which every model of the
-        process adds its classes, would tell one process from another by the order in which they were imported.
+        Dynamo guards nothing for a key that the method makes and that is not a constant, and hashes its objects anew.
+        Where an existing class is not found, Dynamo guards all keys: pytree's table, to which every model of the
+        process adds its classes, would distinguish processes by their order of imports.
         """
         key = args[0].realize()
         if self.source is None or tx.output.side_effects.is_modified(self):
@@ -101,7 +102,7 @@ def watched_constants(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _is_dictionary(variable: Any) -> bool:
-    """Whether a variable is a dictionary that is true when it has keys."""
+    """Return whether a variable is a dictionary that is true when it has keys."""
     from torch._dynamo.variables.dicts import ConstDictVariable, DunderDictVariable
     from torch._dynamo.variables.user_defined import UserDefinedDictVariable
 

@@ -1,7 +1,7 @@
-"""Private names of torch with which a trace keeps what containers of the library are: bounded, ordered, of a class.
+"""Dynamo hooks that preserve properties of standard containers: bounds, order, class.
 
-Dynamo forgets the `maxlen` of a deque that it is given and the side effect of `move_to_end`, makes an `OrderedDict` of
-a copy of a class that inherits from it, and copies an object by its `__dict__` alone.
+Dynamo drops the `maxlen` of a deque that is passed in and the side effect of `move_to_end`, turns a copy of a subclass
+of `OrderedDict` into an `OrderedDict`, and copies an object by its `__dict__` alone.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 _HOLDERS = (dict, list, set, frozenset, tuple, collections.deque)
-#: What a class may define to have its objects copied in a way of its own.
+#: Methods by which a class may define its own way of copying.
 _WAYS_TO_COPY = ("__getstate__", "__getnewargs__", "__getnewargs_ex__")
 
 
 def watched_containers(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what Dynamo does with deques, ordered dictionaries and copies."""
+    """Yield (owner, name, replacement) of Dynamo's functions for deques, ordered dictionaries and copies."""
     yield from _of_deques(facts)
     yield from _of_ordered(facts)
     yield from _of_ordered_subclasses(facts)
@@ -56,7 +56,7 @@ def _of_deques(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     @functools.wraps(init_deque)
     def init(self: Any, *arguments: Any, **keywords: Any) -> None:
         init_deque(self, *arguments, **keywords)
-        if self.maxlen.as_python_constant() == 0:  # `items[-0:]` are all
+        if self.maxlen.as_python_constant() == 0:  # `items[-0:]` is the whole list
             self.items.clear()
 
     @functools.wraps(call)
@@ -68,7 +68,7 @@ def _of_deques(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(update)
     def codegen_update_mutated(self: Any, *arguments: Any, **keywords: Any) -> None:
-        """Write deques back: what is in them at the end is written at once, so no bound is met on the way."""
+        """Write deques back: the final content is written at once, so no bound is reached on the way."""
         bounded = [
             (variable, variable.maxlen)
             for variable in self._get_modified_vars()
@@ -83,7 +83,7 @@ def _of_deques(facts: Any) -> Iterator[tuple[Any, str, Any]]:
                 variable.maxlen = maxlen
 
     def bounded_as(function: Any) -> Any:
-        """A function that makes a deque of another, to which it gives its bound."""
+        """Wrap a function that makes a deque from another one, so that the result has the same bound."""
 
         @functools.wraps(function)
         def make(self: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -113,7 +113,7 @@ def _of_ordered(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     call, represent = ordered.call_method, getattr(ordered, representation)
 
     def class_of(variable: Any) -> type:
-        """Return the class; since torch 2.14 the variable stands for an `OrderedDict` itself alone."""
+        """Return the class; since torch 2.14 the variable represents only an `OrderedDict` itself."""
         found: type = getattr(variable, "value_type", collections.OrderedDict)
         return found
 
@@ -152,7 +152,7 @@ def _refuse_copy(facts: Any, cls: type) -> None:
 
 
 def _of_ordered_subclasses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """What inherits from `OrderedDict`: a variable of its own since torch 2.14, and before one of `_of_ordered`."""
+    """Handle subclasses of `OrderedDict`: since torch 2.14 a variable of their own, before one of `_of_ordered`."""
     from torch._dynamo.variables.base import VariableTracker
     from torch._dynamo.variables.user_defined import OrderedDictVariable, UserDefinedDictVariable
 
@@ -163,7 +163,7 @@ def _of_ordered_subclasses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     representation = name_here(dictionaries, "repr_impl")
 
     def plain(self: Any, name: str) -> Any:
-        """Return the method as it is without the replacement here, of its base where that has it."""
+        """Return the method without this replacement, from its base where that defines it."""
         own = originals.get(name)
         return getattr(super(dictionaries, self), name) if own is None else functools.partial(own, self)
 
@@ -203,7 +203,7 @@ def _of_copies(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(call)
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        """`object.__reduce_ex__`, which `copy` asks, calls `__reduce__`, and tells of items."""
+        """`object.__reduce_ex__`, which `copy` calls, calls `__reduce__`, and also returns items."""
         cls = self.value_type
         if name != "__reduce_ex__" or getattr(cls, name) is not object.__reduce_ex__:
             return call(self, tx, name, args, kwargs)
@@ -223,7 +223,7 @@ def _of_copies(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _parts_of_object() -> None:
-    """Stand for the function of Dynamo's own, which is right for an object that holds nothing but attributes."""
+    """Placeholder for Dynamo's own function, which is right for an object that has only attributes."""
 
 
 def _parts_of_ordered(ordered: Any) -> Any:
@@ -250,7 +250,7 @@ def _holder(cls: Any) -> type:
 
 
 def _is_copied_in_its_own_way(cls: Any) -> bool:
-    """Whether the state of an object is more, or less, than its `__dict__`."""
+    """Return whether the state of an object differs from its `__dict__`."""
     if any(getattr(cls, name, None) is not getattr(object, name, None) for name in _WAYS_TO_COPY):
         return True
     return any(isinstance(own, types.MemberDescriptorType) for base in cls.__mro__ for own in vars(base).values())

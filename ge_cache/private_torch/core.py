@@ -1,8 +1,8 @@
-"""Private names of torch that a relaunch needs as well: `torch._C` only, no Dynamo import. One test per name.
+"""Private names of torch that a relaunch needs as well: `torch._C` only, no Dynamo import. Each has a test.
 
 The cold path has files of its own: `private_torch.dynamo`, `private_torch.fake`, `private_torch.symbols` and
 `private_torch.inductor`, whose functions import `torch._dynamo`, `torch._inductor` and `sympy` when they are called.
-`private_torch.shapes` is of both.
+`private_torch.shapes` serves both paths.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ def aoti_runner(path: str) -> Any:
 
 
 def without_memory(tensors: Mapping[str, Any]) -> list[torch.Tensor]:
-    """Return what `emptied` takes for these tensors: others of their dtypes and devices."""
+    """Return empty tensors of the same dtypes and devices, for `emptied`."""
     with torch.inference_mode(False):
         return [torch.empty(0, dtype=tensor.dtype, device=tensor.device) for tensor in tensors.values()]
 
 
 def emptied(tensors: Mapping[str, Any], nothing: Sequence[torch.Tensor]) -> bool:
-    """Let tensors that a runner has as `user_managed` constants have no memory; False where one may be a result.
+    """Take the memory away from tensors that are `user_managed` constants of a runner; False where one may be a result.
 
-    Besides `tensors`, the container alone refers to them. It may be called at any moment, as within the fake kernel of
+    Besides `tensors`, only the container refers to them. May be called at any moment, such as within the fake kernel of
     an operator.
     """
     if any(tensor._use_count() > 2 for tensor in tensors.values()):
@@ -41,17 +41,17 @@ def emptied(tensors: Mapping[str, Any], nothing: Sequence[torch.Tensor]) -> bool
 
 
 def rebind(runner: Any, tensors: Mapping[str, Any], others: Mapping[str, torch.Tensor]) -> None:
-    """Let the `user_managed` constants of a runner have the memory of others of their sizes, strides and dtypes."""
+    """Give the `user_managed` constants of a runner the memory of others with their sizes, strides and dtypes."""
     with _unseen():
         for name, tensor in tensors.items():
             tensor.data = others[name]
-    # Without names it makes no new handles, and reads the addresses of all anew.
+    # Without names it makes no new handles, and reads all addresses again.
     runner.update_constant_buffer({}, False, False, True)
 
 
 @contextlib.contextmanager
 def _unseen() -> Iterator[None]:
-    """Hide `tensor.data = other` from every mode: below autograd it calls an operator (`VariableHooks::set_data`)."""
+    """Hide `tensor.data = other` from every mode: it dispatches an operator below autograd (in `set_data`)."""
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         yield
 
@@ -76,20 +76,20 @@ def torch_function_modes() -> int:
 
 
 def has_own_functions(cls: type) -> bool:
-    """Whether a class of tensors answers functions of torch, such as `linear`, before they come to operators."""
+    """Return whether a tensor class handles functions of torch, such as `linear`, before they become operators."""
     own = getattr(cls.__torch_function__, "__func__", cls.__torch_function__)  # type: ignore[attr-defined]
     usual = torch.Tensor.__torch_function__
     return own not in (getattr(usual, "__func__", usual), torch._C._disabled_torch_function_impl)
 
 
 def has_own_dispatch(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is of a class that answers operators itself (`__torch_dispatch__`), so without plain memory."""
+    """Return whether a tensor's class handles operators itself (`__torch_dispatch__`), so without plain memory."""
     plain: Any = torch._C._disabled_torch_dispatch_impl
     return type(tensor).__torch_dispatch__ is not plain
 
 
 def process_group_ranks(name: str) -> list[int] | None:
-    """Return the ranks of the process group of a name, or None where there is no such group."""
+    """Return the ranks of the process group of a name, or None where it is missing."""
     if not torch.distributed.is_available() or not torch.distributed.is_initialized():
         return None
     from torch.distributed.distributed_c10d import _resolve_process_group  # type: ignore[attr-defined]
@@ -102,10 +102,10 @@ def process_group_ranks(name: str) -> list[int] | None:
 
 
 def is_traced() -> bool:
-    """Whether something traces or transforms what this thread calls, so that its tensors stand for others.
+    """Return whether this thread's calls are traced or transformed, so that its tensors represent others.
 
-    That is `torch.fx`, `torch.jit.trace`, `make_fx`, `torch.export`, fake tensors and all other dispatch modes,
-    `torch.func`, or Dynamo, which runs a function while it compiles. Of `torch.fx` another thread's counts as well.
+    Tracers are `torch.fx`, `torch.jit.trace`, `make_fx`, `torch.export`, fake tensors and all other dispatch modes,
+    `torch.func`, and Dynamo, which runs a function while it compiles. `torch.fx` in another thread counts as well.
     """
     if torch._C._len_torch_dispatch_stack() > 0 or torch._C._functorch.peek_interpreter_stack() is not None:
         return True
@@ -115,25 +115,26 @@ def is_traced() -> bool:
         return True
     frames: Any = sys.modules.get("torch._dynamo.convert_frame")
     lock: Any = getattr(frames, "compile_lock", None)
-    # Where Dynamo is there and has no such lock, a release says it otherwise: nobody knows, and the method itself runs.
+    # Where Dynamo is imported without this lock, the release differs: assume a trace, so that the method itself runs.
     return bool(lock._is_owned()) if lock is not None else frames is not None and hasattr(frames, "convert_frame")
 
 
 def _is_fx_traced() -> bool:
-    """Whether `torch.fx` traces: any thread until torch 2.13, this one since; True where a release does not say."""
+    """Return whether `torch.fx` traces: any thread until torch 2.13, then this one; True for an unknown release."""
     tracing: Any = sys.modules["torch.fx._symbolic_trace"]
     asked = getattr(tracing, "_get_is_fx_tracing", lambda: getattr(tracing, "_is_fx_tracing_flag", True))
     return bool(asked())
 
 
 def traced_as(function: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
-    """Have Dynamo trace another function wherever it comes upon a call of this one; returns this one.
+    """Make Dynamo trace `other` wherever it finds a call of `function`; returns `function`.
 
-    Where Dynamo runs beside it (after a graph break) it leaves the function, and all that it calls, alone.
+    Where Dynamo runs around it (after a graph break), it skips the function and everything that it calls.
     """
     named: Any = function
     named._torchdynamo_inline = other
-    # A release that lacks them serves no call by a graph (`gearcache.torch_names`), so there is nothing to leave alone.
+    # A release without these names never serves a call from a graph (`gearcache.torch_names`), so nothing needs
+    # skipping.
     with contextlib.suppress(AttributeError):
         frames: Any = torch._C._dynamo.eval_frame
         skip = frames._FrameAction.SKIP

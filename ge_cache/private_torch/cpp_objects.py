@@ -1,4 +1,4 @@
-"""Private names of Inductor with which its C++ becomes a shared object. One test per name."""
+"""Private names of Inductor by which its C++ becomes a shared object. Each has a test."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Written(Struct, frozen=True):
 
 
 class Lowered(Struct, frozen=True):
-    """What Inductor made of a graph, before any compiler runs."""
+    """Inductor's output for a graph, before any compiler runs."""
 
     written: Written
-    #: Whether it calls operators that have no C interface.
+    #: Whether it calls operators without a C interface.
     calls_back: bool
-    #: Of each output; None where they are no ints.
+    #: Strides of each output; None where they are not ints.
     strides: list[tuple[int, ...] | None]
 
 
-#: Headers that come before the compiler's own, for all but a runtime.
+#: Headers that precede the compiler's own, for all but a runtime.
 _HEADERS = f"isystem{Path(__file__).parents[1] / 'inductor' / 'include'}"
 
-#: Given Inductor's own compiler, and what Inductor made of a graph; returns the path of an object.
+#: Called with Inductor's own compiler, and its output for a graph; returns the path of an object.
 ObjectMaker = Callable[[Make, Lowered], str]
 
 
@@ -50,9 +50,10 @@ def as_written(make: Make, lowered: Lowered) -> str:
 
 @contextlib.contextmanager
 def objects_by(maker: ObjectMaker, linker_flags: Sequence[str], folder: Path) -> Iterator[None]:
-    """Let a function decide what becomes of the C++ that Inductor writes.
+    """Let a function replace the compilation of the C++ that Inductor writes.
 
-    Each link gets some flags, without their leading dash, for which Inductor has no setting. Runtimes lie in a folder.
+    Each link gets some flags, without their leading dash, for which Inductor has no setting. Runtimes are stored in a
+    folder.
     """
     from torch._inductor import codecache
     from torch._inductor import cpp_builder as builder_module
@@ -85,7 +86,7 @@ def objects_by(maker: ObjectMaker, linker_flags: Sequence[str], folder: Path) ->
 
 @contextlib.contextmanager
 def _linked_to(runtime: str, folder: Path, flags: list[str]) -> Iterator[None]:
-    """Compile a runtime, where there is none yet, with the command of the wrapper, and link it to the object."""
+    """Compile a runtime, where it is missing, with the command of the wrapper, and link it to the object."""
     from torch._inductor import cpp_builder
 
     builder: Any = cpp_builder.CppBuilder
@@ -111,22 +112,22 @@ def _linked_to(runtime: str, folder: Path, flags: list[str]) -> Iterator[None]:
 
 
 def _source(command: list[str]) -> str | None:
-    """Return the file of a wrapper that a command compiles, and does not link."""
+    """Return the wrapper file that a command compiles without linking."""
     return next((word for word in command if word.endswith(".wrapper.cpp")), None)
 
 
 def _runtime_object(command: list[str], target: str, source: str, folder: Path) -> str:
-    """Return the object of a runtime, compiled by the command that compiles a wrapper, with the compiler's headers."""
+    """Return the object of a runtime, compiled with the command of the wrapper and the compiler's headers."""
     from torch._inductor import cpp_builder
 
     own = _source(command)
-    if "-include" in command:  # headers that were compiled with ours
+    if "-include" in command:  # headers compiled together with ours
         at = command.index("-include")
         del command[at : at + 2]
     command = [word for word in command if word != f"-{_HEADERS}"]
     words = [{own: "SOURCE", target: "TARGET"}.get(word, word.replace(str(folder), "FOLDER")) for word in command]
     facts = [torch.__version__, cpp_builder.get_compiler_version_info(command[0]), source, *words]
-    if "-march=native" in words:  # the folder may be that of several hosts
+    if "-march=native" in words:  # several hosts may share the folder
         facts += cpu_flags()
     path = folder / f"gearcache-{hashlib.sha256(chr(0).join(facts).encode()).hexdigest()}.o"
     if "," in str(path):

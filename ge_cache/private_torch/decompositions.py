@@ -1,7 +1,8 @@
-"""Private names of torch with which operators are decomposed into what they do, memory included.
+"""Decompose operators as their kernels behave, memory included.
 
-Dropout that drops nothing gives its input back. Torch's decomposition in Python, which fake tensors and Inductor
-use, gives a copy (torch 2.13, `torch.compile` too), and that of `native_dropout` the input where the kernel copies.
+Dropout that drops nothing returns its input. Torch's decomposition in Python, which fake tensors and Inductor use,
+returns a copy (torch 2.13, `torch.compile` too), and that of `native_dropout` returns the input where the kernel
+copies.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from gearcache.ge_cache.capture.exchanged import exchanged, here
 
 @contextlib.contextmanager
 def own_decompositions() -> Iterator[None]:
-    """Have fake tensors of this thread go through dropout as real ones do."""
+    """Make fake tensors of this thread treat dropout as real ones do."""
     from torch._decomp import decomposition_table as table
 
     dropout: Any = torch.ops.aten.dropout.default
@@ -29,13 +30,13 @@ def own_decompositions() -> Iterator[None]:
 
 
 def recorded_decompositions(custom: Mapping[Any, Any] | None) -> dict[Any, Callable[..., Any]]:
-    """Return a user's decompositions, and those that leave no dropout in a graph which drops nothing."""
+    """Return a user's decompositions, plus those that remove a dropout that drops nothing from a graph."""
     aten = torch.ops.aten
     return {aten.dropout.default: _dropout, aten.native_dropout.default: _native_dropout, **(custom or {})}
 
 
 class _Either:
-    """A decomposition that answers where it can, and leaves the rest to the one that it replaces."""
+    """A decomposition that handles what it can, and leaves the rest to the one that it replaces."""
 
     def __init__(self, ours: Callable[..., Any], theirs: Callable[..., Any]) -> None:
         self._ours, self._theirs = ours, theirs

@@ -1,4 +1,4 @@
-"""Private names of torch with which Dynamo captures one method, one test per name; imports nothing of Dynamo before."""
+"""Private names of torch by which Dynamo captures one method; each has a test. Imports nothing of Dynamo at import."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from gearcache.ge_cache.capture.weights import Weights
 def capture_settings(weights: Weights, numbers: WantedNumbers, *, dynamic: bool) -> Iterator[None]:
     """Set Dynamo up for one full-graph capture of an inference method.
 
-    The `weights` that are bound become attributes of the graph; every other tensor, also one that hangs off the
-    module, a global or a closure, stays an input, so that a replaced tensor is seen. `numbers` are ints that do.
+    The `weights` that are bound become attributes of the graph; every other tensor, also one found through the module,
+    a global or a closure, stays an input, so that replacing a tensor takes effect. `numbers` are ints that stay inputs
+    too.
     """
     import torch._dynamo.config as dynamo_config
     import torch.fx.experimental._config as fx_config
@@ -38,12 +39,12 @@ def capture_settings(weights: Weights, numbers: WantedNumbers, *, dynamic: bool)
     is_static = builder.tensor_always_has_static_shape
 
     def tensor_always_has_static_shape(tensor: Any, is_tensor: bool, tensor_source: Any) -> Any:
-        # A buffer that the method replaces may grow; Dynamo takes all buffers for static.
+        # A buffer that the method replaces may grow; Dynamo treats all buffers as static.
         if is_tensor and weights.are_replaced(tensor_source) and type(tensor) is not torch.nn.Parameter:
             return False, None
         return is_static(tensor, is_tensor, tensor_source)
 
-    # Which ints are symbols is decided here: Dynamo keeps `wrap_literal` itself in a table, for good.
+    # Decides here which ints become symbols: Dynamo keeps `wrap_literal` itself in a table, for good.
     as_constant, is_constant = builder.VariableBuilder._wrap_lazy_constant, builder.is_int_specialization_case
 
     def _wrap_lazy_constant(self: Any, value: Any, wrap_fn: Any = None) -> Any:
@@ -56,7 +57,7 @@ def capture_settings(weights: Weights, numbers: WantedNumbers, *, dynamic: bool)
     settings: dict[str, Any] = {
         "install_free_tensors": True,
         "record_runtime_overhead": False,
-        "specialize_int": not numbers,  # else an int that may be a symbol is not asked which it is
+        "specialize_int": not numbers,  # otherwise an int that may be a symbol never reaches `wants`
         "specialize_float": True,
         "assume_static_by_default": not dynamic,
         "automatic_dynamic_shapes": False,
@@ -84,7 +85,7 @@ def capture_settings(weights: Weights, numbers: WantedNumbers, *, dynamic: bool)
 
 @contextlib.contextmanager
 def observed(observer: Any) -> Iterator[None]:
-    """Tell an observer (`dependencies.observer.Observer`) what Dynamo inlines and what it folds into constants."""
+    """Report to an observer (`dependencies.observer.Observer`) what Dynamo inlines and what it folds into constants."""
     from torch._dynamo.symbolic_convert import InliningInstructionTranslator, InstructionTranslatorBase
     from torch._dynamo.variables import functions, nn_module
     from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
@@ -136,9 +137,9 @@ def observed(observer: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def marked_dynamic(dims: list[tuple[torch.Tensor, int]]) -> Iterator[None]:
-    """Mark tensor dims as dynamic where the trace allows it (`maybe_mark_dynamic`), and take the marks back.
+    """Mark tensor dims as dynamic where the trace allows it (`maybe_mark_dynamic`), and remove the marks again.
 
-    A mark that stayed would change what `torch.compile` makes of the same tensor.
+    A remaining mark would change how `torch.compile` treats the same tensor.
     """
     from torch._dynamo import maybe_mark_dynamic
 
@@ -154,7 +155,7 @@ def marked_dynamic(dims: list[tuple[torch.Tensor, int]]) -> Iterator[None]:
 
 
 def mark_for_compile(tensor: torch.Tensor, dims: Iterable[int]) -> None:
-    """Mark dims of a tensor as dynamic for `torch.compile` (`mark_dynamic`); a dim that is marked keeps its range."""
+    """Mark dims of a tensor as dynamic for `torch.compile` (`mark_dynamic`); a marked dim keeps its range."""
     from torch._dynamo import mark_dynamic
 
     for dim in dims:
@@ -169,11 +170,11 @@ def compile_frame(
     compiler: Callable[..., Any],
     begin: Callable[[Any], None],
 ) -> tuple[Any, Any, dict[str, Any]]:
-    """Run Dynamo over one call; returns (frame info, graph capture output, globals that it made up for the frame).
+    """Run Dynamo over one call; returns (frame info, graph capture output, globals that it created for the frame).
 
-    `begin` gets the frame info before.
+    `begin` receives the frame info first.
 
-    Those globals are taken out of the method's module again; aliases of modules (`import_sources`) stay there.
+    Those globals are removed from the method's module again; aliases of modules (`import_sources`) stay there.
     """
     from torch._dynamo import convert_frame
     from torch._guards import CompileContext, compile_context
@@ -201,7 +202,7 @@ def compile_frame(
 
 @contextlib.contextmanager
 def _unmoved_random() -> Iterator[None]:
-    """Leave Python's random numbers as they are: a trace draws some of its own."""
+    """Leave Python's random state unchanged: a trace draws random numbers of its own."""
     state = random.getstate()
     try:
         yield
@@ -218,7 +219,7 @@ def dynamo_errors() -> tuple[type[BaseException], ...]:
 
 
 def guard_kinds() -> list[str]:
-    """Return the names of all guard kinds that the installed torch knows."""
+    """Return the names of all guard kinds of the installed torch."""
     from torch._dynamo.guards import GuardBuilder
 
     return sorted(name for name in vars(GuardBuilder) if name.isupper())

@@ -1,7 +1,7 @@
-"""Private names of torch with which a trace knows which iterators leave the method, and which are left early.
+"""Dynamo hooks that detect iterators that leave the method, and generators that it leaves early.
 
-Dynamo rebuilds an iterator from the items that were left when the trace ended: later changes of what it goes over are
-lost, and so are its type and the effects of a generator. A generator that is left early never gets to its `finally`.
+Dynamo rebuilds an iterator from the items that were left when the trace ended: later changes of its container are lost,
+and so are its type and the effects of a generator. A generator that is left early never reaches its `finally`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-#: Its `try` has an `except IndexError` alone, which the end of a generator does not meet.
+#: Its `try` has only an `except IndexError`, which the end of a generator does not trigger.
 _SEQUENCE = collections.abc.Sequence.__iter__.__code__
 
 
 def watched_escapes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what rebuilds iterators, and of what ends a trace."""
+    """Yield (owner, name, replacement) of functions that rebuild iterators, and of the one that ends a trace."""
     from torch._dynamo.output_graph import OutputGraph
     from torch._dynamo.variables.functions import LocalGeneratorObjectVariable
     from torch._dynamo.variables.iter import FilterVariable, MapVariable, ZipVariable
@@ -37,7 +37,7 @@ def watched_escapes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     def compile_subgraph(self: Any, *arguments: Any, **keywords: Any) -> Any:
         for variable in made:
             if _is_left_early(variable):
-                name = getattr(variable.code, "co_qualname", variable.code.co_name)  # that of Python 3.10 has no path
+                name = getattr(variable.code, "co_qualname", variable.code.co_name)  # Python 3.10's name has no path
                 facts.refuse(f"it leaves the generator `{name}` in a `try` or `with` whose end Python would run")
         return compile_graph(self, *arguments, **keywords)
 
@@ -46,7 +46,7 @@ def watched_escapes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
         @functools.wraps(original)
         def reconstruct(self: Any, codegen: Any) -> None:
-            if type(self) is not TupleIteratorVariable:  # its items are those of a tuple, which nobody changes
+            if type(self) is not TupleIteratorVariable:  # its items belong to an immutable tuple
                 facts.refuse(
                     f"an iterator leaves it ({self.python_type().__name__}), which cannot be stored: give away a list"
                 )
@@ -61,7 +61,7 @@ def watched_escapes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _is_outside(variable: Any) -> bool:
-    """Whether a generator has not begun or has ended."""
+    """Return whether a generator has not begun, or has ended."""
     if hasattr(variable, "_is_generator_exhausted"):  # until torch 2.13
         return bool(variable._is_generator_exhausted() or variable._is_generator_just_started())
     state = variable.inline_tracer.frame_state
@@ -69,13 +69,13 @@ def _is_outside(variable: Any) -> bool:
 
 
 def _is_left_early(variable: Any) -> bool:
-    """Whether a generator has begun and not ended, and stands in a `try` or `with`."""
+    """Return whether a generator has begun, has not ended, and is inside a `try` or `with`."""
     if _is_outside(variable):
         return False
     if variable.code is _SEQUENCE:
         return False
-    if sys.version_info < (3, 11):  # no table says it, but a stack of the blocks that are open
+    if sys.version_info < (3, 11):  # there is no exception table, but a stack of open blocks
         return bool(variable.inline_tracer.block_stack)
     entry = getattr(variable.inline_tracer.current_instruction, "exn_tab_entry", None)
-    # From Python 3.12 on all of a generator is in one that makes another error of a `StopIteration`.
+    # From Python 3.12 on, every generator is inside a handler that converts `StopIteration` to another error.
     return entry is not None and entry.target.opname != "CALL_INTRINSIC_1"

@@ -1,7 +1,7 @@
-"""Private names of torch with which a trace reads the texts of exceptions.
+"""Dynamo hooks for reads of exception messages by the traced code.
 
-Where Python would raise, Dynamo raises an exception of the same class, whose text often is another one. What is known
-to be right may be read. The rest is refused where it is read, and not where the exception is merely caught.
+Where Python would raise, Dynamo raises an exception of the same class, whose message often differs. Messages known to
+equal Python's may be read; reading any other refuses the trace. Merely catching the exception is allowed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from gearcache.ge_cache.private_torch.renamed import name_here
 
-#: Texts that Dynamo words as Python does.
+#: Messages that Dynamo words as Python does.
 _RIGHT = re.compile(
     r"'\w+' object (has no attribute '\w+'|is not (iterable|subscriptable)|cannot be interpreted as an integer)"
     r"|(list|tuple|deque) index out of range|list assignment index out of range|pop from (empty list|an empty deque)"
@@ -26,12 +26,12 @@ _RIGHT = re.compile(
     r'|can only concatenate str \(not "\w+"\) to str'
 )
 
-#: What raises where the traced code does, in torch 2.13 and 2.14.
+#: Functions that raise for the traced code, in torch 2.13 and 2.14.
 _RAISING = ("_raise_exception_variable", "do_raise")
 
 
 def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what raises exceptions, and makes texts of them."""
+    """Yield (owner, name, replacement) of functions that raise exceptions, and make texts of them."""
     from torch._dynamo.exc import raise_observed_exception
     from torch._dynamo.symbolic_convert import ExceptionStack
     from torch._dynamo.variables.base import VariableTracker
@@ -69,7 +69,7 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(describe)
     def debug_repr(self: Any) -> Any:
-        """Describe an exception in a message of Dynamo's own, which is not the method that reads it."""
+        """Describe an exception in a message of Dynamo's own, which does not count as a read by the method."""
         arguments = self.args
         if not isinstance(arguments, _Unread) or _is_for_method():
             return describe(self)
@@ -82,7 +82,7 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     def length(function: Any) -> Any:
         @functools.wraps(function)
         def checked(self: Any, tx: Any) -> Any:
-            if hasattr(self.python_type(), "__len__"):  # Dynamo has no answer, and says that Python has none
+            if hasattr(self.python_type(), "__len__"):  # Dynamo has no answer, and claims that Python has none
                 facts.refuse(
                     f"it asks for the length of a `{self.python_type_name()}` that is made when the graph runs"
                 )
@@ -101,7 +101,7 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 class _Key(list[Any]):
-    """The arguments of a `KeyError`. Dynamo asks for the first of them alone where it makes the text of the error."""
+    """The arguments of a `KeyError`. Dynamo reads only the first one, when it makes the text of the error."""
 
     def __init__(self, facts: Any, arguments: Any) -> None:
         super().__init__(arguments)
@@ -121,7 +121,7 @@ class _Key(list[Any]):
 
 
 class _Unread(list[Any]):
-    """The arguments of an exception that Dynamo made: whoever reads them is refused."""
+    """The arguments of an exception that Dynamo made: reading them refuses the trace."""
 
     def __init__(self, facts: Any, exception: Any) -> None:
         super().__init__(exception.args)
@@ -144,7 +144,7 @@ class _Unread(list[Any]):
 
 
 def _is_raised_by_dynamo() -> bool:
-    """Whether it is Dynamo, or a function that it traces in place of one of the library, that raises now."""
+    """Return whether Dynamo, or a function that it traces in place of a library's, raises now."""
     frame: types.FrameType | None = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_name == "raise_observed_exception":
@@ -156,9 +156,9 @@ def _is_raised_by_dynamo() -> bool:
 
 
 def _is_for_method() -> bool:
-    """Whether what describes an exception does so for a `repr()` of the traced code."""
+    """Return whether an exception is being described for a `repr()` of the traced code."""
     frame: types.FrameType | None = sys._getframe(2)
-    for _ in range(4):  # exchanges may stand between
+    for _ in range(4):  # wrappers may be in between
         if frame is not None and frame.f_code.co_name in ("repr_impl", "tp_repr_impl"):
             return True
         frame = frame.f_back if frame is not None else None
@@ -166,13 +166,13 @@ def _is_for_method() -> bool:
 
 
 def _is_called_to_raise(frame: types.FrameType) -> bool:
-    """Whether what raises for the traced code does so for Dynamo itself, as in torch 2.14."""
+    """Return whether a function raises for Dynamo itself instead of the traced code, as in torch 2.14."""
     caller = frame.f_back
     return caller is not None and caller.f_code.co_name == "raise_observed_exception"
 
 
 def _is_right(exception: Any) -> bool:
-    """Whether an exception of Dynamo's holds what that of Python would."""
+    """Return whether an exception of Dynamo's has the message that Python's would have."""
     if exception.python_type() in (StopIteration, GeneratorExit) or len(exception.args) != 1:
         return exception.python_type() in (StopIteration, GeneratorExit)
     if exception.python_type() is KeyError:

@@ -1,4 +1,4 @@
-"""Private names of torch with which a trace is watched for facts of the process that no guard of Dynamo tells of."""
+"""Dynamo hooks that report what a trace reads without guarding it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gearcache.ge_cache.private_torch import texts as private_texts
 
 @contextlib.contextmanager
 def watched_facts(facts: Any) -> Iterator[None]:
-    """Tell `dependencies.facts.Facts` which classes, attributes, type tests, orders and hashes a trace depends on."""
+    """Report to `dependencies.facts.Facts` the classes, attributes, type tests, orders and hashes of a trace."""
     from torch._dynamo.variables import object_protocol
     from torch._dynamo.variables.builtin import BuiltinVariable
 
@@ -38,7 +38,7 @@ def watched_facts(facts: Any) -> Iterator[None]:
     handlers.clear()
     try:
         with contextlib.ExitStack() as stack:
-            # One after the other: what replaces a function twice finds what it was replaced with.
+            # One after the other: the second replacement of a function wraps the first.
             for watched in _WATCHED:
                 stack.enter_context(exchanged(_exchanges(watched(facts))))
             yield
@@ -58,7 +58,7 @@ def _exchanges(replacements: Iterator[tuple[Any, str, Any]]) -> Iterator[tuple[A
 
 
 def _places(owner: Any, name: str, replacement: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield a replacement for each module of Dynamo that has imported the function: which ones do changes."""
+    """Yield a replacement for each module of Dynamo that has imported the function; the set of modules varies."""
     yield owner, name, replacement
     if isinstance(owner, types.ModuleType):
         function = vars(owner)[name]
@@ -107,9 +107,10 @@ def _of_type_tests(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     @functools.wraps(isinstance_of)
     def call_isinstance(self: Any, tx: Any, arg: Any, isinstance_type_var: Any) -> Any:
         found = isinstance_of(self, tx, arg, isinstance_type_var)
-        # Of its own dictionary: for some classes `value` is made from what is in the variable, if that is constant.
+        # From its own dictionary: for some classes `value` is computed from the variable's content, if that is
+        # constant.
         value = vars(arg.realize()).get("value", arg) if arg.source is not None else arg
-        if type(value) is FakeScriptObject:  # it stands for a process group, which has a check of its own
+        if type(value) is FakeScriptObject:  # it represents a process group, which has a check of its own
             return found
         asked = [*_classes(isinstance_type_var)]
         facts.type_test("instance", arg.python_type(), arg.source, value, asked, found.as_python_constant())
@@ -128,7 +129,7 @@ def _of_type_tests(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _classes(variable: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the classes of a variable that may be a tuple of such, each with its source."""
+    """Yield the classes of a variable that may be a tuple of classes, each with its source."""
     from torch._dynamo.variables.lists import TupleVariable
 
     variable = variable.realize()

@@ -1,4 +1,4 @@
-"""Private names of torch about tensors without data, and about the modes that make them. One test per name."""
+"""Private names of torch for tensors without data, and for the modes that make them. Each has a test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fake_mode(shape_env: Any = None) -> Any:
 
 
 def shape_env() -> Any:
-    """Return an environment for sizes and numbers that are symbols."""
+    """Return an environment for symbolic sizes and numbers."""
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     return ShapeEnv()
@@ -30,9 +30,9 @@ def shape_env() -> Any:
 
 @contextlib.contextmanager
 def normal_modes() -> Iterator[None]:
-    """Turn autograd and inference mode off, so that a trace comes out the same whatever the modes of its caller.
+    """Turn autograd and inference mode off, so that a trace does not depend on its caller's modes.
 
-    Tensors made meanwhile are normal ones, also fakes of inference tensors: their versions count what is written.
+    Tensors made meanwhile are normal ones, also fakes of inference tensors: their versions count writes.
     """
     from torch._subclasses.meta_utils import disable_inference_mode_for_fake_prop
 
@@ -43,7 +43,7 @@ def normal_modes() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_reports() -> Iterator[None]:
-    """Keep torch from logging the traceback of an operation that fails in this thread: the caller tells of it."""
+    """Keep torch from logging the traceback of an operation that fails in this thread: the caller reports it."""
     reporter, thread = logging.getLogger("torch._subclasses.fake_tensor"), threading.get_ident()
 
     def is_of_another(record: logging.LogRecord) -> bool:
@@ -58,10 +58,10 @@ def without_reports() -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_answers() -> Iterator[None]:
-    """Let no operator on fake tensors of this thread be answered by what torch has kept of an earlier one.
+    """Ignore, for fake tensors of this thread, torch's cached results of earlier operators.
 
-    It keeps what an operator gave for the rest of the process, also what it gave to `torch.compile`, without what a
-    turn has of its own: strides of views, dropout.
+    torch caches results for the rest of the process, including those computed for `torch.compile` without a turn's own
+    settings: strides of views, dropout.
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -71,7 +71,7 @@ def own_answers() -> Iterator[None]:
 
 
 class _OwnCache(MutableMapping[Any, Any]):
-    """A cache that is empty at first for the present thread, and the given one for all others."""
+    """A cache that starts empty for this thread, and is the given one for all others."""
 
     def __init__(self, others: MutableMapping[Any, Any]) -> None:
         self._thread, self._own, self._others = threading.get_ident(), dict[Any, Any](), others
@@ -96,21 +96,21 @@ class _OwnCache(MutableMapping[Any, Any]):
 
 
 def depends_on_values(error: BaseException) -> bool:
-    """Whether an error says that a number was asked of a tensor without data."""
+    """Return whether an error says that a tensor without data was asked for a number."""
     from torch._subclasses.fake_tensor import DataDependentOutputException
 
     return isinstance(error, DataDependentOutputException)
 
 
 def forget_tensors(mode: Any) -> None:
-    """Drop the weak references that a mode has to the tensors it made fakes of: they forbid `swap_tensors`."""
+    """Drop the weak references of a mode to the tensors for which it made fakes: they forbid `swap_tensors`."""
     describer = mode.fake_tensor_converter.meta_converter.describer
     describer.lookup_tensor.clear()
     describer.lookup_storage.clear()
 
 
 def is_fake(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is a fake one; imports nothing, as there is none before its module was imported."""
+    """Return whether a tensor is a fake one; imports nothing, as fakes exist only once their module is imported."""
     module = sys.modules.get("torch._subclasses.fake_tensor")
     return module is not None and isinstance(tensor, module.FakeTensor)
 
@@ -151,7 +151,8 @@ def without_meta_modes() -> Iterator[None]:
 
 
 def swap_tensors(left: torch.Tensor, right: torch.Tensor) -> None:
-    """Exchange what two tensor objects are, as `torch.utils.swap_tensors` does, also where weak references exist.
+    """Exchange the contents of two tensor objects, as `torch.utils.swap_tensors` does, also where weak references
+    exist.
 
     Marks that a user left on the first one (`set_dim_gears`) stay on it.
     """
@@ -176,7 +177,7 @@ def swap_tensors(left: torch.Tensor, right: torch.Tensor) -> None:
 def with_own_memory(mode: Any, tensor: torch.Tensor) -> torch.Tensor:
     """Return a fake tensor like a given one, real or fake, that shares memory with no other.
 
-    What shares memory when a graph is recorded need not do so at a later call, so a graph may not rest on it.
+    Tensors that share memory during recording need not do so at a later call, so a graph must not depend on it.
     """
     if tensor.layout is not torch.strided:
         return mode.from_tensor(tensor.detach(), static_shapes=True)  # type: ignore[no-any-return]
@@ -185,7 +186,7 @@ def with_own_memory(mode: Any, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def tracing(mode: Any) -> contextlib.AbstractContextManager[Any]:
-    """Return a context in which compilers find the fake mode of the graph that they are given."""
+    """Return a context in which compilers find the fake mode of the graph that they receive."""
     from torch._guards import TracingContext, tracing
 
     return tracing(TracingContext(mode))

@@ -1,7 +1,7 @@
-"""Private names of torch with which a comparison of sizes is taken as it is where a flag is asked for.
+"""Dynamo hooks that evaluate a comparison of sizes where a function expects a flag.
 
-`scaled_dot_product_attention(..., is_causal=q.shape[1] > 1)` and `x.sum(-1, keepdim=n > 1)` take a bool and no symbol:
-Dynamo says that the call fails, and it does not. The graph then depends on the answer.
+`scaled_dot_product_attention(..., is_causal=q.shape[1] > 1)` and `x.sum(-1, keepdim=n > 1)` accept a bool but no
+symbol: Dynamo claims that the call fails, although it works. The graph then depends on the answer.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-#: How schemas and annotations write a bool.
+#: How schemas and annotations spell a bool.
 _FLAGS = {"bool", "Optional[bool]", "<class 'bool'>", "bool | None", "typing.Optional[bool]"}
 
 
 def watched_flags(_: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what calls functions of torch and methods of tensors."""
+    """Yield (owner, name, replacement) of functions that call functions of torch and methods of tensors."""
     from torch._dynamo.utils import specialize_symnode
     from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
     from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
@@ -30,7 +30,7 @@ def watched_flags(_: Any) -> Iterator[tuple[Any, str, Any]]:
     call_of_function, call_of_tensor = functions.call_function, tensors.call_method
 
     def is_symbol(argument: Any) -> bool:
-        # `isinstance` would make a variable that nobody has looked at yet one that somebody has.
+        # `isinstance` would realise a lazy variable.
         return type(argument) is SymNodeVariable and argument.python_type() is bool
 
     def settled(function: Any, args: Any, kwargs: Any, first: int) -> tuple[Any, Any]:
@@ -58,7 +58,7 @@ def watched_flags(_: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _is_flag(function: Any, place: int | str) -> bool:
-    """Whether an argument, by its position or name, is a bool; `function`: of torch, or the name of an operator."""
+    """Return whether an argument, by position or name, is a bool; `function`: of torch, or the name of an operator."""
     types = _types_in_python(function, place) if isinstance(function, FunctionType) else _types(function, place)
     return bool(types) and types <= _FLAGS
 

@@ -1,4 +1,4 @@
-"""Private names of torch with which a trace is watched for what it does with the identity of objects."""
+"""Dynamo hooks that report how a trace uses the identity of objects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from gearcache.ge_cache.capture.exchanged import exchanged, here
 
-#: Methods and attributes of C classes as objects, such as `torch.Tensor.cos`: Dynamo calls them and guards nothing.
+#: Methods and attributes of C classes as objects, such as `torch.Tensor.cos`: Dynamo calls them without a guard.
 DESCRIPTORS = (
     *(
         types.MethodDescriptorType,
@@ -24,8 +24,7 @@ DESCRIPTORS = (
 
 @contextlib.contextmanager
 def watched_identities(identities: Any) -> Iterator[None]:
-    """Tell `dependencies.identities.Identities` which objects are compared, hashed, named by `id`, or met at two
-    paths."""
+    """Report to `Identities` which objects are compared, hashed, passed to `id`, or found at two paths."""
     from torch._dynamo.variables import object_protocol as protocol_module
     from torch._dynamo.variables.builder import VariableBuilder
     from torch._dynamo.variables.constant import FakeIdVariable
@@ -61,7 +60,7 @@ def watched_identities(identities: Any) -> Iterator[None]:
             number = arguments[0].get_id(tx)
             if number is not None and arguments[0].source is not None:
                 identities.hashed(arguments[0].source)
-                return FakeIdVariable(number)  # which the trace may compare and look up, and not keep
+                return FakeIdVariable(number)  # the trace may compare and look it up, but not keep it
         return None
 
     replacements = [
@@ -75,10 +74,10 @@ def watched_identities(identities: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def watched_builtins(functions: set[Any], told: Any) -> Iterator[None]:
-    """Tell which of some builtins are called with which variables; what is returned is their result, unless it is None.
+    """Report calls of some builtins with their variables; a returned value, unless None, becomes the result.
 
-    Dynamo keeps a handler per builtin and kinds of arguments for the life of the process: those that are made here
-    are kept for no longer than this trace.
+    Dynamo keeps a handler per builtin and kinds of arguments for the life of the process: handlers made here are kept
+    only for this trace.
     """
     from torch._dynamo.variables.builtin import BuiltinVariable
 
@@ -104,7 +103,7 @@ def watched_builtins(functions: set[Any], told: Any) -> Iterator[None]:
 
 
 def tracked_objects() -> Iterator[tuple[Any, Any, bool]]:
-    """Yield (source, object, whether the frame writes it) for all that the capture under way keeps track of."""
+    """Yield (source, object, whether the frame writes it) for all objects that the current capture tracks."""
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
     effects: Any = InstructionTranslator.current_tx().output.side_effects

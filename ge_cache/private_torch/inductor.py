@@ -1,4 +1,4 @@
-"""Private names of torch with which AOTInductor compiles. One test per name; nothing of Inductor is imported before."""
+"""Private names of torch by which AOTInductor compiles; each has a test. Imports nothing of Inductor at import."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def inductor_compile(
 ) -> Any:
     """Compile with AOTInductor; `inner(compile_inner, module, inputs, **options)` wraps the last stage.
 
-    `weights` are the attributes of the module whose values must not get into the code. `objects` makes the object of
-    the C++ that Inductor has written, in place of Inductor. `vectors` are the instructions that it may write, those of
-    the CPU where it is None.
+    `weights` are the attributes of the module whose values must not enter the code. `objects` compiles the C++ that
+    Inductor has written, instead of Inductor. `vectors` are the allowed vector instructions; None allows all of the
+    CPU's.
     """
     from torch._inductor.compile_fx import compile_fx_aot, compile_fx_inner
 
@@ -49,15 +49,15 @@ def inductor_compile(
 
 @contextlib.contextmanager
 def _with_numbers() -> Iterator[None]:
-    """Let AOTInductor take ints: its code reads them off tensors of one element, but the lists of inputs refuse them.
+    """Let AOTInductor take ints: its code reads them from one-element tensors, but its lists of inputs refuse them.
 
-    They are the last inputs, so leaving them out of the lists moves no other.
+    They are the last inputs, so removing them from the lists moves no other.
     """
     from torch._inductor import virtualized
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
     wrapper: Any = CppWrapperCpu
-    handlers: Any = vars(virtualized)["V"]  # what it leads to depends on the graph that is being compiled
+    handlers: Any = vars(virtualized)["V"]  # its target depends on the graph being compiled
     checks, constructor = wrapper.generate_input_output_runtime_checks, wrapper.codegen_model_constructor
 
     def exchanged_inputs(function: Any, inputs: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
@@ -87,7 +87,7 @@ def _with_numbers() -> Iterator[None]:
 def settle_folder(fallback: str) -> str:
     """Fix and return the folder of Inductor's files, by default in the temporary folder.
 
-    It is `fallback` where others can write there: what lies in it is loaded and becomes part of entries.
+    Returns `fallback` where other users can write to the default: files there are loaded and become part of entries.
     """
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
@@ -104,7 +104,7 @@ def settle_folder(fallback: str) -> str:
 
 
 def header_folder() -> Path:
-    """Return where Inductor keeps precompiled headers: in what the temporary folder was when it was imported."""
+    """Return the folder of Inductor's precompiled headers: in the temporary folder at Inductor's import."""
     from torch._inductor import codecache
 
     return Path(codecache._HEADER_DIR)
@@ -112,7 +112,7 @@ def header_folder() -> Path:
 
 @contextlib.contextmanager
 def unread(weights: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Keep Inductor from folding weights of one element, whose value it would read off the attribute."""
+    """Keep Inductor from folding one-element weights, whose value it would read from the attribute."""
     from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
 
     folder: Any = UniformValueConstantFolder
@@ -135,10 +135,11 @@ def unread(weights: Sequence[torch.Tensor]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def kept_copies() -> Iterator[None]:
-    """Keep Inductor from taking `x + 0` and `x * 1` for `x`: eager makes another tensor of them.
+    """Keep Inductor from replacing `x + 0` and `x * 1` by `x`: eager mode makes a new tensor.
 
-    A result would share memory with an input, or be what the input was made later: torch does so with `torch.zeros(n)`
-    for the 0, and from 2.14 on with numbers. The kernel that computes with the result does the addition as well.
+    Otherwise a result would share memory with an input, or would show a later write to the input: torch simplifies so
+    with `torch.zeros(n)` as the 0, and from 2.14 on with numbers. The kernel that uses the result does the addition as
+    well.
     """
     from torch._inductor.fx_passes import joint_graph
 
@@ -146,7 +147,7 @@ def kept_copies() -> Iterator[None]:
     original = passes.remove_no_ops
 
     def remove_no_ops(gm: Any, zeros: Any, ones: Any) -> None:
-        """Leave them."""
+        """Keep them."""
 
     passes.remove_no_ops = remove_no_ops
     try:
@@ -156,7 +157,7 @@ def kept_copies() -> Iterator[None]:
 
 
 def unassigned_settings() -> dict[str, Any]:
-    """Return the settings that the process has assigned to, with what they were before: defaults and environment."""
+    """Return the settings that the process has assigned, with their previous values: defaults and environment."""
     from torch._inductor import config
     from torch.utils._config_module import _UNSET_SENTINEL as UNSET
 
@@ -165,7 +166,7 @@ def unassigned_settings() -> dict[str, Any]:
     for name, entry in settings._config.items():
         assigned = entry.user_override.get()
         started = entry.default if entry.env_value_default is UNSET else entry.env_value_default
-        # A list or dict counts as assigned once it was read.
+        # A list or dict counts as assigned after the first read.
         if assigned is not UNSET and assigned != started:
             found[name] = started
     return found
@@ -179,13 +180,13 @@ def known_settings() -> set[str]:
 
 
 def replaced(operators: set[Any]) -> list[str]:
-    """Return the names of operators that this process has registered code for with Inductor itself.
+    """Return the names of operators for which this process has registered code with Inductor itself.
 
-    Those are of `operators`, which are not torch's, and all operators of torch that have code of a user's.
+    Those are among `operators`, which are not torch's, and all operators of torch that have code of a user.
     """
     from torch._inductor import decomposition, lowering
 
-    own = lowering.lowerings.keys() - lowering.fallbacks  # for a fallback Inductor registers what calls the operator
+    own = lowering.lowerings.keys() - lowering.fallbacks  # a fallback is registered as a call of the operator
     found = {item.name() for item in operators if item in decomposition.decompositions or item in own}
     tables: list[dict[Any, Any]] = [lowering.lowerings, decomposition.decompositions]
     entries = [entry for table in tables for entry in table.items()]
@@ -194,6 +195,6 @@ def replaced(operators: set[Any]) -> list[str]:
 
 
 def record_strides_anew(graph: torch.fx.GraphModule) -> None:
-    """Have Inductor look for the strides of results in a graph that was changed: torch 2.14 has noted them before."""
+    """Make Inductor determine the strides of results anew in a changed graph: torch 2.14 has already noted them."""
     (output,) = [node for node in graph.graph.nodes if node.op == "output"]
     output.meta.pop("original_output_strides", None)

@@ -1,4 +1,4 @@
-"""Private names with which Inductor chooses the vector instructions that it writes. One test per name."""
+"""Private names by which Inductor chooses the vector instructions that it writes. Each has a test."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gearcache.ge_cache.workers.interpreter import python_command, python_enviro
 
 @contextlib.contextmanager
 def probed_alike() -> Iterator[None]:
-    """Let Inductor's probes of instruction sets, which run Python in the working folder, import nothing from there.
+    """Keep Inductor's probes of instruction sets, which run Python in the working folder, from importing files there.
 
-    Inductor probes all that it knows, up to 1.7 s for each, and takes the first one that works: others are left out.
+    Inductor probes every known set, up to 1.7 s each, and takes the first one that works: the others are left out.
     """
     from torch._inductor import cpu_vec_isa
 
@@ -33,7 +33,7 @@ def probed_alike() -> Iterator[None]:
 
 @contextlib.contextmanager
 def vectors_of(name: str) -> Iterator[None]:
-    """Let Inductor take one class of instruction sets, none for "", whatever else the CPU has or the environment says.
+    """Make Inductor use one class of instruction sets, none for "", regardless of the CPU and the environment.
 
     `config.cpp.simdlen` must be None.
     """
@@ -73,7 +73,7 @@ def _without_probes(name: str) -> Any:
 
 
 def _instruction_sets(original: Callable[[], list[Any]]) -> list[Any]:
-    """Return the instruction set that Inductor would take, where it takes the first one of `original()`."""
+    """Return the instruction set that Inductor would choose: the first working one of `original()`."""
     from torch._inductor import config, cpu_vec_isa
 
     is_x86 = sys.platform == "linux" and platform.machine() == "x86_64"
@@ -86,7 +86,7 @@ def _instruction_sets(original: Callable[[], list[Any]]) -> list[Any]:
 
 
 class _Probes:
-    """The module `subprocess`, but Python is run as this process runs it."""
+    """The module `subprocess`, except that Python runs with the settings of this process."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(subprocess, name)
@@ -107,7 +107,7 @@ def _alike(command: list[str]) -> list[str]:
 
 
 def _environment(command: list[str], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Return `env` for Python: what the probe adds is where libraries are found."""
+    """Return `env` for Python: the probe adds the places of libraries."""
     if not _is_python(command):
         return {}
     libraries = (keywords.get("env") or {}).get("LD_LIBRARY_PATH")

@@ -1,8 +1,8 @@
-"""Private names of torch with which a trace uses up iterators, and asks for members, as Python does.
+"""Dynamo hooks that consume iterators, and test membership, as Python does.
 
-To Dynamo an iterator of constants is a constant: what it is given to leaves it as it is. `yield from` gives None where
-the generator returned a value, a group of `itertools.groupby` outlives the next one, `range` takes a float, and `in`
-gives whatever `__contains__` returned. Here each of them does what Python does.
+For Dynamo an iterator of constants is a constant: a function that receives it leaves it unconsumed. `yield from` gives
+None where the generator returned a value, a group of `itertools.groupby` survives the next one, `range` accepts a
+float, and `in` gives whatever `__contains__` returned. These hooks do what Python does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gearcache.ge_cache.private_torch.renamed import name_here
 
 
 def watched_iterators(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what Dynamo does with iterators, containers and the texts of exceptions."""
+    """Yield (owner, name, replacement) of Dynamo's functions for iterators, containers and the texts of exceptions."""
     yield from _of_generators()
     yield from _of_list_iterators()
     yield from _of_groups()
@@ -38,8 +38,8 @@ def _of_generators() -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(go_to)
     def jump(self: Any, inst: Any) -> None:
-        """Leave a `yield from` with what its generator returned, which the `StopIteration` holds."""
-        # torch 2.14 does so itself, and has forgotten the exception by now.
+        """Leave a `yield from` with the return value of its generator, which the `StopIteration` holds."""
+        # torch 2.14 does so itself, and has dropped the exception by now.
         if getattr(inst, "opname", None) == "SEND" and self.exn_vt_stack._current_exception is not None:
             ended = getattr(self.exn_vt_stack, raised)()
             if ended.python_type() is StopIteration and ended.args:
@@ -59,7 +59,7 @@ def _of_list_iterators() -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(constant)
     def as_python_constant(self: Any) -> Any:
-        """An iterator is no constant: who gets one uses it up."""
+        """An iterator is not a constant: its receiver consumes it."""
         raise NotImplementedError
 
     yield iterator, "as_python_constant", as_python_constant

@@ -1,4 +1,4 @@
-"""Private names of torch for jobs that are not there."""
+"""torch internals that simulate process groups."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def start_alone(init_process_group: Callable[..., Any], rank: int, world_size: i
 
 @contextmanager
 def acted_groups(sizes: Mapping[str, int]) -> Iterator[None]:
-    """Let process groups of some names and sizes exist for a while, in which this process is the first rank.
+    """Simulate process groups of some names and sizes for a while, with this process as the first rank.
 
-    Compilers ask for them, and run nothing in them; a job that this process is in stays as it is.
+    Compilers look them up, but run nothing in them; a real job of this process is unaffected.
     """
     if not sizes:
         yield
@@ -29,7 +29,7 @@ def acted_groups(sizes: Mapping[str, int]) -> Iterator[None]:
     from torch._C._distributed_c10d import HashStore, ProcessGroup
 
     registry = torch._C._distributed_c10d
-    groups = {name: ProcessGroup(HashStore(), 0, size) for name, size in sizes.items()}  # a registry keeps none alive
+    groups = {name: ProcessGroup(HashStore(), 0, size) for name, size in sizes.items()}  # registries hold them weakly
     try:
         for name, group in groups.items():
             registry._register_process_group(name, group)  # type: ignore[arg-type]

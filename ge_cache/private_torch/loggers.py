@@ -1,7 +1,8 @@
-"""Private names of torch with which a trace leaves logging out: no graph says anything.
+"""Dynamo hooks that leave logging out of a trace: graphs log nothing.
 
-What a method says to loggers returns None whatever their levels are. Whether a level is enabled is a fact that a
-result may follow from: it is answered, and asked again. What changes a logger or reads anything else of it is refused.
+A logging call of a method returns None whatever the levels are. Whether a level is enabled is a fact that a result may
+depend on: the trace gets an answer, and calls check it again. Code that changes a logger or reads anything else of it
+is refused.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any
 
 from gearcache.ge_cache.private_torch.renamed import name_here
 
-#: Methods of loggers and adapters, and functions of `logging`, that say something and return None.
+#: Methods of loggers and adapters, and functions of `logging`, that log and return None.
 _SAYING = ("critical", "debug", "error", "exception", "fatal", "info", "log", "warn", "warning")
-#: As they are before anybody replaces one: what replaces them is traced.
+#: The originals, before a program replaces one: a replacement is traced.
 _METHODS = {name: vars(logging.Logger)[name] for name in _SAYING if name in vars(logging.Logger)}
 _FUNCTIONS = {
     vars(owner)[name]: f"`{title}.{name}`"
@@ -31,7 +32,7 @@ _ALLOWED = (
 
 
 def watched_loggers(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (class, name, replacement) of what Dynamo does with loggers and functions of `logging`."""
+    """Yield (class, name, replacement) of Dynamo's functions for loggers and functions of `logging`."""
     from torch._dynamo.source import AttrSource, TypeSource
     from torch._dynamo.variables.base import VariableTracker
     from torch._dynamo.variables.constant import ConstantVariable
@@ -57,9 +58,9 @@ def watched_loggers(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         if function is _IS_ENABLED and type(level) is int and self.source is not None:
             facts.asked_level(self.source, level)
             return constants.create(self.value.isEnabledFor(level))
-        if _is_foreign(function) and self.source is not None:  # `warning_once` of transformers: traced as it is
+        if _is_foreign(function) and self.source is not None:  # `warning_once` of transformers: traced unchanged
             source = AttrSource(TypeSource(self.source), name)
-            if hasattr(function, "cache_info"):  # which arguments were there before is no matter of a graph either
+            if hasattr(function, "cache_info"):  # the cached arguments do not matter for a graph either
                 function, source = function.__wrapped__, AttrSource(source, "__wrapped__")
             return variables.build(tx, function, source).call_function(tx, [self, *args], kwargs)
         facts.refuse(f"it calls `{name}` of the logger `{self.value.name}`, {_ALLOWED}")
@@ -91,5 +92,5 @@ def watched_loggers(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _is_foreign(function: Any) -> bool:
-    """Whether a method is not `logging`'s own: one of a subclass, or one that a library has added."""
+    """Return whether a method is not `logging`'s own: from a subclass, or added by a library."""
     return function is not None and getattr(function, "__module__", None) != logging.__name__

@@ -1,4 +1,4 @@
-"""Private names of torch with which a trace is watched for what it does to dictionaries of a user's class."""
+"""Dynamo hooks that report how a trace uses dictionaries of a user's class."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 from gearcache.ge_cache.capture.exchanged import exchanged, here
 from gearcache.ge_cache.private_torch.renamed import all_names
 
-#: What Dynamo does to a dictionary variable without learning more of it than single keys. `__contains__` and
-#: `getitem_const` are how all lookups end; the rest passes the variable on, finds its methods, or asks for its class.
+#: Dynamo's methods of a dictionary variable that learn no more of it than single keys. All lookups end in
+#: `__contains__` and `getitem_const`; the others pass the variable on, find its methods, or ask for its class.
 _LOOKUPS = {"__contains__", "getitem_const", "getitem_const_raise_exception_if_absent"}
 _HARMLESS = all_names(
     {
@@ -40,7 +40,7 @@ _HARMLESS = all_names(
         "var_getattr",
     }
 )
-#: Those that torch 2.14 has: they look in tables of the class, or call a method, which counts by itself.
+#: Methods of torch 2.14: they look in tables of the class, or call a method, which counts by itself.
 _HARMLESS |= {
     "_lookup_tp_table",
     "_maybe_call_special",
@@ -49,7 +49,7 @@ _HARMLESS |= {
     "lookup_tp_getset_member",
     "lookup_tp_method",
 }
-#: What makes a variable.
+#: Functions that create a variable.
 _PLAIN = {"__init__", "_get_dict_cls_from_user_cls"}
 #: Functions of Dynamo that read the value of a variable for its class.
 _CLASS_READERS = {"_call_getattr", "call_isinstance"}
@@ -58,10 +58,10 @@ _LOOKUP_CALLS = {"get", "__getitem__", "__contains__"}
 
 @contextlib.contextmanager
 def watched_lookups(lookups: Any) -> Iterator[None]:
-    """Tell `dependencies.looked_up.Lookups` which dictionaries of a user's class are met, and what is done with them.
+    """Report to `dependencies.looked_up.Lookups` the dictionaries of a user's class that a trace sees, and their uses.
 
-    Every method of Dynamo's two variable classes that is not known to be harmless counts as a use of all keys, and so
-    does whoever reads the content past the methods, as `str()` of the variable does.
+    Every method of Dynamo's two variable classes that is not known to be harmless counts as a use of all keys. So does
+    code that reads the content without these methods, as `str()` of the variable does.
     """
     from torch._dynamo.exc import ObservedKeyError
     from torch._dynamo.variables.dicts import ConstDictVariable
@@ -111,7 +111,7 @@ def watched_lookups(lookups: Any) -> Iterator[None]:
             is_watched = depth == 0 and self.source is not None and threading.get_ident() == own
             if is_watched and sys._getframe(1).f_code.co_name not in _CLASS_READERS:
                 lookups.used(self.source)
-                if type(self) is inner:  # `[*self.table]`, of which Dynamo guards nothing
+                if type(self) is inner:  # `[*self.table]`, for which Dynamo guards nothing
                     self.install_dict_keys_match_guard()
             return self.__dict__[name]
 

@@ -1,8 +1,8 @@
-"""Private names of torch with which a trace knows what becomes of objects that the method makes.
+"""Dynamo hooks for objects that the method makes.
 
-Of an object that a method makes Dynamo has an example, whose `__init__` has not run, and notes beside it what is
-written. Whatever asks the example itself gets a wrong answer: its text, its `__dict__` as a value. And nobody tells the
-trace when the last reference to an object goes, so neither `__del__` nor a weak reference can be right.
+For an object that a method makes, Dynamo has an example whose `__init__` has not run, and records writes separately.
+Code that reads the example itself gets a wrong answer: its text, its `__dict__` as a value. Nor does the trace learn
+when the last reference to an object goes, so neither `__del__` nor a weak reference can be right.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def watched_made_objects(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what reads the `__dict__` of objects and makes references to them."""
+    """Yield (owner, name, replacement) of functions that read objects' `__dict__` and make references to them."""
     from torch._dynamo import side_effects
     from torch._dynamo.variables.dicts import ConstDictVariable, DunderDictVariable, SideEffectsProxyDict
     from torch._dynamo.variables.misc import DeletedVariable, WeakRefVariable
@@ -43,7 +43,7 @@ def watched_made_objects(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     def store_attr(self: Any, item: Any, name: str, *arguments: Any, **keywords: Any) -> None:
         written = self.store_attr_mutations.get(item, {})
         if isinstance(written.get(name), DeletedVariable):
-            del written[name]  # what is made anew comes last in the `__dict__`
+            del written[name]  # a recreated attribute is the last one in the `__dict__`
             made_anew.add((item, name))
         store(self, item, name, *arguments, **keywords)
 
@@ -55,7 +55,7 @@ def watched_made_objects(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         return bool(contains(self, key))
 
     def keys(self: Any) -> Iterator[Any]:
-        """Yield the keys as Python has them: those that are new come last."""
+        """Yield the keys in Python's order: new ones last."""
         from torch._dynamo.variables.constant import ConstantVariable
         from torch._dynamo.variables.hashable import HashableTracker
 
@@ -80,7 +80,7 @@ def watched_made_objects(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def is_made(variable: Any) -> bool:
-    """Whether a variable stands for an object that the method makes."""
+    """Return whether a variable represents an object that the method makes."""
     from torch._dynamo.variables.base import AttributeMutationNew
     from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 

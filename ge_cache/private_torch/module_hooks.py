@@ -1,4 +1,4 @@
-"""The hooks of modules, run around a forward that is not the module's own as `torch.nn.Module` runs them.
+"""Run the hooks of a module, as `torch.nn.Module` does, around a forward that is not the module's own.
 
 `Module._call_impl` calls `self.forward`, so its loop cannot be used; `tests/attaching/test_hooks.py` compares the two.
 """
@@ -41,12 +41,12 @@ def backward_hooks(module: Any) -> list[Callable[..., Any]]:
 
 
 def call_with_hooks(module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call `forward` with the forward hooks of the module around it; what they raise comes out."""
+    """Call `forward` with the forward hooks of the module around it; their errors are passed on."""
     return _HookedCall(module).run(forward, args, kwargs)
 
 
 class _HookedCall:
-    """One call. What the hooks were given and gave is kept, for those that run always."""
+    """One call. The arguments and results of the hooks are kept, for hooks that always run."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -96,12 +96,12 @@ class _HookedCall:
                 self._result = given
 
     def _always(self) -> None:
-        """Run the hooks registered with `always_call=True` that have not run; what they raise is a warning."""
+        """Run the hooks registered with `always_call=True` that have not run; their errors become warnings."""
         for number, hook, takes_kwargs, is_always, kind in self._forward_hooks():
             if not is_always or number in self._met:
                 continue
             try:
-                if takes_kwargs and kind == "module":  # torch gives a global hook none here
+                if takes_kwargs and kind == "module":  # torch passes no keywords to a global hook here
                     given = hook(self._module, self._args, self._kwargs, self._result)
                 else:
                     given = hook(self._module, self._args, self._result)
@@ -115,7 +115,7 @@ class _HookedCall:
                 )
 
     def _forward_hooks(self) -> Iterator[tuple[int, Callable[..., Any], bool, bool, str]]:
-        """Yield number, hook, whether it takes keywords, whether it runs always, and of what it is."""
+        """Yield number, hook, whether it takes keywords, whether it runs always, and its kind."""
         module = self._module
         for number, hook in list(_global._global_forward_hooks.items()):
             with_kwargs = number in _global._global_forward_hooks_with_kwargs

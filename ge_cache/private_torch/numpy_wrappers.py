@@ -1,4 +1,4 @@
-"""Private names of torch by which Dynamo imitates NumPy; one test per name."""
+"""Private names of torch by which Dynamo imitates NumPy; each has a test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gearcache.guards.evidence.code import is_library_file
 
 @contextlib.contextmanager
 def watched_numpy(refuse: Callable[[str], None]) -> Iterator[None]:
-    """Refuse the trace where Dynamo puts a tensor in the place of an array or a scalar of NumPy."""
+    """Refuse the trace where Dynamo replaces an array or a scalar of NumPy by a tensor."""
     from torch._dynamo.variables.tensor import NumpyNdarrayVariable
 
     variable: Any = NumpyNdarrayVariable
@@ -31,7 +31,7 @@ def watched_numpy(refuse: Callable[[str], None]) -> Iterator[None]:
 
 
 def _place() -> str:
-    """Return the line of the method that is traced."""
+    """Return the line of the traced method."""
     from torch._guards import TracingContext
 
     frames = [frame for frame in TracingContext.extract_stack() if not is_library_file(frame.filename)]
@@ -40,11 +40,11 @@ def _place() -> str:
 
 @contextlib.contextmanager
 def kept_flags() -> Iterator[None]:
-    """Leave arrays that cannot be written as they are: Dynamo makes those writeable that it meets."""
+    """Leave read-only arrays unchanged: Dynamo makes the arrays that it sees writeable."""
     from torch._dynamo.variables.builder import VariableBuilder
 
     builder: Any = VariableBuilder
-    # Dynamo makes it once in a process, of the functions that there are then: `torch.compile` may have done so.
+    # Dynamo makes it once in a process from the functions at that time: `torch.compile` may have done so.
     table = builder._type_dispatch()
 
     def keeping(wrap: Any) -> Any:

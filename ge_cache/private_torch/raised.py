@@ -1,6 +1,6 @@
-"""Private names of torch that tell an exception of the traced code from code that Dynamo cannot trace.
+"""Distinguish an exception of the traced code from code that Dynamo cannot trace.
 
-It is a first guess: the method is run then, and raises or not.
+It is a first guess: the method is then run, and raises or not.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any
 
 from gearcache.guards.evidence.names import module_of
 
-#: What Dynamo says of an operation that raises; named are the operation and its error.
+#: Dynamo's text for an operation that raises; groups are the operation and its error.
 FAILED_OPERATION = re.compile(
     r"(?s)failed to run FX node with fake tensors: call_\w+ "
     r"(?:<(?:built-in )?(?:function|method) )?([\w.]+).*?\(.*?: got ([^\n]*)"
 )
-#: What Dynamo says where Python raises a `NameError`; elsewhere it says that the code may raise.
+#: Dynamo's text where Python raises a `NameError`; elsewhere it says that the code may raise.
 _UNKNOWN_NAME = "failed to find name in frame builtins"
-#: It calls a plain value, such as a layer that is None.
+#: The code calls a plain value, such as a layer that is None.
 _NOT_CALLABLE = re.compile(r"(?s)\AUnsupported function call\n.*call_function ConstantVariable\(")
-#: What operators and builtins raise for wrong arguments.
+#: Exceptions of operators and builtins for wrong arguments.
 _BY_ARGUMENTS: tuple[type[Exception], ...] = (
     ArithmeticError,
     AssertionError,
@@ -35,10 +35,10 @@ _ENDS = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "YIELD_FROM")
 
 
 def is_raised_by_method(error: BaseException) -> bool:
-    """Whether an error of Dynamo's says that the traced code raises an exception which nothing in it catches."""
+    """Return whether an error of Dynamo's says that the traced code raises an exception without catching it."""
     text = str(error)
     if text.startswith("Data-dependent assertion failed"):
-        return "ConstantVariable(bool: False)" in text  # those of a tensor's value become operators
+        return "ConstantVariable(bool: False)" in text  # conditions on a tensor's value become operators
     if text.startswith(("Observed exception", "Assertion failed on symbolic shapes", _UNKNOWN_NAME)):
         return True
     from torch._dynamo.graph_break_hints import USER_ERROR
@@ -49,12 +49,12 @@ def is_raised_by_method(error: BaseException) -> bool:
 
 
 def is_raised_by_arguments(error: BaseException) -> bool:
-    """Whether an exception that came out of Dynamo is such as operators and builtins raise for wrong arguments."""
+    """Return whether an exception from Dynamo is of a kind that operators and builtins raise for wrong arguments."""
     return isinstance(error, _BY_ARGUMENTS) and not isinstance(error, (NotImplementedError, RecursionError))
 
 
 def _is_of_operation(error: BaseException) -> bool:
-    """Whether an operation raises for the tensors of the call, as it does without a trace."""
+    """Return whether an operation raises for the tensors of the call, as it would without a trace."""
     text = str(getattr(error, "inner_exception", error)).strip()
     failed = FAILED_OPERATION.search(text)
     if text.startswith("TypeError when making fake tensor call"):
@@ -63,7 +63,7 @@ def _is_of_operation(error: BaseException) -> bool:
 
 
 def _is_users(error: BaseException | None) -> bool:
-    """Whether an exception of a class that is not torch's nor Python's has led to an error."""
+    """Return whether an error was caused by an exception whose class is neither torch's nor Python's."""
     while error is not None:
         if module_of(type(error)).partition(".")[0] not in ("torch", "gearcache", "builtins"):
             return True
@@ -72,12 +72,12 @@ def _is_users(error: BaseException | None) -> bool:
 
 
 def is_about_to_raise(error: BaseException) -> bool:
-    """Whether Dynamo stops where a function that it traces can only raise: it makes the exception, or its text."""
+    """Return whether Dynamo stops in a function that can only raise: it makes the exception, or its text."""
     return any(_can_only_raise(translator) for translator in _translators(error))
 
 
 def _translators(error: BaseException) -> Iterator[Any]:
-    """Yield what traces the functions that an error came through, the outermost first."""
+    """Yield the tracers of the functions that an error passed through, the outermost first."""
     from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 
     last, trace = None, error.__traceback__
@@ -90,7 +90,7 @@ def _translators(error: BaseException) -> Iterator[Any]:
 
 
 def _can_only_raise(translator: Any) -> bool:
-    """Whether each way from the present instruction on ends in a `raise` that nothing in the function catches."""
+    """Return whether each path from the current instruction ends in a `raise` that the function does not catch."""
     instructions, pointer = translator.instructions, translator.instruction_pointer
     if pointer is None:
         return False

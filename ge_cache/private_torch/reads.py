@@ -1,4 +1,4 @@
-"""Private names of torch with which a trace is watched for what it reads of tensors beside their values."""
+"""Dynamo hooks that report what a trace reads of tensors besides their values."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from gearcache.ge_cache.capture.exchanged import exchanged, here
 from gearcache.ge_cache.private_torch.identities import watched_builtins
 from gearcache.ge_cache.private_torch.renamed import name_here
 
-#: Where Dynamo's variable of a tensor keeps what follows from sizes and strides: whoever asks reads one of them.
+#: Where Dynamo's tensor variable keeps facts that follow from sizes and strides: each question reads one of them.
 _SIZE_FIELDS = ("_size", "stride", "is_contiguous")
 
 
 @contextlib.contextmanager
 def watched_reads(reads: Any) -> Iterator[None]:
-    """Tell `dependencies.tensor_reads.TensorReads` what is read, and keep as graph inputs the tensors whose sizes are.
+    """Report to `dependencies.tensor_reads.TensorReads` what is read, and keep tensors with read sizes as graph inputs.
 
-    Dynamo drops inputs that no operation of the graph uses, although the trace has their sizes in it.
+    Dynamo drops inputs that no operation of the graph uses, although the trace contains their sizes.
     """
     from torch._dynamo.output_graph import OutputGraph
     from torch._dynamo.variables.tensor import TensorVariable
@@ -81,7 +81,7 @@ def watched_reads(reads: Any) -> Iterator[None]:
 
 
 def _keep(*_: Any) -> None:
-    """The user of the inputs to keep, for as long as unused ones are removed."""
+    """A user of the inputs to keep, while unused ones are removed."""
 
 
 def _constant(variable: Any) -> tuple[bool, Any]:

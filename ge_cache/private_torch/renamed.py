@@ -1,14 +1,14 @@
-"""Names of Dynamo that one release calls otherwise than the next: what takes and gives the same has one entry here.
+"""Names of Dynamo that differ between releases: functions with equal arguments and results have one entry here.
 
-Whoever replaces such a function asks for its name, so that no other file knows of releases. torch 2.14 gave methods
-that stand for slots of Python's types the names of these slots.
+Code that replaces such a function looks its name up here, so that no other file depends on releases. torch 2.14 gave
+methods that represent slots of Python's types the names of these slots.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-#: The name in torch 2.13 -> that in 2.14.
+#: The name in torch 2.13 -> the name in 2.14.
 RENAMED = {
     "TorchScriptObjectVariable": "CustomClassObjectVariable",
     "generic_bool": "generic_is_true",
@@ -24,10 +24,10 @@ RENAMED = {
 
 
 def name_here(owner: Any, name: str) -> str:
-    """Return what this release calls something that `owner` has; `name` is that of torch 2.13."""
+    """Return this release's name of an attribute of `owner`; `name` is that of torch 2.13."""
     return name if hasattr(owner, name) else RENAMED[name]
 
 
 def all_names(names: frozenset[str] | set[str]) -> set[str]:
-    """Return names with those that other releases have for them."""
+    """Return names together with those of other releases for them."""
     return {*names, *(RENAMED[name] for name in names if name in RENAMED)}

@@ -1,6 +1,6 @@
-"""Private names of torch with which a trace follows tensors whose sizes or strides are changed in place.
+"""Dynamo hooks that follow tensors whose sizes or strides are changed in place.
 
-Dynamo notes both when it makes a tensor, and reads them there also after `y.transpose_(0, 1)` or `y.squeeze_()`:
+Dynamo notes both when it creates a tensor, and uses the notes also after `y.transpose_(0, 1)` or `y.squeeze_()`:
 `torch.compile` is wrong as well (torch 2.13).
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def watched_sizes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield what has Dynamo note sizes and strides of a tensor anew after each operator that changes it in place."""
+    """Yield replacements that make Dynamo note sizes and strides anew after each operator that changes them."""
     from torch._dynamo.variables.tensor import TensorVariable
     from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 

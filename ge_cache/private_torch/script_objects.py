@@ -1,7 +1,7 @@
-"""Private names of torch with which a trace asks a process group for more than its name and its ranks.
+"""Dynamo hooks for traces that ask a process group for more than its name and its ranks.
 
-A trace sees the group through a `FakeScriptObject`: its class is not that of the group. And the group of a job need not
-be the one that was traced with: of one that is prewarmed for, the backend is torch's `fake`.
+A trace sees the group through a `FakeScriptObject`, whose class is not the group's. And the group of a job may differ
+from the traced one: a prewarm traces with torch's backend `fake`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 from gearcache.ge_cache.private_torch.renamed import name_here
 
-#: What a group answers that neither its name nor its ranks tell.
+#: Answers of a group that do not follow from its name and its ranks.
 _UNTOLD = ("_get_backend_name", "group_desc")
 _WAY_OUT = "ask in `__init__`, and keep the answer as an attribute"
 
 
 def watched_script_objects(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what asks a script object for its class and its members."""
+    """Yield (owner, name, replacement) of functions that ask a script object for its class and its members."""
     from torch._dynamo.variables import script_object as module
     from torch._dynamo.variables.builtin import BuiltinVariable
 

@@ -1,4 +1,4 @@
-"""Private names of torch with which a trace is watched for the order of sets."""
+"""Dynamo hooks that report when a trace depends on the order of sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from gearcache.ge_cache.private_torch.renamed import name_here
 
-#: Functions of Dynamo's own that go through a set for a result in which no order is left.
+#: Functions of Dynamo's own that iterate over a set for a result that does not depend on the order.
 _SET_POLYFILLS = {
     "set_difference",
     "set_difference_update",
@@ -21,12 +21,12 @@ _SET_POLYFILLS = {
     "set_union",
     "set_update",
 }
-#: Builtins that are folded, and whose result tells the order of a set.
+#: Folded builtins whose result depends on the order of a set.
 _ORDERED = (str, repr, ascii, format, str.format, sum, operator.mod)
 
 
 def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (class, name, replacement) of what Dynamo does with sets."""
+    """Yield (class, name, replacement) of Dynamo's functions for sets."""
     from torch._dynamo.variables import functions
     from torch._dynamo.variables.builtin import BuiltinVariable, DictBuiltinVariable
     from torch._dynamo.variables.constant import ConstantVariable
@@ -40,11 +40,11 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     dictionaries: Any = DictBuiltinVariable
     constants: Any = ConstantVariable
     unordered: list[Any] = []
-    #: Sets that were gone through, and their items in that order: unchanged they keep it.
+    #: Sets that were iterated over, with their items in that order: unchanged sets keep it.
     settled: dict[int, tuple[Any, list[Any]]] = {}
 
     def used(self: Any, tx: Any, *, at_once: bool = False) -> None:
-        """Note that a set is gone through: `at_once`, as a set of Python's own and in no order that is set here."""
+        """Note that a set is iterated over; `at_once`: by Python itself, so that its order cannot be chosen here."""
         if type(self) not in (sets, frozen) or len(self.items) < 2 or any(self is item for item in unordered):
             return
         if tx.f_code.co_name in _SET_POLYFILLS and tx.f_code.co_filename.endswith("polyfills/__init__.py"):
@@ -70,7 +70,7 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         return method
 
     def without_order(function: Any, *, keywords_matter: bool) -> Any:
-        """A function whose result does not tell the order of the set that it gets."""
+        """Wrap a function whose result does not depend on the order of its set."""
 
         @functools.wraps(function)
         def call(self: Any, tx: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -109,7 +109,7 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         return found
 
     def call_custom_dict_fromkeys(tx: Any, user_cls: Any, *args: Any, **kwargs: Any) -> Any:
-        """`dict.fromkeys`, which goes through a set in a way of its own since torch 2.14."""
+        """`dict.fromkeys`, which iterates over a set in its own way since torch 2.14."""
         for each in args[:1]:
             used(each.realize(), tx)
         return from_keys(tx, user_cls, *args, **kwargs)

@@ -1,6 +1,6 @@
-"""Private names of torch about shape marks and the stance, on the warm path and in a capture.
+"""Private names of torch for shape marks and the stance, on the warm path and in a capture.
 
-Nothing here imports Dynamo; `check_marked_dims` is called where it is at work.
+This module does not import Dynamo; `check_marked_dims` is called while Dynamo runs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _wrap_set_stance(module: Any, changed: Callable[[], None]) -> None:
 
 
 class _StanceFinder(importlib.abc.MetaPathFinder):
-    """Finds one module as the others do, and wraps a function of it before anyone can import that by name."""
+    """Finds one module as other finders do, and wraps a function of it before any code can import that by name."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -78,9 +78,10 @@ class _StanceFinder(importlib.abc.MetaPathFinder):
 
 
 def shape_marks(tensors: Mapping[str, torch.Tensor]) -> list[list[Any]]:
-    """Return what `mark_dynamic` and its kin left on tensors, by path, as plain data in a defined order.
+    """Return the marks that `mark_dynamic` and similar functions left on tensors, by path, as plain data.
 
-    Dims for which `set_dim_gears` left gears are left out: torchair's marks those besides.
+    The order is defined. Dims for which `set_dim_gears` left gears are left out: torchair's function marks those
+    besides.
     """
     found = []
     for path, tensor in tensors.items():
@@ -101,7 +102,7 @@ _MARKS = (
     "_dynamo_static_indices",
 )
 
-#: Marks that say of a dim with gears what its gears say better.
+#: Marks of a dim that its gears make redundant.
 _SUBSUMED = ("_dynamo_dynamic_indices", "_dynamo_dynamic_range", "_dynamo_static_indices")
 
 
@@ -124,7 +125,7 @@ def _plain_mark(mark: Any) -> list[Any]:
 
 
 def shape_sources() -> dict[str, str]:
-    """Return the settings that name dynamic dims (`TORCH_COMPILE_DYNAMIC_SOURCES` and its kin), where they are set."""
+    """Return the settings that name dynamic dims (`TORCH_COMPILE_DYNAMIC_SOURCES` etc.), where they are set."""
     config: Any = torch.compiler.config
     names = ("dynamic_sources", "unbacked_sources", "dynamic_values")
     return {name: value for name in names if (value := getattr(config, name, ""))}
@@ -132,17 +133,17 @@ def shape_sources() -> dict[str, str]:
 
 @contextlib.contextmanager
 def unmarked(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
-    """Take the shape marks off tensors, and put them back."""
+    """Remove the shape marks from tensors, and restore them."""
     with _marked_as((tensor, {}) for tensor in tensors):
         yield
 
 
 @contextlib.contextmanager
 def unmarked_gears(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
-    """Take the marks off those dims of tensors that have gears, and put them back.
+    """Remove the marks of dims with gears from tensors, and restore them.
 
-    torchair's `set_dim_gears` marks them for `torch.compile`. In a trace of ours such a mark would be an error where a
-    gear has a dim of size 1.
+    torchair's `set_dim_gears` marks them for `torch.compile`. In our traces such a mark would be an error where a gear
+    has a dim of size 1.
     """
     with _marked_as((tensor, _beside_gears(tensor)) for tensor in tensors if geared_dims(tensor)):
         yield
@@ -150,7 +151,7 @@ def unmarked_gears(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _marked_as(wanted: Iterable[tuple[torch.Tensor, dict[str, Any]]]) -> Iterator[None]:
-    """Exchange all marks of tensors for others, and put them back."""
+    """Replace all marks of tensors by others, and restore them."""
     changed = [
         (tensor, marks, {name: vars(tensor)[name] for name in _MARKS if name in vars(tensor)})
         for tensor, marks in wanted
@@ -167,7 +168,7 @@ def _marked_as(wanted: Iterable[tuple[torch.Tensor, dict[str, Any]]]) -> Iterato
 
 
 def check_marked_dims() -> None:
-    """Raise `ConstraintViolationError` when the capture under way gave up a dim that `mark_dynamic` wants dynamic."""
+    """Raise `ConstraintViolationError` when the current capture specialised a dim that `mark_dynamic` wants dynamic."""
     from gearcache.ge_cache.private_torch.under_way import tracing_context
 
     shape_env: Any = tracing_context().fake_mode.shape_env

@@ -1,7 +1,7 @@
-"""Private names of torch with which a trace gives views the strides that the kernels give them.
+"""Make views in a trace have the strides that the kernels give them.
 
-A dim of size 1 has a stride that nobody needs, but a program can read it and gets it with a result. The kernel of
-`view` works it out from the dims beside it, torch's fake tensors keep the old one (torch 2.13).
+A dim of size 1 has an irrelevant stride, but a program can read it and gets it with a result. The kernel of `view`
+computes it from the adjacent dims, torch's fake tensors keep the old one (torch 2.13).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gearcache.ge_cache.capture.exchanged import exchanged, here
 
 @contextlib.contextmanager
 def own_view_strides() -> Iterator[None]:
-    """Have `view` and `reshape` of fake tensors of this thread give the strides of real ones."""
+    """Make `view` and `reshape` of fake tensors of this thread return the strides of real ones."""
     from torch import _refs
 
     references: Any = _refs
@@ -44,10 +44,10 @@ def _is_static(number: Any) -> bool:
 
 
 def _view_strides(sizes: list[Any], strides: list[Any], new_sizes: list[Any]) -> list[Any] | None:
-    """Return the strides of a view as `at::detail::computeStride` has them; None where there is no view.
+    """Return the strides of a view as `at::detail::computeStride` does; None where a view is impossible.
 
-    Walks both shapes from the last dim. Dims of the old one that lie in one piece of memory make a chunk, which has
-    to be divided by whole dims of the new one.
+    Walks both shapes from the last dim. Dims of the old shape that are contiguous in memory form a chunk, which must be
+    divided by whole dims of the new one.
     """
     found: list[Any] = [0] * len(new_sizes)
     if not sizes:

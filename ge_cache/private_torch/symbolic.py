@@ -1,7 +1,7 @@
-"""Private names of torch with which a trace computes with sizes, where Dynamo's answer is not Python's.
+"""Dynamo hooks that compute with sizes where Dynamo's answer is not Python's.
 
-A size that is a symbol compares with a number of its kind only: `(n > 3) == 0`, `(n > 3) is True` and `round(n, -1)`
-are answered wrongly. The size is taken as it is there, which the graph then depends on.
+For a symbolic size Dynamo answers wrongly except when comparing it with a number of its kind: `(n > 3) == 0`, `(n > 3)
+is True` and `round(n, -1)`. There the current size is used, and the graph then depends on it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COMPARISONS = {*_IDENTITIES, operator.eq, operator.ne, operator.lt, operator.le
 
 
 def watched_numbers(_: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what computes with sizes."""
+    """Yield (owner, name, replacement) of functions that compute with sizes."""
     from torch._dynamo.utils import specialize_symnode
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._dynamo.variables.tensor import SymNodeVariable
@@ -50,7 +50,7 @@ def watched_numbers(_: Any) -> Iterator[tuple[Any, str, Any]]:
             a, b = a.realize(), b.realize()
             if isinstance(a, symbol) or isinstance(b, symbol):
                 kinds = {_kind(a), _kind(b)}
-                if len(kinds) == 2 and kinds <= {int, float, bool}:  # the result has the type of the one that is chosen
+                if len(kinds) == 2 and kinds <= {int, float, bool}:  # the result has the type of the chosen one
                     a, b = as_it_is(a), as_it_is(b)
         return smaller(self, tx, a, b)
 
@@ -60,7 +60,7 @@ def watched_numbers(_: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what compares two values or asks whether they are one."""
+    """Yield (owner, name, replacement) of functions that compare two values, by equality or identity."""
     from torch._dynamo.utils import specialize_symnode
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._dynamo.variables.constant import ConstantVariable
@@ -112,21 +112,21 @@ def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _kind(variable: Any) -> Any:
-    """Return the type of a number, be it a symbol; None for all else."""
+    """Return the type of a number, also of a symbolic one; None for anything else."""
     from torch._dynamo.variables.tensor import SymNodeVariable
 
     return variable.python_type() if variable.is_python_constant() or isinstance(variable, SymNodeVariable) else None
 
 
 def _type_of(variable: Any) -> Any:
-    """Return the type of a constant; of a container nothing is asked, as that would count as a use of all of it."""
+    """Return the type of a constant; a container is not asked, as that would count as a use of all of it."""
     from torch._dynamo.variables.constant import ConstantVariable
 
     return type(variable.value) if isinstance(variable, ConstantVariable) else None
 
 
 def watched_ranges(_: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what passes a range as arguments."""
+    """Yield (owner, name, replacement) of functions that pass a range as arguments."""
     from torch._dynamo.symbolic_convert import InstructionTranslatorBase
     from torch._dynamo.utils import unpack_iterable
     from torch._dynamo.variables.lazy import LazyVariableTracker
@@ -137,15 +137,15 @@ def watched_ranges(_: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(pop_from)
     def pop(self: Any) -> Any:
-        """Unpack the range of `f(*range(1, 7, 2))`, of which Dynamo passes start, stop and step."""
+        """Unpack the range of `f(*range(1, 7, 2))`, for which Dynamo passes start, stop and step."""
         found = pop_from(self)
-        # `isinstance` would make a variable that nobody has looked at yet one that somebody has.
+        # `isinstance` would realise a lazy variable.
         if type(found) is LazyVariableTracker:
             is_range = type(found.unwrap()) is RangeVariable if found.is_realized() else found.peek_type() is range
         else:
             is_range = type(found) is RangeVariable
         if is_range:
-            callers = (sys._getframe(1), sys._getframe(2))  # the exchange may stand between
+            callers = (sys._getframe(1), sys._getframe(2))  # a wrapper may be in between
             if any(frame.f_code.co_name == "CALL_FUNCTION_EX" for frame in callers):
                 return TupleVariable(unpack_iterable(self, found.realize()))
         return found

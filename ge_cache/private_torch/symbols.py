@@ -1,4 +1,4 @@
-"""Private names of torch about symbolic sizes: fake inputs that have them, and their expressions. One test per name."""
+"""Private names of torch for symbolic sizes: fake inputs that have them, and their expressions. Each has a test."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gearcache.ge_cache.private_torch.fake import fake_mode
 
 
 class SymbolicInputs:
-    """Fake inputs whose sizes are expressions over named symbols; collects what a compiler assumes about them.
+    """Fake inputs whose sizes are expressions over named symbols; collects a compiler's assumptions about them.
 
-    `numbers` are ints of any value, `hints` sizes: both by name, with the value in the traced call. `ranges` are what
-    is known of the values of numbers.
+    `numbers` are ints of any value, `hints` sizes: both by name, with the value in the traced call. `ranges` are the
+    known ranges of numbers.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class SymbolicInputs:
         self._known = dict(self.env.var_to_range)
         for name, hint in hints.items():
             source = ConstantSource(name)
-            hint = max(hint, 2)  # less would be taken for a constant
+            hint = max(hint, 2)  # a smaller hint would become a constant
             symbol = self.env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
             self._names[symbol] = name
             self.sizes[name] = self.env.create_symintnode(symbol, hint=hint, source=source)
@@ -68,7 +68,7 @@ class SymbolicInputs:
         }
 
     def plain(self, value: Any) -> int | bool | str:
-        """Return a symbolic number as an int where it is one, else as source over the names."""
+        """Return a symbolic number as an int where it is constant, else as source over the names."""
         found = self.env.simplify(self.env.replace(value.node.expr))
         if getattr(found, "is_Integer", False):
             return int(found)
@@ -77,18 +77,18 @@ class SymbolicInputs:
         return print_expression(found.xreplace(self._renamed()))
 
     def names_in(self, value: Any) -> set[str]:
-        """Return the names that a symbolic number is made of."""
+        """Return the names that a symbolic number depends on."""
         return {self._names[symbol] for symbol in value.node.expr.free_symbols if symbol in self._names}
 
     def text_of(self, value: Any) -> tuple[str | None, int | None, int | None]:
-        """Return a symbolic int as source over the names (None: it is known), and its least and greatest value."""
+        """Return a symbolic int as source over the names (None for a constant), and its least and greatest value."""
         found = self.env.simplify(self.env.replace(value.node.expr))
         if not found.free_symbols:
             return None, None, None
         return (print_expression(found.xreplace(self._renamed())), *bounds_of(self.env, found))
 
     def assumptions(self) -> list[str]:
-        """Return the guards that were added since, as Python source over the names."""
+        """Return the guards added since, as Python source over the names."""
         import sympy
 
         rename = self._renamed()
@@ -109,7 +109,7 @@ class SymbolicInputs:
                 continue
             if (
                 symbol in rename and str(rename[symbol])[:1] == "u"
-            ):  # a symbol of `mark_unbacked`: code wants at least 2
+            ):  # a symbol of `mark_unbacked`: code requires at least 2
                 found.append(rename[symbol] >= bounds.lower)
             if symbol in rename and replaced is not None and replaced != symbol:
                 found.append(sympy.Eq(rename[symbol], replaced.xreplace(rename), evaluate=False))
@@ -132,17 +132,17 @@ def number_symbol(name: str) -> Any:
     return sympy.Symbol(name, integer=True)
 
 
-#: What torch makes symbols of beside ints: sizes, strides and values of tensors, and what stands for such.
+#: Sources of symbols that are not ints: sizes, strides and values of tensors, and placeholders for such.
 _NO_NUMBERS = ("TensorPropertySource", "CallMethodItemSource", "EphemeralSource", "ConstantSource", "FloatTensorSource")
 
 
 def is_number_source(source: Any) -> bool:
-    """Whether Dynamo's source of a symbol is that of an int, and not of a size."""
+    """Return whether Dynamo's source of a symbol belongs to an int, not to a size."""
     return type(source).__name__ not in _NO_NUMBERS
 
 
 def number_sources(shape_env: Any) -> list[tuple[Any, Any]]:
-    """Return the symbols that a trace made of ints, each with Dynamo's source.
+    """Return a trace's symbols of ints, each with Dynamo's source.
 
     `CaptureError` for one without a value (`TORCH_COMPILE_UNBACKED_SOURCES`).
     """
@@ -174,12 +174,12 @@ def bounds_of(shape_env: Any, expression: Any) -> tuple[int | None, int | None]:
 
 
 def range_of(shape_env: Any, symbol: Any) -> tuple[int | None, int | None]:
-    """Return the least and the greatest value that a trace allows a symbol; None where there is none."""
+    """Return the least and the greatest value that a trace allows a symbol; None where unbounded."""
     return bounds_of(shape_env, symbol)
 
 
 def fixed_value(shape_env: Any, symbol: Any) -> int | None:
-    """Return the only value that a trace is right for of a symbol; None where there may be others."""
+    """Return the only value of a symbol for which a trace is right; None where others may be."""
     found = shape_env.replace(symbol)
     if getattr(found, "is_Integer", False):
         return int(found)
@@ -188,9 +188,9 @@ def fixed_value(shape_env: Any, symbol: Any) -> int | None:
 
 
 def assumed(shape_env: Any, symbols: Collection[Any]) -> list[Any]:
-    """Return all that a trace assumed about some symbols: conditions on them, ranges included, without repetitions.
+    """Return all assumptions of a trace about some symbols: conditions on them, ranges included, without duplicates.
 
-    `CaptureError` when it left an assumption to be checked by the graph.
+    `CaptureError` when the trace left an assumption to be checked by the graph.
     """
     wanted = set(symbols)
     left = [item for group in shape_env.deferred_runtime_asserts.values() for item in group]
@@ -207,7 +207,7 @@ def assumed(shape_env: Any, symbols: Collection[Any]) -> list[Any]:
 
 
 def implied(shape_env: Any, symbols: Collection[Any]) -> list[Any]:
-    """Return the guards on some symbols alone that follow from the ranges of these."""
+    """Return the guards on some symbols alone that follow from their ranges."""
     from torch.utils._sympy.value_ranges import bound_sympy
 
     wanted, found = set(symbols), []
@@ -229,10 +229,10 @@ def size_symbol(name: str) -> Any:
 
 @contextlib.contextmanager
 def watched_floats() -> Iterator[set[Any]]:
-    """Yield a set of the symbols of which symbolic floats were made meanwhile, beside those inside of operators.
+    """Yield a set of the symbols from which symbolic floats were made meanwhile, except inside operators.
 
-    sympy computes with real numbers: it takes `n * 0.1 * 10` for `n`, settles a branch on that without a guard, and
-    one node of the graph stands for both.
+    sympy computes with real numbers: it simplifies `n * 0.1 * 10` to `n`, decides a branch on that without a guard, and
+    one node of the graph represents both.
     """
     made: set[Any] = set()
     number: Any = torch.SymFloat
@@ -248,7 +248,7 @@ def watched_floats() -> Iterator[set[Any]]:
 
 
 def _is_inside_operator() -> bool:
-    """Whether an operator is being tried on fake tensors: what it makes of a number on its way is its own affair."""
+    """Return whether an operator is being tried on fake tensors: its internal numbers do not count."""
     frame = sys._getframe()
     while (outer := frame.f_back) is not None:
         if outer.f_code.co_name == "__torch_dispatch__":

@@ -1,4 +1,4 @@
-"""Private names of torch with which a trace is watched for texts of objects, their hashes and their addresses."""
+"""Dynamo hooks that report when a trace uses texts of objects, their hashes or their addresses."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
 
 
 def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what makes texts of objects.
+    """Yield (owner, name, replacement) of functions that make texts of objects.
 
-    Dynamo leaves `f"{self.kind}"` open, and then finds nothing under such a key.
+    Dynamo leaves `f"{self.kind}"` unevaluated, and then finds nothing under such a key.
     """
     from torch._dynamo.symbolic_convert import InstructionTranslatorBase
     from torch._dynamo.variables.builtin import BuiltinVariable
@@ -35,7 +35,7 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         if isinstance(value, UserDefinedObjectVariable) and flags & 3 == 0:
             own: Any = value.value_type.__format__
             if own is object.__format__ and fmt_spec.as_python_constant() == "":
-                flags |= 1  # which is what it does: `str(value)`
+                flags |= 1  # this is its effect: `str(value)`
             elif is_made(value):
                 refuse_text()
         elif holds_made_object(value) and not is_made(value):
@@ -56,7 +56,7 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         def text(self: Any, tx: Any, arg: Any) -> Any:
             if isinstance(arg, UserDefinedObjectVariable) and is_str:
                 own: Any = arg.value_type
-                # Dynamo asks the object itself, and not what the trace knows of it.
+                # Dynamo calls the object itself, without the trace's knowledge of it.
                 if own.__str__ is object.__str__ and own.__repr__ is not object.__repr__:
                     return builtin(repr).call_function(tx, [arg], {})
             if holds_made_object(arg) and not is_made(arg):
@@ -77,21 +77,21 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _holds_open_text(variable: Any) -> bool:
-    """Whether a variable is, or is a tuple that holds, a text that is made when the graph runs."""
+    """Return whether a variable is, or is a tuple with, a text that is made when the graph runs."""
     from torch._dynamo.source import ConstDictKeySource
     from torch._dynamo.variables.lazy import LazyVariableTracker
     from torch._dynamo.variables.lists import BaseListVariable
     from torch._dynamo.variables.misc import StringFormatVariable
 
     if type(variable) is LazyVariableTracker and type(variable.source) is ConstDictKeySource:
-        return False  # a key that was there before the call: `isinstance` would make evidence of every key of a table
+        return False  # a key from before the call: `isinstance` would make evidence of every key of a table
     if isinstance(variable, BaseListVariable):
         return any(map(_holds_open_text, variable.items))
     return isinstance(variable, StringFormatVariable)
 
 
 def watched_addresses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of what takes an identity, a hash, or the result of a folded call."""
+    """Yield (owner, name, replacement) of functions that use an identity, a hash, or the result of a folded call."""
     from torch._dynamo.variables import object_protocol
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._dynamo.variables.constant import ConstantVariable, FakeIdVariable
@@ -124,11 +124,11 @@ def watched_addresses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(init_key)
     def init(self: Any, *arguments: Any, **keywords: Any) -> None:
-        """Make a key of a dictionary: what its hash is matters to nobody."""
+        """Make a key of a dictionary: its hash does not matter."""
         nonlocal keys
         if _holds_open_text(arguments[0]):
             facts.refuse("it looks for a text of a tensor among keys: what it says is known when the graph runs")
-            facts.raise_refusals()  # before Dynamo finds that there is no such key
+            facts.raise_refusals()  # before Dynamo finds that the key is missing
         keys += 1
         try:
             init_key(self, *arguments, **keywords)
@@ -139,7 +139,7 @@ def watched_addresses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         bounds_a_loop = self.fn is sys.getrecursionlimit and tx.f_globals.get("__name__") == inspect.__name__
         if self.can_constant_fold_through() and not args and not kwargs and not bounds_a_loop:
-            # `inspect.unwrap` asks how many wrappers to follow, and Inductor raises the limit when it compiles.
+            # `inspect.unwrap` reads the recursion limit, which Inductor raises when it compiles.
             facts.folded(self.fn, self.source)
         return call(self, tx, args, kwargs)
 

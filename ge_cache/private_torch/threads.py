@@ -1,4 +1,4 @@
-"""Private names of torch that are of the whole process while one thread traces or records. One test per name."""
+"""Private names of torch with process-wide state while one thread traces or records. Each has a test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def compile_lock() -> Any:
 
 
 def free_compile_lock() -> None:
-    """In a forked child: free Dynamo's lock if a thread has it that does not exist here."""
+    """In a forked child: free Dynamo's lock if a thread that does not exist here holds it."""
     module = sys.modules.get("torch._dynamo.convert_frame")
     lock = getattr(module, "compile_lock", None)
     if lock is not None and not is_owned(lock):
@@ -35,11 +35,11 @@ def is_owned(lock: Any) -> bool:
 
 @contextlib.contextmanager
 def own_recording() -> Iterator[None]:
-    """Keep `make_fx` of this thread from what other threads do, and the other way round.
+    """Isolate `make_fx` of this thread from other threads, in both directions.
 
     `torch.fx` marks the whole process as being traced, so that functions under `torch.compile` refuse to run, and
-    exchanges `Module.__call__` and `Module.__getattr__`, though a recording of operators needs neither. And the modes
-    before dispatch are kept in one global, from which printing a tensor in any thread takes them for a moment.
+    replaces `Module.__call__` and `Module.__getattr__`, though a recording of operators needs neither. And the modes
+    before dispatch are in one global, from which printing a tensor in any thread takes them for a moment.
     """
     from torch import _ops as operators
     from torch.fx.experimental.proxy_tensor import PythonKeyTracer
@@ -55,10 +55,10 @@ def own_recording() -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_guards() -> Iterator[None]:
-    """Let traces of this thread record guards on sizes, and leave the thread as it was.
+    """Let traces of this thread record guards on sizes, and restore the thread's state.
 
-    `ShapeEnv.suppress_guards` keeps its state in a global of the thread. An interrupt that strikes as it begins leaves
-    it set, and no later trace of the thread, under `torch.compile` or here, would have a guard on a size.
+    `ShapeEnv.suppress_guards` keeps its state in a global of the thread. An interrupt at its start leaves it set, and
+    then no later trace of the thread, under `torch.compile` or here, would have a guard on a size.
     """
     from torch.fx.experimental import symbolic_shapes
 
@@ -73,7 +73,7 @@ def own_guards() -> Iterator[None]:
 
 
 def _trace(tracer: Any, root: Any, concrete_args: Any = None) -> torch.fx.Graph:
-    """Record what a function does, as `torch.fx.Tracer.trace` would without exchanging anything in the process."""
+    """Record a function, as `torch.fx.Tracer.trace` would, without replacing anything in the process."""
     tracer.root = torch.nn.Module()
     tracer.graph = torch.fx.Graph(tracer_cls=type(tracer))
     tracer.tensor_attrs = {}
@@ -85,9 +85,9 @@ def _trace(tracer: Any, root: Any, concrete_args: Any = None) -> torch.fx.Graph:
 
 
 class _OwnModes:
-    """The state of torch's modes before dispatch: one of its own for the present thread, the given one for all others.
+    """The state of torch's modes before dispatch: its own one for this thread, the given one for all others.
 
-    A fresh one each time, so that a recording that was interrupted leaves no mode behind.
+    It is fresh each time, so that an interrupted recording leaves no mode behind.
     """
 
     def __init__(self, others: Any) -> None:

@@ -1,10 +1,10 @@
-"""Private names of torch that transforms of `torch.func` leave in a captured graph; one test per name."""
+"""Find the transforms of `torch.func` in a captured graph; each private name has a test."""
 
 from __future__ import annotations
 
 from torch import fx
 
-#: What begins a transform in a captured graph, and which one.
+#: The function that begins a transform in a captured graph -> the transform.
 _BEGINNINGS = {
     "_vmap_increment_nesting": "torch.vmap",
     "_grad_increment_nesting": "torch.func.grad",
@@ -14,6 +14,6 @@ _BEGINNINGS = {
 
 
 def transforms_of(graph: fx.Graph) -> set[str]:
-    """Return the transforms of `torch.func` that a captured graph goes through, as their users call them."""
+    """Return the transforms of `torch.func` that a captured graph uses, by their public names."""
     names = {getattr(node.target, "__name__", "") for node in graph.nodes if node.op == "call_function"}
     return {_BEGINNINGS[name] for name in names & _BEGINNINGS.keys()}

@@ -1,4 +1,4 @@
-"""Private names of Dynamo's for the trace under way: its graph, what its frame will write, what is to be let go."""
+"""Private names of Dynamo for the current trace: its graph, the writes of its frame, its weak references."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gearcache.ge_cache.private_torch import fake as private_fake
 
 @contextlib.contextmanager
 def released_if_refused() -> Iterator[None]:
-    """Where a trace ends in an error, drop the weak references to tensors that it made; they forbid `swap_tensors`."""
+    """Drop the weak references to tensors of a trace that ends in an error; they forbid `swap_tensors`."""
     from torch._dynamo.output_graph import OutputGraph
 
     graph: Any = OutputGraph
@@ -31,14 +31,14 @@ def released_if_refused() -> Iterator[None]:
     except BaseException:
         for each in made:
             _drop_references(each)
-        made.clear()  # the error that is on its way holds this frame
+        made.clear()  # the error being raised holds this frame
         raise
 
 
 def references_dropper() -> Callable[[], None]:
-    """Return what drops the weak references to tensors that the trace under way makes; they forbid `swap_tensors`.
+    """Return a function that drops the weak references of the current trace to tensors; they forbid `swap_tensors`.
 
-    To be called when nothing is recorded of the trace any more.
+    Call it when nothing is recorded from the trace any more.
     """
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
@@ -49,24 +49,24 @@ def _drop_references(graph: Any) -> None:
     from torch.utils.weak import TensorWeakRef
 
     context = getattr(graph, "tracing_context", None)
-    if context is None:  # it was not made to its end
+    if context is None:  # it was not completed
         return
     context.tensor_to_context.clear()
     for guard in graph.guards:
         keywords = getattr(guard.create_fn, "keywords", {})
         if isinstance(keywords.get("value"), TensorWeakRef):
             keywords["value"] = None
-    # For its backend, Dynamo takes another mode than for the trace.
+    # For its backend, Dynamo uses another mode than for the trace.
     for mode in (context.fake_mode, getattr(graph, "_old_fake_mode", None)):
         if mode is not None:
             private_fake.forget_tensors(mode)
 
 
 def writes() -> list[tuple[Any, Any, str | None, bool]]:
-    """Return what the frame of the capture under way will write: source, object, attribute, whether it is a global.
+    """Return the writes of the frame of the current capture: source, object, attribute, whether it is a global.
 
-    Without an attribute it is the contents of a container. Asked while Dynamo compiles the graph: it forgets its side
-    effects right after.
+    Without an attribute it is the content of a container. Must be called while Dynamo compiles the graph: it drops its
+    side effects right after.
     """
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
@@ -80,7 +80,7 @@ def writes() -> list[tuple[Any, Any, str | None, bool]]:
         attributes = effects.store_attr_mutations.get(variable, ())
         is_global = type(variable).__name__ == "NewGlobalVariable"
         found.extend((source, owners[key], name, is_global) for name in attributes)
-        base = getattr(variable, "_base_vt", None)  # the contents of an object of a user's list or dictionary class
+        base = getattr(variable, "_base_vt", None)  # the content of an object of a user's list or dictionary class
         held = base if base is not None else variable if not attributes else None
         if held is not None and effects.is_modified(held):
             found.append((source, owners[key], None, False))
@@ -88,7 +88,7 @@ def writes() -> list[tuple[Any, Any, str | None, bool]]:
 
 
 def attribute_sources() -> dict[str, Any]:
-    """Return Dynamo's source of each tensor that the graph of the capture under way holds as an attribute."""
+    """Return Dynamo's source of each tensor that the graph of the current capture has as an attribute."""
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
     sources: dict[str, Any] = {**(InstructionTranslator.current_tx().output.param_name_to_source or {})}
@@ -98,7 +98,7 @@ def attribute_sources() -> dict[str, Any]:
 def forget_unused_streams(module: torch.fx.GraphModule) -> bool:
     """Keep the current stream, which Dynamo notes wherever there is an accelerator, out of the frame.
 
-    False when the graph itself works with streams: then the frame needs it.
+    Returns False when the graph itself works with streams: then the frame needs it.
     """
     try:
         from torch._dynamo import graph_bytecode_inputs as noted
@@ -114,7 +114,7 @@ def forget_unused_streams(module: torch.fx.GraphModule) -> bool:
 
 
 def tracing_context() -> Any:
-    """Return Dynamo's context of the capture under way (fake mode and shape environment)."""
+    """Return Dynamo's context of the current capture (fake mode and shape environment)."""
     from torch._guards import TracingContext
 
     return TracingContext.get()

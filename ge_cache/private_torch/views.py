@@ -1,8 +1,8 @@
-"""Private names of torch with which a trace is watched for reads of what it wrote at another place.
+"""Dynamo hooks that detect reads of a value that the trace wrote in another place.
 
-Dynamo keeps what a trace writes beside the object that it is written to. Whoever reads it through that object gets it;
-a class that is read through an instance or a subclass, and a global that is an attribute of its module as well, are
-read as they were before the trace.
+Dynamo keeps a trace's writes with the object that is written. A read through that object sees the new value. A class
+that is read through an instance or a subclass, and a global that is also an attribute of its module, are read as they
+were before the trace.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gearcache.ge_cache.private_torch.renamed import name_here
 
 @contextlib.contextmanager
 def watched_views(stale: Callable[[str, str], None], missing: Callable[[str], None]) -> Iterator[None]:
-    """Call `stale` with a name, and with words for what it was written to, before Dynamo reads an old value of it.
+    """Call `stale` with a name and a text for the written object before Dynamo reads an old value of it.
 
-    Call `missing` with the name of an attribute that is deleted and was not there, which Dynamo lets pass.
+    Call `missing` with the name of a missing attribute that is deleted, which Dynamo allows.
     """
     from torch._dynamo.side_effects import SideEffects
     from torch._dynamo.symbolic_convert import InstructionTranslator, InstructionTranslatorBase
@@ -37,7 +37,7 @@ def watched_views(stale: Callable[[str, str], None], missing: Callable[[str], No
     def effects() -> Any:
         return InstructionTranslator.current_tx().output.side_effects
 
-    shown: dict[int, Any] = {}  # classes and modules whose `__dict__` the trace has
+    shown: dict[int, Any] = {}  # classes and modules whose `__dict__` the trace uses
 
     def show(holder: Any) -> None:
         shown[id(holder)] = holder
@@ -137,7 +137,7 @@ def _named(holder: Any) -> str:
 
 
 def _own(value: Any) -> Any:
-    """Return the dictionary of an object, past whatever its class makes of it."""
+    """Return the dictionary of an object, bypassing its class."""
     try:
         return object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -145,7 +145,7 @@ def _own(value: Any) -> Any:
 
 
 def _attributes(value: Any) -> set[str]:
-    """Return the names of the attributes that can be deleted of an object."""
+    """Return the names of an object's attributes that can be deleted."""
     own = _own(value)
     found = {*own, *(name for part in ("_parameters", "_buffers", "_modules") for name in own.get(part, ()))}
     slots = {name for base in type(value).__mro__ for name, held in vars(base).items() if _is_slot(held)}

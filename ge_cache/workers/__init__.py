@@ -1,1 +1,1 @@
-"""Compiles in worker processes."""
+"""Compile in worker processes."""

@@ -1,4 +1,4 @@
-"""Another Python that imports from where this one does: the same flags but for `-P`, the same `sys.path`."""
+"""Start another Python with this one's import path: the same flags except `-P`, the same `sys.path`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-#: Python 3.10 has no `-P`: `-c` puts the working folder first, and it is taken off again before anything is imported.
+#: Python 3.10 has no `-P`: `-c` puts the working folder first, and the program removes it before anything is imported.
 _SAME_PATH = "import sys; sys.path[:] = sys.argv[1:]; del sys.argv[1:]\n"
 
 
@@ -17,16 +17,16 @@ def python_command(program: str) -> list[str]:
 
 
 def python_environment() -> dict[str, str]:
-    """Return this environment without what makes an interpreter import or run something at its start.
+    """Return this environment without variables that make an interpreter import or run code at its start.
 
-    A relative `PYTHONPATH` would mean another folder than it did when this process was started.
+    A relative `PYTHONPATH` could name another folder than when this process was started.
     """
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONINSPECT")}
 
 
 def _flags() -> list[str]:
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    # Without it Python 3.13 imports `linecache`, maybe that of the working folder, before our first line.
+    # Without it Python 3.13 imports `linecache`, maybe one in the working folder, before our first line.
     if sys.version_info >= (3, 11) and not sys.flags.safe_path:
         flags.append("-P")
     for name, value in sys._xoptions.items():

@@ -1,4 +1,4 @@
-"""The worker of a build that has ended, kept for the next one: it has imported its compiler already."""
+"""Keep the worker of a finished build for the next one: it has already imported its compiler."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 from gearcache.ge_cache.workers.process import WorkerProcess, start_of
 
-#: Seconds without a build after which it ends: it holds some hundred megabytes.
+#: Seconds without a build after which it ends: it uses some hundred megabytes.
 KEPT_SECONDS = 60.0
 
 
@@ -21,7 +21,7 @@ class KeptWorker:
         self._timer: threading.Timer | None = None
 
     def take(self, compiler: str) -> WorkerProcess | None:
-        """Return the worker, if it is as one would be that is started now."""
+        """Return the worker, if a new one would be started in the same way."""
         with self._lock:
             worker = self._worker
             if worker is None or worker.start != start_of(compiler):
@@ -33,7 +33,7 @@ class KeptWorker:
         return worker
 
     def keep(self, worker: WorkerProcess) -> None:
-        """Keep a worker that waits for a job, instead of the one that is kept by now."""
+        """Keep a worker that waits for a job, in place of the current one."""
         timer = threading.Timer(KEPT_SECONDS, self.end)
         timer.daemon = True
         with self._lock:
@@ -53,7 +53,7 @@ class KeptWorker:
             worker.end()
 
     def forget(self) -> None:
-        """In a fork: the worker is the parent's."""
+        """Forget the worker in a fork: it belongs to the parent."""
         self._lock, self._worker, self._timer = threading.Lock(), None, None
 
     def _let_go(self) -> None:

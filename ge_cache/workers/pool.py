@@ -1,4 +1,4 @@
-"""Compiling many gears: worker processes for slow compilers, in turn for quick ones."""
+"""Compile many gears: in worker processes for slow compilers, in turn for quick ones."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gearcache.ge_cache.workers.kept import KEPT
 from gearcache.ge_cache.workers.process import CompileFailed, CompileTimeout, UnknownOperator, WorkerProcess
 from gearcache.ge_cache.workers.scratch import collect_scratch
 
-#: Called with (gear text, stage): `wait`, `start` or `begin`, those of `Backend.compile`, `done` or `failed`.
+#: Called with (gear text, stage): `wait`, `start` or `begin`, the stages of `Backend.compile`, `done` or `failed`.
 Progress = Callable[[str, str], None]
 
 
 class Outcome(Struct, frozen=True):
-    """One gear's artifact, or the error that it ended with."""
+    """One gear's artifact, or its error."""
 
     index: int
     artifact: Artifact | None
@@ -31,7 +31,7 @@ class Outcome(Struct, frozen=True):
 
 
 class CompilePool:
-    """Worker processes for one build, of which one may be the last build's. Not thread safe; close it, or use it as a
+    """Worker processes for one build, one of them maybe from the last build. Not thread safe; close it, or use it as a
     context manager.
 
     The workers start at once and warm up while the caller is still tracing. Where none can be started, and for backends
@@ -42,13 +42,14 @@ class CompilePool:
         self._backend = backend
         self._limit = limit
         self._slots: list[_Slot] = []
-        #: The gear whose compile took too long; what has not begun by then is given up, for the same would happen.
+        #: The gear whose compile took too long; jobs that have not begun by then are abandoned, as they would time out
+        #: too.
         self._late = ""
         if backend.worker:
             collect_scratch()
             kept = KEPT.take(backend.worker)
             self._slots = [_Slot(backend.worker, kept), *(_Slot(backend.worker) for _ in range(1, jobs))]
-            # One warm-up is enough: what it builds is shared through Inductor's folder.
+            # One warm-up is enough: its results are shared through Inductor's folder.
             if kept is None and (first := self._slots[0].worker()) is not None:
                 first.prepare(threads, backend.target)
 
@@ -59,13 +60,13 @@ class CompilePool:
         self.close()
 
     def close(self) -> None:
-        """End all workers but one that waits for a job, also those that still compile, and their compilers."""
+        """End all workers, also compiling ones, and their compilers; one that waits for a job may be kept."""
         for slot in self._slots:
             slot.close()
         self._slots = []
 
     def compile(self, jobs: Iterator[CompileJob], progress: Progress) -> Iterator[Outcome]:
-        """Compile the jobs as they come (tracing the next gear goes on meanwhile); outcomes in order of completion."""
+        """Compile the jobs as they arrive (the next gear is traced meanwhile); outcomes in order of completion."""
         if not self._slots:
             for index, job in enumerate(jobs):
                 yield self._here(index, job, progress)
@@ -126,7 +127,7 @@ class CompilePool:
         try:
             artifact = worker.compile(job, lambda stage: progress(job.gear, stage), self._limit)
         except UnknownOperator:
-            # An operator that the user's own modules registered exists in this process only.
+            # An operator that the user's own modules registered exists only in this process.
             return self._here(index, job, progress)
         except CompileFailed as error:
             if isinstance(error, CompileTimeout):
@@ -141,7 +142,7 @@ class CompilePool:
 
 
 class _Slot:
-    """The place of one worker; the next job gets a new one where the last one has died."""
+    """The place of one worker; after its death the next job gets a new one."""
 
     def __init__(self, compiler: str, worker: WorkerProcess | None = None) -> None:
         self._compiler = compiler
@@ -160,7 +161,7 @@ class _Slot:
             return self._worker
 
     def close(self) -> None:
-        """Give the worker up: it is kept where it waits for a job, and ended where it works."""
+        """Release the worker: keep it where it waits for a job, end it where it works."""
         with self._lock:
             self._is_closed = True
             if self._worker is None or self._worker.is_ended:

@@ -1,4 +1,4 @@
-"""One compile worker as its parent sees it: started, given jobs, and ended with the compilers that it has started."""
+"""One compile worker from its parent's side: started, given jobs, and ended with the compilers that it has started."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _POLL_SECONDS = 0.01
 
 #: A compiler, the working folder, the command and the environment.
 Start = tuple[str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
-#: Inductor sets it to its default in a process that imports it; where files lie changes no code.
+#: Inductor sets it to its default in a process that imports it; the place of files does not change code.
 _PLACE_OF_FILES = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def start_of(compiler: str) -> Start:
-    """Return what decides how a worker behaves that is started now."""
+    """Return everything that decides how a new worker would behave."""
     folder = ""
     with contextlib.suppress(OSError):  # it was removed
         folder = str(Path.cwd())
@@ -38,31 +38,31 @@ def start_of(compiler: str) -> Start:
 
 
 class CompileFailed(Exception):
-    """A job that came to nothing; the text says why."""
+    """A failed job; the text says why."""
 
 
 class UnknownOperator(CompileFailed):
-    """A job whose graph calls an operator that the worker does not know."""
+    """A job whose graph calls an operator that the worker lacks."""
 
 
 class CompileTimeout(CompileFailed):
-    """A job that took longer than it may."""
+    """A job that exceeded its time limit."""
 
 
 class WorkerProcess:
-    """A worker in a process group of its own; raises `OSError` or `ValueError` where none can be started.
+    """A worker in a process group of its own; raises `OSError` or `ValueError` where it cannot be started.
 
     `compiler` is the `worker` of a backend.
     """
 
     def __init__(self, compiler: str) -> None:
-        #: What has decided how it behaves.
+        #: The settings that decide how it behaves.
         self.start = start_of(compiler)
         self._ending = threading.Lock()
         self._is_ended = self._is_late = False
         #: Whether it has answered.
         self.is_up = False
-        #: Whether it has ended its last job, and so waits for another one.
+        #: Whether it has ended its last job, and waits for another one.
         self.is_idle = False
         self._reason = ""
         with contextlib.ExitStack() as undo:
@@ -89,28 +89,28 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The number of the process and of its group."""
+        """Return the id of the process, which is also its group's."""
         return self._process.pid
 
     @property
     def is_ended(self) -> bool:
-        """Whether it takes no more jobs."""
+        """Return whether it accepts no more jobs."""
         return self._is_ended
 
     def has_exited(self) -> bool:
-        """Whether the process is gone: it may have been killed."""
+        """Return whether the process has exited: it may have been killed."""
         try:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        except ChildProcessError:  # a handler of the program's has waited for it
+        except ChildProcessError:  # a handler of the program has waited for it
             return True
 
     def prepare(self, threads: int, target: str) -> None:
-        """Let it do before the first job what every first compile has to."""
-        with contextlib.suppress(OSError):  # the next job tells that it is gone
+        """Let it do before the first job the work that every first compile needs."""
+        with contextlib.suppress(OSError):  # the next job reports that it is gone
             self._send({"kind": "prepare", "threads": threads, "target": target})
 
     def compile(self, job: CompileJob, stage: Callable[[str], None], limit: float) -> Artifact:
-        """Run one job to its end; `CompileFailed` and its kin."""
+        """Run one job to its end; `CompileFailed` and its subclasses."""
         timer = threading.Timer(min(limit, threading.TIMEOUT_MAX), self._end_late)
         timer.daemon = True
         timer.start()
@@ -130,20 +130,20 @@ class WorkerProcess:
         raise CompileFailed(f"the worker process broke: {fault}, {self._reason}")
 
     def end(self) -> None:
-        """End the process and all that it has started, also while it compiles; may be called again."""
+        """End the process and everything that it has started, also while it compiles; may be called again."""
         with self._ending:
             if self._is_ended:
                 return
             self._is_ended = True
             has_died = self.has_exited()
-            os.close(self._life_line)  # it ends its group itself, and lets compilers delete what is half written
+            os.close(self._life_line)  # it ends its group itself, and lets compilers delete partial files
             if has_died:
                 self._signal(signal.SIGTERM)
                 time.sleep(GRACE)
             deadline = time.monotonic() + _END_SECONDS
             while not self.has_exited() and time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
-            # Until it is waited for, no other group can have its number.
+            # Until it is waited for, no other group can have its id.
             self._signal(signal.SIGKILL)
             code = self._process.wait()
             self._log.seek(0)

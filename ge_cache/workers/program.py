@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import msgpack
 
 _LENGTH = 8
-#: Seconds in which a compiler that is told to end can delete what it has half written.
+#: Seconds in which a compiler that is asked to end can delete its partial files.
 GRACE = 0.5
 _WATCH_MILLISECONDS = 1000
 _TRIES = 20
@@ -53,7 +53,7 @@ def main(parent: int, life_line: int, folder: str, compiler: str) -> None:
     # Anything that a compiler prints must not reach the message stream.
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    # A handler, so that this process outlives the signal that it sends to its group; compilers get the default again.
+    # A handler, so that this process survives the signal to its own group; compilers get the default again.
     signal.signal(signal.SIGTERM, lambda *_: None)
     threading.Thread(target=watch_parent, args=(parent, life_line), daemon=True).start()
     import torch
@@ -89,7 +89,7 @@ def main(parent: int, life_line: int, folder: str, compiler: str) -> None:
 
 
 def keep_priority() -> None:
-    """Let the session of this process count as little as the process itself does.
+    """Make the session of this process count as little as the process itself does.
 
     Linux gives each session an equal share of the processors, whatever the priority of its processes (`autogroup` in
     sched(7)): without this, two processes of the lowest priority made calls of their parent six times as slow.
@@ -98,18 +98,18 @@ def keep_priority() -> None:
     for _ in range(_TRIES if lowered > 0 else 0):
         try:
             Path("/proc/self/autogroup").write_text(str(lowered))
-        except BlockingIOError:  # one process of the host may do it in a tenth of a second
+        except BlockingIOError:  # only one process of a host may do it in a tenth of a second
             time.sleep(_WAIT_SECONDS)
-        except OSError:  # there are no such groups
+        except OSError:  # the kernel has no such groups
             return
         else:
             return
 
 
 def watch_parent(parent: int, life_line: int) -> None:
-    """End this process and the compilers that it has started, once the parent is gone or closes the life line.
+    """End this process and its compilers once the parent is gone or closes the life line.
 
-    The number of the parent is watched too: a fork of the parent may hold the other end of the life line.
+    The id of the parent is watched too: a fork of the parent may hold the other end of the life line.
     """
     line = select.poll()
     line.register(life_line, select.POLLIN | select.POLLHUP)

@@ -1,4 +1,4 @@
-"""Temporary folders of this process; what killed processes of this user left behind is collected."""
+"""Temporary folders of this process; folders left behind by killed processes of this user are collected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PREFIX = "gearcache-scratch-"
-#: Locked as long as the owner of the folder lives; a folder without it is none of ours.
+#: Locked as long as the owner of the folder lives; a folder without it is not ours.
 LOCK = ".owner"
 #: A folder is made a moment before its lock is held.
 _YOUNG_SECONDS = 60.0
@@ -21,7 +21,7 @@ _OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Scratch:
-    """A folder of this process, mode 0700; raises `OSError` where none can be made."""
+    """A folder of this process, mode 0700; raises `OSError` where it cannot be made."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -34,7 +34,7 @@ class Scratch:
             raise
 
     def remove(self) -> None:
-        """Delete the folder with all that it holds; may be called again."""
+        """Delete the folder with its content; may be called again."""
         shutil.rmtree(self.path, ignore_errors=True)
         descriptor, self._lock = self._lock, -1
         if descriptor >= 0:
@@ -43,7 +43,7 @@ class Scratch:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder that is gone after the `with`; raises `OSError` where none can be made."""
+    """Yield a folder that is deleted after the `with`; raises `OSError` where it cannot be made."""
     scratch = Scratch()
     try:
         yield scratch.path

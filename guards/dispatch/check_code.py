@@ -1,4 +1,4 @@
-"""Checks on access paths as Python source, for the generated dispatch."""
+"""Generate checks on access paths as Python source, for the dispatch."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from gearcache.guards.evidence.tensor_facts import tensor_predicate
 class CheckWriter:
     """Writes checks on access paths as source; a prefix used more than once becomes a temporary.
 
-    The source shares its names with the parameters of a method. So everything else in it, builtins included, has a
-    name that `name` or `bind` made: they begin with a prefix that no parameter begins with.
+    The source contains the parameter names of a method. So every other name in it, builtins included, comes from `name`
+    or `bind`, which use a prefix that no parameter begins with.
     """
 
     def __init__(self, scope: Scope, instance_name: str, parameters: Iterable[str]) -> None:
@@ -37,7 +37,7 @@ class CheckWriter:
         self.instance = self.name("instance")
 
     def name(self, word: str) -> str:
-        """Return a name for the generated source that is no parameter's."""
+        """Return a name for the generated source that no parameter has."""
         return self._prefix + word
 
     def begin(self, accesses: list[Access]) -> None:
@@ -49,7 +49,7 @@ class CheckWriter:
                 self._uses[prefix] = self._uses.get(prefix, 0) + 1
 
     def bind(self, value: Any, word: str = "") -> str:
-        """Return a name for an object; `word`, which a reader sees, stands for one object."""
+        """Return a name for an object; `word` makes it readable, and must be unique to one object."""
         if not word:
             self._bound += 1
         name = self.name(word or f"bound{self._bound}")
@@ -143,7 +143,7 @@ class CheckWriter:
 
 
 def _unused_prefix(names: Iterable[str]) -> str:
-    """Return a prefix that no name begins with."""
+    """Return a prefix with which none of these names begins."""
     prefix, taken = "_g_", tuple(names)
     while any(name.startswith(prefix) for name in taken):
         prefix += "_"
@@ -151,15 +151,14 @@ def _unused_prefix(names: Iterable[str]) -> str:
 
 
 def checked_name(name: str) -> str:
-    """Return what the compiler takes for this very name; `ValueError` for anything else, which only code has that was
-    made by hand."""
+    """Return a name that the compiler keeps unchanged; `ValueError` for others, which only hand-made code has."""
     if not name.isidentifier() or keyword.iskeyword(name) or unicodedata.normalize("NFKC", name) != name:
         raise ValueError(f"{name!r} is not a name")
     return name
 
 
 def _is_name(attribute: str) -> bool:
-    """Whether `.attribute` reads this very attribute: the compiler changes some names beyond ASCII (NFKC)."""
+    """Return whether `.attribute` reads exactly this attribute: the compiler normalises some non-ASCII names (NFKC)."""
     return attribute.isascii() and attribute.isidentifier() and not keyword.iskeyword(attribute)
 
 

@@ -1,4 +1,4 @@
-"""What the padding of arguments is filled with."""
+"""The values with which arguments are padded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The form of a stored gear: torch's C checks and generated code take what they are given, so all is looked at."""
+"""Validate the form of a stored gear: torch's C checks and generated code trust their input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BASES = ("output", "input", "attribute")
 
 
 def check_gear(gear: StoredGear, inputs: int, attributes: Iterable[str], outputs: int) -> None:
-    """Raise `ValueError` or `TypeError` for a gear that was not stored as `building` stores one."""
+    """Raise `ValueError` or `TypeError` for a gear that does not have the form that `building` stores."""
     _expect(type(gear.text) is str and type(gear.header) is dict, "text or header")
     _expect(type(gear.blobs) is dict and set(map(type, gear.blobs.values())) <= {str}, "blobs")
     for rows in (gear.sizes, gear.strides):

@@ -1,7 +1,7 @@
-"""The method's frame: Dynamo's bytecode that unpacks arguments, calls the graph and rebuilds the result.
+"""The frame of a method: Dynamo's bytecode that unpacks arguments, calls the graph and rebuilds the result.
 
-Stored field by field, never as a pickle or marshal; made into a function only from a manifest whose digest was
-verified. It is bytecode of one Python version (which is part of the key).
+It is stored field by field, never as a pickle or marshal, and made into a function only from a manifest whose digest
+was verified. It is bytecode of one Python version (which is part of the key).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _decode_constant(plain: Any, rename: dict[str, str]) -> Any:
 
 
 def named_tuple_of(constant: Any) -> type | None:
-    """Return the class whose `_make` a constant is, where it can be found by its name in another process."""
+    """Return the class whose `_make` method this constant is, where another process can find the class by its name."""
     cls = getattr(constant, "__self__", None)
     if type(constant) is not types.MethodType or not isinstance(cls, type) or not issubclass(cls, tuple):
         return None
@@ -143,7 +143,7 @@ def named_tuple_of(constant: Any) -> type | None:
 
 
 def resolve_reference(kind: str, value: str) -> Any:
-    """Return what a global name of the frame stands for.
+    """Return the object that a global name of the frame stands for.
 
     `module`: an imported module (Dynamo's own modules are replaced by `frame_helpers`); `builtins`: the builtins
     dictionary; `object`: `module:qualname`.
@@ -170,9 +170,9 @@ def bind_frame(
 ) -> types.FunctionType:
     """Return the frame as a function with the method's closure and defaults.
 
-    A frame that reads or writes globals of the user's runs in the *method's own* globals. Helpers are among these then
-    for as long as the function lives, under names that are no identifiers, so that no global of the user's has one of
-    them; what they lead to is not kept alive there, as it leads to the method's instance.
+    A frame that reads or writes globals of the user runs in the *method's own* globals. While the function lives, these
+    globals contain the helpers, under names that are not identifiers and so never clash with a user's global. The
+    globals hold helpers only weakly, as they lead to the method's instance.
     """
     serial = next(_serial)
     rename = {name: f"_gearcache {serial} {index}" for index, name in enumerate(references)}
@@ -191,7 +191,7 @@ def bind_frame(
 
 
 def _uses_globals(code: types.CodeType, helpers: Mapping[str, Any], namespace: Mapping[str, Any]) -> bool:
-    """Whether a frame reads or writes a global that is no helper; functions that it makes may do so at any time."""
+    """Return whether a frame uses a global that is not a helper; functions made in the frame may always do so."""
     if any(isinstance(constant, types.CodeType) for constant in code.co_consts):
         return True
     argument, shift = 0, 1 if sys.version_info >= (3, 11) else 0
@@ -210,7 +210,7 @@ def _uses_globals(code: types.CodeType, helpers: Mapping[str, Any], namespace: M
 
 
 def _weakly(value: Any) -> Any:
-    """Return a function that calls another one without keeping it alive; anything else as it is."""
+    """Return a function that calls another one without keeping it alive; anything else unchanged."""
     if not isinstance(value, (types.FunctionType, types.MethodType)):
         return value
     reference = weakref.ref(value)

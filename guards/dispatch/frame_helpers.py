@@ -1,6 +1,6 @@
-"""What a stored frame may call in place of `torch._dynamo.utils`: same names, no Dynamo import.
+"""Helpers that a stored frame calls instead of `torch._dynamo.utils`: same names, no Dynamo import.
 
-The behaviour is that of the functions of the same names in torch 2.13, whose bodies are a line or two each.
+They behave as the functions of the same names in torch 2.13, whose bodies have a line or two each.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The one function that every call goes through, written as Python source from the loaded variants.
+"""The dispatch function that every call goes through, generated as Python source from the loaded variants.
 
-    state -> argument checks of a group of variants -> sizes that tell the gears apart -> frame -> graph
+    state -> argument checks of a group of variants -> sizes that distinguish the gears -> frame -> graph
 
-A group holds the variants with equal argument checks; its table maps the few sizes in which their gears differ to
-a frame. Whatever does not fit goes to `miss`, which is slow and explains.
+A group holds the variants with equal argument checks; its table maps the few sizes in which their gears differ to a
+frame. A call that fits none goes to `miss`, which is slow and explains why.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class BoundGear(Struct, frozen=True):
     variant: StoredVariant
     gear: StoredGear
     frame: Frame
-    #: Per argument check of the variant, the object that the check compares with, see `compared_objects`.
+    #: For each argument check of the variant, the object to compare with, see `compared_objects`.
     objects: list[Any]
 
 
 def compared_objects(variant: StoredVariant, scope: Scope) -> list[Any]:
-    """Return the type, class, function, singleton or device that each argument check is about."""
+    """Return the type, class, function, singleton or device that each argument check compares with."""
     walker = Walker(scope)
     found = []
     for check in variant.call_checks:
@@ -69,11 +69,11 @@ def build_dispatch(
 ) -> Callable[..., Any]:
     """Return a function with the method's own signature that dispatches a call to `instance`.
 
-    Its first parameter is ignored: the function becomes the `__call__` of a class made for one cached method,
-    which saves the packing and unpacking of `*args, **kwargs` (0.3 µs a call with Python 3.11). `states`: any of
-    them must hold; `unchanged` says whether all is as it was when the gears were loaded; `is_compared` names dims, by
-    path and number, whose size is compared although all of these gears have the same; `admits` is asked about the
-    values of all parameters.
+    Its first parameter is ignored: the function becomes the `__call__` of a class made for one cached method, which
+    saves the packing and unpacking of `*args, **kwargs` (0.3 µs a call with Python 3.11). `states`: at least one of
+    them must hold. `unchanged` says whether everything is unchanged since the gears were loaded. `is_compared` selects
+    dims, by path and number, whose size is compared although all of these gears have the same size. `admits` receives
+    the values of all parameters.
     """
     given = list(inspect.signature(method, follow_wrapped=False).parameters.values())
     writer = CheckWriter(scope, method.__code__.co_varnames[0], (parameter.name for parameter in given))
@@ -88,7 +88,7 @@ def build_dispatch(
     indent = "    "
     conditions = [f"{writer.bind(unchanged, 'unchanged')}()"] if unchanged is not None else []
     if states:
-        conditions.append(f"not {writer.bind(has_function_mode, 'has_mode')}()")  # which no state tells
+        conditions.append(f"not {writer.bind(has_function_mode, 'has_mode')}()")  # which no state check covers
         holds = [f"{writer.bind(state, f'state{index}')}()" for index, state in enumerate(states)]
         conditions.append(f"({' or '.join(holds)})")
     if admits is not None:
@@ -105,7 +105,7 @@ def build_dispatch(
     source = "\n".join(lines) + "\n"
     function: Any = define(source, name, writer.namespace, f"dispatch of {method.__qualname__}")
     function.__defaults__, function.__kwdefaults__ = method.__defaults__, method.__kwdefaults__
-    function.__qualname__ = method.__qualname__  # as errors about missing arguments name it
+    function.__qualname__ = method.__qualname__  # for error messages about missing arguments
     dispatch: Callable[..., Any] = function
     return dispatch
 
@@ -153,9 +153,9 @@ def _lines(
 def _table(
     members: list[BoundGear], is_compared: Callable[[str, int], bool]
 ) -> tuple[list[tuple[Access, int]], dict[Any, Frame]]:
-    """Return the fewest dims that tell the gears apart, with those to compare anyway, and the frames by their sizes.
+    """Return the fewest dims that distinguish the gears, plus those that are always compared, and the frames by sizes.
 
-    A dim that is dynamic in one of them tells none apart.
+    A dim that is dynamic in one gear distinguishes none.
     """
     sizes = [_sizes(bound) for bound in members]
     common = set.intersection(*(set(row) for row in sizes)) if sizes else set()

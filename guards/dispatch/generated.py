@@ -1,8 +1,8 @@
-"""The one place where Python source that gearcache wrote becomes a function.
+"""Turn generated Python source into functions; the only place that does.
 
-Such source is made from verified plain data: names are checked to be identifiers, numbers are numbers, and every other
-object enters through the namespace. Nothing that was stored runs as text: torchair's artifacts, which are text, are
-compiled where they are made.
+The source is made from verified plain data: names are checked to be identifiers, numbers are numbers, and every other
+object enters through the namespace. Stored text never runs: torchair's artifacts, which are text, are compiled where
+they are made.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def compiled_text(text: str, label: str) -> types.CodeType:
-    """Compile the text of an artifact, which takes 10 ms for 400 kB; `label` stands in tracebacks."""
+    """Compile the text of an artifact, which takes 10 ms for 400 kB; `label` appears in tracebacks."""
     code: types.CodeType = compile(text, f"<gearcache {label}>", "exec")
     return code
 
@@ -25,7 +25,7 @@ def execute(code: types.CodeType, namespace: dict[str, Any]) -> None:
 
 
 def define(source: str, name: str, namespace: dict[str, Any], label: str) -> Callable[..., Any]:
-    """Return the function `name` that `source` defines; `label` stands in tracebacks."""
+    """Return the function `name` that `source` defines; `label` appears in tracebacks."""
     exec(_compiled(source, f"<gearcache {label}>"), namespace)  # noqa: S102 - see the module's docstring
     function: Callable[..., Any] = namespace[name]
     return function
@@ -33,6 +33,6 @@ def define(source: str, name: str, namespace: dict[str, Any], label: str) -> Cal
 
 @functools.lru_cache(maxsize=256)
 def _compiled(source: str, label: str) -> types.CodeType:
-    """Compile once what several gears share: it takes a millisecond."""
+    """Compile once the source that several gears share: it takes a millisecond."""
     code: types.CodeType = compile(source, label, "exec")
     return code

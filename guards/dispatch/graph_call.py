@@ -1,4 +1,4 @@
-"""The call of one compiled graph: check the inputs, run, rebuild the results. Written as Python source."""
+"""The call of one compiled graph, as generated Python source: check the inputs, run, rebuild the results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Runner = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 
 
 class Mismatch(Exception):
-    """Inputs that do not fit the graph that was chosen; raised before anything ran."""
+    """The inputs do not fit the chosen graph; raised before anything ran."""
 
     def __init__(self, graph: GraphCall, tensors: tuple[torch.Tensor, ...]) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Mismatch(Exception):
 
 
 class GraphCall:
-    """One loaded gear of one variant. `function` takes what the frame passes: tensors, then ints."""
+    """One loaded gear of one variant. `function` takes the arguments of the frame: tensors, then ints."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class GraphCall:
         )
 
     def count_shapes(self) -> None:
-        """Count the sizes of the calls to come, which costs each of them some time (dynamic graphs only)."""
+        """Count the sizes of future calls, which makes each of them slower (dynamic graphs only)."""
         run, counts, count = getattr(self._run, "run", self._run), self.shapes, len(self.variant.inputs)
 
         def counted(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -96,7 +96,7 @@ class GraphCall:
 
     @property
     def runner(self) -> Runner:
-        """What runs the graph, without any check; numbers come as ints behind the tensors."""
+        """Return the function that runs the graph without any check; numbers are passed as ints after the tensors."""
         return self._run if self.variant.numbers else getattr(self._run, "run", self._run)
 
     @property
@@ -105,7 +105,7 @@ class GraphCall:
         return bool(self._checks)
 
     def admits(self, tensors: tuple[torch.Tensor, ...]) -> bool:
-        """Whether a check for such tensors exists already, so that nothing has to be added."""
+        """Return whether a check for these kinds of tensors already exists."""
         return self._checks.admit(tensors)
 
     def accept(self, tensors: tuple[torch.Tensor, ...]) -> None:
@@ -140,7 +140,7 @@ class GraphCall:
                 lines.append(f"t{index} = read{index}()")
         listed = "".join(f"{name}, " for name in names)
         if self._checks and not names:
-            # No input tells of a tracer or transform around the call: a tensor of our own does.
+            # No input shows a tracer or transform around the call, but a tensor of our own does.
             probe = torch.empty(0)
             namespace["probe"], namespace["is_plain"] = probe, tensor_check([probe], [[0]], [[1]])
             lines.append("if not is_plain(probe): mismatch(())")
@@ -152,7 +152,7 @@ class GraphCall:
             lines += self._overlap_lines(names, namespace)
         numbers = [checked_expression(name) for name, _ in self.variant.numbers]
         taken = numbers
-        if numbers and self._is_native:  # compiled code reads a number off a tensor
+        if numbers and self._is_native:  # compiled code reads a number from a tensor
             namespace["tensor_of"] = NUMBER_TENSORS
             taken = [f"tensor_{name}" for name in numbers]
             made = "; ".join(f"{tensor} = tensor_of[{name}]" for tensor, name in zip(taken, numbers, strict=True))
@@ -160,7 +160,7 @@ class GraphCall:
         lines.append("tick()")
         call = f"run([{', '.join([*names, *taken])}])"
         results = result_lines(self.variant, self.gear, self._attributes, call, namespace)
-        if self._is_native:  # its exceptions hold pages of C++
+        if self._is_native:  # its exceptions contain pages of C++
             namespace["failed"] = self._failed
             results = ["try:", *(f"    {line}" for line in results), "except RuntimeError as error: failed(error)"]
         lines += results
@@ -174,7 +174,7 @@ class GraphCall:
         raise Mismatch(self, tensors)
 
     def overlap(self, tensors: Sequence[torch.Tensor]) -> tuple[str, str] | None:
-        """Return the texts of a written input and of what shares memory with it; None where there is none.
+        """Return the names of a written input and of a tensor that shares its memory; None where there is none.
 
         Compiled code may read a weight after an input that shares its memory was written; the `eager` backend does not.
         """
@@ -211,9 +211,10 @@ class GraphCall:
         return _measures(self.gear.symbols)
 
     def _condition_lines(self, listed: str) -> list[str]:
-        """Check what the tensor check cannot see of a dynamic graph: how sizes and strides depend on each other.
+        """Check the conditions of a dynamic graph that the tensor check cannot express: how sizes and strides depend on
+        each other.
 
-        Where tensors are not checked, conditions on numbers are.
+        Where tensors are not checked, only conditions on numbers are.
         """
         gear, numbers = self.gear, [name for name, _ in self.variant.numbers]
         conditions = gear.conditions
@@ -228,7 +229,7 @@ class GraphCall:
         if not tests:
             return []
         lines += ["try:", f"    if not ({' and '.join(tests)}): mismatch(({listed}))"]
-        return [*lines, f"except ZeroDivisionError: mismatch(({listed}))"]  # it divides by a number
+        return [*lines, f"except ZeroDivisionError: mismatch(({listed}))"]  # a condition divides by a number
 
 
 def _measures(rows: list[list[Any]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Inference tensors, normal tensors and views of another dtype over the same memory."""
+"""Make inference tensors, normal tensors, and views of another dtype, over the same memory."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def unrecorded_view(tensor: torch.Tensor, sizes: Sequence[int], strides: Sequenc
 def retyped_view(
     tensor: torch.Tensor, dtype: torch.dtype, sizes: Sequence[int], strides: Sequence[int], offset: int
 ) -> torch.Tensor:
-    """Return a part of a tensor as another dtype; `offset` counts elements of the smaller one from the tensor's own.
+    """Return a part of a tensor as another dtype; `offset` counts elements of the smaller dtype from the tensor's
+    start.
 
-    `RuntimeError`, as in eager, where a larger element would begin at a place that is none of its own.
+    Raises `RuntimeError`, as eager mode does, where a larger element would not be aligned.
     """
     with torch.no_grad():
         begin = tensor.storage_offset()
@@ -40,6 +41,6 @@ def retyped_view(
             return tensor.as_strided((0,), (1,), begin + offset).view(dtype).as_strided(sizes, strides)
         if tensor.is_complex() and tensor.dtype.to_real() == dtype:
             whole = torch.view_as_real(tensor)
-        else:  # of nothing, since a view of other elements' size asks for strides that the tensor may not have
+        else:  # an empty view, since a view with another element size requires strides that the tensor may not have
             whole = tensor.as_strided((0,), (1,), begin).view(dtype)
         return whole.as_strided(sizes, strides, whole.storage_offset() + offset)

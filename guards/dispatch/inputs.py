@@ -1,4 +1,4 @@
-"""The check of all tensor inputs of one compiled graph, and the words for a call that fails it."""
+"""Check all tensor inputs of one compiled graph, and describe why a call fails the check."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gearcache.guards.dispatch.variant import StoredGear, StoredInput
 from gearcache.guards.evidence.names import a_type
 from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES
 
-#: What is found and what is allowed when an input requires grad.
+#: The found and the allowed state when an input requires grad.
 GRADIENT_WORDS = ("a tensor that requires grad", "tensors without grad, or a call under no_grad")
-#: The same for an inference tensor that the graph writes: eager mode raises there as well.
+#: The same for an inference tensor that the graph writes; eager mode raises there as well.
 INFERENCE_WORDS = ("an inference tensor, which the method writes", "a normal tensor, or a call under inference_mode()")
-#: The same for one that no longer says that it was made in inference mode: torch gives no way to write it in a graph.
+#: The same for an inference tensor that no longer shows how it was made: torch has no way to write it in a graph.
 _REPLACED_WORDS = (
     "made in inference mode and given another `.data` since, and the method writes it",
     "a tensor made outside of inference_mode()",
@@ -24,10 +24,10 @@ _REPLACED_WORDS = (
 
 
 class Problem(Struct, frozen=True):
-    """Why a tensor does not fit: the argument, what it is, what is allowed.
+    """Why a tensor does not fit: the argument, its state, and what is allowed.
 
-    `shape` is a size outside a gear; `read` is any difference of a tensor with which the graph does not compute, which
-    takes another trace and is no error.
+    `shape` is a size outside a gear. `read` is a difference of a tensor that the graph does not compute with: it needs
+    another trace and is not an error.
     """
 
     argument: str
@@ -38,14 +38,14 @@ class Problem(Struct, frozen=True):
     is_assumption: bool = False
     #: For `shape`: the dims that differ.
     dims: tuple[int, ...] = ()
-    #: The input that it is about, where it does not fit by itself.
+    #: The input concerned, where it alone does not fit.
     stored: StoredInput | None = None
 
 
 def find_problem(inputs: Sequence[StoredInput], gear: StoredGear, tensors: Sequence[torch.Tensor]) -> Problem | None:
     """Return the first difference between tensors and a gear; None when the graph may run on them.
 
-    What a tensor is comes before its layout: where the problem is of shapes, all tensors are of the right kind.
+    Kinds are checked before layouts: where the problem is a shape, all tensors are of the right kind.
     """
     for stored, tensor in zip(inputs, tensors, strict=True):
         if (problem := _properties(stored, tensor, stored.access.text)) is not None:
@@ -68,7 +68,10 @@ def find_problem(inputs: Sequence[StoredInput], gear: StoredGear, tensors: Seque
 
 
 def _counts_writes(tensor: torch.Tensor) -> bool:
-    """Whether a tensor can be written in any mode; one made in inference mode has no counter, whatever its `.data`."""
+    """Return whether a tensor can be written in any mode.
+
+    A tensor made in inference mode has no version counter, whatever its `.data` says.
+    """
     try:
         return tensor.is_inference() or tensor._version >= 0
     except RuntimeError:
@@ -114,7 +117,7 @@ def _layout(
 ) -> Problem | None:
     if tensor.layout != torch.strided:
         return Problem(name, f"of layout {tensor.layout}", "a dense tensor", "layout")
-    if tensor.is_conj() or tensor.is_neg():  # the memory does not hold the values, and compiled code reads the memory
+    if tensor.is_conj() or tensor.is_neg():  # the memory does not hold the values, but compiled code reads it
         return Problem(
             name, "a lazy conjugate or negative", "an ordinary tensor (call .resolve_conj().resolve_neg())", "layout"
         )

@@ -1,4 +1,4 @@
-"""Overlap of tensors in memory."""
+"""Detect overlap of tensors in memory."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 def find_overlap(tensors: Sequence[torch.Tensor], written: Sequence[int]) -> tuple[int, int] | None:
     """Return (written, other) when a written tensor's byte range meets another tensor's; None otherwise.
 
-    A compiled graph may read and write in another order than the method, which shows when inputs overlap.
-    Interleaved views that share a range but no byte are taken for overlapping.
+    A compiled graph may read and write in another order than the method, which changes results when inputs overlap.
+    Interleaved views that share a range but no byte count as overlapping.
     """
     if not written:
         return None
@@ -32,7 +32,7 @@ def find_overlap(tensors: Sequence[torch.Tensor], written: Sequence[int]) -> tup
 
 
 class BoundSpans:
-    """Where the weights that a graph reads lie in memory; looked at again when one of them has moved."""
+    """The memory ranges of the weights that a graph reads; computed anew when one of them has moved."""
 
     def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
         self._tensors = tensors

@@ -1,4 +1,4 @@
-"""The C checks of torch that a call runs; importing them needs no Dynamo. One test per private name."""
+"""The C checks of torch that a call runs; importing them needs no Dynamo. Each private name has a test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 
 def _looked_up(find: Callable[[], Any]) -> Any:
-    """Return what a name of torch is; None where it is missing, which `gearcache.torch_names` tells at a call."""
+    """Return the object behind a name of torch; None where it is missing, which `gearcache.torch_names` reports."""
     try:
         return find()
     except AttributeError:
@@ -31,7 +31,8 @@ def tensor_check(
 ) -> Callable[..., bool]:
     """Return the C check of type, dispatch keys, dtype, device, requires_grad, size, stride and identity.
 
-    Sizes and strides are those given (None is any); the rest is taken from `tensors`. The same tensor twice fails.
+    Sizes and strides are given (None is any); the rest is read from `tensors`. The check fails for a tensor given
+    twice.
     """
     native: Any = torch._C._dynamo.guards.TensorGuards  # its stub knows neither ints nor nested lists
     check: Callable[..., bool] = native(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
@@ -39,27 +40,27 @@ def tensor_check(
 
 
 def dispatch_state() -> tuple[int, int]:
-    """Return which dispatch keys this thread adds to those of its tensors, and which it leaves out."""
+    """Return the dispatch keys that this thread includes for all tensors, and those that it excludes."""
     native: Any = torch._C
     included, excluded = native._dispatch_tls_local_include_set(), native._dispatch_tls_local_exclude_set()
     return included.raw_repr(), excluded.raw_repr()
 
 
 def tensor_kind(tensor: torch.Tensor) -> tuple[type, bool, int]:
-    """Return what `tensor_check` takes from an example, beside dtype and device."""
+    """Return the facts that `tensor_check` reads from an example, besides dtype and device."""
     native: Any = torch._C
     return type(tensor), tensor.requires_grad, native._dispatch_keys(tensor).raw_repr()
 
 
 def state_check() -> Callable[[], bool]:
-    """Return a C check that torch's global state (grad mode, autocast, dtype, threads, ...) is as it is now."""
+    """Return a C check that torch's global state (grad mode, autocast, dtype, threads, ...) is the same as now."""
     return torch._C._dynamo.guards.GlobalStateGuard().check
 
 
 def state_checks() -> list[Callable[[], bool]]:
     """Return `state_check` for now, and for the same state with grad mode the other way.
 
-    They do not compare inference mode: of tensors it changes the dispatch keys, which `tensor_check` compares.
+    They do not compare inference mode: it changes the dispatch keys of tensors, which `tensor_check` compares.
     """
     present = state_check()
     with torch.set_grad_enabled(not torch.is_grad_enabled()):
@@ -71,7 +72,7 @@ inference_mode: Callable[[bool], Any] = _looked_up(lambda: torch._C._InferenceMo
 
 
 def decorating_context(function: Any) -> Any:
-    """Return the context that `torch.no_grad()` or its kin puts around calls of a function that it made; else None."""
+    """Return the context that `torch.no_grad()` or a similar decorator put around a function; else None."""
     code = getattr(function, "__code__", None)
     if code is None or code.co_filename != torch.utils._contextlib.context_decorator.__code__.co_filename:
         return None

@@ -1,4 +1,4 @@
-"""The variants of one entry as plain data that holds equal parts once, and back."""
+"""Convert the variants of one entry to plain data that stores equal parts once, and back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gearcache.guards.evidence.checks import Check
 
 
 def entry_to_plain(variants: Iterable[StoredVariant]) -> dict[str, Any]:
-    """Return the variants of an entry as msgpack-able data that holds equal parts once."""
+    """Return the variants of an entry as msgpack-able data that stores equal parts once."""
     return shared(variant.to_plain() for variant in variants)
 
 

@@ -1,15 +1,15 @@
-"""Calls between gears: inputs are padded up to a gear, outputs are cut back.
+"""Calls between gears: pad the inputs up to a gear, cut the outputs back.
 
 A padded size becomes one more gear of its variant, made of the next larger gear's compiled graph and the plan that
-`ge_cache.padding.plan` proved and stored with the variant. So it is dispatched and checked like any other gear, at the
-sizes that the caller passes. The plan, all numbers being ints or expressions over the symbols:
+`ge_cache.padding.plan` proved and stored with the variant. It is dispatched and checked like any other gear, at the
+sizes that the caller passes. The plan has these keys; all numbers are ints or expressions over the symbols:
 
 | key | content |
 |---|---|
 | `symbols` | `(symbol, input, "size" or "stride", dim)`: where the value of each free symbol is read |
 | `padded` | the symbols that may be padded |
-| `proofs` | `{"symbols", "fills", "doubtful"}`: symbols that one proof is about (if several, it takes them for equal),
-`(input, value)` that it takes the filling for, outputs in which a NaN may come from the filling: a call that finds one
+| `proofs` | `{"symbols", "fills", "doubtful"}`: symbols that one proof covers (assumed equal if several),
+`(input, value)` as the assumed filling, outputs in which the filling may cause a NaN: a call that finds one
 fails |
 | `conditions` | guards of the trace |
 | `ones` | sets of symbols that may be 1: a trace at 1 ran the same operations |
@@ -50,7 +50,7 @@ class PaddedGear(Struct, frozen=True):
 def padded_gear(
     variant: StoredVariant, gear: StoredGear, run: Runner, tensors: Sequence[torch.Tensor], fills: Fills, text: str
 ) -> PaddedGear | str:
-    """Return how a gear serves smaller tensors, or why it does not. `run` is the gear's own runner."""
+    """Return a padded gear for smaller tensors, or the reason why there is none. `run` is the gear's own runner."""
     found = _padded_gear(variant, gear, run, tensors, fills, text)
     return f"gear {sizes_name(gear.text)} {found}" if isinstance(found, str) else found
 
@@ -77,7 +77,7 @@ def _padded_gear(
     unmet = next((reason for proof in proofs if (reason := _unmet(variant, proof, real, full, fills))), None)
     if unmet is not None:
         return unmet
-    # One symbol after the other is padded, so the trace has to hold on the way as well.
+    # One symbol after the other is padded, so the conditions must hold at each intermediate size as well.
     for corner in _corners(real, full, [proof["symbols"] for proof in proofs]):
         broken = next((condition for condition in plan["conditions"] if not _number(condition, corner)), None)
         if broken is not None:
@@ -115,7 +115,7 @@ def _padded_gear(
 
 
 def _unmet(variant: StoredVariant, proof: Mapping[str, Any], real: Values, full: Values, fills: Fills) -> str | None:
-    """Return what one proof takes for granted and a call or the options do not give."""
+    """Return the assumption of one proof that a call or the options do not meet."""
     for sizes in (real, full):
         if len({sizes[name] for name in proof["symbols"]}) > 1:
             assert variant.padding is not None
@@ -130,7 +130,7 @@ def _unmet(variant: StoredVariant, proof: Mapping[str, Any], real: Values, full:
 
 
 def _corners(real: Values, full: Values, groups: Sequence[Sequence[str]]) -> Iterator[dict[str, int]]:
-    """Yield the values of all symbols with each padded one, or all of one proof, as in the call or as in the gear."""
+    """Yield the values of all symbols, with each padded group (a proof's symbols) as in the call or as in the gear."""
     for chosen in itertools.product((real, full), repeat=len(groups)):
         yield {**real, **{name: row[name] for row, group in zip(chosen, groups, strict=True) for name in group}}
 
@@ -168,7 +168,7 @@ def _runner(
 
 
 def _cut(tensor: torch.Tensor, shape: list[int], strides: list[int]) -> torch.Tensor:
-    """Return the real part with the strides that eager gives it."""
+    """Return the real part with the strides of eager mode."""
     if list(tensor.shape) == shape:
         return tensor
     part = tensor[tuple(slice(0, size) for size in shape)]
@@ -196,7 +196,7 @@ def _list(row: list[Any], values: Values) -> list[int]:
 
 
 def _rows(rows: list[list[Any]], present: list[list[int | None]], values: Values) -> list[list[int | None]]:
-    """Return rows at some sizes; inputs beyond the plan (buffers that the graph writes) keep theirs."""
+    """Return rows at some sizes; inputs beyond the plan (buffers that the graph writes) keep their rows."""
     evaluated: list[list[int | None]] = [list(_list(row, values)) for row in rows]
     return evaluated + [list(row) for row in present[len(evaluated) :]]
 

@@ -1,4 +1,4 @@
-"""Why no loaded graph takes a call."""
+"""Explain why no loaded graph accepts a call."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gearcache.guards.gears.expressions import expression_function
 
 
 class Problems:
-    """Why no loaded graph takes a call; the most telling one is what the user is told."""
+    """Why no loaded graph accepts a call; the most helpful problem is reported to the user."""
 
-    #: What a graph for the same kind of tensors says comes before what one for others says.
+    #: Problems of a graph for the same kind of tensors precede those of a graph for other kinds.
     _ORDER = (
         "read",
         "inference",
@@ -34,7 +34,7 @@ class Problems:
     )
 
     def __init__(self, found: Iterable[tuple[str, Problem]] = ()) -> None:
-        """`found`: one for each loaded graph that takes such arguments, beside the text of its gear."""
+        """`found`: a problem for each loaded graph that takes such arguments, with the text of its gear."""
         self._found = tuple(found)
 
     @property
@@ -43,7 +43,7 @@ class Problems:
         return tuple(text for text, _ in self._found)
 
     def decisive(self, gear: str | None = None) -> Problem | None:
-        """Return the problem to tell: of the call's own gear if that is loaded, and of the nearest graph."""
+        """Return the problem to report: of the call's own gear if that is loaded, and of the nearest graph."""
         own = [problem for text, problem in self._found if text == gear]
         found = own or [problem for _, problem in self._found]
         if not found:
@@ -52,7 +52,7 @@ class Problems:
         return next(by_kind[kind] for kind in self._ORDER if kind in by_kind)
 
     def are_of(self, kind: str) -> bool:
-        """Whether one of them is of a kind."""
+        """Return whether one of the problems has this kind."""
         return any(problem.kind == kind for _, problem in self._found)
 
     def sentence(self) -> tuple[str, str, str]:
@@ -69,9 +69,9 @@ def broken_condition(
     tensors: Sequence[torch.Tensor],
     numbers: Mapping[str, tuple[str, int]] = MappingProxyType({}),
 ) -> Problem | None:
-    """Return the condition of a graph that a call breaks, as a problem of shape or stride, or of a number.
+    """Return the broken condition of a graph as a problem of shape, stride or number.
 
-    `numbers`: where each number of the graph is, as text, and its value.
+    `numbers`: the path of each number of the graph, as text, and its value.
     """
     measured = {name: (tensor, kind, dim) for name, tensor, kind, dim in (*gear.symbols, *gear.measures)}
     values = {name: getattr(tensors[tensor], kind)(dim) for name, (tensor, kind, dim) in measured.items()}
@@ -88,7 +88,7 @@ def broken_condition(
         if of_numbers:
             return Problem(words[of_numbers[0]], f"a number of values {found}", allowed, "number")
         tensor, kind, dim = measured[used[0]] if used else (0, "size", 0)
-        # A stride that follows from the sizes is wrong; a free one takes another trace, as a size does.
+        # A stride that follows from the sizes is wrong; a free stride needs another trace, as a size does.
         tied = {name for name, _, kind, _ in gear.measures if kind == "stride"}
         kind = "stride" if tied.intersection(used) else "shape"
         about = inputs[tensor]
@@ -106,5 +106,5 @@ def broken_condition(
 def _holds(text: str, values: Mapping[str, int]) -> bool:
     try:
         return bool(expression_function(text, tuple(values))(**values))
-    except ArithmeticError:  # it divides by a number, which is 0
+    except ArithmeticError:  # a condition divides by a number that is 0
         return False

@@ -1,4 +1,4 @@
-"""The source of what the frame takes of a graph's outputs: outputs, inputs and weights, views of them, constants."""
+"""Generate the source that makes the frame's results from graph outputs, inputs, weights, views and constants."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def result_lines(
     call: str,
     namespace: dict[str, Any],
 ) -> list[str]:
-    """Return statements that run the graph by `call` and return what the frame takes; what they name is added."""
+    """Return statements that run the graph by `call` and return the frame's results; adds names to `namespace`."""
     results = gear.results
     if all(form == ["output", index] for index, form in enumerate(results)):
         lines = [f"out = {call}", "return out"] if gear.regions else [f"return {call}"]

@@ -1,4 +1,4 @@
-"""The variants of entries as rows of plain data, compared and joined without torch."""
+"""Compare and join the variants of entries as rows of plain data, without torch."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 import msgpack
 
-#: Parts of a variant that variants of one entry mostly have in common; together nearly all of its bytes.
+#: Parts of a variant that the variants of one entry mostly share; together nearly all of its bytes.
 SHARED_PARTS = ("frame", "references", "inputs", "attributes", "call_checks", "evidence", "sources")
-#: Beside the variants of an entry: calls of which no graph can be made, see `serving.impossible_call`.
+#: The key, beside the variants of an entry, of calls for which no graph can be made, see `serving.impossible_call`.
 IMPOSSIBLE = "impossible_calls"
-#: How many of them an entry keeps.
+#: How many impossible calls an entry keeps.
 MOST_IMPOSSIBLE = 64
-#: What differs between two builds from one trace: a later one is asked for the gears only that are missing.
+#: Parts that differ between two builds from one trace: a later build makes only the missing gears.
 _OF_A_BUILD = ("gears", "impossible")
-#: What differs between two compiles of one gear.
+#: Parts that differ between two compiles of one gear.
 _OF_A_COMPILE = ("header", "blobs", "seconds")
 
 
@@ -30,14 +30,14 @@ def rows(payload: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def shared(found: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return variants as msgpack-able data that holds equal parts once."""
+    """Return variants as msgpack-able data that stores equal parts once."""
     parts: list[Any] = []
     numbers: dict[bytes, int] = {}
     variants = []
     for whole in found:
         row = dict(whole)
         for name in SHARED_PARTS:
-            packed = msgpack.packb(row[name])  # `==` would take `True` for `1`
+            packed = msgpack.packb(row[name])  # `==` would equate `True` and `1`
             if packed not in numbers:
                 numbers[packed] = len(parts)
                 parts.append(row[name])
@@ -47,7 +47,7 @@ def shared(found: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def compiled_gears(payload: Mapping[str, Any]) -> dict[bytes, Mapping[str, Any]]:
-    """Return the gears of an entry by what tells one from others, whoever compiled it; errors as `rows`."""
+    """Return the gears of an entry by their identity, which does not depend on the compiling host; errors as `rows`."""
     found: dict[bytes, Mapping[str, Any]] = {}
     for row in rows(payload):
         found |= gears_of_row(row)
@@ -55,7 +55,7 @@ def compiled_gears(payload: Mapping[str, Any]) -> dict[bytes, Mapping[str, Any]]
 
 
 def gears_of_row(row: Mapping[str, Any]) -> dict[bytes, Mapping[str, Any]]:
-    """Return the gears of a whole variant by what tells one from others, whoever compiled it; errors as `rows`."""
+    """Return the gears of a whole variant by their identity, as `compiled_gears`; errors as `rows`."""
     trace = msgpack.packb({name: value for name, value in row.items() if name not in _OF_A_BUILD})
     found = {}
     for gear in row["gears"]:
@@ -65,7 +65,7 @@ def gears_of_row(row: Mapping[str, Any]) -> dict[bytes, Mapping[str, Any]]:
 
 
 def covers(others: Iterable[Mapping[str, Any]], own: Mapping[str, Any]) -> bool:
-    """Whether the entries of other hosts have all gears of one; False for data of another form."""
+    """Return whether the entries of other hosts have all gears of this one; False for data of another form."""
     try:
         held: set[bytes] = set()
         for payload in others:
@@ -76,7 +76,7 @@ def covers(others: Iterable[Mapping[str, Any]], own: Mapping[str, Any]) -> bool:
 
 
 def union(payloads: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the payload with the variants of all; of a gear that several compiled, the first. Errors as `rows`."""
+    """Return a payload with the variants of all; of a gear that several hosts compiled, the first. Errors as `rows`."""
     chosen: list[dict[str, Any]] = []
     held: set[bytes] = set()
     first: dict[str, Any] = {}
@@ -93,7 +93,7 @@ def union(payloads: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _impossible(payload: Mapping[str, Any]) -> dict[bytes, Any]:
-    """Return the calls of which no graph can be made, by what tells one from others."""
+    """Return the calls for which no graph can be made, by their identity."""
     return {sha256(msgpack.packb([IMPOSSIBLE, plain])).digest(): plain for plain in payload.get(IMPOSSIBLE, [])}
 
 

@@ -1,8 +1,8 @@
-"""The checks of the tensors of one graph: C functions, one for each kind of call that was met.
+"""Check the tensors of one graph with C functions, one for each kind of call seen so far.
 
 A C check compares one kind of tensors (plain or parameter, with or without grad, made inside or outside of inference
-mode) under one mode of the call, and a graph runs on any mixture. The first few mixtures get a check of all tensors
-each, the fastest form; a graph that meets more of them checks tensor by tensor, where the kinds are few.
+mode) under one mode of the call, and a graph accepts any mixture. Each of the first few mixtures gets a check of all
+tensors, the fastest form. A graph that sees more mixtures checks tensor by tensor, where there are few kinds.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class _Alternative(Struct, frozen=True):
 
 
 class TensorChecks:
-    """What the tensors of a graph are compared with. `add` is called under the lock of the method."""
+    """The checks for the tensors of a graph. `add` is called under the lock of the method."""
 
     def __init__(self, gear: StoredGear, weights: Collection[int] = ()) -> None:
         self._gear = gear
-        #: Which tensors are weights of modules: a graph runs without autograd, so they may require grad.
+        #: Which tensors are weights of modules: the graph runs without autograd, so these may require grad.
         self._weights = weights
         self._whole: list[_Alternative] = []
-        #: Per tensor, once there were too many mixtures.
+        #: Per tensor, after too many mixtures.
         self._single: list[list[_Alternative]] = []
 
     def __bool__(self) -> bool:
@@ -53,7 +53,7 @@ class TensorChecks:
         return len(self._whole) + sum(map(len, self._single))
 
     def admit(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether such tensors pass under the present modes."""
+        """Return whether such tensors pass under the current modes."""
         if not self._single:
             return any(alternative.holds(*tensors) for alternative in self._whole)
         pairs = zip(self._single, tensors, strict=True)
@@ -61,7 +61,7 @@ class TensorChecks:
         return is_each and len(set(map(id, tensors))) == len(tensors)
 
     def add(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Let tensors of these kinds pass under the present modes, of any sizes that fit; False if they do already."""
+        """Accept tensors of these kinds under the current modes, at any fitting sizes; False if they already pass."""
         every = range(len(tensors))
         if not self._single:
             if not self._add(self._whole, _MAX_WHOLE + 1, every, tensors):
@@ -73,7 +73,9 @@ class TensorChecks:
         return any(added)
 
     def source(self, names: Sequence[str], namespace: dict[str, Any]) -> str:
-        """Return the condition on the tensors of these names as Python source; what it uses goes into `namespace`."""
+        """Return the condition on the tensors of these names as Python source; adds the objects in it to
+        `namespace`.
+        """
         if not self._single:
             return self._any(self._whole, ", ".join(names), namespace)
         parts = [
@@ -108,7 +110,7 @@ class TensorChecks:
         check = tensor_check(
             chosen, [gear.sizes[index] for index in indices], [gear.strides[index] for index in indices]
         )
-        # In inference mode a normal tensor has the keys of an inference tensor outside, where none must be written.
+        # In inference mode a normal tensor has the same keys as an inference tensor outside, which must not be written.
         is_written = any(index in gear.written for index in indices) and not gear.in_inference_mode
         in_inference_mode = is_written and torch.is_inference_mode_enabled()
         requires_grad = any(tensors[index].requires_grad for index in indices if index not in self._weights)

@@ -1,7 +1,7 @@
-"""A stored variant: one trace of a method with its gears, as plain data and back.
+"""A stored variant: one trace of a method with its gears, to plain data and back.
 
-Nothing here executes: frames, checks and results become runnable in `guards.dispatch.frame`, `guards.dispatch.function`
-and `guards.dispatch.graph_call`.
+Nothing here executes: `guards.dispatch.frame`, `guards.dispatch.function` and `guards.dispatch.graph_call` make frames,
+checks and results runnable.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from gearcache.guards.evidence.checks import Check
 
 
 class StoredInput(Struct, frozen=True):
-    """One tensor input of the graph; `in_frame` tells whether the frame passes it or the graph call reads it.
+    """One tensor input of the graph; `in_frame` means that the frame passes it, otherwise the graph call reads it.
 
-    With one that is not `computed` the graph does nothing: the trace read its sizes.
+    `computed` is false for an input where the trace only read facts such as sizes: the graph does not use its values.
     """
 
     access: Access
@@ -30,7 +30,7 @@ class StoredInput(Struct, frozen=True):
 
     @property
     def is_weight(self) -> bool:
-        """Whether it is a parameter or buffer of some module: those may require grad, as bound ones do."""
+        """Return whether it is a parameter or buffer of some module: those may require grad, as bound ones do."""
         return self.access.steps[-2:-1] != () and self.access.steps[-2] in TENSOR_DICTIONARIES
 
     def to_plain(self) -> list[Any]:
@@ -55,11 +55,11 @@ class StoredGear(Struct, frozen=True):
     header: dict[str, Any]
     blobs: dict[str, str]
     written: list[int] = field(default_factory=list)
-    #: Inputs of which it gives away or writes a view that it has copied because of its strides.
+    #: Inputs that it copied because of their strides before it returns or writes a view of them.
     cloned: list[int] = field(default_factory=list)
     #: Input dims `(input, dim)` that were only assumed to follow the gear.
     assumed: list[list[int]] = field(default_factory=list)
-    #: For a dynamic graph: each free size and stride, `(name, input, "size" or "stride", dim)`, and what must hold.
+    #: For a dynamic graph: each free size and stride, `(name, input, "size" or "stride", dim)`, and the conditions.
     symbols: list[list[Any]] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
     #: For a dynamic graph: other sizes and strides that the conditions name, in the same form, and the inputs that must
@@ -72,12 +72,12 @@ class StoredGear(Struct, frozen=True):
     regions: list[list[Any]] = field(default_factory=list)
     #: The process groups that the graph communicates in, in the order of their roles: `[name, ranks]`.
     groups: list[list[Any]] = field(default_factory=list)
-    #: How long its compile took.
+    #: Seconds of its compile.
     seconds: float = 0.0
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether one graph serves many sizes."""
+        """Return whether one graph serves many sizes."""
         return bool(self.symbols)
 
     def to_plain(self) -> dict[str, Any]:
@@ -107,14 +107,14 @@ class StoredVariant(Struct, frozen=True):
     padding: dict[str, Any] | None = None
     #: Ints that the frame passes to the graph call, behind the tensors: `[name, access]`.
     numbers: list[list[Any]] = field(default_factory=list)
-    #: Where ints are of which no graph can be made that serves several values, in plain form; and why.
+    #: Paths of ints, in plain form, for which no graph can serve several values; and the reason.
     constants: list[Any] = field(default_factory=list)
     constants_because: str = ""
-    #: How many results the frame takes from the graph, whichever gear it is.
+    #: Number of results that the frame takes from the graph, the same for all gears.
     outputs: int = 0
-    #: Gears that were asked for and cannot exist: this trace ties their sizes otherwise.
+    #: Requested gears that cannot exist: this trace relates their sizes differently.
     impossible: list[str] = field(default_factory=list)
-    #: What the method says to loggers and its graphs do not, in words.
+    #: Messages that the method logs and its graphs do not, in words.
     left_out: list[str] = field(default_factory=list)
 
     def to_plain(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Process groups in a stored variant: in its evidence, its checks and its gears, each as `[name, ranks]`."""
+"""Replace process groups in a stored variant: in its evidence, its checks and its gears, each as `[name, ranks]`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KIND = "process_group"
 
 
 def with_groups(variant: StoredVariant, change: Callable[[list[Any]], list[Any]]) -> StoredVariant:
-    """Return a variant with what a function makes of each of its groups."""
+    """Return a variant with `change` applied to each of its groups."""
     nodes, roots = variant.evidence
     changed = [
         [[[kind, change(expected) if kind == KIND else expected] for kind, expected in checks], children]
@@ -32,9 +32,9 @@ def with_groups(variant: StoredVariant, change: Callable[[list[Any]], list[Any]]
 
 
 def with_groups_here(variant: StoredVariant, scope: Scope) -> StoredVariant | None:
-    """Return a variant of another rank with the groups that are in the same places here; None where that is not clear.
+    """Return a variant of another rank with this rank's groups in the same places; None where they are ambiguous.
 
-    A group of which the other rank knew only the name keeps it.
+    A group keeps its name where the other rank knew only the name.
     """
     here: dict[str, list[Any]] = {}
     for check in (*evidence_checks(variant.evidence), *variant.call_checks):

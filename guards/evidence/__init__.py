@@ -1,1 +1,1 @@
-"""What a trace depends on, as plain data that is checked when an entry is loaded."""
+"""Evidence: the facts that a trace depends on, as plain data that is checked when an entry is loaded."""

@@ -1,11 +1,11 @@
-"""Checks: predicates on one access path, the plain form of what Dynamo's guards say.
+"""Checks: predicates on one access path, as plain data; they express Dynamo's guards.
 
 A check is `(kind, access, expected)` whose `expected` is plain data. The same check serves as evidence (run once when
 an entry is loaded) and as a part of the dispatch (compiled to Python source, run on every call).
 
 | kind | holds when |
 |---|---|
-| `type` | the exact type has this `module:qualname`, and is that of all others with this text |
+| `type` | the exact type has this `module:qualname`, and all checks with this text see one type |
 | `constant` | the value is this constant, type included |
 | `length` | `len()` is this number |
 | `keys` | the mapping has these keys in this order |
@@ -16,7 +16,7 @@ an entry is loaded) and as a part of the dispatch (compiled to Python source, ru
 | `name` | the class, builtin or module has this name |
 | `function` | the function has this name and this code |
 | `reached` | the function and all functions, defaults and globals that it uses are these |
-| `same` | the value is the very object at another path |
+| `same` | the value is the same object as at another path |
 | `distinct` | the value is not the object at any of some other paths, see `guards.evidence.relations` |
 | `tensor` | the value is an ordinary tensor of this dtype, device type, layout and rank (and sizes and strides) |
 | `reads` | an attribute of the value, or a method without arguments, gives this constant |
@@ -25,9 +25,9 @@ an entry is loaded) and as a part of the dispatch (compiled to Python source, ru
 | `bases` | the class has these base classes, itself first, by name |
 | `order` | the set has these items in this order |
 | `definition` | the function has this name, this code, these defaults and closed-over values |
-| `instance`, `subclass` | `isinstance` or `issubclass` with the class at another path says this |
+| `instance`, `subclass` | `isinstance` or `issubclass` with the class at another path gives this answer |
 | `numbers` | ints at some paths fulfil conditions, see `guards.evidence.relations` |
-| `classes` | these classes define what they did, see `guards.evidence.members` |
+| `classes` | these classes have unchanged definitions, see `guards.evidence.members` |
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ KINDS = frozenset(OBSERVERS) | frozenset(PREDICATES) | RELATIONS | {"classes"}
 
 
 class Failure(Struct, frozen=True):
-    """A check that did not hold: which, and what was found instead."""
+    """A check that did not hold: the check, and the value found."""
 
     check: Check
     found: str
@@ -103,7 +103,7 @@ class Check(Struct, frozen=True):
             return Failure(self, f"{what} ({type(error).__name__}: {error})")
 
     def _found(self, value: Any, walker: Walker) -> str:
-        """Return what is there in place of what was expected."""
+        """Return a description of the value found."""
         if self.kind in RELATIONS:
             return {"same": "another object", "distinct": "one of the others"}.get(self.kind, "otherwise")
         if self.kind == "classes":
@@ -137,7 +137,7 @@ def _text(kind: str, plain: Any) -> str:
 
 
 def _described_function(value: Any, name: str) -> str:
-    """Return the file and the line of a function in place of that of a name, and its own name where that is another."""
+    """Return the file and line of a function instead of its name, with its own name where that differs."""
     inner = getattr(value, "__func__", value)
     code = getattr(inner, "__code__", None)
     if not isinstance(code, types.CodeType):
@@ -147,9 +147,9 @@ def _described_function(value: Any, name: str) -> str:
 
 
 def is_one_class(kind: str, value: Any, expected: str, walker: Walker) -> bool:
-    """Whether a class is the one that all checks with this text have met: a name may stand for two classes.
+    """Return whether all checks with this text see the same class: a name may denote two classes.
 
-    Where two classes of one name were met when the checks were made, `told_apart` has numbered them.
+    Where the checks were made with two classes of one name, `told_apart` has numbered them.
     """
     cls = type(value) if kind == "type" else value
     if not isinstance(cls, type):
@@ -158,7 +158,7 @@ def is_one_class(kind: str, value: Any, expected: str, walker: Walker) -> bool:
 
 
 def told_apart(checks: list[Check], walker: Walker) -> list[Check]:
-    """Return the checks with a number behind the name of each class that has its name from another one that was met."""
+    """Return the checks with a number after a class name that another class had first."""
     met: dict[str, list[type]] = {}
     found = []
     for check in checks:
@@ -176,7 +176,7 @@ def told_apart(checks: list[Check], walker: Walker) -> list[Check]:
 
 
 def is_right(kind: str, expected: Any, value: Any, walker: Walker) -> bool:
-    """Whether a check of any kind holds for a value; errors of what it asks come out."""
+    """Whether a check of any kind holds for a value; errors of the predicate are passed on."""
     if kind in RELATIONS:
         return relation_holds(kind, expected, value, [walker.resolve(other) for other in others(kind, expected)])
     if kind == "classes":

@@ -1,7 +1,7 @@
-"""Digests of Python code objects: what a function does, without where it stands.
+"""Digests of Python code objects: what a function does, independent of its place.
 
-File name, line numbers and tables derived from them are left out, so that a comment or an edit elsewhere in a
-file changes nothing; names, constants, bytecode and nested code objects are in.
+File name, line numbers and tables derived from them are left out, so that a comment or an edit elsewhere in a file
+changes nothing. Names, constants, bytecode and nested code objects are included.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _collect_constant(parts: list[bytes], value: Any) -> None:
     elif isinstance(value, (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))):
         parts.append(f"{type(value).__name__}:{value!r}".encode(errors="surrogatepass"))
     else:
-        # Only code made by hand holds other constants; its name is all that is stable.
+        # Only hand-made code has other constants; only the name of their class is stable.
         parts.append(f"object:{name_of(value)}".encode())
 
 
@@ -69,9 +69,10 @@ def code_objects(code: types.CodeType) -> list[types.CodeType]:
 
 
 def function_plain(function: Any) -> list[str]:
-    """Return name and code of a function (or of what a method, class method or static method wraps).
+    """Return name and code of a function (or of the function that a method, class method or static method wraps).
 
-    The code is a digest; for torch and the standard library, whose versions are in the key, it is the place.
+    The code is a digest; for torch and the standard library, whose versions are in the key, it is the file and the
+    line.
     """
     inner = getattr(function, "__func__", function)
     code = getattr(inner, "__code__", None)
@@ -87,7 +88,7 @@ def is_versioned(code: types.CodeType | None) -> bool:
 
 
 def is_library_file(file: Any) -> bool:
-    """Whether the `__file__` of a module is of torch or the standard library; a program may have put anything there."""
+    """Return whether the `__file__` of a module, which may be any value, belongs to torch or the standard library."""
     return isinstance(file, str) and versioned_place(file) is not None
 
 
@@ -107,7 +108,7 @@ def versioned_place(filename: str) -> str | None:
 
 @functools.cache
 def _versioned_folders() -> tuple[str, str]:
-    # The folder of `os`, not what `sysconfig` says: that reads the interpreter's Makefile variables, in 1.5 ms.
-    # Each file may be a link, as some installers leave them: resolved as the files are that are looked for in it.
+    # The folder of `os`, not `sysconfig`, which reads the interpreter's Makefile variables, in 1.5 ms. Both files may
+    # be links, as some installers make them, so they are resolved as the compared files are.
     torch_folder, library = (str(Path(os.path.realpath(file)).parent) for file in (torch.__file__, os.__file__))
     return torch_folder + os.sep, library + os.sep

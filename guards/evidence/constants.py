@@ -69,16 +69,16 @@ def to_plain(value: Any) -> Any:
     if kind.__module__ == "typing" or kind is types.GenericAlias or kind is types.UnionType:
         return ["typing", repr(value)]
     if isinstance(value, (int, str, float)) and type(value).__repr__ is not object.__repr__:
-        # A subclass such as `numpy.float64` or a `str` enum mixin: its base value and its own type.
+        # A subclass such as `numpy.float64` or a `str` enum mixin: keep its base value and its own type.
         base = int(value) if isinstance(value, int) else str(value) if isinstance(value, str) else float(value)
         return ["subclass", name_of(kind), to_plain(base)]
     raise NotConstant(name_of(kind))
 
 
 def wanted_key(key: Any) -> Any:
-    """Return what a check that looks for a key in a container expects; `NotConstant` for a key without a plain form.
+    """Return the `expected` data of a check for a key in a container; `NotConstant` for a key without a plain form.
 
-    A class or an enum's member is equal to itself only; all others are looked for as Python does.
+    A class or an enum member equals only itself; other keys are looked up as Python does.
     """
     try:
         return asked(key)
@@ -98,7 +98,7 @@ _BRACKETS = {
 
 
 def readable(plain: Any) -> str:
-    """Return what `to_plain` made of a constant as Python writes it; data of another form as it is."""
+    """Return the constant of some `to_plain` data as Python text; data of another form unchanged."""
     match plain:
         case ["bool", bool(value)]:
             return repr(value)
@@ -120,7 +120,7 @@ def readable(plain: Any) -> str:
 
 
 def _enum_value(member: enum.Enum) -> Any:
-    """Return a member's value where it has a plain form: the same name may stand for another value elsewhere."""
+    """Return a member's value where it has a plain form: in another process the name may have another value."""
     try:
         return to_plain(member.value)
     except NotConstant:
@@ -128,5 +128,5 @@ def _enum_value(member: enum.Enum) -> Any:
 
 
 def is_identity_constant(value: Any) -> bool:
-    """Whether equal plain data means the very same object in every process (so `is` may be used)."""
+    """Whether equal plain data means the same object in every process (so `is` may be used)."""
     return value is None or isinstance(value, (bool, torch.dtype, torch.layout, torch.memory_format, enum.Enum, type))

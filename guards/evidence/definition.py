@@ -1,7 +1,7 @@
-"""What a function, a descriptor or a field is, as far as one level down: its code, its defaults, what it closes over.
+"""Describe a function, a descriptor or a field to a few levels of depth: code, defaults, closed-over values.
 
-Dynamo guards the defaults and closures of functions that it finds at a source. Of objects that the method itself
-makes it knows no source, so what their making reads is told here.
+Dynamo guards the defaults and closures of functions that have a source. It has no source for the classes of objects
+that the method itself makes, so this module describes what their construction reads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOTING = "torch._dynamo.mutation_guard"
 def definition(value: Any) -> Any:
     """Return plain data that differs where a value of a class, a default or a closure would act differently.
 
-    Of objects that have no plain form only the class counts.
+    Objects without a plain form count by their class only.
     """
     return _defined(value, 0)
 
@@ -62,8 +62,8 @@ def _defined(value: Any, depth: int) -> Any:
 
 
 def _noted(function: types.FunctionType) -> types.FunctionType:
-    """Return what Dynamo has put a function of its own around, or the function itself."""
-    if function.__globals__.get("__name__") == _NOTING:  # `__module__` is also that of what wraps one of them
+    """Return the function inside a wrapper of Dynamo's, or the function itself."""
+    if function.__globals__.get("__name__") == _NOTING:  # `__module__` also names the module of a wrapped function
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             if name in ("init", "setstate") and isinstance(cell.cell_contents, types.FunctionType):
                 return cell.cell_contents
@@ -71,7 +71,7 @@ def _noted(function: types.FunctionType) -> types.FunctionType:
 
 
 def _held(function: types.FunctionType, depth: int) -> list[Any]:
-    """Return the defaults of a function and what it closes over."""
+    """Return the defaults of a function and its closed-over values."""
     cells = [cell.cell_contents for cell in function.__closure__ or () if cell != _EMPTY_CELL]
     keywords = sorted((function.__kwdefaults__ or {}).items())
     return [

@@ -1,4 +1,4 @@
-"""What identifies a method and its decompositions: names and code, for the key."""
+"""Identify a method and its decompositions by names and code, for the key."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def method_component(function: types.FunctionType) -> dict[str, Any]:
 
 
 def decompositions_component(decompositions: Mapping[Any, Callable[..., Any]] | None) -> list[list[Any]]:
-    """Return operator names and what identifies their decompositions.
+    """Return operator names with the data that identifies their decompositions.
 
-    A decomposition is run while the graph is recorded, where no trace tells what it reads. So its code counts, its
-    defaults, what it closes over, and the globals that it names, through all functions of the user's that it
-    reaches. `UnkeyableValue` names a value among these that cannot be told apart from another one.
+    A decomposition runs while the graph is recorded, and no trace shows what it reads. So its code, defaults,
+    closed-over values and the globals that it names count, through all user functions that it reaches. `UnkeyableValue`
+    names a value among these that cannot be distinguished from another one.
     """
     return sorted(
         (
@@ -42,10 +42,10 @@ def decompositions_component(decompositions: Mapping[Any, Callable[..., Any]] | 
 
 
 def described(function: Any, user: str, packages: Collection[str] = ()) -> Any:
-    """Return plain data that identifies a function through all that it reaches; `user` says whose it is.
+    """Return plain data that identifies a function through all that it reaches; `user` names its owner in messages.
 
-    `packages`: top-level packages beside torch and the standard library whose versions are in the key; what is theirs
-    counts by its name. `UnkeyableValue` names a value that cannot be told apart from another one.
+    `packages`: top-level packages beside torch and the standard library whose versions are in the key; their objects
+    count by name. `UnkeyableValue` names a value that cannot be distinguished from another one.
     """
     return _Description(user, frozenset(packages)).of(function)
 
@@ -109,7 +109,7 @@ class _Description:
 
 
 def is_users(function: Any, seen: frozenset[int] = frozenset()) -> bool:
-    """Whether a function is the user's, or one of torch or the standard library that a decorator put around it."""
+    """Whether a function is the user's, or a wrapper from torch or the standard library around one."""
     while isinstance(function, (functools.partial, types.MethodType)):
         function = function.func if isinstance(function, functools.partial) else function.__func__
     if not isinstance(function, types.FunctionType) or id(function) in seen:
@@ -118,7 +118,7 @@ def is_users(function: Any, seen: frozenset[int] = frozenset()) -> bool:
 
 
 def _held(function: types.FunctionType) -> list[Any]:
-    """Return what a function closes over and what it wraps."""
+    """Return the closed-over values of a function and the function that it wraps."""
     values = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
     return [item for item in (*values, getattr(function, "__wrapped__", None)) if item is not function]
 

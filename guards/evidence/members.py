@@ -1,11 +1,11 @@
-"""What classes define, as far as a trace may have asked: evidence that protocols and look-ups end where they did.
+"""A snapshot of the class members that a trace may have looked up.
 
-A trace asks classes far more than it guards: whether there is a `__bool__`, a `__call__`, an `__iter__`, which class of
-the bases defines a name first, whether a name is absent. So the names that the traced code mentions (`names`) and the
-special names of all protocols are compared for every class that the trace met, by the class that defines them and by
-what they are there: a function, a property, a value. A name that no traced code mentions does not count. Of torch's and
-the standard library's classes it counts as well whether a function is still theirs, and of the classes whose objects
-the method makes, what their functions, defaults and constants are.
+A trace looks up far more on classes than it guards: whether there is a `__bool__`, a `__call__`, an `__iter__`, which
+base class defines a name first, whether a name is absent. So for every class that the trace has seen, the names that
+the traced code mentions (`names`) and the special names of all protocols are compared: by the class that defines them
+and by their kind (a function, a property, a value). A name that no traced code mentions does not count. Functions of
+torch's and the standard library's classes must still be their own. Classes whose objects the method makes also count
+with the content of their functions, defaults and constants.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _KINDS: dict[type, str] = {
     staticmethod: "static method",
     type(None): "None",
 }
-#: What puts functions of its own into torch's classes, around theirs, once a process has used it.
+#: The module that wraps functions of torch's classes once a process has used it.
 _INSTRUMENTS = "torch._dynamo"
-#: What a program may change while it runs. A trace that reads it has a guard.
+#: Values that a program may change while it runs. A trace that reads one has a guard.
 _CHANGING = (dict, list, set, bytearray)
 
 
@@ -46,17 +46,17 @@ def is_library(cls: type) -> bool:
 
 
 def is_fixed(cls: type) -> bool:
-    """Whether neither a class nor any of its bases can be changed."""
+    """Return whether neither a class nor any of its bases can be changed."""
     return all(is_immutable(base) for base in cls.__mro__)
 
 
 def is_immutable(cls: type) -> bool:
-    """Whether nothing can be added to a class."""
+    """Return whether nothing can be added to a class."""
     return bool(cls.__flags__ & _IMMUTABLE)
 
 
 def all_names(names: Collection[str], *, made: bool) -> frozenset[str]:
-    """Return the names that matter of a class: those that traced code mentions, and those of all protocols."""
+    """Return the names that count for a class: those that traced code mentions, and those of all protocols."""
     found = (frozenset(names) | MET) - ADDED_LATER
     return found | MADE if made else found
 
@@ -68,7 +68,7 @@ class Members:
         self._names, self._made = all_names(names, made=False), all_names(names, made=True)
 
     def of(self, cls: type, *, made: bool, library: bool) -> list[str]:
-        """Return what one class itself defines, in the order of the names; `made`: objects of it are made."""
+        """Return the members that one class itself defines, sorted; `made`: the method makes objects of it."""
         if is_immutable(cls):
             return []
         names, own = self._made if made else self._names, cls.__dict__
@@ -101,7 +101,7 @@ def _kind_of(cls: type) -> str:
 
 
 def is_foreign(value: Any) -> bool:
-    """Whether what torch or the standard library should hold is a function of somebody else; torch_npu is not."""
+    """Return whether a member of a torch or standard library class is a foreign function; torch_npu's count as own."""
     if isinstance(value, property):
         return any(is_foreign(item) for item in (value.fget, value.fset) if item is not None)
     inner = getattr(value, "__func__", value)
@@ -111,9 +111,9 @@ def is_foreign(value: Any) -> bool:
 
 
 def classes_plain(found: dict[Access, tuple[type, bool]], names: Collection[str]) -> list[Any]:
-    """Return `[names, classes, paths]`: of each class and base its name and members, and by path its bases.
+    """Return `[names, classes, paths]`: for each class and base its name and members, and for each path its bases.
 
-    Whether a class is the library's is told as well: to find out takes a look at the file system.
+    Whether a class is the library's is stored as well, since finding out reads the file system.
     """
     members = Members(names)
     made = {base for cls, is_made in found.values() if is_made for base in cls.__mro__}
@@ -131,7 +131,7 @@ def classes_plain(found: dict[Access, tuple[type, bool]], names: Collection[str]
 
 
 def changed_class(expected: list[Any], walker: Walker) -> tuple[str, str] | None:
-    """Return (path, what is another there) of the first class that is not what it was, or None."""
+    """Return (path, the difference) of the first changed class, or None."""
     names, classes, paths = expected
     members = Members(names)
     compared: dict[type, int] = {}
@@ -148,7 +148,7 @@ def changed_class(expected: list[Any], walker: Walker) -> tuple[str, str] | None
             was, now = (", ".join(each) for each in ([classes[n][0] for n in numbers], map(name_of, bases)))
             return _text(path), f"has the bases {now} now, and had {was}"
         name = classes[numbers[0]][0]
-        # Where `told_apart` has numbered the classes of a name, the name says nothing.
+        # A class name that `told_apart` has numbered identifies no class by itself.
         if f"{name}#1" not in walker.classes and walker.classes.setdefault(name, cls) is not cls:
             return _text(path), "is another class than that of the objects"
         for base, number in others:
@@ -165,7 +165,7 @@ def _text(path: Any) -> str:
 
 
 def _difference(then: list[str], now: list[str]) -> str:
-    """Return which name is another one."""
+    """Return which name differs."""
     other = sorted({*then} ^ {*now})[0]
     name = other.partition(":")[0].partition(" = ")[0]
     before, after = (any(item.partition(":")[0].partition(" = ")[0] == name for item in each) for each in (then, now))

@@ -1,8 +1,8 @@
-"""Third-party operators: which parts are baked into a graph, and whether they are unchanged here.
+"""Third-party operators: record which parts are baked into a graph, and whether they are unchanged.
 
-A graph calls such an operator, and the kernel of its device runs as the process holds it. But the schema, the function
-that tells sizes of results, and every kernel above the device's were run while the graph was made: what they said is
-part of it. So they are identified as decompositions are, through all that they reach.
+A graph calls such an operator, and the device kernel runs as the process has it. But the schema, the function that
+computes result sizes, and every kernel above the device's ran while the graph was made, so their results are part of
+it. They are identified as decompositions are, through all that they reach.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OF_TORCH = frozenset(
         *("static_runtime", "streams", "symm_mem", "torch", "torch_attn"),
     ]
 )
-#: Those of torch_npu, whose version is in the key too.
+#: Namespaces of torch_npu, whose version is in the key too.
 _OF_TORCH_NPU = frozenset(["npu", "npugraph_ex", "air"])
 _DEVICES = frozenset(
     [
@@ -40,27 +40,27 @@ _LAYOUTS = ("SparseCsr", "Sparse", "Quantized", "NestedTensor")
 
 
 def is_outside(name: str) -> bool:
-    """Whether an operator, as `namespace::name`, is of neither torch nor torch_npu."""
+    """Return whether an operator, as `namespace::name`, belongs to neither torch nor torch_npu."""
     namespace = name.partition("::")[0]
     return not (namespace in _OF_TORCH or namespace in _OF_TORCH_NPU or namespace.startswith("npu_"))
 
 
 def is_of_device(key: str) -> bool:
-    """Whether kernels for a dispatch key are those of a device, which a graph calls and does not hold."""
+    """Return whether kernels for a dispatch key belong to a device: a graph calls them and does not contain them."""
     layout = next((layout for layout in _LAYOUTS if key.startswith(layout)), "")
     return key[len(layout) :] in _DEVICES
 
 
 def record_operators(names: Iterable[str]) -> Plain:
-    """Return `[name, what a graph takes over from it]` of each operator.
+    """Return `[name, baked-in parts]` of each operator.
 
-    `UnkeyableValue` for one that uses what cannot be told apart in another process.
+    Raises `UnkeyableValue` for an operator that uses a value that another process cannot distinguish.
     """
     return [[name, operator_plain(name)] for name in sorted(set(names))]
 
 
 def changed_operator(plain: Plain) -> Reason | None:
-    """Return the first operator that is another one now, or None."""
+    """Return the first changed operator, or None."""
     for name, stored in plain:
         try:
             found = operator_plain(name)
@@ -81,7 +81,7 @@ def changed_operator(plain: Plain) -> Reason | None:
 
 
 def operator_plain(name: str) -> dict[str, Any]:
-    """Return part -> plain data of one operator as it is registered now; `LookupError` where it is not."""
+    """Return part -> plain data of one operator as it is registered now; `LookupError` where it is not registered."""
     operator = _registry.operator_named(name)
     found: dict[str, Any] = {"schema": str(operator._schema), "tags": sorted(str(tag) for tag in operator.tags)}
     for part, function in _registry.operator_functions(operator):
@@ -100,7 +100,7 @@ def operator_plain(name: str) -> dict[str, Any]:
             detail = f"{name} is made of other operators by code in C++: register it for its device, with a fake"
             raise UnkeyableValue("operators", "kernel", detail)
         else:
-            found[part] = place  # all that is known of code in C++
+            found[part] = place  # the only known fact of C++ code
     return found
 
 

@@ -1,7 +1,7 @@
-"""Kernels that a program put in place of torch's own (`Library("aten", "IMPL")`, `register_fake`), for the key.
+"""Kernels that a program registered in place of torch's own (`Library("aten", "IMPL")`, `register_fake`), for the key.
 
-They may lie under an operator that no graph shows any more, so they count for every entry of the process. Most
-processes have none.
+A graph may not show the operator any more whose kernel is replaced, so overrides count for every entry of the process.
+Most processes have none.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from gearcache.guards.evidence.operators import is_of_device
 
 
 def overrides_component(method: str, *, compiled: bool) -> list[list[Any]]:
-    """Return `[operator, part, what identifies it]` of what this process put in place of torch's own.
+    """Return `[operator, part, identity]` of what this process registered in place of torch's own.
 
-    `compiled` tells whether a compiler takes the graph, or each operator is called as the process has it.
-    `CaptureError` and `UnkeyableValue` name what no graph can follow, or no other process can compare.
+    `compiled` means that a compiler takes the graph; otherwise each operator is called as the process has it.
+    `CaptureError` and `UnkeyableValue` name an override that no graph can follow, or that no other process can compare.
     """
     found = {(name, part): plain for name, part, plain in (*_kernels(method, compiled), *_fakes())}
     return [[name, part, plain] for (name, part), plain in sorted(found.items())]
@@ -38,7 +38,7 @@ def _kernels(method: str, compiled: bool) -> Iterator[tuple[str, str, Any]]:
 def _kernel(method: str, name: str, key: str, compiled: bool) -> Iterator[tuple[str, str, Any]]:
     part = f"{key} kernel"
     if is_of_device(key):
-        # It runs as the process holds it. But where it is, a trace keeps a composite operator whole.
+        # The process runs it as registered. But its presence makes a trace keep a composite operator whole.
         if _registry.has_kernel(name, "CompositeImplicitAutograd"):
             yield name, part, None
         return
@@ -68,5 +68,5 @@ def _fakes() -> Iterator[tuple[str, str, Any]]:
 
 
 def _is_programs(function: Any) -> bool:
-    """Whether a function is of neither torch nor torch_npu, whose versions are in the key."""
+    """Return whether a function belongs to neither torch nor torch_npu, whose versions are in the key."""
     return is_users(function) and module_of(function).partition(".")[0] != "torch_npu"

@@ -1,4 +1,4 @@
-"""What each kind of check that concerns one value asks of it, and whether that is what was expected."""
+"""The predicates of checks on one value: what each kind reads, and whether it equals the expected data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _constant(value: Any) -> Any:
 
 
 def named(value: Any) -> str:
-    """Return a name that nothing of another kind has: a function may take over the name of what it wraps."""
+    """Return a name that includes the type of the value: a function may have copied the name of what it wraps."""
     is_its_own = isinstance(value, (type, types.ModuleType))
     return name_of(value) if is_its_own else f"{name_of(value)} ({name_of(type(value))})"
 
@@ -44,7 +44,7 @@ def _contains(value: Any, key: Any) -> bool:
 
 
 def _process_group(value: Any) -> Any:
-    """Return name and ranks of a group: graphs name it, and ranks say who takes part."""
+    """Return name and ranks of a group: graphs contain the name, and the ranks identify its members."""
     distributed = torch.distributed
     if not distributed.is_available() or not isinstance(value, distributed.ProcessGroup):
         raise TypeError(f"{a_type(value)} is no process group")
@@ -83,7 +83,7 @@ PREDICATES: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def holds(kind: str, value: Any, expected: Any) -> bool:
-    """Whether a check holds for a value, whatever else was met; not for `classes` and those of `RELATIONS`."""
+    """Return whether a check holds for a value, regardless of other values; not for `classes` and `RELATIONS`."""
     predicate = PREDICATES.get(kind)
     if predicate is not None:
         return predicate(value, expected)

@@ -1,4 +1,4 @@
-"""Why a lookup missed: what differed first, and what a user can do about it."""
+"""The reason of a miss: what differed first, and what a user can do about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 #: How many stored values a reason names.
 _LISTED = 4
 
-#: Kind of a miss -> what a user can do; `{subject}` is what differed.
+#: Kind of a miss -> what a user can do; `{subject}` names the difference.
 _ADVICE = {
     "absent": "the first call compiles; compile before traffic with `.warm(...)` to avoid the wait",
     "key": "the nearest stored entry differs there: use the same {subject} in both processes, or compile with this "
@@ -27,7 +27,7 @@ _ADVICE = {
     "other version": "entries of another version are left alone; compile with this version once",
     "unsigned": "give this process the key that the entries were signed with, or compile with it once",
 }
-#: Kinds of which compiling again is no remedy: something of this host or process is to be set right.
+#: Kinds that compiling again does not fix: something of this host or process must be corrected.
 _OF_HOST = ("unreadable", "unsigned")
 _THREADS = (
     "set OMP_NUM_THREADS={stored}, as where it was compiled; torch uses no more threads than a host has cores, so one "
@@ -39,8 +39,8 @@ class Reason(Struct, frozen=True):
     """One reason of a miss.
 
     `kind`: `absent`, `key` (a component of the key differs from the nearest entry), `source`, `evidence`, `arguments`,
-    `gear`, or what was wrong with a file (`corrupt`, `unloadable`, `unreadable`, `other version`, `unsigned`).
-    `subject` differed: `stored` and `found` are its values as text, `file` and `line` where it stands, if it is code.
+    `gear`, or the fault of a file (`corrupt`, `unloadable`, `unreadable`, `other version`, `unsigned`). `subject`
+    differed: `stored` and `found` are its values as text, `file` and `line` are its place, if it is code.
     """
 
     kind: str
@@ -63,7 +63,7 @@ class Reason(Struct, frozen=True):
 
     @property
     def remedy(self) -> str:
-        """What a user can do where that is neither to compile nor to bring the entry here; else empty."""
+        """Return what a user can do other than compile or fetch the entry; else empty."""
         return self.advice if self.kind in _OF_HOST or self._is_of_threads else ""
 
     @property
@@ -81,7 +81,7 @@ class Reason(Struct, frozen=True):
 
 
 def merged(reasons: Iterable[Reason]) -> list[Reason]:
-    """Return reasons in which one for each thing that differs stands for all stored values of it, in order."""
+    """Return reasons merged so that one for each difference covers all its stored values, in order."""
     groups: dict[tuple[str, str, str], list[Reason]] = {}
     for reason in dict.fromkeys(reasons):
         groups.setdefault((reason.kind, reason.subject or reason.text, reason.found), []).append(reason)

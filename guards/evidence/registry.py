@@ -1,4 +1,4 @@
-"""What torch's registries of operators hold: names that are private to torch.
+"""Read torch's registries of operators, through names that are private to torch.
 
 tests/guards/evidence/test_operators.py tries each.
 """
@@ -21,7 +21,7 @@ _KERNEL = r"(?m)^(\w+)(?:\[alias\])?: registered at (.*?):(\d+) :: (.*)$"
 
 
 def operator_named(name: str) -> Any:
-    """Return the operator `namespace::name` or `namespace::name.overload`; `LookupError` when there is none."""
+    """Return the operator `namespace::name` or `namespace::name.overload`; `LookupError` when it is missing."""
     namespace, _, rest = name.partition("::")
     packet, _, overload = rest.partition(".")
     try:
@@ -31,9 +31,9 @@ def operator_named(name: str) -> Any:
 
 
 def operator_functions(operator: Any) -> Iterator[tuple[str, Any]]:
-    """Yield name and function of what is registered for an operator in Python's own tables."""
+    """Yield name and function of the functions registered for an operator in Python's own tables."""
     definition = torch._library.custom_ops.OPDEFS.get(operator.name())
-    if definition is not None:  # what is registered finds these through an object
+    if definition is not None:  # registered functions are reached through an object
         if definition._abstract_fn is not None:
             yield "fake function", definition._abstract_fn
         ruled = definition._torch_dispatch_fns.items()
@@ -45,12 +45,12 @@ def operator_functions(operator: Any) -> Iterator[tuple[str, Any]]:
 
 
 def names_with_fakes() -> list[str]:
-    """Return the names of all operators that have something in the registry which `registered_functions` reads."""
+    """Return the names of all operators in the registry that `registered_functions` reads."""
     return list(torch._library.simple_registry.singleton._data)
 
 
 def registered_functions(name: str) -> Iterator[tuple[str, Any]]:
-    """Yield name and function of what `torch.library` registered outside the dispatcher for an operator."""
+    """Yield name and function of an operator's functions that `torch.library` registered outside the dispatcher."""
     entry = torch._library.simple_registry.singleton.get(name)
     if entry is not None:
         if entry.fake_impl.kernel is not None:
@@ -60,9 +60,9 @@ def registered_functions(name: str) -> Iterator[tuple[str, Any]]:
 
 
 def python_libraries() -> Iterator[torch.library.Library]:
-    """Yield the libraries that Python code made, but for the one with torch's own Meta kernels of `aten`.
+    """Yield the libraries that Python code made, except the one with torch's own Meta kernels of `aten`.
 
-    torch lists them nowhere; each has a finalizer, and Python lists those. One that was destroyed holds nothing.
+    torch has no list of them; each has a finalizer, and Python lists those. A destroyed library has no kernels left.
     """
     own = torch._meta_registrations._meta_lib_dont_use_me_use_register_meta
     finalized = torch.library._del_library
@@ -106,7 +106,7 @@ def kernel_function(operator: Any, key: str) -> types.FunctionType | None:
     """
     arguments, named = [], {}
     for argument in operator._schema.arguments:
-        if argument.has_default_value():  # as the dispatcher calls Python: a kernel need not take what nobody gives
+        if argument.has_default_value():  # as the dispatcher: a kernel need not accept arguments with defaults
             continue
         value = _dummy(str(argument.type))
         if argument.kwarg_only:
@@ -122,7 +122,7 @@ def kernel_function(operator: Any, key: str) -> types.FunctionType | None:
             raise _Entered
 
     before, collects = sys.getprofile(), gc.isenabled()
-    gc.disable()  # a callback of the collector would be taken for the kernel
+    gc.disable()  # a callback of the collector would be mistaken for the kernel
     sys.setprofile(stop)
     try:
         call(dispatch_key, *arguments, **named)
@@ -133,7 +133,7 @@ def kernel_function(operator: Any, key: str) -> types.FunctionType | None:
         if collects:
             gc.enable()
         if before is not None and not callable(before):
-            before.enable()  # cProfile: it hangs itself in from C
+            before.enable()  # cProfile re-installs itself from C
     return _function_of(frames[0], len(arguments), set(named)) if frames else None
 
 
@@ -145,7 +145,7 @@ def _dummy(type_name: str) -> Any:
 
 
 def _function_of(frame: types.FrameType, positional: int, named: set[str]) -> types.FunctionType:
-    """Return a function that equals the one which runs in a frame: its code, globals, closure and defaults."""
+    """Return a function equal to the one that runs in a frame: its code, globals, closure and defaults."""
     code, values = frame.f_code, frame.f_locals
     count = code.co_argcount
     optional = [*code.co_varnames[positional:count], *code.co_varnames[count : count + code.co_kwonlyargcount]]

@@ -1,9 +1,9 @@
-"""Checks that look at objects at several paths: `same`, `distinct`, `instance`, `subclass` and `numbers`.
+"""Checks that relate objects at several paths: `same`, `distinct`, `instance`, `subclass` and `numbers`.
 
 `instance` and `subclass` expect `[path of the class, answer]`. `same` expects a path in plain form. `distinct` expects
-`[count, paths]`: the value and the first `count` of the others must be objects of their own, apart from each other and
-from the rest; what is in the rest may be one object. `numbers` expects `[conditions, [[name, path], …]]`: all paths
-lead to ints, under whose names all conditions hold.
+`[count, paths]`: the value and the first `count` of the others must be different objects, from each other and from the
+rest; objects in the rest may be identical. `numbers` expects `[conditions, [[name, path], …]]`: all paths lead to ints,
+and with them as these names all conditions hold.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def relation_holds(kind: str, expected: Any, value: Any, counterparts: Sequence[
     if kind in _QUESTIONS:
         try:
             return _QUESTIONS[kind](value, counterparts[0]) is expected[1]
-        except Exception:  # of the class's own code
+        except Exception:  # an error in the class's own code
             return False
     if kind == "numbers":
         values = {str(name): other for (name, _), other in zip(expected[1], counterparts, strict=True)}
@@ -48,7 +48,7 @@ def relation_holds(kind: str, expected: Any, value: Any, counterparts: Sequence[
 
 
 def numbers_text(expected: Any) -> str:
-    """Return the conditions of `numbers` as a reader sees them: over paths."""
+    """Return the conditions of `numbers` as text for people, over paths."""
     texts = {str(name): Access.from_plain(path).text for name, path in expected[1]}
     return re.sub(r"\bn\d+\b", lambda match: texts[match[0]], " and ".join(expected[0]))
 

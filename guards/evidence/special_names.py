@@ -1,7 +1,7 @@
-"""Special names that the interpreter, or torch, looks up on classes without any code that mentions them.
+"""Special names that the interpreter or torch looks up on classes, although no code mentions them.
 
-Other names of this form are notes that libraries keep on a class, some of them only once something was done with it
-(`copyreg` adds `__slotnames__` to what is copied), and count where traced code mentions them, as all other names do.
+Other names of this form are notes that libraries store on a class, some only after a first use (`copyreg` adds
+`__slotnames__` when an object is copied). They count only where traced code mentions them, as all other names do.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _PROTOCOLS = (
     # Tests of types, and torch's own protocols.
     "__instancecheck__ __subclasscheck__ __torch_function__ __torch_dispatch__ __array__ __array_priority__"
 )
-#: What the interpreter and torch look up on the classes of objects that they meet.
+#: Names that the interpreter and torch look up on the classes of objects they see.
 MET = frozenset({*_PROTOCOLS.split()} | {f"__{kind}{operator}__" for kind in ("", "r", "i") for operator in _OPERATORS})
-#: What matters as well where an object of the class is made.
+#: Names that count as well where the method makes an object of the class.
 MADE = frozenset(
     {
         "__class_getitem__",
@@ -37,5 +37,5 @@ MADE = frozenset(
         "__post_init__",
     }
 )
-#: What the interpreter adds to a class by itself, when it is first asked for.
+#: Names that the interpreter adds to a class at their first use.
 ADDED_LATER = frozenset({"__annotations__", "__slotnames__"})

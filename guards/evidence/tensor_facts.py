@@ -1,4 +1,4 @@
-"""Checks of tensors that are no inputs of the graph, and of what else than sizes and dtype was read of a tensor."""
+"""Checks of tensors that are not inputs of the graph, and of facts read from a tensor beyond sizes and dtype."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from gearcache.guards.evidence.constants import to_plain
 from gearcache.guards.evidence.names import a_type
 
-#: Classes that serve alike: what a method asks for beyond that has a check of its own.
+#: Classes that are interchangeable: any further question of a method has a check of its own.
 PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 

@@ -1,9 +1,9 @@
 """Digests of traced functions that no access path reaches, to detect edits.
 
-Most traced functions are compared as the process holds them (`function` checks). Of the others the files count. A file
-whose sha256 is unchanged is taken as it is. In a changed file only the traced functions count: the new text is
-compiled and their code digests are compared, so an edit elsewhere in the file stays a hit. torch and the standard
-library are left out; their versions are in the key.
+Most traced functions are compared in memory (`function` checks). For the others the files count. A file whose sha256 is
+unchanged counts as unchanged. In a changed file only the traced functions count: the new text is compiled and their
+code digests are compared, so an edit elsewhere in the file stays a hit. torch and the standard library are left out;
+their versions are in the key.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from gearcache.guards.evidence.operators import changed_operator, record_operato
 from gearcache.guards.evidence.reason import Reason
 
 Plain = dict[str, Any]
-#: What `functools.wraps` calls the function inside, and how many such are looked through.
+#: The attribute in which `functools.wraps` stores the inner function, and how many levels are searched.
 _WRAPPED, _MOST_DECORATORS = ".__wrapped__", 4
 
 
 class UnknownSource(Exception):
-    """Traced code that belongs to no file and to no function that can be found by name."""
+    """Traced code without a file whose function cannot be found by name."""
 
 
 def record_sources(codes: Iterable[types.CodeType], operators: Iterable[str] = ()) -> Plain:
-    """Return files (module, sha256) with the digests of their traced code objects, functions without a file, and
-    what the graphs take over from `operators` that are not torch's.
+    """Return files (module, sha256) with the digests of their traced code objects, functions without a file, and the
+    baked-in parts of `operators` outside torch.
     """
-    # By identity: code that reads alike is equal, also where it is of another file, or of another class's `__init__`.
+    # By identity: equal code compares equal, also from another file, or another class's `__init__`.
     own = [code for code in {id(code): code for code in codes}.values() if not is_versioned(code)]
     modules = _modules_by_file() if own else {}
     files: dict[str, set[tuple[str, str]]] = defaultdict(set)
@@ -60,7 +60,7 @@ def record_sources(codes: Iterable[types.CodeType], operators: Iterable[str] = (
 
 
 def _modules_by_file() -> dict[str, str]:
-    """Return real path -> module of every imported file: thousands of them, so only where one is looked for."""
+    """Return real path -> module of every imported file: thousands of them, so only on demand."""
     return {
         os.path.realpath(file): name
         for name, module in list(sys.modules.items())
@@ -79,7 +79,7 @@ def _digest_if_current(path: str, codes: set[tuple[str, str]]) -> str:
 
 
 def changed_source(plain: Plain) -> Reason | None:
-    """Return what was edited since the sources were recorded, with file and line of the function, or None."""
+    """Return the edit since the sources were recorded, with file and line of the function, or None."""
     for module, digest, codes in plain["files"]:
         path = _module_file(module)
         if path is None:
@@ -142,7 +142,7 @@ def _codes_in(path: str, digest: str) -> dict[str, dict[str, int]]:
 
 
 def _functions(codes: list[types.CodeType]) -> list[list[str]]:
-    """Return name and digest of the functions that own code without a file (made by `exec`, as dataclasses do)."""
+    """Return name and digest of the functions that have code without a file (made by `exec`, as dataclasses do)."""
     if not codes:
         return []
     wanted = {id(code): code for code in codes}
@@ -151,7 +151,7 @@ def _functions(codes: list[types.CodeType]) -> list[list[str]]:
         for value in gc.get_objects()
         if type(value) is types.FunctionType and id(value.__code__) in wanted  # weak proxies break isinstance
     }
-    if len(owners) < len(wanted):  # `gc.freeze` hides what was there before it
+    if len(owners) < len(wanted):  # `gc.freeze` hides earlier objects
         owners = {
             id(value.__code__): value for value in _functions_of_classes() if id(value.__code__) in wanted
         } | owners
@@ -159,7 +159,7 @@ def _functions(codes: list[types.CodeType]) -> list[list[str]]:
     for identity, code in wanted.items():
         owner, digest = owners.get(identity), code_digest(code)
         name = name_of(owner) if owner is not None else ""
-        # One that was decorated is behind what has its name now.
+        # A decorated function is inside the one that has its name now.
         names = [name + _WRAPPED * depth for depth in range(_MOST_DECORATORS + 1)] if name else []
         chosen = next((each for each in names if _function_digest(each) == digest), None)
         if chosen is None:
@@ -169,10 +169,10 @@ def _functions(codes: list[types.CodeType]) -> list[list[str]]:
 
 
 def _functions_of_classes() -> Iterator[types.FunctionType]:
-    """Yield the functions of all classes that modules name, and those that decorators have put others around."""
+    """Yield the functions of all classes that modules name, including functions inside decorators."""
     for name, module in list(sys.modules.items()):
         for cls in list(getattr(module, "__dict__", {}).values()):
-            # `isinstance` asks the value for its class, which in some modules is to warn of an old name.
+            # `isinstance` reads `__class__`, which in some modules triggers a deprecation warning.
             if not issubclass(type(cls), type) or cls.__dict__.get("__module__") != name:
                 continue
             for value in list(cls.__dict__.values()):

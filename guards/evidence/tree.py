@@ -1,8 +1,8 @@
-"""Evidence: many checks that are run once, when an entry is loaded, stored as a tree of access paths.
+"""Evidence: many checks, stored as a tree of access paths, that run once when an entry is loaded.
 
-Thousands of checks share a few hundred objects on their way, and most of those are alike (all layers of a model, all
-modules without hooks). The tree holds each step once, and equal nodes once; it is walked in one pass, straight from
-its plain form:
+Thousands of checks share a few hundred objects on their paths, and most of these are alike (all layers of a model, all
+modules without hooks). The tree holds each step once, and equal nodes once; it is walked in one pass, directly in its
+plain form:
 
     node     = [checks, children]
     checks   = [[kind, expected], ...]
@@ -21,7 +21,7 @@ from gearcache.guards.access import _STEPS, Access, Scope, Walker
 from gearcache.guards.evidence.checks import KINDS, Check, Failure, is_right
 
 Tree = list[Any]
-#: The node at which most steps end: the hooks of a module, of which there are none.
+#: The node at which most steps end: the empty hooks of a module.
 EMPTY = [[["empty", True]], []]
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
@@ -59,7 +59,7 @@ def evidence_tree(checks: Iterable[Check]) -> Tree:
 
 
 def evidence_checks(tree: Tree) -> list[Check]:
-    """Return the checks of a tree, for people to read; `ValueError` for a kind or step that is not known."""
+    """Return the checks of a tree, for people to read; `ValueError` for an unknown kind or step."""
     nodes, roots = tree
     found: list[Check] = []
 
@@ -80,7 +80,7 @@ def evidence_checks(tree: Tree) -> list[Check]:
 
 
 def evidence_failure(tree: Tree, scope: Scope) -> Failure | None:
-    """Return the first check of a tree that does not hold now, or None."""
+    """Return the first check of a tree that fails now, or None."""
     if _holds(tree, scope):
         return None
     walker = Walker(scope)
@@ -92,7 +92,7 @@ def evidence_failure(tree: Tree, scope: Scope) -> Failure | None:
 
 
 def changed_function(tree: Tree, scope: Scope) -> Failure | None:
-    """Return the first function or class of a tree that is another one now, or None."""
+    """Return the first changed function or class of a tree, or None."""
     walker = Walker(scope)
     for check in evidence_checks(tree):
         if (
@@ -112,7 +112,7 @@ def _holds(tree: Tree, scope: Scope) -> bool:
     def holds(value: Any, number: int) -> bool:
         checks, children = nodes[number]
         for kind, expected in checks:
-            if kind == "type" and classes.get(expected) is type(value):  # the commonest of all, met before
+            if kind == "type" and classes.get(expected) is type(value):  # the most frequent check: a class seen before
                 continue
             if kind == "classes":
                 last.append(expected)
@@ -127,7 +127,7 @@ def _holds(tree: Tree, scope: Scope) -> bool:
                 return False
         return True
 
-    #: The checks of classes, which compare them with those that all others have met.
+    #: The checks of classes, which compare them with the classes that all other checks have seen.
     last: list[Any] = []
     try:
         return all(holds(Access((kind, name)).resolve_root(scope), number) for kind, name, number in roots) and all(

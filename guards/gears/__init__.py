@@ -1,1 +1,1 @@
-"""Gear specs: which sizes a method is compiled for."""
+"""Gear specs: the sizes for which a method is compiled."""

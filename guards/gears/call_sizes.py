@@ -1,4 +1,4 @@
-"""What a gear spec says of one call, and the sizes that the call has in its dims."""
+"""Apply a gear spec to one call: the sizes that the call has in the declared dims."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def open_dims(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> dict[tuple
 
 
 def special_text(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> str:
-    """Return how a call is named whose open dims are of sizes that take traces of their own, 0 and 1; else empty."""
+    """Return the name of a call with open dims of size 0 or 1, which take traces of their own; else empty."""
     small = [f"{path}.size({dim})={size}" for (path, dim), size in open_dims(spec, tensors).items() if size < 2]
     sizes = call_sizes(spec, tensors)
     gear = [gear_text(spec, sizes)] if spec.axes and len(sizes) == len(spec.axes) else []
@@ -39,7 +39,7 @@ def special_text(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> str:
 
 
 def without(spec: GearSpec, names: Collection[str]) -> GearSpec:
-    """Return a spec without the dims of some parameters, and without what is computed from the sizes of those."""
+    """Return a spec without the dims of some parameters, and without sizes computed from theirs."""
     kept = [index for index, axis in enumerate(spec.axes) if axis.argument not in names]
     ranges = tuple(axis for axis in spec.ranges if axis.argument not in names)
     if len(kept) == len(spec.axes) and len(ranges) == len(spec.ranges):

@@ -1,4 +1,4 @@
-"""Sizes for tensors that stand for the first call: one gear, and a size of its own for each open dim."""
+"""Choose example sizes for tensors of a first call: one gear, and a distinct size for each open dim."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from msgspec import Struct
 from gearcache.guards.gears.spec import GearSpec, RangeAxis
 from gearcache.guards.gears.symbol import SizeExpression, Symbol
 
-#: Up to how many open dims are of size 1 in all combinations.
+#: Up to this many open dims, size 1 is tried in all combinations.
 _COMBINED = 3
-#: Where the search for a size begins that only a range limits: no divisor, no power of two, no usual width.
+#: Where the search for a size limited only by a range begins: no divisor, no power of two, no usual width.
 _FIRST = 17
 
 
 class Special(Struct, frozen=True):
     """Sizes at which a call takes a trace of its own: a gear, and the open dims (their owners) of size 1.
 
-    `sizes`: those of other open dims, by path and dim of the first of an owner, where they are to be certain ones.
+    `sizes`: prescribed sizes of other open dims, by path and dim of the first dim of an owner.
     """
 
     gear: tuple[int, ...]
@@ -29,9 +29,9 @@ class Special(Struct, frozen=True):
 
 
 def specials(spec: GearSpec) -> list[Special]:
-    """Return all sizes that a call may have of which a trace of a range says nothing: torch specialises size 1.
+    """Return all special sizes that a trace of a range does not cover: torch specialises size 1.
 
-    Beyond three open dims each is 1 alone, and all are together.
+    With more than three open dims, each is 1 alone, and all are 1 together.
     """
     owners = list(dict.fromkeys(owner_of(axis) for axis in spec.ranges if _admits_one(axis)))
     counts = range(1, len(owners) + 1) if len(owners) <= _COMBINED else sorted({1, len(owners)})
@@ -44,15 +44,15 @@ def _admits_one(axis: RangeAxis) -> bool:
 
 
 def owner_of(axis: RangeAxis) -> Any:
-    """Return what has a size of its own: a symbol, or one dim of a symbol that is not unique."""
+    """Return the owner of a size: a symbol, or one dim of a symbol that is not unique."""
     return axis.size if isinstance(axis.size, Symbol) and axis.size.unique else (axis.size, axis)
 
 
 class ExampleSizes:
-    """A size for every declared dim. Dims that differ in meaning differ in size, so that a trace does not tie them."""
+    """A size for every declared dim. Dims that differ in meaning differ in size, so a trace does not equate them."""
 
     def __init__(self, spec: GearSpec, fixed: set[int], special: Special | None = None) -> None:
-        """`fixed`: the sizes of all dims that have one in every call; `special`: those to have another one."""
+        """`fixed`: the sizes of all dims with the same size in every call; `special`: dims that need other sizes."""
         self._spec = spec
         taken = fixed | {axis.size for axis in spec.ranges if isinstance(axis.size, int)}
         gear = min(spec.gears, key=lambda gear: _likeness(gear, taken), default=())
@@ -89,7 +89,7 @@ class ExampleSizes:
 
 
 def _likeness(gear: tuple[int, ...], taken: set[int]) -> tuple[bool, int]:
-    """Return how much the sizes of a gear are like others: a trace at 0 or 1 says least, then one at equal sizes."""
+    """Return how ambiguous the sizes of a gear are: a trace at 0 or 1 shows least, then one at equal sizes."""
     return min(gear) < 2, len(gear) - len(set(gear)) + sum(size in taken for size in gear)
 
 

@@ -42,7 +42,7 @@ _FUNCTIONS = {"abs", "float", "max", "min"}
 
 @functools.lru_cache(maxsize=1024)
 def checked_expression(text: str) -> str:
-    """Return `text` when it is arithmetic over names as `s1`, `u1` and `n1`; `ValueError` for anything else."""
+    """Return `text` when it is arithmetic over names like `s1`, `u1` and `n1`; `ValueError` for anything else."""
     try:
         tree = ast.parse(text, mode="eval")
     except SyntaxError as error:

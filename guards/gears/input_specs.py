@@ -1,8 +1,8 @@
 """The specs of a method's arguments as users write them: `input_signature=` and the arguments of `set_inputs`.
 
-As in MindSpore there are two modes: by position, where the specs stand for all arguments of a call, and by name, where
-those that are named not are left to the calls. A spec is a `TensorSpec`, an example tensor, None, a number, a text, a
-dtype or a device that every call has, or a list, tuple or dict of specs.
+As in MindSpore there are two modes: by position, where the specs cover all arguments of a call, and by name, where the
+calls decide the unnamed arguments. A spec is a `TensorSpec`, an example tensor, None, a number, a text, a dtype or a
+device that every call has, or a list, tuple or dict of specs.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gearcache.guards.gears.tensor_spec import ExampleSpec, TensorSpec
 
 _VALUES = (type(None), bool, int, float, str, torch.dtype, torch.device)
 _CONTAINERS = (list, tuple, dict)
-#: Argument, what it is, what is allowed.
+#: Argument, value found, value allowed.
 Difference = tuple[str, str, str]
 
 
 class InputSpecs(Struct, frozen=True):
-    """Specs by position or by name; none of both where nothing is declared."""
+    """Specs by position or by name; neither where nothing is declared."""
 
     positional: tuple[Any, ...] = ()
     named: Mapping[str, Any] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class InputSpecs(Struct, frozen=True):
 
     @staticmethod
     def of_signature(given: Any) -> InputSpecs:
-        """Return those of an `input_signature=`: one spec, a tuple or list of specs, or a dict of names to specs."""
+        """Return the specs of an `input_signature=`: one spec, a tuple or list of specs, or a dict by name."""
         if given is None:
             return InputSpecs()
         if isinstance(given, InputSpecs):
@@ -61,7 +61,7 @@ class InputSpecs(Struct, frozen=True):
 
     @staticmethod
     def of_inputs(owner: str, positional: tuple[Any, ...], named: Mapping[str, Any]) -> InputSpecs:
-        """Return checked specs; `GearSpecError` names what is none."""
+        """Return checked specs; `GearSpecError` names an invalid one."""
         if positional and named:
             raise GearSpecError(
                 f"{owner}: {len(positional)} specs are given by position and `{next(iter(named))}` by name; give those "
@@ -96,7 +96,7 @@ def _checked(spec: Any, owner: str, around: tuple[Any, ...] = ()) -> Any:
 
 
 def leaves(spec: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the specs inside a spec that are no containers, by paths as those of `Access.text`."""
+    """Yield the specs inside a spec that are not containers, by paths as in `Access.text`."""
     if isinstance(spec, (list, tuple)):
         for index, item in enumerate(spec):
             yield from leaves(item, f"{path}[{index}]")
@@ -117,9 +117,9 @@ def containers(spec: Any, path: str) -> Iterator[str]:
 
 
 def difference(spec: Any, value: Any, path: str, *, open_dims: Mapping[str, set[int]]) -> Difference | None:
-    """Return the first difference between an argument and its spec; what symbols say is checked elsewhere.
+    """Return the first difference between an argument and its spec; symbols are checked elsewhere.
 
-    `open_dims` are those of examples whose sizes are gears, by path.
+    `open_dims` are the dims of examples whose sizes are gears, by path.
     """
     if isinstance(spec, TensorSpec):
         return _tensor_difference(spec, value, path, open_dims.get(path, set()))
@@ -136,7 +136,7 @@ def difference(spec: Any, value: Any, path: str, *, open_dims: Mapping[str, set[
             if found is not None:
                 return found
         return None
-    if type(value) is type(spec) and (value == spec or (spec != spec and value != value)):  # nan is no other nan
+    if type(value) is type(spec) and (value == spec or (spec != spec and value != value)):  # nan matches nan
         return None
     return path, repr(value) if type(value) in _VALUES else a_type(value), f"{spec!r}, as its spec says"
 

@@ -1,4 +1,4 @@
-"""Gear specs as users write them: which sizes a method is compiled for.
+"""Parse gear specs as users write them.
 
 A spec names dims of arguments (`{"ids": {0: [1, 2, 4]}}`; paths reach into nested arguments, `[*]` stands for any
 index). A dim is given a list of sizes, a `Symbol`, or an expression of symbols. A whole shape may be given as a tuple
@@ -42,7 +42,7 @@ def check_sizes(name: str, dim: Any, sizes: Any, *, minimum: int = 1, rank: int 
 
 
 def parse_gears(gears: Mapping[str, Any] | None, policy: str = "zip") -> GearSpec:
-    """Return the spec of a `gears=` argument; `GearSpecError` for anything else than `{path: {dim: sizes}}`."""
+    """Return the spec of a `gears=` argument; `GearSpecError` for anything but `{path: {dim: sizes}}`."""
     if gears is None:
         return GearSpec((), policy)
     if not isinstance(gears, Mapping):
@@ -141,5 +141,5 @@ def gears_of_arguments(tensors: Mapping[str, torch.Tensor]) -> tuple[Axis, ...]:
 
 
 def fill_dims(pad_values: Mapping[str, Any]) -> list[list[Any]]:
-    """Return what `pad_values` puts into the key: which dims may be padded, not with what."""
+    """Return the part of `pad_values` that enters the key: which dims may be padded, not the values."""
     return sorted([path, sorted(value) if isinstance(value, Mapping) else None] for path, value in pad_values.items())

@@ -1,6 +1,7 @@
-"""Gears as people read them: the full text of a gear names all its dims, its short name those that tell it apart.
+"""Short names of gears for people: the full text of a gear names all its dims, its short name only the distinguishing
+ones.
 
-The full text is what gears are stored and compared by; nothing is looked up by a short name.
+Gears are stored and compared by the full text; nothing is looked up by a short name.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from msgspec import Struct
 _TERM = re.compile(r"(?P<path>.+?)(?P<dim>\.size\([0-9]+\))=(?P<size>[0-9]+(?: to [0-9]+)?)(?:, |\Z)", re.DOTALL)
 #: An index in a path: a number, a key in quotes, or the `*` of a gear spec.
 _INDEX = re.compile(r"\[(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^\]]*)\]", re.DOTALL)
-#: Of more dims than these it is not tried which few are the fewest.
+#: With more dims than these, the smallest distinguishing subset is not searched exhaustively.
 _MOST_TRIED = 10
 
 
 class _Dim(Struct, frozen=True):
-    """A dim as texts name it; `skeleton` is the text without its indices."""
+    """A dim as named in texts; `skeleton` is the text without its indices."""
 
     text: str
     skeleton: str
@@ -30,7 +31,7 @@ class _Dim(Struct, frozen=True):
         return cls(path + dim, _INDEX.sub("[]", path) + dim, tuple(_INDEX.findall(path)))
 
     def is_like(self, other: _Dim, fixed: Collection[int]) -> bool:
-        """Whether it has the path of another one but for indices at other places than the fixed ones."""
+        """Return whether its path differs from another one only in indices at places that are not fixed."""
         return self.skeleton == other.skeleton and all(self.indices[at] == other.indices[at] for at in fixed)
 
     def folded(self, fixed: Collection[int]) -> str:
@@ -40,7 +41,7 @@ class _Dim(Struct, frozen=True):
 
 
 class _Tied(Struct, frozen=True):
-    """Dims of one size in each gear: the place of the one that names them, their name, and the size by gear."""
+    """Dims that have equal sizes in each gear: the place of the naming dim, its name, and the size by gear."""
 
     place: int
     name: str
@@ -51,9 +52,9 @@ class _Tied(Struct, frozen=True):
 def short_names(texts: Iterable[str]) -> dict[str, str]:
     """Return full text -> short name for the gears of a method; different texts get different names.
 
-    A name has the fewest dims that tell the gears apart, in the order in which the text has them; of dims that are of
-    one size in every gear it has the first one. A single gear is named by one dim for each of its sizes. What is no
-    list of sizes is its own name.
+    A name has the fewest dims that distinguish the gears, in the order of the text; of dims with equal sizes in every
+    gear it has the first one. A single gear is named by one dim for each of its sizes. A text that is not a list of
+    sizes is its own name.
     """
     names = {text: text for text in texts}
     for dims, rows in _by_dims(names).items():
@@ -68,10 +69,10 @@ def by_short_name(calls: Mapping[str, int]) -> dict[str, int]:
 
 
 def sizes_name(text: str, gears: Iterable[str] = ()) -> str:
-    """Return how sizes are named that are none of the gears, or a gear where the others are not known.
+    """Return a name for sizes that are not a gear, or for a gear where the others are unknown.
 
-    All dims are named that vary, or are of another size than in the gears; without gears all but those that differ from
-    others in an index alone.
+    It names all dims that vary, or that differ in size from the gears; without gears it names all dims except those
+    that differ from others only in an index.
     """
     dims, sizes = _terms(text)
     rows = _by_dims([text, *gears]).get(dims, {})
@@ -82,7 +83,7 @@ def sizes_name(text: str, gears: Iterable[str] = ()) -> str:
 
 
 def _distinct(names: dict[str, str]) -> dict[str, str]:
-    """Give the full text to all but one of those that share a name: gears of other dims, such as size 1 of a range."""
+    """Use the full text for all but one of the gears that share a name: other dims, such as size 1 of a range."""
     while len(set(names.values())) < len(names):
         owners: dict[str, str] = {}
         for text, name in names.items():
@@ -92,7 +93,7 @@ def _distinct(names: dict[str, str]) -> dict[str, str]:
 
 
 def _terms(text: str) -> tuple[tuple[_Dim, ...], tuple[str, ...]]:
-    """Return the dims of a text and their sizes; nothing for a text of another form."""
+    """Return the dims of a text and their sizes; empty for a text of another form."""
     dims, sizes, at = [], [], 0
     while at < len(text) and not text.endswith(", "):
         term = _TERM.match(text, at)
@@ -114,7 +115,7 @@ def _by_dims(texts: Iterable[str]) -> dict[tuple[_Dim, ...], dict[str, tuple[str
 
 
 def _tied(dims: Sequence[_Dim], rows: Sequence[tuple[str, ...]], *, is_across: bool = True) -> list[_Tied]:
-    """Return the dims that are tied; unless `is_across`, only dims that differ in an index are."""
+    """Return the dims with equal sizes; unless `is_across`, only dims that differ in an index are joined."""
     places: dict[tuple[tuple[str, ...], str], list[int]] = {}
     for place, sizes in enumerate(zip(*rows, strict=True)):
         places.setdefault((sizes, "" if is_across else dims[place].skeleton), []).append(place)
@@ -126,11 +127,11 @@ def _tied(dims: Sequence[_Dim], rows: Sequence[tuple[str, ...]], *, is_across: b
 
 
 def _name(dims: Sequence[_Dim], own: Sequence[int], first: int) -> str:
-    """Return the name of tied dims: that of the first one, with `[*]` where others differ from it in an index alone."""
+    """Return the name of tied dims: the first one's, with `[*]` where others differ from it only in an index."""
     named = dims[first]
     alike = [dims[place] for place in own if dims[place].skeleton == named.skeleton]
     fixed = [at for at in range(len(named.indices)) if len({dim.indices[at] for dim in alike}) == 1]
-    # `[*]` says that all are of this size, so it must cover none that is not tied to these.
+    # `[*]` claims that all such dims have this size, so it must cover only tied dims.
     is_true = all(place in own for place, dim in enumerate(dims) if dim.is_like(named, fixed))
     return named.folded(fixed) if is_true else named.text
 
@@ -140,7 +141,7 @@ def _varying(tied: Sequence[_Tied]) -> list[_Tied]:
 
 
 def _telling(tied: Sequence[_Tied], gears: int) -> list[_Tied]:
-    """Return the fewest that tell all gears apart; of equally few, those without an index and at the front."""
+    """Return the fewest dims that distinguish all gears; of equally few, those without an index and at the front."""
     patterns: dict[tuple[int, ...], _Tied] = {}
     for each in sorted(_varying(tied), key=lambda each: (not each.is_plain, each.place)):
         known: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Lists of sizes: what every list of gears must be, whoever gives it."""
+"""Validate lists of sizes, wherever a list of gears is given."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_GEARS = 100
 
 
 def check_size_list(owner: str, sizes: Any, *, minimum: int = 1) -> tuple[int, ...]:
-    """Return a list of sizes as a tuple; `GearSpecError` names whose they are, the value and what is allowed."""
+    """Return a list of sizes as a tuple; `GearSpecError` names their owner, the value and what is allowed."""
     if not isinstance(sizes, (list, tuple)):
         raise GearSpecError(f"gears of {owner}: the sizes are {a_type(sizes)}; they must be a list or tuple of int")
     for size in sizes:

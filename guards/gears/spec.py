@@ -1,8 +1,8 @@
 """A gear spec: geared dims, the gears that they form, and dims of a declared range.
 
 Plain lists are joined by the merge policy (`zip` pairs them by position, `product` takes every combination); each
-symbol is one more factor of a product. Dims of symbols without gears form no gears: they stay dynamic, and every
-call is checked against what was declared.
+symbol is one more factor of a product. Dims of symbols without gears form no gears: they stay dynamic, and every call
+is checked against the declaration.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class Axis(_Dim, frozen=True):
 
 
 class RangeAxis(_Dim, frozen=True):
-    """A dim that is no gear: of any size that its symbol allows, or of one fixed size."""
+    """A dim that is not a gear: of any size that its symbol allows, or of one fixed size."""
 
     size: SizeExpression | int
 
 
 class RangeCheck(Struct, frozen=True):
-    """What a declared range demands of one dim: conditions as source, and the words for it."""
+    """What a declared range requires of one dim: conditions as source, and a text for them."""
 
     text: str
     conditions: list[str]
@@ -120,7 +120,7 @@ class GearSpec(Struct, frozen=True, dict=True):
 
     @cached_property
     def _variables(self) -> list[tuple[Symbol, _Dim | None]]:
-        """What varies by itself: a symbol, or one dim of a symbol that is not unique."""
+        """Return what varies by itself: a symbol, or one dim of a symbol that is not unique."""
         return list(
             dict.fromkeys(
                 _variable(symbol, axis) for axis in self.axes if axis.size is not None for symbol in axis.size.symbols()
@@ -133,7 +133,7 @@ class GearSpec(Struct, frozen=True, dict=True):
         return self.policy == "product" and all(axis.size is None for axis in self.axes)
 
     def to_plain(self) -> dict[str, Any]:
-        """Return what goes into the key, in a defined order; symbols are numbered, not named."""
+        """Return the data that enters the key, in a defined order; symbols are numbered, not named."""
         axes = sorted(self.axes, key=lambda axis: (axis.path, axis.dim, axis.sizes))
         ranges = sorted(self.ranges, key=lambda axis: (axis.path, axis.dim))
         sizes: list[Any] = [axis.size for axis in axes] + [axis.size for axis in ranges]
@@ -169,7 +169,7 @@ class GearSpec(Struct, frozen=True, dict=True):
         if total > 100 * MAX_GEARS or (total > MAX_GEARS and len(self.gears) > MAX_GEARS):
             count = total if total > 100 * MAX_GEARS else len(self.gears)
             raise GearSpecError(f"the spec forms {count} gears; at most {MAX_GEARS} are allowed")
-        _ = self.gears  # a size below 1 is told here
+        _ = self.gears  # a size below 1 is reported here
         self._check_ranges()
 
     # -- ranges ------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class GearSpec(Struct, frozen=True, dict=True):
         return tuple(axis for axis in self.ranges if not isinstance(axis.size, int))
 
     def range_checks(self, sizes: Iterable[tuple[RangeAxis, str, str]]) -> list[RangeCheck]:
-        """Return what must hold for dims given as `(axis, name of the dim, its size as source)`."""
+        """Return the conditions on dims given as `(axis, name of the dim, its size as source)`."""
         occurrences = list(sizes)
         values: dict[Symbol, str] = {}
         owners: dict[Symbol, str] = {}

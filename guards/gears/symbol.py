@@ -1,8 +1,8 @@
 """Symbols: named sizes that several dims of a gear spec share.
 
-`b = Symbol("b", gears=[2, 4])` in `{"x": {0: b}, "mask": {0: b, 1: 10 * b}}` makes two gears, not eight: wherever a
-symbol stands it has one value. Arithmetic (`+ - * // %`) with numbers and other symbols makes a `SizeExpression`.
-The parameters are those of MindSpore's `Symbol`, plus `name` and `gears`.
+`b = Symbol("b", gears=[2, 4])` in `{"x": {0: b}, "mask": {0: b, 1: 10 * b}}` makes two gears, not eight: a symbol has
+one value wherever it is used. Arithmetic (`+ - * // %`) with numbers and other symbols makes a `SizeExpression`. The
+parameters are those of MindSpore's `Symbol`, plus `name` and `gears`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _OPERATORS: dict[str, Callable[[int, int], int]] = {
 
 
 class SizeExpression:
-    """A size computed from symbols. `b == c` says whether two symbols are the same one."""
+    """A size computed from symbols. `b == c` says whether two symbols are the same."""
 
     def symbols(self) -> tuple[Symbol, ...]:
-        """Return the symbols that it is made of, in order of first appearance."""
+        """Return the symbols that it contains, in order of first appearance."""
         raise NotImplementedError
 
     def value(self, sizes: Mapping[Symbol, int]) -> int:
-        """Return the size, given that of each symbol."""
+        """Return the size, given the size of each symbol."""
         raise NotImplementedError
 
     def text(self, names: Mapping[Symbol, str] | None = None) -> str:
@@ -106,15 +106,15 @@ class Symbol(SizeExpression):
     """One named size.
 
     - `name`: two symbols of one name are one symbol, and a spec in which they differ in anything else is refused.
-      Without a name each object is a symbol of its own. Renaming one in a whole spec changes nothing.
+      Without a name each object is a separate symbol. Renaming one in a whole spec changes nothing.
     - `gears`: the sizes to compile a static graph for. Without them the dim stays dynamic: one graph serves all
       sizes of the range, and each call is checked against it.
-    - `min`, `max`: least and greatest size; `max=None` or 0 is no limit. Only None in a shape admits size 0.
+    - `min`, `max`: least and greatest size; `max=None` or 0 means unlimited. Only None in a shape admits size 0.
     - `divisor`, `remainder`: sizes are `divisor * n + remainder` with `n` of at least 1.
     - `unique`: True (unlike MindSpore's default) makes all dims of this symbol one size; False shares only gears and
       range, and each dim has a size of its own.
 
-    Raises `TypeError` for a value of another type, `GearSpecError` for one that cannot be.
+    Raises `TypeError` for a value of a wrong type, `GearSpecError` for an impossible value.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Symbol(SizeExpression):
 
     @staticmethod
     def of_any_size() -> Symbol:
-        """Return what None in a shape means: any size, 0 included."""
+        """Return the symbol for None in a shape: any size, 0 included."""
         symbol = Symbol()
         symbol.min = 0
         return symbol
@@ -185,7 +185,7 @@ class Symbol(SizeExpression):
 
     @property
     def range_text(self) -> str:
-        """The range as messages name it, e.g. `2 to 64 in steps of 2 from 2`."""
+        """Return the range as messages name it, e.g. `2 to 64 in steps of 2 from 2`."""
         upper = f"{self.least} to {self.max}" if self.max is not None else f"{self.least} or more"
         if self.divisor == 1:
             return upper
@@ -202,12 +202,12 @@ class Symbol(SizeExpression):
 
     @property
     def facts(self) -> str:
-        """All but the name, as messages say it."""
+        """Return all facts but the name, as text for messages."""
         sizes = self.range_text if self.gears is None else f"gears {list(self.gears)}, {self.range_text}"
         return sizes if self.unique else f"{sizes}, not unique"
 
     def to_plain(self) -> list[Any]:
-        """Return what goes into the key: everything but the name."""
+        """Return the data that enters the key: everything but the name."""
         gears = None if self.gears is None else list(self.gears)
         return [gears, self.min, self.max, self.divisor, self.remainder, self.unique]
 
@@ -225,7 +225,7 @@ class Symbol(SizeExpression):
 
 
 def check_names(sizes: Iterable[tuple[str, Any]]) -> None:
-    """Refuse two symbols of one name that differ (`GearSpecError`); `sizes` are those of dims, by the dim's text."""
+    """Refuse two symbols of one name that differ (`GearSpecError`); `sizes` are pairs of a dim's text and its size."""
     named: dict[str, tuple[Symbol, str]] = {}
     for text, size in sizes:
         for symbol in size.symbols() if isinstance(size, SizeExpression) else ():

@@ -1,6 +1,6 @@
-"""What a tensor among the arguments of a cached method looks like: known before any call gives one.
+"""Tensor specs: the shape, dtype and device of a tensor argument, declared before any call.
 
-It is what MindSpore writes as `Tensor(shape=(batch, 128), dtype=ms.int64)`: a tensor without values.
+MindSpore writes this as `Tensor(shape=(batch, 128), dtype=ms.int64)`: a tensor without values.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class TensorSpec(Struct, frozen=True):
 
     - `shape`: per dim an int that every call has, a `Symbol` or an expression of symbols, a list of gears, or None for
       any size. `()` is a scalar.
-    - `dtype`: that of every call.
-    - `device`: where every call has it; None leaves that to the calls, and `.warm()` makes it where the weights are.
+    - `dtype`: the dtype in every call.
+    - `device`: the device in every call; None leaves it to the calls, and `.warm()` uses the device of the weights.
 
-    Raises `GearSpecError` for what is none of these.
+    Raises `GearSpecError` for anything else.
     """
 
     shape: tuple[Any, ...]
@@ -62,7 +62,7 @@ class TensorSpec(Struct, frozen=True):
 
     @property
     def rank(self) -> int:
-        """How many dims it has."""
+        """Return the number of dims."""
         return len(self.shape)
 
     @property
@@ -77,21 +77,21 @@ class TensorSpec(Struct, frozen=True):
 
 
 class ExampleSpec(TensorSpec, frozen=True):
-    """What an example tensor says: all its sizes are fixed, but for dims that `set_dim_gears` has marked."""
+    """The spec of an example tensor: all its sizes are fixed, except dims that `set_dim_gears` has marked."""
 
     strides: tuple[int, ...] = ()
 
     @staticmethod
     def of(tensor: torch.Tensor) -> ExampleSpec:
-        """Return the spec of a tensor; it is not kept."""
+        """Return the spec of a tensor; the tensor itself is not kept."""
         marks = getattr(tensor, "dim_gears", {})
         shape = tuple(tuple(marks[dim]) if dim in marks else int(size) for dim, size in enumerate(tensor.shape))
-        # One on `meta` is a shape only: it says nothing about the device of calls.
+        # A tensor on `meta` is only a shape: it does not determine the device of calls.
         device = None if tensor.is_meta else torch.device(tensor.device.type)
         return ExampleSpec(shape, tensor.dtype, device, tuple(tensor.stride()))
 
     def tensor(self, sizes: list[int], device: torch.device) -> torch.Tensor:
-        """Return a tensor of zeros whose dims lie in memory in the order of the example's."""
+        """Return a tensor of zeros whose dims have the memory order of the example's."""
         order = sorted(range(self.rank), key=lambda dim: (-self.strides[dim], dim))
         whole = torch.zeros([sizes[dim] for dim in order], dtype=self.dtype, device=device)
         return whole.permute([order.index(dim) for dim in range(self.rank)])

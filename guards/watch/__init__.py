@@ -1,1 +1,1 @@
-"""Whether what a loaded graph was built on is still as it was: asked before every call."""
+"""The watch: before every call, check that what a loaded graph depends on has not changed."""

@@ -1,10 +1,10 @@
-"""What one node of an evidence tree asks to watch, put together once for all values that it stands for."""
+"""A plan of what one node of an evidence tree watches, made once for all values that the node stands for."""
 
 from __future__ import annotations
 
 from typing import Any
 
-#: Kinds of checks that say nothing of what is in a container.
+#: Kinds of checks that do not depend on the content of a container.
 _OF_THE_OBJECT = {"type", "not_none", "name", "bases"}
 _PLAIN_KEYS = (str, int, bytes)
 
@@ -24,5 +24,5 @@ class EvidencePlan:
 
 
 def is_key(kind: str, key: Any) -> bool:
-    """Whether a check or a step asks for one key of a dictionary, if it is one."""
+    """Return whether a check or a step reads one key, where the value is a dictionary."""
     return kind in ("item", "dict_item", "lacks", "contains") and type(key) in _PLAIN_KEYS

@@ -1,7 +1,7 @@
-"""What to watch of a loaded variant: the objects on the way to everything that its evidence and weights rest on.
+"""Collect what to watch for a loaded variant: all objects on the paths of its evidence and weights.
 
 The evidence is a tree of access paths (`guards.evidence.tree`). Each step of a path reads a dictionary, a list or a
-class; as long as these hold the very same objects, the evidence holds and need not be looked at again.
+class; as long as these hold the same objects, the evidence holds and need not be checked again.
 """
 
 from __future__ import annotations
@@ -27,33 +27,34 @@ _OF_DESCRIPTORS = frozenset({"__get__", "__set__", "__delete__"})
 
 
 class WatchedFacts(WatchedObjects):
-    """The objects that the evidence and the weights of variants rest on."""
+    """The objects that the evidence and the weights of variants depend on."""
 
     def __init__(self) -> None:
         super().__init__()
         self._scope = Scope({}, {})
-        #: Steps of paths that were added: what was stepped from, kept so that its identity is its own, and to.
+        #: Steps of paths that were added: the source object, kept alive so that its identity stays unique, and the
+        #: target.
         self._met: dict[tuple[int, str, Any], tuple[Any, Any]] = {}
-        #: The method itself, where one variant's facts are noted: no evidence tells of it.
+        #: The method itself, where the facts of one variant are collected: no evidence covers it.
         self.method: types.FunctionType | None = None
 
     def collect(
         self, method: types.FunctionType, evidence: Tree, attributes: Mapping[str, Access], scope: Scope
     ) -> dict[str, torch.Tensor]:
-        """Add all that evidence which holds and weights rest on; returns the tensors that the graphs are bound to."""
+        """Add everything that valid evidence and weights depend on; returns the tensors bound to the graphs."""
         self.method = method
         self._add_function(method)
         self._scope = scope
         try:
             self._add_evidence(evidence)
             bound: dict[str, torch.Tensor] = {name: self._add_path(path) for name, path in attributes.items()}
-        finally:  # nothing of the call is kept
+        finally:  # do not keep objects of the call
             self._scope, self._met = Scope({}, {}), {}
         self.tensors |= {id(tensor): tensor for tensor in bound.values()}
         return bound
 
     def _add_evidence(self, tree: Tree) -> None:
-        """Add all that the paths of an evidence tree go through; its checks hold now."""
+        """Add all objects on the paths of an evidence tree, whose checks hold now."""
         nodes, roots = tree
         empty = nodes.index(EMPTY) if EMPTY in nodes else None
         plans = [EvidencePlan(checks, children, empty) for checks, children in nodes]
@@ -74,11 +75,11 @@ class WatchedFacts(WatchedObjects):
 
         for kind, name, number in roots:
             walk(self._root(Access((kind, name))), number)
-        if has_hooks:  # of all modules at once: every registration takes a number
+        if has_hooks:  # the hooks of all modules at once: every registration increments a counter
             self._add_keys(_HOOKS, ("next_id",), "hooks")
 
     def _add_path(self, access: Access) -> Any:
-        """Add all that one path goes through; returns what it leads to."""
+        """Add all objects on one path; returns the value at its end."""
         value = self._root(Access(access.root))
         for step, argument in access.steps:
             met = id(value), step, argument
@@ -129,7 +130,7 @@ class WatchedFacts(WatchedObjects):
             self._add_container(value)
 
     def _add_classes(self, expected: list[Any]) -> None:
-        """Watch the bases of classes, and what the names that matter lead to in each of them."""
+        """Watch the bases of classes, and the values of the names that count in each of them."""
         names, classes, paths = expected
         of_met, of_made = all_names(names, made=False), all_names(names, made=True)
         for path, numbers in paths:
@@ -147,7 +148,7 @@ class WatchedFacts(WatchedObjects):
                         self._add_named(type(value), _OF_DESCRIPTORS)
 
     def _add_type_test(self, value: Any, asked: Any) -> None:
-        """Watch what code of a class may look at that decides what its instances are."""
+        """Watch everything that a class's own instance check may read."""
         self.questions.add_abstract_classes()
         for cls in (*asked.__mro__, *type(asked).__mro__):
             if not is_immutable(cls):

@@ -1,4 +1,4 @@
-"""What may be watched: containers and the keys in them that matter, classes, functions, slots and cells, each once."""
+"""Collect watched objects, each once: containers and their relevant keys, classes, functions, slots and cells."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _ABSENT = object()
 
 
 class WatchedObjects:
-    """Containers and the keys in them that matter, each once, with words for where they are."""
+    """Containers and their relevant keys, each once, with texts for their places."""
 
     def __init__(self) -> None:
         self._members: dict[tuple[type, str], Any] = {}
-        #: By identity: a dictionary or class, the keys that matter (None: all of them), and what it belongs to.
+        #: By identity: a dictionary or class, the relevant keys (None: all of them), and its owner.
         self.dicts: dict[int, tuple[Any, dict[Any, None] | None, str]] = {}
         self.lists: dict[int, list[Any]] = {}
         #: Sets and queues, which are compared as a whole.
@@ -36,14 +36,14 @@ class WatchedObjects:
         #: By identities: an object, and the descriptor of one of its slots.
         self.slots: dict[tuple[int, int], tuple[Any, types.MemberDescriptorType]] = {}
         self.tensors: dict[int, torch.Tensor] = {}
-        #: Classes that a trace met, of which bases and many names matter: the former, and the latter with the names.
+        #: Classes that a trace has seen, whose bases and many names count: the bases here, the names in `named`.
         self.classes: dict[int, type] = {}
         self.named: dict[int, tuple[type, frozenset[str]]] = {}
         self.functions: dict[int, types.FunctionType] = {}
         self.questions = Questions()
 
     def include(self, other: WatchedObjects) -> None:
-        """Add what another collection holds."""
+        """Add the objects of another collection."""
         for holder, keys, owner in other.dicts.values():
             self._add_keys(holder, keys, owner)
         for name in ("lists", "collections", "cells", "slots", "tensors", "classes", "functions"):
@@ -57,7 +57,7 @@ class WatchedObjects:
         self.named[id(cls)] = (cls, names if kept is None or kept[1] is names else kept[1] | names)
 
     def _add_function(self, value: Any) -> None:
-        """Watch the code and the defaults of a function, or of what a descriptor holds."""
+        """Watch the code and the defaults of a function, or of the function in a descriptor."""
         for inner in (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),):
             if isinstance(inner, types.FunctionType):
                 self.functions[id(inner)] = inner
@@ -65,7 +65,7 @@ class WatchedObjects:
                     self._add_container(inner.__kwdefaults__)
 
     def _add_container(self, value: Any) -> None:
-        """Watch all that a container holds, without what is in that."""
+        """Watch the content of a container, but not what is inside its items."""
         value = _plain(value)
         if isinstance(value, (dict, type)):
             self._add_keys(value, None, "a dictionary")
@@ -77,7 +77,7 @@ class WatchedObjects:
             self.collections[id(value)] = value
 
     def _add_content(self, value: Any) -> None:
-        """Watch a container that was compared as a whole, and those in it."""
+        """Watch a container that was compared as a whole, and the containers in it."""
         if isinstance(value, type) or not isinstance(value, (list, tuple, dict, set, types.MappingProxyType)):
             return
         self._add_container(value)
@@ -85,7 +85,7 @@ class WatchedObjects:
             self._add_content(item)
 
     def _add_items(self, value: Any, keys: Iterable[Any]) -> None:
-        """Watch some keys, of a dictionary; else the whole container."""
+        """Watch some keys of a dictionary; for anything else the whole container."""
         holder = _plain(value)
         if isinstance(holder, dict):
             self._add_keys(holder, keys, "a dictionary")
@@ -111,7 +111,7 @@ class WatchedObjects:
                     self._add_inherited(value, name, own)
 
     def _add_inherited(self, value: Any, name: str, own: dict[str, Any] | None) -> None:
-        """Watch an attribute that an object does not hold in its own dictionary."""
+        """Watch an attribute that is not in an object's own dictionary."""
         if name in ("__dict__", "__class__"):
             return
         member = self._add_member(type(value), name)
@@ -127,7 +127,7 @@ class WatchedObjects:
                     return
 
     def _add_member(self, cls: type, name: str) -> Any:
-        """Watch where a class finds a member; returns the member as it stands in the class."""
+        """Watch where a class finds a member; returns the member as stored in the class."""
         if (cls, name) in self._members:
             return self._members[cls, name]
         found: Any = _ABSENT
@@ -154,5 +154,5 @@ class WatchedObjects:
 
 
 def _plain(value: Any) -> Any:
-    """Return what a view of a class's dictionary shows: the dictionary that the class holds."""
+    """Return the dictionary behind a view of a class's dictionary."""
     return next(iter(gc.get_referents(value))) if type(value) is types.MappingProxyType else value

@@ -15,7 +15,7 @@ _PLAIN = (int, float, str, bytes, tuple)
 
 
 class PythonWatch:
-    """Objects as they were when it was made; every question compares all of them."""
+    """A snapshot of objects; every question compares all of them."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class PythonWatch:
         self._questions = questions
 
     def holds(self) -> bool:
-        """Whether nothing that is watched has changed."""
+        """Return whether no watched object has changed."""
         return self.changed() is None
 
     def changed(self) -> tuple[str, int] | None:
@@ -92,7 +92,7 @@ def _same_item(one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are the same to any trace: one object, or equal ones of a plain immutable type."""
+    """Return whether two values are the same to any trace: one object, or equal values of a plain immutable type."""
     if one is other:
         return True
     if type(one) is not type(other) or type(one) not in _PLAIN:
@@ -106,7 +106,7 @@ def _same(one: Any, other: Any) -> bool:
 def _holds_items(collection: Any, items: tuple[Any, ...]) -> bool:
     try:
         found = tuple(collection)
-    except Exception:  # a look that fails is a change
+    except Exception:  # a failing comparison counts as a change
         return False
     return len(found) == len(items) and all(map(_same, found, items))
 
@@ -119,7 +119,7 @@ def _content(cell: types.CellType) -> Any:
 
 
 def slot_value(descriptor: types.MemberDescriptorType, holder: Any) -> Any:
-    """Return what a slot holds; the descriptor itself where it was not set."""
+    """Return the value of a slot; the descriptor itself where it is not set."""
     try:
         return descriptor.__get__(holder, type(holder))
     except AttributeError:

@@ -1,4 +1,4 @@
-"""What torch and the interpreter are asked again on every call, because a trace took the answer for a constant."""
+"""Questions to torch and the interpreter that every call repeats, because a trace treated the answers as constants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Questions:
         self.asked: dict[tuple[Any, Any], Callable[[], Any]] = {}
 
     def include(self, other: Questions) -> None:
-        """Ask what another one asks, too."""
+        """Add the questions of another one."""
         self.asked.update(other.asked)
 
     def add_abstract_classes(self) -> None:
@@ -34,7 +34,7 @@ class Questions:
     def add_call(self, function: Any, argument: Any) -> None:
         """Ask for the state of torch, the interpreter or a logger again on every call.
 
-        A program's own functions may do anything.
+        Functions of a program are not called: they may do anything.
         """
         if module_of(function).split(".")[0] not in ("torch", "sys", "logging") or function.__name__ == "is_available":
             return
@@ -43,14 +43,14 @@ class Questions:
             self.asked[function, argument] = question
 
     def add_settings(self, value: Any, names: Iterable[str]) -> None:
-        """Ask for attributes of an object again, if it is one of torch's that reads them from somewhere else."""
+        """Ask for attributes of an object again, if it is an object of torch that reads them from elsewhere."""
         if holds_settings(value):
             for name in names:
                 if type(getattr(value, name, ...)) in _ANSWERS:
                     self.asked[value, name] = functools.partial(getattr, value, name)
 
     def text(self, number: int) -> str:
-        """Return what a question asks, in words."""
+        """Return a question as text."""
         function, argument = list(self.asked)[number]
         if function is abc.get_cache_token:
             return "which classes are registered with an abstract class"
@@ -60,7 +60,7 @@ class Questions:
 
 
 def holds_settings(value: Any) -> bool:
-    """Whether an object of torch's reads its attributes from somewhere else, as `torch.backends.cudnn` does."""
+    """Return whether an object of torch reads its attributes from elsewhere, as `torch.backends.cudnn` does."""
     cls = type(value)
     is_own = module_of(cls).split(".")[0] == "torch" and not is_immutable(cls)
     return is_own and not isinstance(value, (torch.Tensor, torch.nn.Module, types.FunctionType))

@@ -1,8 +1,8 @@
-"""Where a tensor keeps its memory: found by looking, and tried, before `guards.watch._watched` reads it.
+"""Find and test the memory layout of tensors, before `guards.watch._watched` reads it.
 
-A tensor's Python object points to its implementation, that to its storage, and that to its data; beside the storage the
-implementation holds sizes, strides, offset and dtype. torch gives the first three addresses (`_cdata`,
-`untyped_storage()._cdata`, `data_ptr()`), so where they stand is looked for. The name `_cdata` is private to torch:
+A tensor's Python object points to its implementation, that to its storage, and that to its data; besides the storage,
+the implementation holds sizes, strides, offset and dtype. torch gives the first three addresses (`_cdata`,
+`untyped_storage()._cdata`, `data_ptr()`), so their offsets can be searched for. The name `_cdata` is private to torch:
 tests/guards/watch/test_watch.py tries it.
 """
 
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import torch
 
 _WORD = 8
-#: How far is looked, in bytes: no further than each of the three objects is long (torch 2.13: 48, 176 40 or more).
+#: How far is searched, in bytes: no further than each of the three objects is long (torch 2.13: 48, 176, 40 or more).
 _OBJECT, _IMPLEMENTATION, _STORAGE = 48, 176, 40
-#: Numbers that stand for themselves in the implementation.
+#: Unusual numbers, to be recognised in the implementation.
 _SIZES, _STRIDES, _OFFSET = (37, 41, 43), (43 * 47, 47, 1), 53
 
 
@@ -34,7 +34,7 @@ class TensorLayout(NamedTuple):
 
 
 def find_layout() -> TensorLayout | None:
-    """Return where torch keeps what, or None where it is not as it is known."""
+    """Return the layout of torch's tensors, or None where it differs from the known one."""
     base = torch.empty(_OFFSET + _SIZES[0] * _STRIDES[0], dtype=torch.float32, device="cpu")
     view = base.as_strided(_SIZES, _STRIDES, _OFFSET)
     found = {_layout(view), _layout(torch.nn.Parameter(view, requires_grad=False))}
@@ -61,7 +61,7 @@ def _word(address: int) -> int:
 
 
 def _find(address: int, length: int, wanted: list[int]) -> int | None:
-    """Return the offset of the first place where these words stand one after the other; nothing behind it is read."""
+    """Return the offset of the first place where these words are consecutive; nothing after it is read."""
     words: list[int] = []
     for offset in range(0, length, _WORD):
         words.append(_word(address + offset))

@@ -1,7 +1,7 @@
-"""The watch over what loaded graphs were built on: one question before every call.
+"""The watch over what loaded graphs depend on: one question before every call.
 
 `guards.watch._watched`, a small extension in C, answers it in about a nanosecond for each dictionary and tensor. Where
-it was not built (no compiler when gearcache was installed), or does not know this torch, the same is asked in Python,
+it was not built (no compiler when gearcache was installed), or does not support this torch, Python code answers it,
 which takes some ten microseconds for a model of a hundred modules.
 """
 
@@ -19,19 +19,19 @@ from gearcache.guards.watch.tensor_layout import find_layout
 
 
 class Watch(Protocol):
-    """Objects as they were when the watch was made."""
+    """The state of objects at the time when the watch was made."""
 
     def holds(self) -> bool:
-        """Whether they still are so."""
+        """Return whether they are unchanged."""
         ...
 
     def changed(self) -> tuple[str, int] | None:
-        """Return kind and number of the first that is not, or None."""
+        """Return kind and number of the first changed object, or None."""
         ...
 
 
 class Watched:
-    """The watch over some facts, with words for what changed."""
+    """The watch over some facts, with texts for changes."""
 
     def __init__(self, facts: WatchedFacts) -> None:
         self._facts = facts
@@ -52,11 +52,11 @@ class Watched:
         self._watch: Watch = watch_class()(*contents)
         own = () if facts.method is None else (facts.method,)
         self._untold: Watch = watch_class()((), (), (), (), (), tensors, (), own, ())
-        #: Whether nothing changed; what the dispatch asks.
+        #: Whether nothing changed; called by the dispatch.
         self.holds: Callable[[], bool] = self._watch.holds
 
     def change(self) -> str | None:
-        """Return what changed, as words; None where nothing did."""
+        """Return a text that names the change; None where nothing changed."""
         found = self._watch.changed()
         if found is None:
             return None
@@ -79,13 +79,15 @@ class Watched:
         return f"a {kind} that the trace read"
 
     def has_changed_untold(self) -> bool:
-        """Whether that changed of which no evidence tells: where a tensor lies, the method's own code and defaults."""
+        """Return whether something changed that no evidence covers: a tensor's memory, the method's code or
+        defaults.
+        """
         return not self._untold.holds()
 
 
 @functools.cache
 def watch_class() -> Callable[..., Watch]:
-    """Return the class in C, tried on this torch; or the one in Python."""
+    """Return the class in C if it works with this torch, else the one in Python."""
     try:
         from gearcache.guards.watch._watched import Watch as NativeWatch
         from gearcache.guards.watch._watched import set_tensor_layout
@@ -99,7 +101,7 @@ def watch_class() -> Callable[..., Watch]:
 
 
 def sees_moved_memory(watch: Callable[..., Watch]) -> bool:
-    """Whether a kind of watch sees all ways in which a tensor's memory moves, and nothing where it stays."""
+    """Return whether a kind of watch notices every way in which a tensor's memory moves, and nothing else."""
     with torch.inference_mode(False), torch.no_grad():
         for shape, move, is_seen in _MOVES:
             tensor = torch.nn.Parameter(torch.zeros(shape, device="cpu"), requires_grad=False)
@@ -133,7 +135,7 @@ def _write(tensor: Any) -> None:
     tensor.add_(1)
 
 
-#: Shape of a tensor, what is done to it, and whether that is to be seen.
+#: Shape of a tensor, an operation on it, and whether the watch must notice it.
 _MOVES: list[tuple[tuple[int, ...], Callable[[Any], None], bool]] = [
     ((4, 4), _exchange, True),
     ((4, 4), _permute, True),

@@ -1,1 +1,1 @@
-"""Entries as an image of containers, in a folder of the OCI image layout."""
+"""Entries as a container image, in a folder of the OCI image layout."""

@@ -11,7 +11,7 @@ from msgspec import Struct
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
-#: What the extractors of KServe take, and image volumes: an ordinary layer, compressed by gzip.
+#: An ordinary layer, compressed by gzip: what KServe's extractors and image volumes accept.
 LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 _ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64"}
@@ -40,5 +40,5 @@ def describe(media_type: str, data: bytes) -> Descriptor:
 
 
 def architecture_of(machine: str) -> str:
-    """Return what images call a machine that `platform.machine` names."""
+    """Return the name that images use for a machine that `platform.machine` names."""
     return _ARCHITECTURES.get(machine, machine)

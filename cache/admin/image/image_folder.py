@@ -1,4 +1,4 @@
-"""An image in a folder, as the OCI image layout has it: `oci-layout`, `index.json`, `blobs/sha256/<digest>`."""
+"""Write an image to a folder in the OCI image layout: `oci-layout`, `index.json`, `blobs/sha256/<digest>`."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class ImageSummary(Struct):
 def write_image(layout: Layout, entries: Iterable[EntryRow], folder: Path, sign: Sign = as_it_is) -> ImageSummary:
     """Write an image of entries, which stay in use meanwhile; every byte is verified while it is copied.
 
-    `sign` may sign manifests, and what it raises comes out.
+    `sign` may sign manifests; its errors are passed on.
 
-    The same content gives the same digest. A folder that holds an image keeps what that one is made of, and names the
-    new one alone. `CacheError` when an entry or a blob is missing, damaged or not to be trusted, when the folder holds
-    something else, or cannot be written: it then has the old image, or none.
+    The same content gives the same digest. A folder that already holds an image keeps its blobs, and names only the new
+    image. Raises `CacheError` when an entry or a blob is missing, damaged or untrusted, when the folder holds something
+    else, or when it cannot be written. The folder then has the old image, or none.
     """
     blobs = folder / "blobs" / "sha256"
     try:
@@ -94,7 +94,8 @@ def _write(packed: Packing, folder: Path, blobs: Path) -> ImageSummary:
 
 
 def _config(packed: Packing, layer: Layer, machine: str) -> dict[str, object]:
-    # No version of gearcache, and the time that Jib and Bazel give: else the same content would have another digest.
+    # Not the version of gearcache, and the same time as Jib and Bazel: otherwise equal content would have different
+    # digests.
     labels = labels_of([(entry, manifest) for entry, _, manifest in packed.manifests], layer)
     return {
         "created": _CREATED,
@@ -107,7 +108,9 @@ def _config(packed: Packing, layer: Layer, machine: str) -> dict[str, object]:
 
 
 def _machine(packed: Packing) -> str:
-    """The machine of the entries; hosts refuse images of another one. Entries that name none are for this one."""
+    """Return the machine of the entries; hosts refuse images of another one. Entries without one count as this
+    one's.
+    """
     found = machines_of(manifest for _, _, manifest in packed.manifests)
     if len(found) > 1:
         raise CacheError(f"the entries are for {' and '.join(sorted(found))}; an image is for one kind of machine")

@@ -1,7 +1,7 @@
-"""The labels of an image: how KServe's tools mount it, and what is in it.
+"""The labels of an image: how KServe's tools mount it, and what it contains.
 
 `io.kserve.km/…` is what Red Hat's Model Cache Vault writes for KServe: the folder in the image, and the variable and
-folder of who uses it. `io.gearcache.cache/…` is ours.
+folder of the program that uses it. `io.gearcache.cache/…` is ours.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gearcache.cache.manifest import Manifest
 
 KSERVE = "io.kserve.km/"
 OURS = "io.gearcache.cache/"
-#: containerd leaves out labels that are longer than 4096 bytes with their name.
+#: containerd drops a label that is longer than 4096 bytes together with its name.
 _LONGEST = 3900
 _SHORT = 12
 
 
 def labels_of(entries: Iterable[tuple[EntryRow, Manifest]], layer: Layer) -> dict[str, str]:
-    """Return the labels of an image; what would be too long for one is left out."""
+    """Return the labels of an image; values that are too long for a label are left out."""
     chosen = sorted(entries, key=lambda item: item[0].identity)
     gears = {_short(entry): _texts(manifest.producer.get("gears")) for entry, manifest in chosen}
     labels = {
@@ -46,12 +46,12 @@ def labels_of(entries: Iterable[tuple[EntryRow, Manifest]], layer: Layer) -> dic
 
 
 def machines_of(manifests: Iterable[Manifest]) -> set[str]:
-    """Return the machines, as images call them, that the code of some entries was made for."""
+    """Return the machines, as images call them, for which the code of some entries was made."""
     return {architecture_of(name) for manifest in manifests if (name := _inner(manifest, "versions", "machine"))}
 
 
 def _target(manifest: Manifest) -> str:
-    """The kind of machine that code was compiled for, beside the exact instructions that the key holds."""
+    """Return the kind of machine that the code was compiled for; the key holds the exact instructions."""
     machine = _inner(manifest, "versions", "machine")
     level = _inner(manifest, "backend", "target") or _inner(manifest, "backend", "capability")
     return " ".join(filter(None, (machine, level)))

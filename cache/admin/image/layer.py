@@ -1,4 +1,4 @@
-"""Writing the one layer of an image: a tar, compressed by gzip, that the same files always give byte by byte."""
+"""Write the one layer of an image: a tar, compressed by gzip, that is byte-identical for the same files."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from gearcache.cache.admin.archive import add_file
 from gearcache.cache.admin.image.documents import LAYER_TYPE, Descriptor
 from gearcache.cache.admin.packed_files import Member as Member
 
-#: Where a layer has the cache: a container that is made of the image, or mounts it at `/`, finds it there.
+#: The folder of the cache in a layer: a container of this image, or one that mounts it at `/`, finds the cache there.
 ROOT = "var/cache/gearcache"
-#: With a header of gzip that holds no time.
+#: With a gzip header that holds no time.
 _GZIP = 31
 _LEVEL = 6
 
 
 class Layer(Struct, frozen=True):
-    """A layer that was written: what it is as it lies there, its sha256 without compression, and bytes of its files."""
+    """A written layer: its descriptor as stored, its sha256 without compression, and bytes of its files."""
 
     descriptor: Descriptor
     diff_id: str
@@ -33,7 +33,7 @@ class Layer(Struct, frozen=True):
 def write_layer(target: BinaryIO, members: Iterable[Member]) -> Layer:
     """Write files, and the folders above them, in the order of their names.
 
-    All belong to root, who alone may write, and have no time. What `open` of a member raises comes out.
+    All files belong to root, are writable only by root, and have no time. Errors of a member's `open` are passed on.
     """
     chosen = sorted(members, key=lambda member: member.name)
     packed = _Digesting(target)
@@ -61,7 +61,7 @@ def _add_folders(tar: tarfile.TarFile, path: PurePosixPath, present: set[PurePos
 
 
 class _Digesting:
-    """A file that counts and digests what is written to it."""
+    """A file that counts and digests the bytes written to it."""
 
     def __init__(self, target: BinaryIO) -> None:
         self._target = target
@@ -76,7 +76,7 @@ class _Digesting:
 
 
 class _Compressing:
-    """A file that digests what is written to it, and compresses it into another one."""
+    """A file that digests the bytes written to it, and writes them compressed into another file."""
 
     def __init__(self, target: _Digesting) -> None:
         self._target = target
