@@ -1,6 +1,6 @@
 """Whether the order of sets that a method makes reaches what a trace of it gave: other orders give the same, or not.
 
-The order of such a set may be another one in each process. Membership and sizes ask for none; a loop does, and it may
+The order of such a set may differ between processes. Membership and sizes ask for none; a loop does, and it may
 still make no difference, as in `einops`, whose patterns are checked in loops over sets. So the call is traced again
 with each set turned round, moved on by one item, with every other one turned round, and shuffled: what depends on the
 place of an item, on which of two comes first, or on two sets having one order, differs in one of them.
@@ -20,7 +20,7 @@ from gearcache.ge_cache.capture.captured import Capture
 #: Orders that are tried beside that in which the items came.
 ARRANGEMENTS = ("reversed", "moved on", "every other reversed", "shuffled")
 CAUSE = (
-    "it goes through a set that it makes, whose order may be another one in each process, and what it gives may "
+    "it goes through a set that it makes, whose order may differ between processes, and what it gives may "
     "follow from it: use `sorted(...)`, a tuple, a list or a dict"
 )
 #: What Dynamo adds to names of globals: a number for each trace.

@@ -145,7 +145,7 @@ class Symbol(SizeExpression):
         if not 0 <= remainder < divisor:
             raise GearSpecError(f"{label}: remainder is {remainder}; allowed: 0 to {divisor - 1}")
         if max is not None and max != 0 and max < min:
-            raise GearSpecError(f"{label}: max is {max}, less than min={min}; None or 0 is no limit")
+            raise GearSpecError(f"{label}: max is {max}, less than min={min}; None or 0 means no limit")
         self.name = name
         self.min, self.max = min, max or None
         self.divisor, self.remainder, self.unique = divisor, remainder, unique
