@@ -204,7 +204,7 @@ class _Collector:
         self._parts = []
 
     def _begin(self, method: str) -> None:
-        """Let a method have its counters at 0: what appears with its first count is no rate, and alarms nobody."""
+        """Start the counters of a method at 0: a counter that appears with its first count has no rate, so no alarm."""
         self._methods.add(method)
         for counter in (self._hits, self._faults, self._failures):
             counter.labels(method)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.pages import DOCS, PAGES, name_of, tokens
+from tests.support.source_tree import PACKAGE
 
 #: Each pattern, and what to write instead.
 BANNED = {
@@ -43,8 +45,15 @@ def prose(page: Path) -> Iterator[str]:
         in_heading = token.type == "heading_open"
 
 
-def banned(page: Path) -> Iterator[str]:
-    for text in prose(page):
+def docstrings(path: Path) -> Iterator[str]:
+    """The docstrings of a module, its classes and functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            yield ast.get_docstring(node) or ""
+
+
+def banned(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
         for pattern, instead in BANNED.items():
             if (found := re.search(pattern, text)) is not None:
                 yield f"`{found[0]}`: {instead} (in: {text[:80]})"
@@ -52,7 +61,12 @@ def banned(page: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name not in OTHERS], ids=name_of)
 def test_a_page_holds_no_banned_pattern(page: Path) -> None:
-    assert list(banned(page)) == []
+    assert list(banned(prose(page))) == []
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*.py")), ids=lambda path: path.name)
+def test_a_docstring_of_a_public_module_holds_no_banned_pattern(path: Path) -> None:
+    assert list(banned(docstrings(path))) == []
 
 
 @pytest.mark.parametrize("page", DOCS[1:], ids=name_of)
@@ -64,4 +78,8 @@ def test_a_page_begins_with_what_its_reader_can_do_after_it(page: Path) -> None:
 def test_banned_patterns_are_found_outside_of_code(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("A tier is no registry. `is no registry`\n\n| Who waits says so |\n|---|\n| it tells why |\n")
-    assert [problem.partition(":")[0] for problem in banned(page)] == ["`is no registry`", "`Who waits `", "`tells`"]
+    assert [problem.partition(":")[0] for problem in banned(prose(page))] == [
+        "`is no registry`",
+        "`Who waits `",
+        "`tells`",
+    ]
