@@ -1,4 +1,4 @@
-"""What a tensor among the arguments of a cached method looks like: known before any call gives one.
+"""The declaration of a tensor argument of a cached method, before any call.
 
 It is what MindSpore writes as `Tensor(shape=(batch, 128), dtype=ms.int64)`: a tensor without values.
 """
@@ -21,10 +21,10 @@ class TensorSpec(Struct, frozen=True):
 
     - `shape`: per dim an int that every call has, a `Symbol` or an expression of symbols, a list of gears, or None for
       any size. `()` is a scalar.
-    - `dtype`: that of every call.
-    - `device`: where every call has it; None leaves that to the calls, and `.warm()` makes it where the weights are.
+    - `dtype`: the dtype of every call.
+    - `device`: the device of every call; None allows any, and `.warm()` uses that of the weights.
 
-    Raises `GearSpecError` for what is none of these.
+    Raises `GearSpecError` for anything else.
     """
 
     shape: tuple[Any, ...]

@@ -1,1 +1,1 @@
-"""`gearcache.attach`: a module whose calls, whoever makes them, run through compiled graphs kept on disk."""
+"""`gearcache.attach`: all calls of a module run through compiled graphs kept on disk."""

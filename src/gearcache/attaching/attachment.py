@@ -129,7 +129,7 @@ class Attachment:
     def was_called(self) -> bool:
         """Whether a call of the module ever came here, and hooks and arguments let it reach the forward.
 
-        The counters know it, so that no call has to note it, and a trace of the module by others is none.
+        It reads the counters, so that calls need not record it; a trace by another tool does not count.
         """
         stats = self.stats
         return self._was_called_before or bool(stats.calls or stats.eager_calls or stats.refused_calls)
@@ -160,7 +160,7 @@ class Attachment:
     def explain(self) -> str:
         """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears.
 
-        If no call of the module has come here, that is told as well.
+        If no call of the module has come here, it says so.
         """
         return "\n".join([self.method.explain(), *self._words_without_calls()])
 
@@ -203,7 +203,7 @@ class Attachment:
     def detach(self) -> None:
         """Put back what calls of the module ran before: its forward, or what `module.compile()` has made of it.
 
-        Nothing happens where its calls do not come here (any more).
+        Does nothing if the module's calls no longer come here.
         """
         with _exchange:
             if not self.is_attached:

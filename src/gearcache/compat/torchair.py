@@ -5,8 +5,8 @@ One line at the top of a program is enough:
     import gearcache.compat.torchair
     gearcache.compat.torchair.install()
 
-Where torchair's behaviour is a defect, this keeps the cache and answers right, or refuses; `docs/npu.md` lists every
-deviation. torchair and npugraph_ex are imported when they are first needed.
+Where torchair's behaviour is a defect, this keeps the cache and answers correctly, or refuses; `docs/npu.md` lists all
+deviations. torchair and npugraph_ex are imported when they are first needed.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def cache_compile(
 ) -> Callable[..., Any]:
     """Cache a bound method of an `nn.Module`, as `torchair.inference.cache_compile` does.
 
-    `config` is a `torchair.CompilerConfig`, `backend` what `get_npu_backend` returned for it. `ValueError` for a
-    function that is no such method, for a config that is none or differs from the backend's; `TypeError` for any
+    `config` is a `torchair.CompilerConfig`, `backend` what `get_npu_backend` returned for it. `ValueError` for any
+    other function, and for a config that is invalid or differs from the backend's; `TypeError` for any
     keyword that torchair would have dropped silently.
     """
     config = config_of(config, backend)

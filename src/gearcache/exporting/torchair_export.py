@@ -1,6 +1,6 @@
 """`dynamo_export`: a model as an offline graph for Ascend's ATC, through torchair's own export.
 
-torchair mutates the shared default config, goes on where an export failed, and writes straight into the target. Here
+torchair mutates the shared default config, continues after a failed export, and writes directly into the target. Here
 the config is a copy, a failure is an exception, and the folder is replaced as a whole or not at all.
 """
 
@@ -41,17 +41,17 @@ def dynamo_export(
 ) -> None:
     """Export one call of `model` into the folder `export_path`: `<name>.air`, `dynamo.pbtxt`, weight files.
 
-    It is written beside the folder and put in its place whole: readers see the old export or the new one, and so does
-    who looks after a crash. A folder that holds anything else than an export, or one that was edited, is refused;
-    with `overwrite=True` it is replaced, with all that is in it.
+    The export is written beside the folder and replaces it as a whole: readers see the old export or the new one, also
+    after a crash. A folder with anything but an unedited export is refused; `overwrite=True` replaces it with all its
+    content.
 
-    In a process group every rank has to call it. Each writes `<name><rank>.air` and `rank_<n>/`, and with
+    In a process group every rank must call it. Each writes `<name><rank>.air` and `rank_<n>/`, and with
     `config.export.experimental.auto_atc_config_generated` rank 0 also `model_relation_config.json` and
-    `numa_config.json`; those of one folder are put in place together. Without CANN the graph is stored as
-    `<name>.modeldef-not-an-air`: it is what torchair hands over, and no ATC has accepted it.
+    `numa_config.json`; ranks of one folder publish together. Without CANN the graph is stored as
+    `<name>.modeldef-not-an-air`, which is torchair's output; no ATC has accepted it.
 
-    `TypeError` is for a model that is no module and for arguments that its `forward` does not take, `ValueError` for a
-    name that is no file name, `NotExportable` for a model that is no single graph, or raises.
+    `TypeError` is for a model that is not a module and for arguments that its `forward` does not take, `ValueError` for
+    an invalid file name, `NotExportable` for a model that is not a single graph, or raises.
     `FileExistsError` names a file in the folder that is not from an export, or was edited;
     `ValueError` is for a symbolic link, a mount point, the working folder or another mode than `max-autotune`,
     `GearSpecError` for inputs with gears, `CompileError` when torchair cannot convert the model or another rank failed,

@@ -36,27 +36,27 @@ os.register_at_fork(after_in_child=_running.__init__)  # type: ignore[misc]
 def agree(
     model: Any, timeout: float = _TIMEOUT, on_disagree: str = "raise", *, warm: Callable[[], object] | None = None
 ) -> bool:
-    """Make sure that every rank of the job has loaded what is declared, and that none compiles by itself from then on.
+    """Make sure that every rank of the job has loaded the declared gears, and that no rank compiles alone from then on.
 
-    To be called once by every rank, after `torch.distributed.init_process_group` and before the first collective. The
-    ranks meet over the store of the job, never in a collective. They look up what is stored; of the ranks that lack the
-    same, one compiles, and the others adopt that where they would have compiled the same; then all load. A call that
-    nothing loaded serves is afterwards an error (`CompileNotAgreed`), or runs eagerly as `on_miss` says, until `agree`
-    is called again.
+    Call it once on every rank, after `torch.distributed.init_process_group` and before the first collective. The
+    ranks meet over the store of the job, never in a collective. They look up what is stored. Of the ranks that lack the
+    same, one compiles, and the others adopt the result if they would have compiled the same. Then all load. Afterwards
+    a call that no loaded graph serves is an error (`CompileNotAgreed`), or runs eagerly as `on_miss` says, until you
+    call `agree` again.
 
     - `model`: a module with cached methods or attached parts, a cached method, what `attach` returns, or a list, tuple
-      or dict of these. Agreed is what `.warm()` compiles: the gears of methods whose arguments are declared.
-    - `timeout`: seconds until this is over on every rank, at most 30 days, whatever happens to one of them; a few more
-      where the rank that decides, or the store, is gone.
+      or dict of these. The ranks agree on what `.warm()` compiles: the gears of methods with declared arguments.
+    - `timeout`: seconds after which `agree` ends on every rank, at most 30 days, whatever happens to one of them; a few
+      more if rank 0 or the store is gone.
     - `on_disagree`: `"raise"`: all ranks raise the same `RanksDisagree`; `"eager"`: all run the methods themselves.
     - `warm`: a function that calls `.warm(...)` of methods whose arguments are not declared.
 
-    Returns whether all ranks serve graphs. Where there is one process, or no process group, and in a process forked
-    from a rank, nothing happens, but that methods on which an earlier job has agreed compile again when they need to.
-    `RanksDisagree` (`.rank`, `.reason`) on all ranks when one of them cannot do its part, dies, or does not come.
-    `OptionError` or `TypeError` for a parameter that is of no use, once the other ranks have been told (they raise
-    `RanksDisagree`); `OptionError` also while another thread of this process is in here, and in a process that `warm`
-    has forked.
+    Returns whether all ranks serve graphs. With one process, without a process group, and in a process forked from a
+    rank, it does nothing, except that methods of an earlier agreement may compile again.
+    Raises `RanksDisagree` (`.rank`, `.reason`) on all ranks if one of them cannot do its part, dies, or does not come;
+    `OptionError` or `TypeError` for an invalid parameter, once the other ranks know of it (they raise
+    `RanksDisagree`); `OptionError` also while another thread of this process is in `agree`, and in a process that
+    `warm` has forked.
     """
     job, lock = present_job(), _running.lock
     if not lock.acquire(blocking=False):

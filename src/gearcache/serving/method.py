@@ -167,7 +167,7 @@ class CachedMethod:
     def explain(self) -> str:
         """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears.
 
-        If the last call that was looked up got no graph, that is told as well, and what graphs leave out: logging.
+        It also says if the last call that was looked up got no graph, and which logging calls the graphs leave out.
         """
         binding = self._binding or self._tried
         if binding is None:
@@ -189,11 +189,11 @@ class CachedMethod:
         return self._binding is None and self._tried is None and not self._refusal
 
     def set_inputs(self, /, *inputs: Any, **named: Any) -> None:
-        """Declare what the arguments of all calls to come look like, as `input_signature=` of `cache_compile` does.
+        """Declare the arguments of all later calls, as `input_signature=` of `cache_compile` does.
 
-        Specs by position stand for all arguments, those by name for some. They replace all that was declared before;
-        without specs nothing is declared any more. What was loaded is looked up anew at the next call. Raises
-        `GearSpecError` for specs that do not fit the method; then nothing was changed.
+        Specs by position declare all arguments, those by name some. They replace all earlier declarations; a call
+        without specs removes them. The next call repeats its lookups. Raises `GearSpecError` for specs that do not fit
+        the method, and then changes nothing.
         """
         specs = InputSpecs.of_inputs("set_inputs", inputs, named)
         parameters = replace(self._parameters, input_signature=specs)
@@ -209,9 +209,8 @@ class CachedMethod:
         """Compile and load every gear for a call like this one, without running it.
 
         Arguments that are declared (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors.
-        With `on_miss="background"` it returns while the compile has just begun, unless `wait=True` is given too;
-        `OptionError` for `wait=False` with another `on_miss`, which always waits. `wait` is an argument of the method
-        itself where that has one of this name.
+        With `on_miss="background"` it only starts the compile, unless you pass `wait=True`; `OptionError` for
+        `wait=False` with another `on_miss`, which always waits. If the method has an argument `wait`, it gets it.
         """
         from gearcache.serving.warming import begin_build, take_wait
 
@@ -247,7 +246,7 @@ class CachedMethod:
         """Return the at most `k` gears that minimise padded work for the shapes met so far (`.stats.shapes`).
 
         `.gears` of the result is what `cache_compile` takes; `.today` says what it changes against the gears of today,
-        and what it saves. Raises `GearSpecError` when nothing was met yet.
+        and what it saves. Raises `GearSpecError` before any call.
         """
         from gearcache.telemetry.fleet_gears import propose, summed
         from gearcache.telemetry.suggest import suggest

@@ -1,4 +1,4 @@
-"""`prewarm` on the nodes of a Ray cluster: they divide the work, and give each other what they have compiled."""
+"""`prewarm` on the nodes of a Ray cluster: they divide the work, and exchange the results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ USUAL_TIMEOUT = 3600.0
 
 
 class NodePrewarmed(Struct):
-    """What became of one node. `problem` is empty where all is stored there; `compiled` gears were compiled by it."""
+    """The result of one node. `problem` is empty if it stores everything; `compiled` gears were compiled by it."""
 
     node: str
     address: str
@@ -59,9 +59,9 @@ def prewarm(
     - `device`: where tensors on `meta` will be.
     - `timeout`: seconds for all of it.
 
-    Nodes that have the same keys divide them; the others, with other CPUs say, compile their own. What one has compiled
-    comes to the others through Ray. Needs `ray.init(...)`. `PrewarmFailed` names each node that does not have all in
-    the end, and why; its `nodes` are what is returned otherwise. `OptionError` for wrong arguments.
+    Nodes with the same keys divide them; others, for example with other CPUs, compile their own. Results go to the
+    other nodes through Ray. Needs `ray.init(...)`. `PrewarmFailed` names each incomplete node and the reason; its
+    `nodes` has the results of all nodes. `OptionError` for wrong arguments.
     """
     work = _checked(build, cache_dir, jobs, threads, world_size, device)
     limit = time.monotonic() + _positive("timeout", timeout)

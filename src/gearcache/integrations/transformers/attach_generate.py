@@ -25,16 +25,16 @@ def attach_generate(
 ) -> AttachedModel:
     """Have `model.generate(...)` run prefill and decode from graphs kept on disk.
 
-    - `model`: a causal language model of transformers. Its `generate` takes what it took, and returns what it returned.
-    - `batch`: sizes of batches, beams and returned sequences counted; others are filled up to the next one.
-    - `prompt`: lengths of prompts; others are filled up to the next one, longer ones are read in pieces.
+    - `model`: a causal language model of transformers. Arguments and results of `generate` stay the same.
+    - `batch`: batch sizes, counting beams and returned sequences; other sizes are padded to the next one.
+    - `prompt`: prompt lengths; other lengths are padded to the next one, longer prompts are read in pieces.
     - `cache_length`: slots of the static cache: tokens of a prompt and new tokens together.
     - `config`: a `CompilerConfig`. `on_miss="eager"` (the default) has the model itself serve what no graph serves,
       with one warning for each reason; `"raise"` raises `UnknownGear`.
     - `options`: `cache_dir`, ranks and others of `cache_compile`.
 
-    Raises `UnsupportedMethod` for a model that cannot be served, `GearSpecError` for sizes that make no sense, and
-    `AlreadyAttached` for a model whose calls are served already. Training the model goes on as before.
+    Raises `UnsupportedMethod` for a model that cannot be served, `GearSpecError` for invalid sizes, and
+    `AlreadyAttached` for a model whose calls are served already. You can train the model as before.
     """
     if config is None:
         config = CompilerConfig()
