@@ -35,7 +35,7 @@ def check_names(version: str) -> None:
 
 
 def lacking_for_hits() -> MissingTorchNames | None:
-    """Return what a release that nobody tested lacks of what a loaded graph needs; None where nothing is missing."""
+    """Return an error for the missing names that a loaded graph needs; None if there are none."""
     if not (missing := missing_for_hits()):
         return None
     return MissingTorchNames(str(importlib.import_module("torch").__version__), TESTED_TEXT, NEWEST, missing)
@@ -45,7 +45,7 @@ def lacking_for_hits() -> MissingTorchNames | None:
 def missing_names() -> tuple[str, ...]:
     """Return the names of torch in gearcache's source that the installed torch does not have. Imports the compilers.
 
-    A function that takes other parameters than any that was seen is one of them, with the last ones that were.
+    Functions with unrecorded parameters count as missing, and appear with the last recorded ones.
     """
     used = _used(_PACKAGE)
     missing = _lacking(used, _exists)
@@ -62,7 +62,7 @@ def functions() -> dict[str, str]:
 
 @functools.cache
 def missing_for_hits() -> tuple[str, ...]:
-    """Return the names that a hit needs. Imports nothing: a hit does not need modules that are not imported yet."""
+    """Return the missing names that a hit needs. Imports nothing: a hit needs no module that is not imported yet."""
     return _lacking({name for part in _OF_HITS for name in _used(_PACKAGE / part)}, _may_exist)
 
 
@@ -125,7 +125,7 @@ def _bound(nodes: Iterator[ast.AST], known: Mapping[str, str] = MappingProxyType
 
 
 def _set_otherwise(part: ast.stmt) -> set[str]:
-    """Return the variables of a function that may hold something else too: parameters, and variables that are assigned again."""
+    """Return the variables of a function that may hold other values: parameters, and those assigned again."""
     stores = Counter(node.id for node in ast.walk(part) if isinstance(node, ast.Name) and not _reads(node))
     annotated = {node.target.id for node in ast.walk(part) if _annotates(node)}  # type: ignore[attr-defined]
     parameters = {node.arg for node in ast.walk(part) if isinstance(node, ast.arg)}
