@@ -1,6 +1,6 @@
 """The names of torch in gearcache's own source, looked up before an untested release loads or compiles.
 
-A name that is gone would else be an `AttributeError` in the middle of a trace, or of what watches one.
+Otherwise a missing name would be an `AttributeError` in the middle of a trace, or in a hook that watches it.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ BANNED = {
     r"(?:^|[.:;] )Who \w+ (?!.*\?)": "a process that …, or address the reader as you",
     r"\bits like\b|\bits kin\b": "name the others, or: similar ones",
     r"\bthe very same\b": "the same, identical",
-    r"\bis none\b|\bare none\b": "is not one",
+    r"(?<![Tt]here )\b(?:is|are) none\b": "is not one",
     r"\bmended\b": "fixed",
     r"\banew\b": "again",
     r"\bas ever\b": "as always",
