@@ -52,7 +52,7 @@ def is_trailer(data: bytes | memoryview, start: int) -> bool:
 def split(data: bytes, start: int) -> Signed:
     """Split a manifest whose body ends at `start`; `ValueError` where no trailer begins there."""
     if not is_trailer(data, start):
-        raise ValueError(f"{len(data) - start} bytes follow, which are no signature")
+        raise ValueError(f"{len(data) - start} bytes follow, which are not a signature")
     manifest, at = data[:start], start
     public_key = signature = b""
     if len(data) - start >= _PAIR_SIZE:

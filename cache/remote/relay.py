@@ -127,7 +127,7 @@ def serve(engine: Callable[[str, Mapping[str, Any]], Remote]) -> None:
             operation, arguments, seconds = _read(requests)
             try:
                 if operation not in _OPERATIONS:
-                    raise RemoteError(remote.label, f"`{operation}` is no operation")
+                    raise RemoteError(remote.label, f"`{operation}` is not an operation")
                 answer = ["value", getattr(remote, operation)(deadline=Deadline.after(seconds), **arguments)]
             except RemoteError as error:
                 answer = ["error", error.problem]

@@ -1,6 +1,6 @@
 """Check whether the order of sets that a method makes affects the result of its trace.
 
-The order of such a set may differ between processes. Membership and sizes do not depend on it. A loop does, but may
+The order of such a set may differ between processes. Membership and sizes ask for none; a loop does, and it may
 still make no difference, as in `einops`, whose patterns are checked in loops over sets. So the call is traced again
 with each set reversed, rotated by one item, with every other set reversed, and shuffled. A result that depends on the
 place of an item, on which of two comes first, or on two sets having one order, differs in one of these traces.
@@ -20,7 +20,7 @@ from gearcache.ge_cache.capture.captured import Capture
 #: Orders that are tried besides the order of insertion.
 ARRANGEMENTS = ("reversed", "moved on", "every other reversed", "shuffled")
 CAUSE = (
-    "it goes through a set that it makes, whose order may be another one in each process, and what it gives may "
+    "it goes through a set that it makes, whose order may differ between processes, and what it gives may "
     "follow from it: use `sorted(...)`, a tuple, a list or a dict"
 )
 #: Suffix that Dynamo adds to names of globals: a number for each trace.

@@ -98,7 +98,7 @@ class FactChecks:
                 return observe("order", path, constant)
         raise CaptureError(
             self._method,
-            "it goes through a set that is written out in its code, whose order may be another one in each process: "
+            "it goes through a set that is written out in its code, whose order may differ between processes: "
             "use a tuple",
         )
 
@@ -150,7 +150,7 @@ class FactChecks:
         for asked, source in test.asked:
             cls = getattr(asked, "__origin__", asked)
             if not isinstance(cls, type):
-                raise CaptureError(self._method, f"it asks whether something is a `{cls!r}`, which is no class")
+                raise CaptureError(self._method, f"it asks whether something is a `{cls!r}`, which is not a class")
             if type(cls).__name__ == "tensortype":
                 return []  # `torch.FloatTensor` and similar classes: the dtype and the device of each input are checked
             found_at = self._value_path(test, cls, classes)

@@ -177,7 +177,7 @@ class Facts(Struct):
         """Note a value whose hash the trace used."""
         kind = _hash_kind(value)
         if kind == "address":
-            self.refuse(f"it calls `hash()` of {a_type(value)}, whose result is another one in each process")
+            self.refuse(f"it calls `hash()` of {a_type(value)}, whose result differs between processes")
         self._seeded = self._seeded or kind == "seed"
 
     def folded(self, function: Any, source: Any) -> None:

@@ -115,7 +115,7 @@ def observed_checks(
             expected = to_plain(walker.resolve(access))
         except NotConstant as error:
             raise CaptureError(
-                observer.method, f"the result of `{name_of(function)}` is no constant but a {error}"
+                observer.method, f"the result of `{name_of(function)}` is not a constant but a {error}"
             ) from None
         found["call", access] = Check("constant", access, expected)
     for name, device in sorted(observer.of_devices | _ambient_autocast(traced.graph)):

@@ -58,7 +58,7 @@ class TensorReads(Struct):
         if name == "__class__":
             self.kind(source)
         elif name in _OF_ONE_MOMENT or (name == "_base" and not is_constant):
-            raise CaptureError(self.method, f"it reads `{name}` of a tensor, which another call cannot be compared by")
+            raise CaptureError(self.method, f"it reads `{name}` of a tensor, which cannot be checked on a later call")
         elif is_constant and name not in _FOLLOWS:
             self._values[source, name] = value
 

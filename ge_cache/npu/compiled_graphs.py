@@ -75,7 +75,7 @@ def _files(folder: Path) -> list[str]:
     for path in sorted(folder.rglob("*")):
         state = path.lstat()
         if not _is_ours(state) or not (stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)):
-            raise ValueError(f"{path} is no regular file of this user's alone")
+            raise ValueError(f"{path} is not a regular file of this user alone")
         if stat.S_ISREG(state.st_mode):
             names.append(path.relative_to(folder).as_posix())
     return names

@@ -64,7 +64,7 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             found = function(self, tx, arg)
             is_text = found is not None and found.is_python_constant() and not arg.is_python_constant()
             if is_text and _ADDRESS.search(str(found.as_python_constant())):
-                facts.refuse("it makes a text of an object's address, which is another one in each process")
+                facts.refuse("it makes a text of an object's address, which differs between processes")
             return found
 
         is_str = function.__name__ == "call_str"
@@ -111,7 +111,7 @@ def watched_addresses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     def call_id(self: Any, tx: Any, *arguments: Any) -> Any:
         found = id_of(self, tx, *arguments)
         if not isinstance(found, FakeIdVariable):
-            facts.refuse("it calls `id()`, whose result is another one in each process")
+            facts.refuse("it calls `id()`, whose result differs between processes")
         return found
 
     @functools.wraps(hash_of)

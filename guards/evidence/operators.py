@@ -94,7 +94,7 @@ def operator_plain(name: str) -> dict[str, Any]:
         if is_python:
             kernel = _registry.kernel_function(operator, key)
             if kernel is None:
-                raise UnkeyableValue("operators", "kernel", f"the {part} of {name} is no Python function")
+                raise UnkeyableValue("operators", "kernel", f"the {part} of {name} is not a Python function")
             found[part] = described(kernel, _user(part, name))
         elif key == "CompositeImplicitAutograd":
             detail = f"{name} is made of other operators by code in C++: register it for its device, with a fake"

@@ -47,7 +47,7 @@ def _kernel(method: str, name: str, key: str, compiled: bool) -> Iterator[tuple[
         return
     if key == "Meta":
         if kernel is None:
-            raise UnkeyableValue("overrides", part, f"what is registered for `{name}` is no Python function")
+            raise UnkeyableValue("overrides", part, f"what is registered for `{name}` is not a Python function")
         yield name, part, described(kernel, f"the {part} of {name}")
     elif compiled:
         raise CaptureError(

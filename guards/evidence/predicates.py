@@ -47,7 +47,7 @@ def _process_group(value: Any) -> Any:
     """Return name and ranks of a group: graphs contain the name, and the ranks identify its members."""
     distributed = torch.distributed
     if not distributed.is_available() or not isinstance(value, distributed.ProcessGroup):
-        raise TypeError(f"{a_type(value)} is no process group")
+        raise TypeError(f"{a_type(value)} is not a process group")
     try:
         return [value.group_name, list(distributed.get_process_group_ranks(value))]
     except RuntimeError as error:

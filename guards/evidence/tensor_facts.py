@@ -17,7 +17,7 @@ PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 def tensor_plain(value: Any, *, sizes: bool) -> list[Any]:
     """Return dtype, device type, layout and rank of an ordinary tensor, with `sizes` also its sizes and strides."""
     if type(value) not in PLAIN_TYPES:
-        raise TypeError(f"{a_type(value)} is no ordinary tensor")
+        raise TypeError(f"{a_type(value)} is not an ordinary tensor")
     plain = [str(value.dtype).removeprefix("torch."), value.device.type, str(value.layout), value.dim()]
     return [*plain, list(value.shape), list(value.stride())] if sizes else plain
 

@@ -106,15 +106,15 @@ class Symbol(SizeExpression):
     """One named size.
 
     - `name`: two symbols of one name are one symbol, and a spec in which they differ in anything else is refused.
-      Without a name each object is a separate symbol. Renaming one in a whole spec changes nothing.
+      Without a name each object is its own symbol. Renaming one in a whole spec changes nothing.
     - `gears`: the sizes to compile a static graph for. Without them the dim stays dynamic: one graph serves all
       sizes of the range, and each call is checked against it.
-    - `min`, `max`: least and greatest size; `max=None` or 0 means unlimited. Only None in a shape admits size 0.
+    - `min`, `max`: least and greatest size; `max=None` or 0 means no limit. Only None in a shape admits size 0.
     - `divisor`, `remainder`: sizes are `divisor * n + remainder` with `n` of at least 1.
     - `unique`: True (unlike MindSpore's default) makes all dims of this symbol one size; False shares only gears and
       range, and each dim has a size of its own.
 
-    Raises `TypeError` for a value of a wrong type, `GearSpecError` for an impossible value.
+    Raises `TypeError` for a value of another type, `GearSpecError` for an impossible value.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Symbol(SizeExpression):
         if not 0 <= remainder < divisor:
             raise GearSpecError(f"{label}: remainder is {remainder}; allowed: 0 to {divisor - 1}")
         if max is not None and max != 0 and max < min:
-            raise GearSpecError(f"{label}: max is {max}, less than min={min}; None or 0 is no limit")
+            raise GearSpecError(f"{label}: max is {max}, less than min={min}; None or 0 means no limit")
         self.name = name
         self.min, self.max = min, max or None
         self.divisor, self.remainder, self.unique = divisor, remainder, unique

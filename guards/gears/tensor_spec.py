@@ -1,4 +1,4 @@
-"""Tensor specs: the shape, dtype and device of a tensor argument, declared before any call.
+"""The declaration of a tensor argument of a cached method, before any call.
 
 MindSpore writes this as `Tensor(shape=(batch, 128), dtype=ms.int64)`: a tensor without values.
 """
@@ -21,8 +21,8 @@ class TensorSpec(Struct, frozen=True):
 
     - `shape`: per dim an int that every call has, a `Symbol` or an expression of symbols, a list of gears, or None for
       any size. `()` is a scalar.
-    - `dtype`: the dtype in every call.
-    - `device`: the device in every call; None leaves it to the calls, and `.warm()` uses the device of the weights.
+    - `dtype`: the dtype of every call.
+    - `device`: the device of every call; None allows any, and `.warm()` uses that of the weights.
 
     Raises `GearSpecError` for anything else.
     """

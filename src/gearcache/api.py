@@ -89,32 +89,31 @@ def cache_compile(
     `func` is a bound method of an `nn.Module`, or, as a decorator, a method in a class body.
 
     - `config`: a `CompilerConfig` (ours or torchair's).
-    - `dynamic`: what becomes of sizes and ints that vary. True makes one graph for all sizes and all ints among the
-      arguments; None starts with a static graph, and what differs in a later call becomes dynamic; False makes a graph
-      for each shape and value met. Ints of the module become dynamic when they change, with True too. Beside gears,
-      which name sizes, other dims are static until they differ, and ints follow `dynamic`.
-      `torch._dynamo.mark_dynamic` and its kin, and `torch.compiler.set_stance`, mean what they mean for
-      `torch.compile`; marks count where they are met when something is compiled, and those of the first call are in
-      the key.
-    - `cache_dir`: root of the cache; else `$TORCHAIR_CACHE_HOME`, else `./.torchair_cache`.
+    - `dynamic`: how sizes and ints that vary are handled. True makes one graph for all sizes and all ints among the
+      arguments; None starts with a static graph, and makes dynamic what differs in a later call; False makes a graph
+      for each shape and value. Ints of the module become dynamic when they change, with True too. Beside gears,
+      other dims are static until they differ, and ints follow `dynamic`.
+      `torch._dynamo.mark_dynamic`, similar marks, and `torch.compiler.set_stance` mean what they mean for
+      `torch.compile`. Marks count when something is compiled; those of the first call are in the key.
+    - `cache_dir`: root of the cache; defaults to `$TORCHAIR_CACHE_HOME`, else `./.torchair_cache`.
     - `global_rank`, `tp_rank`, `pp_rank`: ranks of this process; `global_rank` defaults to that of
       `torch.distributed`, if it is initialised at the first call.
     - `custom_decompositions`: operator -> function, applied when the graph is recorded.
-    - `ge_cache`: keep GE's own compiled graphs beside the entry as well (NPU only, no effect elsewhere).
+    - `ge_cache`: also keep GE's own compiled graphs beside the entry (NPU only, no effect elsewhere).
     - `gears`: `{argument: {dim: sizes}}` or `{argument: (size, ...)}`; sizes are a list, a `Symbol` or an expression of
-      symbols, see `gearcache.guards.gears.parse`. `set_dim_gears` is the other way.
-    - `input_signature`: what the arguments look like, known before the first call: a `TensorSpec` or an example tensor
-      for each, in a tuple, or in a dict by name for some of them. Symbols in shapes are gears as those in `gears`; a
-      call of another dtype, rank or fixed size is an `InputError`, and `.warm()` needs no example. `.set_inputs(...)`
-      of the cached method is the other way.
-    - `constants`: paths of ints that are to be constants of the graphs, each value with a graph of its own, as
-      `("n", "sizes['width']", "self.window")`: what they decide is compiled in, which may be faster.
+      symbols, see `gearcache.guards.gears.parse`. Alternatively use `set_dim_gears`.
+    - `input_signature`: declares the arguments before the first call: a `TensorSpec` or an example tensor
+      for each, in a tuple, or in a dict by name for some of them. Symbols in shapes are gears, as in `gears`; a
+      call with another dtype, rank or fixed size is an `InputError`, and `.warm()` needs no example. Alternatively use
+      `.set_inputs(...)` of the cached method.
+    - `constants`: paths of ints that become constants of the graphs, with a graph for each value, such as
+      `("n", "sizes['width']", "self.window")`. The graph contains what they decide, which may be faster.
     - `fullgraph`: must be True; a method that cannot form one graph is refused.
-    - `remotes`: tiers beyond this host that are asked before something is compiled, and get what was: URLs such as
-      `redis://cache:6379/0` or `s3://bucket/team`, in order, in one text with blanks between or in a list; else
-      `$GEARCACHE_REMOTES`. An empty text is none.
+    - `remotes`: tiers beyond this host, which gearcache asks before it compiles and to which it sends the result: URLs
+      such as `redis://cache:6379/0` or `s3://bucket/team`, in order, in one text with blanks between or in a list;
+      defaults to `$GEARCACHE_REMOTES`. An empty text means no tiers.
 
-    Raises `TypeError` or `ValueError` here for anything that can be known before the first call, and at a call
+    Raises `TypeError` or `ValueError` here for mistakes that show before the first call, and at a call
     `CaptureError`, `CompileError`, `GearSpecError` or `InputError` (see `gearcache.errors`).
     """
     parameters = Parameters(

@@ -1,4 +1,4 @@
-"""What `cache_compile` returns, as type checkers and editors see it. Imported by none of gearcache at run time."""
+"""What `cache_compile` returns, as type checkers and editors see it. gearcache does not import it at run time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Returned = TypeVar("Returned")
 
 @runtime_checkable  # for type checkers: `gearcache.CachedMethod` is a class at run time
 class Cached(Protocol[Parameters, Result]):
-    """A method that runs through compiled graphs kept on disk; of the parameters and the result of the method itself.
+    """A method that runs through compiled graphs kept on disk, with the parameters and result of the method itself.
 
-    In a class body it is what the decorator leaves there: on an instance it is the method of that instance.
+    In a class body, the decorator leaves such an object; on an instance it is the method of that instance.
     """
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -30,7 +30,7 @@ class Cached(Protocol[Parameters, Result]):
         ...
 
     def set_inputs(self, *inputs: Any, **named: Any) -> None:
-        """Declare what the arguments look like: a spec or an example tensor for each, or for some by name."""
+        """Declare the arguments: a spec or an example tensor for each, or for some by name."""
         ...
 
     @overload
@@ -63,11 +63,11 @@ class Cached(Protocol[Parameters, Result]):
         ...
 
     def suggest_gears(self, k: int) -> SuggestedGears:
-        """Return the at most `k` gears that minimise padded work for the shapes met so far."""
+        """Return at most `k` gears that minimise padded work for the shapes seen so far."""
         ...
 
     def refresh(self) -> None:
-        """Check the evidence and bind the weights again at the next call, after the module was changed."""
+        """Check the evidence and bind the weights again at the next call, after a change of the module."""
         ...
 
     @overload

@@ -116,7 +116,7 @@ class CommandGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Return a command, or None when there is none of that name."""
+        """Return the command of a name, or None."""
         if name not in COMMANDS:
             return None
         _leave_traces(name)

@@ -17,8 +17,8 @@
     ├── CompileError                  a backend failed; names the gear
     ├── GraphError                    a compiled graph failed while it ran (also `RuntimeError`)
     ├── PaddedResultError             a padded call gave NaN, maybe through its filling (also `RuntimeError`)
-    ├── UnsupportedMethod             what cannot be cached at all, told at `cache_compile` (also `TypeError`)
-    ├── AlreadyAttached               a module that another `attach` serves (also `ValueError`)
+    ├── UnsupportedMethod             `cache_compile` cannot take this (also `TypeError`)
+    ├── AlreadyAttached               another `attach` already serves the module (also `ValueError`)
     ├── BackendUnavailable            a backend cannot run here (also `ImportError`)
     ├── GearSpecError                 a gear spec is wrong (also `ValueError`)
     ├── InputError                    a call does not fit the compiled graphs (also `ValueError`)
@@ -30,10 +30,10 @@
     ├── UnsupportedStance             a stance forces a backend that no cached method has (also `ValueError`)
     ├── TooManyVariants               an entry already holds `max_variants` variants
     ├── MissingTorch                  torch is not installed (also `ImportError`)
-    ├── UnsupportedTorch              torch is older than any that gearcache is tested with (also `ImportError`)
-    │   └── MissingTorchNames         a newer one lacks names that gearcache uses (raised by `strict` alone)
-    │       └── UncalledHooks         it has them, and does not call them where a trace is watched
-    ├── PrewarmFailed                 some nodes of a cluster do not have what they were to prewarm
+    ├── UnsupportedTorch              torch is older than all tested releases (also `ImportError`)
+    │   └── MissingTorchNames         an untested torch lacks names that gearcache uses (only `strict` raises it)
+    │       └── UncalledHooks         it has the names, but does not call the hooks that watch a trace
+    ├── PrewarmFailed                 some nodes of a cluster lack graphs that they should have prewarmed
     ├── PrewarmNotShared              processes that prewarm together cannot divide the work
     └── PreparationError              gearcache itself failed; the method runs uncached (unless `strict`)
 
@@ -47,7 +47,7 @@ from pathlib import Path
 
 #: Where torch has builds without CUDA.
 _CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-#: What a server says may be long; a warning is not.
+#: A server's text may be long; a warning must not be.
 _MOST_PROBLEM = 500
 
 
@@ -63,7 +63,7 @@ class GearcacheError(Exception):
 
 
 class CacheError(GearcacheError):
-    """A fault of the cache itself; the wrapper turns it into one warning and a compile without it."""
+    """A fault of the cache itself; it becomes one warning and a compile without the cache."""
 
 
 class UnkeyableValue(CacheError, TypeError):
@@ -119,14 +119,14 @@ class PublishError(CacheError):
 
 
 class UnsafePath(CacheError):
-    """A file or folder of the cache that others may have changed."""
+    """A file or folder of the cache that other users may have changed."""
 
     def __init__(self, path: Path | str, reason: str, remedy: str) -> None:
         super().__init__(str(path), reason, remedy)
         self.path, self.reason, self.remedy = Path(path), reason, remedy
 
     def __str__(self) -> str:
-        # As it was given: of an entry of a tier that is a URL.
+        # Unchanged: for an entry of a tier it is a URL.
         return f"`{self.data[0]}` is not trusted: {self.reason}; {self.remedy}"
 
 
@@ -135,7 +135,7 @@ class UnsignedEntry(UnsafePath):
 
 
 class BundleError(CacheError):
-    """A bundle that cannot be written, read or trusted; nothing of the rest of the cache was changed."""
+    """A bundle that cannot be written, read or trusted; the rest of the cache is unchanged."""
 
     def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(str(path), reason)
@@ -146,10 +146,10 @@ class BundleError(CacheError):
 
 
 class RemoteError(CacheError):
-    """A tier cannot be reached, is too slow, refuses, or answers what it should not; never breaks a call."""
+    """A tier cannot be reached, is too slow, refuses, or gives a wrong answer; never breaks a call."""
 
     def __init__(self, label: str, problem: str) -> None:
-        # One line that can be printed, whatever a server has said.
+        # One printable line, whatever the server sent.
         shown = "".join(sign if sign.isprintable() else " " for sign in problem[:_MOST_PROBLEM])
         shown = " ".join(shown.split()) + "…" * (len(problem) > _MOST_PROBLEM)
         super().__init__(label, shown)
@@ -175,28 +175,28 @@ class CaptureError(GearcacheError):
 
 
 class NoOperation(CaptureError):
-    """A call that runs no tensor operation. Its method serves it; who only prepares such a call is told."""
+    """A call that runs no tensor operation. Its method serves it; only preparing such a call raises this."""
 
     def __init__(self, method: str, cause: str = "it runs no tensor operation that could be compiled") -> None:
         super().__init__(method, cause)
 
 
 class MethodRaises(CaptureError):
-    """The trace of a method ends in an exception. The method is run to raise it; if it does not, this is raised."""
+    """The trace of a method ends in an exception. The method runs to raise it; if it returns, gearcache raises this."""
 
-    #: Whether the trace came to a `raise`; else to something that may only raise where it is traced.
+    #: Whether the trace reached a `raise`; otherwise it reached something that may raise only during a trace.
     is_by_statement = False
-    #: Whether the method has run, and not raised: what it changes is changed.
+    #: Whether the method has run without raising, with its side effects.
     has_run = False
-    #: What is remembered of it for like calls; None where nothing is.
+    #: The remembered error for similar calls; None without one.
     remembered: MethodRaises | None = None
-    #: Whether the call was like one before, and not traced.
+    #: Whether the call was similar to an earlier one, and therefore not traced.
     is_repeated = False
-    #: Whether the method has returned at a later call: the next like call is traced.
+    #: Whether the method has returned at a later call: the next similar call is traced.
     is_outdated = False
 
     def note_return(self) -> None:
-        """Note that the method was run and returns: Dynamo cannot trace it, or it has changed since it was traced."""
+        """Record that the method ran and returned: Dynamo cannot trace it, or it has changed since its trace."""
         if not self.is_repeated:
             self.has_run = True
         if self.remembered is not None:
@@ -228,7 +228,7 @@ class UncacheableGuard(CaptureError):
 
 
 class GraphError(GearcacheError, RuntimeError):
-    """A compiled graph that failed while it ran, as the method itself mostly does too for such a call."""
+    """A compiled graph that failed while it ran; the method itself mostly fails for such a call too."""
 
     def __init__(self, method: str, gear: str, cause: str) -> None:
         super().__init__(method, gear, cause)
@@ -239,7 +239,7 @@ class GraphError(GearcacheError, RuntimeError):
 
 
 class OptionError(GearcacheError, ValueError):
-    """An option or an environment variable with a value that is not possible; the text says what is."""
+    """An option or environment variable with an invalid value; the text names the valid ones."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -297,7 +297,7 @@ class BackendUnavailable(GearcacheError, ImportError):
 
 
 class PaddedResultError(GearcacheError, RuntimeError):
-    """A result of a padded call holds NaN, and masked filling could be why; nothing was written."""
+    """A result of a padded call holds NaN, and masked filling could be the cause; nothing was written."""
 
     def __init__(self, gear: str, sizes: str) -> None:
         super().__init__(gear, sizes)
@@ -311,7 +311,7 @@ class PaddedResultError(GearcacheError, RuntimeError):
 
 
 class GearSpecError(GearcacheError, ValueError):
-    """A gear spec that makes no sense; nothing was changed."""
+    """An invalid gear spec; nothing was changed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -361,7 +361,7 @@ class TooManyVariants(GearcacheError):
 
 
 class RecompileRefused(GearcacheError, RuntimeError):
-    """A call that nothing stored can serve, under `torch.compiler.set_stance("fail_on_recompile")`."""
+    """A call that no stored graph can serve, under `torch.compiler.set_stance("fail_on_recompile")`."""
 
     def __init__(self, method: str, reason: str) -> None:
         super().__init__(method, reason)
@@ -383,7 +383,7 @@ class RanksDisagree(GearcacheError, RuntimeError):
 
 
 class CompileNotAgreed(GearcacheError, RuntimeError):
-    """A call that nothing stored serves, after `gearcache.agree`: a rank that compiles alone lets the others wait."""
+    """A call that no stored graph serves, after `gearcache.agree`: a rank must not compile while the others wait."""
 
     def __init__(self, method: str, reason: str) -> None:
         super().__init__(method, reason)
@@ -410,7 +410,7 @@ class UnsupportedStance(GearcacheError, ValueError):
 
 
 class MissingTorch(GearcacheError, ImportError):
-    """No torch is installed: gearcache asks pip for none, which would exchange the one that is there."""
+    """torch is not installed. gearcache does not require it from pip, which would replace an installed one."""
 
     def __init__(self, tested: str, newest: str) -> None:
         super().__init__(tested, newest)
@@ -424,7 +424,7 @@ class MissingTorch(GearcacheError, ImportError):
 
 
 class UnsupportedTorch(GearcacheError, ImportError):
-    """This torch is older than any that gearcache was tested with."""
+    """This torch is older than all releases that gearcache was tested with."""
 
     def __init__(self, found: str, tested: str, newest: str) -> None:
         super().__init__(found, tested, newest)
@@ -436,7 +436,7 @@ class UnsupportedTorch(GearcacheError, ImportError):
 
 
 class MissingTorchNames(UnsupportedTorch):
-    """A newer torch than those tested lacks names that gearcache uses; the methods themselves answer."""
+    """An untested torch lacks names that gearcache uses; the methods themselves answer."""
 
     def __init__(self, found: str, tested: str, newest: str, names: tuple[str, ...]) -> None:
         GearcacheError.__init__(self, found, tested, newest, names)
@@ -448,9 +448,9 @@ class MissingTorchNames(UnsupportedTorch):
 
 
 class UncalledHooks(MissingTorchNames):
-    """A newer torch than those tested has functions that gearcache watches, and does not call them.
+    """An untested torch has functions that gearcache watches, but does not call them.
 
-    `cause`: why the trace that shows it ended before its end, if it did.
+    `cause`: why the trace that tests this failed, if it did.
     """
 
     _SHOWN = 3
@@ -471,7 +471,7 @@ class UncalledHooks(MissingTorchNames):
 
 
 class PrewarmFailed(GearcacheError):
-    """Some nodes of a cluster do not have what they were to prewarm; `failures` says why, `nodes` is what all told."""
+    """Some nodes of a cluster lack graphs; `failures` has the reasons, `nodes` the reports of all nodes."""
 
     def __init__(self, failures: Mapping[str, str], nodes: Sequence[object] = ()) -> None:
         super().__init__(dict(failures), list(nodes))
@@ -482,7 +482,7 @@ class PrewarmFailed(GearcacheError):
 
 
 class PrewarmNotShared(GearcacheError):
-    """Processes that prewarm together cannot divide the work: one failed, or was not heard of in time."""
+    """Processes that prewarm together cannot divide the work: one failed, or did not answer in time."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -493,9 +493,9 @@ class PrewarmNotShared(GearcacheError):
 
 
 class PreparationError(GearcacheError):
-    """An unexpected exception on the way from a call to its graph, which is the cause (`__cause__`) of this one.
+    """An unexpected exception between a call and its graph; it is the cause (`__cause__`) of this one.
 
-    `remedy`: what is wrong with the host, and what to do; empty where nobody knows.
+    `remedy`: what is wrong with the host, and what to do; empty if unknown.
     """
 
     def __init__(self, method: str, cause: str, place: str, remedy: str = "") -> None:
@@ -511,7 +511,7 @@ class PreparationError(GearcacheError):
 
 
 def _named(gear: str) -> str:
-    """Return the short name of a gear, which may have a term for each layer of a model."""
+    """Return the short name of a gear, whose full name may have a term for each layer of a model."""
     from gearcache.guards.gears.short_names import sizes_name
 
     return sizes_name(gear)

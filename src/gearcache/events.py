@@ -1,10 +1,10 @@
-"""What gearcache does, as events: lookups, compiles, loads, publishes and faults, each with its numbers.
+"""Events of gearcache: lookups, compiles, loads, publishes and faults, each with its numbers.
 
     remove = gearcache.add_listener(lambda event: print(event))
 
-Listeners are called in the thread in which the thing happened, in the order in which they were added. They may call
-cached methods: what a call causes is told when the call is ready to run, and the thread holds no lock of gearcache.
-Calls of compiled graphs are no events, as they are too frequent and must cost nothing: `.stats.gears` counts them.
+Listeners run in the thread of the event, in the order in which they were added. They may call cached methods: events
+of a call arrive when the call is ready to run, and the thread holds no lock of gearcache. Calls of compiled graphs do
+not make events, because they are too frequent and must cost nothing: `.stats.gears` counts them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Event(Struct, frozen=True):
 
 
 class LateEvent(Event, frozen=True):
-    """What another process has done for this one, which tells of it later; `ended` is of `time.perf_counter`."""
+    """An event of another process that worked for this one, reported later; `ended` is of `time.perf_counter`."""
 
     ended: float = 0.0
     process: int = 0
@@ -78,14 +78,14 @@ class LateEvent(Event, frozen=True):
 Listener = Callable[[Event], object]
 
 _listeners: tuple[Listener, ...] = ()
-#: Told when things happen, also inside of `held_events`; it must call nothing of gearcache.
+#: Called when an event happens, also inside of `held_events`; it must not call gearcache.
 _told_at_once: Listener | None = None
 _lock = threading.Lock()
 os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class _Held(threading.local):
-    """The events of the present thread that listeners are not told yet; None where they are told at once."""
+    """The events of this thread that wait for the end of `held_events`; None where listeners get them at once."""
 
     events: list[Event] | None = None
 
@@ -96,7 +96,7 @@ _held = _Held()
 def add_listener(listener: Listener) -> Callable[[], None]:
     """Call `listener(event)` for every event of this process from now on; returns a function that ends this.
 
-    A listener that raises is logged and stays: it never breaks a call. `TypeError` for what cannot be called.
+    An exception of a listener is logged and never breaks a call; the listener stays. `TypeError` if it is not callable.
     """
     global _listeners
     if not callable(listener):
@@ -119,7 +119,7 @@ def add_listener(listener: Listener) -> Callable[[], None]:
 
 @contextmanager
 def held_events() -> Iterator[list[Event]]:
-    """Tell listeners at the end of the block what happens in it in this thread; yields the events."""
+    """Delay the events of this thread until the end of the block; yields them."""
     outer, events = _held.events, list[Event]()
     try:
         _held.events = events
@@ -131,13 +131,13 @@ def held_events() -> Iterator[list[Event]]:
 
 
 def tell_at_once(listener: Listener | None) -> None:
-    """Choose who is told of an event when it happens, before all listeners; None for nobody."""
+    """Set the function that gets each event when it happens, before all listeners; None removes it."""
     global _told_at_once
     _told_at_once = listener
 
 
 def emit(event: Event) -> None:
-    """Tell all listeners, at the end of `held_events`."""
+    """Pass an event to all listeners, at the end of `held_events`."""
     if _told_at_once is not None:
         _told_at_once(event)
     _pass_on(event)

@@ -1,25 +1,25 @@
 """Metrics for Prometheus, through `prometheus_client` (`pip install 'gearcache[metrics]'`).
 
-    gearcache.metrics.register()             # into prometheus_client's registry: whatever serves that serves these too
+    gearcache.metrics.register()           # into prometheus_client's registry, which your server already exports
     gearcache.metrics.serve(9464)          # or on a port of their own
 
 | metric | labels | what |
 |---|---|---|
 | `gearcache_info` | version, torch | 1 |
-| `gearcache_cache_bytes` | folder | gauge of the files of a cache in which this process has looked |
+| `gearcache_cache_bytes` | folder | gauge of the bytes of a cache that this process has used |
 | `gearcache_hits_total` | method | lookups that found stored variants |
 | `gearcache_misses_total` | method, reason | lookups that found none, see `gearcache.events.MISS_REASONS` |
 | `gearcache_compile_seconds` | method | histogram of the compile of a gear; its count is that of compiled gears |
 | `gearcache_compile_failures_total` | method | gears that could not be compiled |
 | `gearcache_trace_seconds` | method | histogram of Dynamo captures |
 | `gearcache_load_seconds` | method | histogram of reading, verifying, checking and loading stored variants |
-| `gearcache_loaded_gears_total`, `gearcache_loaded_bytes_total` | method | what was loaded |
+| `gearcache_loaded_gears_total`, `gearcache_loaded_bytes_total` | method | loaded gears, and their bytes |
 | `gearcache_stored_bytes_total` | method | blobs of the entries written |
 | `gearcache_faults_total` | method | faults of the cache that were worked around |
 | `gearcache_fetches_total` | method, tier | lookups in a tier beyond this host that brought stored gears |
-| `gearcache_fetched_bytes_total` | method, tier | blobs that came from it |
+| `gearcache_fetched_bytes_total` | method, tier | bytes of fetched blobs |
 | `gearcache_fetch_seconds` | method | histogram of looking up, fetching and verifying what a tier has |
-| `gearcache_uploads_total`, `gearcache_uploaded_bytes_total` | method, tier | entries that were sent there, bytes |
+| `gearcache_uploads_total`, `gearcache_uploaded_bytes_total` | method, tier | entries sent to a tier, and their bytes |
 | `gearcache_tier_faults_total` | method, tier | faults of a tier, which `gearcache_faults_total` counts too |
 | `gearcache_lease_wait_seconds` | method | histogram of waiting for the host that compiles the same |
 | `gearcache_gear_calls_total` | method, gear | calls of compiled graphs |
@@ -27,11 +27,11 @@
 | `gearcache_eager_calls_total` | method, reason | calls that the method itself served, see `EAGER_REASONS` |
 | `gearcache_refused_calls_total` | method, error | calls that ended in one of gearcache's errors |
 
-Several worker processes: with `PROMETHEUS_MULTIPROC_DIR` set, which prometheus_client reads when it is imported, call
-`register()` in every worker, and `prometheus_client.multiprocess.MultiProcessCollector` has the sums of all of them.
-The calls are at most a second old then, and the size of a cache is that after the last store of a worker.
+Several worker processes: set `PROMETHEUS_MULTIPROC_DIR`, which prometheus_client reads when it is imported, and call
+`register()` in every worker; `prometheus_client.multiprocess.MultiProcessCollector` has the sums of all of them.
+Counts of calls are then at most a second old, and the size of a cache is that after the last store of a worker.
 
-`method` is `Class.method`. `CompilerConfig(label="query")` makes it `query.method`, to tell models of one class apart.
+`method` is `Class.method`. `CompilerConfig(label="query")` makes it `query.method`, to distinguish models of one class.
 
 Hits, misses of each reason and faults of a method are 0 from its first event on.
 """
@@ -204,7 +204,7 @@ class _Collector:
         self._parts = []
 
     def _begin(self, method: str) -> None:
-        """Let a method have its counters at 0: what appears with its first count is no rate, and alarms nobody."""
+        """Start the counters of a method at 0: a counter that appears with its first count has no rate, so no alarm."""
         self._methods.add(method)
         for counter in (self._hits, self._faults, self._failures):
             counter.labels(method)

@@ -1,4 +1,4 @@
-"""User options, checked when they are set, and the environment variables that stand for them."""
+"""User options, checked when you set them, and the environment variables that set their defaults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gearcache.guards.evidence.names import a_type
 
 KEY_FILE_VARIABLE = "GEARCACHE_HMAC_KEY_FILE"
 SIGNING_KEY_VARIABLE = "GEARCACHE_SIGNING_KEY_FILE"
-#: A limit that somebody has taken away.
+#: The text that removes a limit.
 NO_LIMIT = "none"
 
 _ALLOWED: dict[str, tuple[Any, ...]] = {
@@ -35,12 +35,12 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
 }
 
 
-#: Parts of `torchair.CompilerConfig` that ours has in another place.
+#: Parts of `torchair.CompilerConfig` that `CompilerConfig` has elsewhere.
 _OF_TORCHAIR = ("debug", "dump_config", "experimental_config", "export", "fusion_config", "ge_config")
 
 
 class _Checked:
-    """Refuses unknown option names and values, naming option, value and what is allowed."""
+    """Refuses unknown option names and values, and names the option, the value and what is allowed."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in type(self).__dataclass_fields__:  # type: ignore[attr-defined]
@@ -83,7 +83,7 @@ def _is_duration(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(value, (int, float)) and 0 < value <= threading.TIMEOUT_MAX
 
 
-#: Options of any value of a form: whether a value has it, and the form in words.
+#: Options that take any value of one form: a test of a value, and the form in words.
 _FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "jobs": (_is_count, "an int of at least 1"),
     "max_variants": (lambda value: value is not None and _is_count(value), "an int of at least 1"),
@@ -117,56 +117,55 @@ def _check_pad_values(values: Any) -> None:
 
 @dataclass
 class InferenceConfig(_Checked):
-    """How the gears of several dims are joined: `zip` pairs them, `product` takes every combination."""
+    """How gears of several dims combine: `zip` pairs them, `product` takes every combination."""
 
     dynamic_gears_merge_policy: str = "zip"
 
 
 @dataclass
 class CompilerConfig(_Checked):
-    """Options of a cached method; read at its first call, later changes have no effect.
+    """Options of a cached method. Its first call reads them; later changes have no effect.
 
     - `backend`: `auto` (Inductor on CPU, torchair on an NPU), `inductor`, `torchair`, or `eager` (the recorded ATen
-      graph, no compiler: it needs neither mode nor options, and leaves those of another backend aside).
+      graph, without a compiler; it ignores `mode` and `options`).
     - `mode`: passed to the backend; None or `"default"` with Inductor; with torchair `"max-autotune"` (GE, the
-      default), `"npugraph_ex"` or `"reduce-overhead"`, which `auto` leaves aside on a CPU.
+      default), `"npugraph_ex"` or `"reduce-overhead"`, which `auto` ignores on a CPU.
     - `options`: settings of the backend (`torch._inductor.config` names with Inductor, dotted names of
       `torchair.CompilerConfig` or those of npugraph_ex with torchair).
     - `torchair`: a `torchair.CompilerConfig`; backend `torchair` then takes mode and options from it.
-    - `gear_execution`: `static` makes one graph per gear; `ge` one graph in which GE switches between the gears
+    - `gear_execution`: `static` makes one graph per gear; `ge` makes one graph in which GE switches between the gears
       (torchair in mode `"max-autotune"` only).
-    - `validate`: `inputs` checks dtype, device, sizes, strides and global state on every call; `gears` trusts the
-      caller and only looks the gear up. A wrong tensor under `gears` is an out-of-bounds read.
-    - `on_miss`: what a call outside all gears does: `raise`, `compile` (add the gear), `eager`, or
-      `pad` (fill the inputs named by `pad_values` up to the next gear and cut the outputs). None is `raise`
-      for methods with gears and `compile` for others. `background` is `compile` of which no call waits, at declared
-      gears neither: the method itself serves while another process builds (a fork: CPU only).
-    - `on_strides`: what a tensor of a gear's sizes and of other strides (a transposed or sliced batch) gets: `compile`
-      makes another variant for such calls, `copy` copies it into the strides of the gear (static graphs only). A
-      tensor that the method writes, or with which a result shares memory, is never copied; results then have the
-      strides that they have for tensors of the gear's strides, and a method that asks for strides sees those.
-      Copies go to graphs for contiguous tensors only, and not where a copy of a view is written or returned
-      (`x.t().contiguous()`): whether that shares memory with the argument hangs on its strides.
+    - `validate`: `inputs` checks dtype, device, sizes, strides and global state on every call; `gears` trusts you and
+      only looks up the gear. A wrong tensor under `gears` is an out-of-bounds read.
+    - `on_miss`: what a call outside all gears does: `raise`, `compile` (add the gear), `eager` (run the method itself),
+      or `pad` (fill the inputs named by `pad_values` up to the next gear and cut the outputs). None is `raise`
+      for methods with gears and `compile` for others. With `background` no call waits for a compile, at declared gears
+      neither: the method itself serves while another process builds (a fork: CPU only).
+    - `on_strides`: what happens to a tensor with a gear's sizes but other strides (a transposed or sliced batch):
+      `compile` makes another variant, `copy` copies the tensor to the gear's strides (static graphs only). A
+      tensor that the method writes, or with which a result shares memory, is never copied. Results have the
+      strides that they have for tensors of the gear's strides, and a method that reads strides sees those.
+      Only graphs for contiguous tensors get copies, and not if a copy of a view is written or returned
+      (`x.t().contiguous()`): whether that shares memory with the argument depends on its strides.
     - `pad_values`: argument path -> number to fill with, or `{dim: number}` to pad these dims only. A method whose
-      results the filling could reach is refused with the operator's name.
-    - `filling`: `proven`, or `vouched`: the caller guarantees that no filling reaches a result, as where the library
-      that the model is from fills batches itself, behind the same mask. What the graph gives for the filled inputs is
-      then cut and returned.
+      results padding could affect is refused with the operator's name.
+    - `filling`: `proven`, or `vouched`: you guarantee that padding does not affect results, for example because the
+      model's library pads batches itself, behind the same mask. gearcache cuts and returns the graph's result.
     - `strict`: raise on a fault of the cache instead of warning and compiling (None: `$GEARCACHE_STRICT`).
     - `jobs`: compile processes (None: `$GEARCACHE_JOBS`, else the number of cores).
-    - `compile_timeout`: seconds that a compile process may take for one gear; one that takes longer is ended with its
+    - `compile_timeout`: seconds that a compile process may take for one gear; then it is ended with its
       compilers, and the call raises `CompileError` (None: `$GEARCACHE_COMPILE_TIMEOUT`, else 3600).
     - `count_shapes`: also count the shapes that a dynamic graph serves, for `.stats.shapes` and `suggest_gears`; static
-      graphs count theirs anyway.
-    - `label`: what entries, messages, `.stats` and metrics call the class of the module, to tell models of one class
-      apart: `query.forward`, not `Encoder.forward`. None is the name of the class.
+      graphs always count theirs.
+    - `label`: replaces the name of the module's class in entries, messages, `.stats` and metrics, to distinguish models
+      of one class: `query.forward` instead of `Encoder.forward`. None is the name of the class.
     - `max_variants`: how many traces one entry may hold.
-    - `repeats`: compile the layers of a model that do the same once for each gear, instead of as often as there are
-      layers (Inductor only). Results may differ from those of one graph by rounding. False compiles the graph as one.
-    - `target`: the CPUs that code is compiled for (Inductor only). `native` is the CPU at hand with all that it has,
-      and only CPUs that have the same share its entries. `x86-64-v2`, `-v3` (AVX2) and `-v4` (AVX-512), or `armv8-a`,
-      `armv8.2-a` and `armv9-a`, make one entry for all hosts that have at least that. On another one the first call
-      raises an `OptionError`, which names what its CPU lacks.
+    - `repeats`: compile equal layers of a model once for each gear (Inductor only). Results may differ from those of
+      one graph by rounding. False compiles the graph as a whole.
+    - `target`: the CPUs that code is compiled for (Inductor only). `native` uses everything that this host's CPU has,
+      and only equal CPUs share its entries. `x86-64-v2`, `-v3` (AVX2) and `-v4` (AVX-512), or `armv8-a`,
+      `armv8.2-a` and `armv9-a`, make one entry for all hosts that have at least that. On a lesser CPU the first call
+      raises an `OptionError`, which names what the CPU lacks.
     """
 
     backend: str = "auto"
@@ -191,7 +190,7 @@ class CompilerConfig(_Checked):
 
 
 class Settings(Struct, frozen=True):
-    """Options as one cached method uses them, with the environment applied."""
+    """The options of one cached method, with the environment applied."""
 
     backend: str
     mode: str | None
@@ -209,14 +208,14 @@ class Settings(Struct, frozen=True):
     lock_timeout: float
     compile_timeout: float
     gear_execution: str = "static"
-    #: A torchair.CompilerConfig as the user gave it.
+    #: The user's torchair.CompilerConfig.
     torchair_config: Any = None
     hmac_key_file: Path | None = None
     signing_key_file: Path | None = None
     max_size: int | None = None
     max_age: float | None = None
     repeats: bool = True
-    #: Tiers beyond this host as they were written, and where; see `gearcache.cache.remote.urls`.
+    #: Tiers beyond this host as the user wrote them, and where; see `gearcache.cache.remote.urls`.
     remotes: str | tuple[str, ...] = ""
     remotes_source: str = REMOTES_VARIABLE
     target: str = "native"
@@ -283,14 +282,14 @@ def _file(environ: Mapping[str, str], name: str) -> Path | None:
 
 
 def wrong_values(environ: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with the values of the variables that stand for options."""
+    """Return what is wrong with the values of the environment variables."""
     given = _Given(environ)
     given.found()
     return given.wrong
 
 
 class _Given:
-    """The variables that stand for options. One of a wrong value counts as not set, and is noted: no model breaks."""
+    """The environment variables. One with a wrong value counts as not set and is noted, so that no model breaks."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -298,7 +297,7 @@ class _Given:
         self.wrong: list[str] = []
 
     def found(self) -> dict[str, Any]:
-        """Return the values, or the defaults of what is not set."""
+        """Return the values, or the defaults of variables that are not set."""
         return {
             "strict": self._value("GEARCACHE_STRICT", _flag, default=False),
             "jobs": self._value("GEARCACHE_JOBS", _count, default=os.cpu_count() or 1),
@@ -310,7 +309,7 @@ class _Given:
 
     @property
     def are_others(self) -> bool:
-        """Whether there are variables of this prefix that were not read here, and may be misspelt."""
+        """Whether the environment has other variables with this prefix, which may be misspelt."""
         return any(name.startswith("GEARCACHE_") and name not in self._read for name in self._environ)
 
     def _value(self, name: str, parse: Callable[[str], Any], *, default: Any) -> Any:
@@ -350,7 +349,7 @@ def _age(text: str) -> float | None:
 
 
 def _from_torchair(config: Any) -> CompilerConfig:
-    """Take over what a torchair.CompilerConfig says about gears; only backend `torchair` reads its other options."""
+    """Copy the gear policy of a torchair.CompilerConfig; only backend `torchair` reads its other options."""
     inference = getattr(config, "inference_config", None)
     policy = getattr(inference, "dynamic_gears_merge_policy", None)
     if policy is None:

@@ -1,4 +1,4 @@
-"""What a stream can show: a terminal that may be drawn on, one for plain text only, or a pipe."""
+"""Whether a stream is a terminal with colours and cursor moves, a plain terminal, or a pipe."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import IO
 def is_drawable(stream: IO[str] | None) -> bool:
     """Whether a stream is a terminal that takes colours and moves of the cursor.
 
-    Not with `TERM=dumb`, as editors and CI set it, nor where `NO_COLOR` is set (https://no-color.org): no escape is
-    written then, bars included.
+    `TERM=dumb`, which editors and CI set, and `NO_COLOR` (https://no-color.org) turn all escapes off, bars included.
     """
     if stream is None or not stream.isatty():
         return False

@@ -1,6 +1,6 @@
-"""The names of torch in gearcache's own source, looked up before a release that nobody tested loads or compiles.
+"""The names of torch in gearcache's own source, looked up before an untested release loads or compiles.
 
-A name that is gone would else be an `AttributeError` in the middle of a trace, or of what watches one.
+Otherwise a missing name would be an `AttributeError` in the middle of a trace, or in a hook that watches it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _OF_HITS = ("guards", "serving", "cache/fingerprint.py", "ge_cache/aten.py", "ge
 
 
 def check_names(version: str) -> None:
-    """Raise `MissingTorchNames` where torch is of another release than those tested and lacks what gearcache uses."""
+    """Raise `MissingTorchNames` if torch is an untested release and lacks names that gearcache uses."""
     if not is_tested(version) and (missing := missing_names()):
         raise MissingTorchNames(version, TESTED_TEXT, NEWEST, missing)
 
 
 def lacking_for_hits() -> MissingTorchNames | None:
-    """Return what a release that nobody tested lacks of what a loaded graph needs; None where nothing is missing."""
+    """Return an error for the missing names that a loaded graph needs; None if there are none."""
     if not (missing := missing_for_hits()):
         return None
     return MissingTorchNames(str(importlib.import_module("torch").__version__), TESTED_TEXT, NEWEST, missing)
@@ -45,7 +45,7 @@ def lacking_for_hits() -> MissingTorchNames | None:
 def missing_names() -> tuple[str, ...]:
     """Return the names of torch in gearcache's source that the installed torch does not have. Imports the compilers.
 
-    A function that takes other parameters than any that was seen is one of them, with the last ones that were.
+    Functions with unrecorded parameters count as missing, and appear with the last recorded ones.
     """
     used = _used(_PACKAGE)
     missing = _lacking(used, _exists)
@@ -62,12 +62,12 @@ def functions() -> dict[str, str]:
 
 @functools.cache
 def missing_for_hits() -> tuple[str, ...]:
-    """Return those that a hit needs. Imports nothing: what is not imported yet is what a hit does without."""
+    """Return the missing names that a hit needs. Imports nothing: a hit needs no module that is not imported yet."""
     return _lacking({name for part in _OF_HITS for name in _used(_PACKAGE / part)}, _may_exist)
 
 
 def _lacking(names: set[str], exists: Callable[[str], bool]) -> tuple[str, ...]:
-    """Return the names that are not there, without those of something that is missing itself."""
+    """Return the missing names, without those below another missing name."""
     missing = [name for name in names if not _is_optional(name) and not exists(name)]
     return tuple(sorted(name for name in missing if not name.startswith(tuple(f"{other}." for other in missing))))
 
@@ -125,7 +125,7 @@ def _bound(nodes: Iterator[ast.AST], known: Mapping[str, str] = MappingProxyType
 
 
 def _set_otherwise(part: ast.stmt) -> set[str]:
-    """Return the variables of a function that may hold something else too: parameters, and what is assigned anew."""
+    """Return the variables of a function that may hold other values: parameters, and those assigned again."""
     stores = Counter(node.id for node in ast.walk(part) if isinstance(node, ast.Name) and not _reads(node))
     annotated = {node.target.id for node in ast.walk(part) if _annotates(node)}  # type: ignore[attr-defined]
     parameters = {node.arg for node in ast.walk(part) if isinstance(node, ast.arg)}

@@ -1,7 +1,7 @@
-"""The parameters of torch's private functions, as the releases have them that tests were run with.
+"""The parameters of torch's private functions in the releases that ran with the tests.
 
-A function that is there and takes other arguments fails in the middle of a trace as one that is not. What was seen
-is in `torch_parameters.txt`, one function and form a line, with the releases that have it.
+A function that takes other arguments fails in the middle of a trace, like a missing one. `torch_parameters.txt` has one
+line for each function and form, with the releases that have it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LINE = re.compile(r"(torch[\w.]*)\((.*)\): ([\d. ]+)")
 
 
 def value_of(name: str) -> Any:
-    """Return what torch has below a name, or below what this release calls it; `LookupError` where there is nothing."""
+    """Return torch's value of a name, or of its name in this release; `LookupError` if it is missing."""
     parts = name.split(".")
     found: Any = importlib.import_module(parts[0])
     for index, part in enumerate(parts[1:], 1):
@@ -36,7 +36,7 @@ def value_of(name: str) -> Any:
 
 
 def parameters_of(value: Any) -> str | None:
-    """Return the names of parameters, `=` where one may be left out; None where it is no function."""
+    """Return the names of parameters, with `=` behind optional ones; None for anything but a function."""
     function = getattr(value, "__func__", value)
     if not isinstance(function, types.FunctionType):
         return None
@@ -47,7 +47,7 @@ def parameters_of(value: Any) -> str | None:
 
 @functools.cache
 def known() -> dict[str, dict[str, list[str]]]:
-    """Return name -> parameters -> releases of all functions that were seen; those of the last release come last."""
+    """Return name -> parameters -> releases of all recorded functions; those of the last release come last."""
     seen: dict[str, dict[str, list[str]]] = {}
     for line in PARAMETERS.read_text(encoding="utf-8").splitlines():
         if (found := _LINE.fullmatch(line)) is not None:
@@ -56,7 +56,7 @@ def known() -> dict[str, dict[str, list[str]]]:
 
 
 def other_parameters(name: str) -> str:
-    """Return the form that a function of torch does not have any more; empty where it has one that was seen."""
+    """Return the last recorded form of a torch function that has another one now; empty if its form is recorded."""
     seen = known().get(name)
     if seen is None or parameters_of(value_of(name)) in seen:
         return ""

@@ -1,4 +1,4 @@
-"""Which releases of torch gearcache works with: it uses private names, which change from one to the next."""
+"""Which releases of torch gearcache works with: it uses private names, which change between releases."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ logger = logging.getLogger("gearcache")
 #: Major and minor numbers of the releases that all tests have passed with; `setup.cfg` has them in the extra `torch`.
 TESTED = ((2, 13),)
 TESTED_TEXT = ", ".join(f"{major}.{minor}" for major, minor in TESTED)
-#: What to install in place of a torch that cannot be used.
+#: The release to install instead of an unusable torch.
 NEWEST = "{}.{}".format(*max(TESTED))
 _OLDEST = min(TESTED)
-#: Releases of which this process has warned.
+#: Releases that this process has warned about.
 _told: set[str] = set()
 
 
 def require_torch() -> None:
-    """Import torch; raises `MissingTorch` where there is none, and as `check_release` does."""
+    """Import torch; raise `MissingTorch` if it is not installed, or what `check_release` raises."""
     try:
         import torch
     except ModuleNotFoundError as error:
@@ -30,9 +30,9 @@ def require_torch() -> None:
 
 
 def check_release(version: str) -> None:
-    """Raise `UnsupportedTorch` for an older torch than any that was tested; warn, once, of another untested one.
+    """Raise `UnsupportedTorch` for a torch older than all tested ones; warn once of a newer untested one.
 
-    What such a release lacks is looked for by `gearcache.torch_names`, before anything is loaded or compiled.
+    `gearcache.torch_names` looks for missing names, before anything is loaded or compiled.
     """
     found = _release(version)
     if found is None or found < _OLDEST:
@@ -48,7 +48,7 @@ def check_release(version: str) -> None:
 
 
 def is_tested(version: str) -> bool:
-    """Whether a version of torch is of a release that all tests have passed with."""
+    """Whether all tests have passed with the release of this version of torch."""
     return _release(version) in TESTED
 
 

@@ -11,14 +11,14 @@ from msgspec import Struct
 
 logger = logging.getLogger("gearcache")
 PREFIX = "GEARCACHE_"
-#: What a package of ours, as click, makes of the name of the program.
+#: Variables that click derives from the name of the program.
 _OF_OTHERS = {"GEARCACHE_COMPLETE", "_GEARCACHE_COMPLETE"}
-#: What this process has told of its variables.
+#: Warnings about variables that this process has given.
 _said: set[str] = set()
 
 
 class Variable(Struct, frozen=True):
-    """One variable: what holds where it is not set, and what it is for."""
+    """One variable: its default and its purpose."""
 
     name: str
     default: str
@@ -45,19 +45,19 @@ VARIABLES = (
 
 
 def unknown_variables(environ: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the variables of gearcache's prefix that nothing reads, each with the one that may be meant."""
+    """Return the variables with gearcache's prefix that nothing reads, each with the nearest known name."""
     known = [variable.name for variable in VARIABLES]
     unknown = [name for name in sorted(environ) if name.startswith(PREFIX) and name not in {*known, *_OF_OTHERS}]
     return {name: next(iter(difflib.get_close_matches(name, known, 1)), None) for name in unknown}
 
 
 def told(name: str, meant: str | None) -> str:
-    """Return the sentence about a variable that nothing reads."""
+    """Return the sentence for a variable that nothing reads."""
     return f"nothing reads `{name}`" + (f"; `{meant}` is meant?" if meant else "")
 
 
 def tell_once(wrong: Iterable[str], environ: Mapping[str, str]) -> None:
-    """Warn, once in a process, of variables of wrong values, and of those that nothing reads."""
+    """Warn, once in a process, of variables with wrong values, and of those that nothing reads."""
     texts = [f"{text}; the default is used" for text in wrong]
     for text in (*texts, *(told(*each) for each in unknown_variables(environ).items())):
         if text not in _said:

@@ -1,1 +1,1 @@
-"""`gearcache.attach`: serves every call of a module from compiled graphs on disk, whatever code makes the call."""
+"""`gearcache.attach`: all calls of a module run through compiled graphs kept on disk."""

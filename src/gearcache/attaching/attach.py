@@ -78,19 +78,18 @@ def attach(
     fullgraph: bool = True,
     remotes: str | Sequence[str] | None = None,
 ) -> Attachment | RepeatedAttachment:
-    """Serve every call of a module from compiled graphs kept on disk, whatever code makes the call.
+    """Serve every call of a module, from any caller, with compiled graphs kept on disk.
 
-    The options are those of `cache_compile`, except that the default of `dynamic` is that of `module.compile()`: the
-    first graph is static, and sizes and ints that differ in a later call become dynamic. Arguments in `gears` and
-    `input_signature` are named as in the module's `forward`, even if it is decorated. The module's hooks run around the
-    graph.
+    The options are those of `cache_compile`. Only the default of `dynamic` is that of `module.compile()`: the first
+    graph is static, and sizes and ints that differ in a later call become dynamic. `gears` and `input_signature` use
+    the argument names of the module's `forward`, also behind decorators. The module's hooks run around the graph.
 
-    - `repeated`: attach the blocks of the module instead of the module itself. A path (`"layers"`) or several paths
-      name the lists of blocks; True means all lists with equal blocks. Equal blocks are compiled once. `gears` and all
-      other options apply to the `forward` of a block.
+    - `repeated`: attach blocks of the module instead of the module: those of the list at a path (`"layers"`), of
+      several paths, or with True of all lists with equal blocks. Equal blocks are compiled once. `gears` and all
+      other options then refer to the `forward` of a block.
 
     Raises `UnsupportedMethod` for a module that cannot be cached, `AlreadyAttached` for one that is attached,
-    `ValueError` if `repeated` leads to no blocks, and everything that `cache_compile` raises.
+    `ValueError` if `repeated` finds no blocks, and everything that `cache_compile` raises.
     """
     parameters = Parameters(
         config=config,

@@ -129,8 +129,7 @@ class Attachment:
     def was_called(self) -> bool:
         """Whether any call of the module has arrived here and passed hooks and argument checks to reach the forward.
 
-        It is derived from the counters, so no call has to record it, and a trace of the module by other code does not
-        count.
+        It reads the counters, so that calls need not record it; a trace by another tool does not count.
         """
         stats = self.stats
         return self._was_called_before or bool(stats.calls or stats.eager_calls or stats.refused_calls)
@@ -161,7 +160,7 @@ class Attachment:
     def explain(self) -> str:
         """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears.
 
-        If no call of the module has arrived here, the text says so.
+        If no call of the module has come here, it says so.
         """
         return "\n".join([self.method.explain(), *self._words_without_calls()])
 
@@ -204,7 +203,7 @@ class Attachment:
     def detach(self) -> None:
         """Restore what calls of the module ran before: its forward, or what `module.compile()` has made of it.
 
-        Nothing happens if its calls are not served here (any more).
+        Does nothing if the module's calls no longer come here.
         """
         with _exchange:
             if not self.is_attached:

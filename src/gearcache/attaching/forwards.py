@@ -60,7 +60,7 @@ def _check_function(function: Any, name: str) -> None:
     if isinstance(function, (CachedFunction, CachedMethod)):
         raise UnsupportedMethod(f"attach: `{name}.forward` is cached already, by `cache_compile`")
     if not isinstance(function, types.FunctionType):
-        raise UnsupportedMethod(f"attach: `{name}.forward` is no method but {_described(function)}")
+        raise UnsupportedMethod(f"attach: `{name}.forward` is not a method but {_described(function)}")
     if hasattr(function, "_torchdynamo_orig_callable") or module_of(function).startswith("torch._dynamo"):
         raise UnsupportedMethod(f"attach: `{name}.forward` was compiled by torch.compile; give a module without it")
     check_kind(function)

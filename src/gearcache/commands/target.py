@@ -51,7 +51,7 @@ def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise click.UsageError(f"there is no file `{path}`")
     if not path.stem.isidentifier():
-        raise click.UsageError(f"`{path}` cannot be imported: `{path.stem}` is no module name")
+        raise click.UsageError(f"`{path}` cannot be imported: `{path.stem}` is not a module name")
     sys.path.insert(0, str(path.resolve().parent))
     return _import_module(path.stem)
 

@@ -5,8 +5,8 @@ One line at the top of a program is enough:
     import gearcache.compat.torchair
     gearcache.compat.torchair.install()
 
-If torchair's behaviour is a defect, this keeps the cache and returns the right result, or refuses; `docs/npu.md` lists
-every deviation. torchair and npugraph_ex are imported when they are first needed.
+Where torchair's behaviour is a defect, this keeps the cache and answers correctly, or refuses; `docs/npu.md` lists all
+deviations. torchair and npugraph_ex are imported when they are first needed.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def cache_compile(
 ) -> Callable[..., Any]:
     """Cache a bound method of an `nn.Module`, as `torchair.inference.cache_compile` does.
 
-    `config` is a `torchair.CompilerConfig`, `backend` the result of `get_npu_backend` for it. `ValueError` for a
-    function that is not such a method, and for a config that is not a config or differs from the backend's; `TypeError`
-    for any keyword that torchair would drop silently.
+    `config` is a `torchair.CompilerConfig`, `backend` what `get_npu_backend` returned for it. `ValueError` for any
+    other function, and for a config that is invalid or differs from the backend's; `TypeError` for any
+    keyword that torchair would have dropped silently.
     """
     config = config_of(config, backend)
     check_method(func)

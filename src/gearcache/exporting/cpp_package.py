@@ -52,7 +52,7 @@ def export(cached: Any, path: str | os.PathLike[str]) -> None:
     if any(active.variant.call_checks != actives[0].variant.call_checks for active in actives):
         raise CaptureError(
             binding.method.name,
-            "it has variants for different arguments that are no tensors, which C++ cannot tell apart",
+            "it has variants for different arguments other than tensors, which C++ cannot distinguish",
         )
     data = io.BytesIO()
     torch.save(_package(binding.method.name, actives, store) | _host(binding.method.backend.target), data)

@@ -36,7 +36,7 @@ def check_place(target: Path, ranks: Collection[int | None] | None = None, *, ov
     """Raise `ValueError` or `NotADirectoryError` for a place that cannot be replaced; `FileExistsError` for a folder
     that holds anything but an export of some of these ranks, unless `overwrite`."""
     if target.exists() and not target.is_dir():
-        raise NotADirectoryError(f"dynamo_export: `{target}` is no folder; remove it, or give another export_path")
+        raise NotADirectoryError(f"dynamo_export: `{target}` is not a folder; remove it, or give another export_path")
     if Path.cwd().is_relative_to(target):
         raise ValueError(f"dynamo_export: export_path `{target}` holds the working folder; give a folder of its own")
     if target.is_mount():

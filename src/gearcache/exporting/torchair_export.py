@@ -1,7 +1,7 @@
 """`dynamo_export`: a model as an offline graph for Ascend's ATC, through torchair's own export.
 
-torchair changes the shared default config, continues after an export failed, and writes straight into the target. This
-module copies the config, raises on failure, and replaces the folder as a whole or not at all.
+torchair mutates the shared default config, continues after a failed export, and writes directly into the target. Here
+the config is a copy, a failure is an exception, and the folder is replaced as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -41,20 +41,21 @@ def dynamo_export(
 ) -> None:
     """Export one call of `model` into the folder `export_path`: `<name>.air`, `dynamo.pbtxt`, weight files.
 
-    It is written beside the folder and moved into place as a whole: readers see the old export or the new one, even
-    after a crash. A folder that contains anything other than an export, or an edited export, is refused; with
-    `overwrite=True` it is replaced, together with everything in it.
+    The export is written beside the folder and replaces it as a whole: readers see the old export or the new one, also
+    after a crash. A folder with anything but an unedited export is refused; `overwrite=True` replaces it with all its
+    content.
 
-    In a process group every rank has to call it. Each writes `<name><rank>.air` and `rank_<n>/`, and with
-    `config.export.experimental.auto_atc_config_generated` rank 0 also writes `model_relation_config.json` and
-    `numa_config.json`; ranks that share a folder put their files in place together. Without CANN the graph is stored as
-    `<name>.modeldef-not-an-air`: it is torchair's output, which no ATC has accepted.
+    In a process group every rank must call it. Each writes `<name><rank>.air` and `rank_<n>/`, and with
+    `config.export.experimental.auto_atc_config_generated` rank 0 also `model_relation_config.json` and
+    `numa_config.json`; ranks of one folder publish together. Without CANN the graph is stored as
+    `<name>.modeldef-not-an-air`, which is torchair's output; no ATC has accepted it.
 
     `TypeError` is for a model that is not a module and for arguments that its `forward` does not take, `ValueError` for
-    a name that is not a file name, `NotExportable` for a model that is not a single graph, or raises. `FileExistsError`
-    names a file in the folder that is not from an export, or was edited; `ValueError` is for a symbolic link, a mount
-    point, the working folder or a mode other than `max-autotune`, `GearSpecError` for inputs with gears, `CompileError`
-    if torchair cannot convert the model or another rank failed, `TimeoutError` if another rank does not arrive.
+    an invalid file name, `NotExportable` for a model that is not a single graph, or raises.
+    `FileExistsError` names a file in the folder that is not from an export, or was edited;
+    `ValueError` is for a symbolic link, a mount point, the working folder or another mode than `max-autotune`,
+    `GearSpecError` for inputs with gears, `CompileError` when torchair cannot convert the model or another rank failed,
+    `TimeoutError` when another rank does not come.
     """
     _check_arguments(model, export_name, args, kwargs)
     name, target = export_name, Path(export_path)

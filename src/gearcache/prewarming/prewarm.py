@@ -7,10 +7,10 @@
 
     report = gearcache.prewarm(build)      # or `gearcache prewarm deploy:build`
 
-Each call compiles what is missing and then runs the original method, so that its results can be passed on; `.warm(...)`
+Each call compiles what is missing and then runs the original method, so that you can pass on its results; `.warm(...)`
 compiles without running. A method with declared arguments (`input_signature=`, `.set_inputs(...)`) needs no call: the
-function only has to create it, or, if the method is decorated, to return the model. A relaunch with real weights on the
-target device loads what was made from `meta` or fake ones.
+function only creates it, or returns the model if the method is decorated. A relaunch with real weights on the target
+device hits entries that were made from `meta` or fake tensors.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ def prewarm(
     dry_run: bool = False,
     shard: tuple[int, int] | None = None,
 ) -> PrewarmReport:
-    """Call `function`; compile and store what its calls of cached methods need, and declared calls of other methods.
+    """Call `function`; compile and store what its calls of cached methods need, and the declared gears of others.
 
-    - `cache_dir`: root of the cache; it takes precedence over what the methods name.
-    - `jobs`: number of compile processes.
-    - `ranks`, `world_size`: act as these ranks of a distributed job, one after the other: `function` runs once for
-      each, with `RANK`, `LOCAL_RANK` and `WORLD_SIZE` set, and a process group of torch's backend `fake` where the
+    - `cache_dir`: root of the cache; overrides that of the methods.
+    - `jobs`: compile processes.
+    - `ranks`, `world_size`: simulate these ranks of a distributed job, one after the other: `function` runs once for
+      each, with `RANK`, `LOCAL_RANK` and `WORLD_SIZE` set, and with a process group of torch's backend `fake` if the
       process has none. Without `ranks`, all of `world_size`.
     - `device`: where tensors on `meta` will be when the model is served.
     - `dry_run`: only look up; the report lists what is missing.
     - `shard`: `(3, 16)` does the third of 16 shares; each entry is in one of them. `function` runs twice.
 
-    A gear or call that fails is in the report, and the others continue; an exception of the function itself is raised.
-    Raises `PrewarmInterrupted` (a `KeyboardInterrupt`) at Ctrl-C. Only one prewarm may run at a time in a process.
+    The report lists gears and calls that fail, and the others continue; an exception of the function itself is raised.
+    Ctrl-C raises `PrewarmInterrupted` (a `KeyboardInterrupt`). A process runs one prewarm at a time.
     """
     report, error = run_prewarm(
         function,

@@ -36,27 +36,27 @@ os.register_at_fork(after_in_child=_running.__init__)  # type: ignore[misc]
 def agree(
     model: Any, timeout: float = _TIMEOUT, on_disagree: str = "raise", *, warm: Callable[[], object] | None = None
 ) -> bool:
-    """Make sure that every rank of the job has loaded the declared calls, and that none compiles alone from then on.
+    """Make sure that every rank of the job has loaded the declared gears, and that no rank compiles alone from then on.
 
-    Every rank calls it once, after `torch.distributed.init_process_group` and before the first collective. The ranks
-    communicate through the store of the job, never in a collective. Each looks up its entries. If several ranks lack
-    the same entry, one compiles, and the others adopt the result if their own trace is the same; then all load.
-    Afterwards, a call that no loaded graph serves is an error (`CompileNotAgreed`), or runs eagerly if `on_miss` says
-    so, until `agree` is called again.
+    Call it once on every rank, after `torch.distributed.init_process_group` and before the first collective. The
+    ranks meet over the store of the job, never in a collective. They look up what is stored. Of the ranks that lack the
+    same, one compiles, and the others adopt the result if they would have compiled the same. Then all load. Afterwards
+    a call that no loaded graph serves is an error (`CompileNotAgreed`), or runs eagerly as `on_miss` says, until you
+    call `agree` again.
 
-    - `model`: a module with cached methods or attached parts, a cached method, the result of `attach`, or a list, tuple
+    - `model`: a module with cached methods or attached parts, a cached method, what `attach` returns, or a list, tuple
       or dict of these. The ranks agree on what `.warm()` compiles: the gears of methods with declared arguments.
-    - `timeout`: seconds after which the call ends on every rank, whatever happens to one of them; at most 30 days. It
-      takes a few seconds more if the deciding rank, or the store, is gone.
-    - `on_disagree`: with `"raise"` all ranks raise the same `RanksDisagree`; with `"eager"` all run the methods
-      themselves.
-    - `warm`: a function that calls `.warm(...)` of methods without declared arguments.
+    - `timeout`: seconds after which `agree` ends on every rank, at most 30 days, whatever happens to one of them; a few
+      more if rank 0 or the store is gone.
+    - `on_disagree`: `"raise"`: all ranks raise the same `RanksDisagree`; `"eager"`: all run the methods themselves.
+    - `warm`: a function that calls `.warm(...)` of methods whose arguments are not declared.
 
-    Returns whether all ranks serve graphs. With a single process, without a process group, and in a process forked from
-    a rank, it only lets methods on which an earlier job has agreed compile again. `RanksDisagree` (`.rank`, `.reason`)
-    is raised on all ranks if one of them fails, dies, or does not arrive. `OptionError` or `TypeError` is raised for an
-    invalid parameter, after the other ranks were informed (they raise `RanksDisagree`). `OptionError` is also raised
-    while another thread of this process is in this call, and in a process that `warm` has forked.
+    Returns whether all ranks serve graphs. With one process, without a process group, and in a process forked from a
+    rank, it does nothing, except that methods of an earlier agreement may compile again.
+    Raises `RanksDisagree` (`.rank`, `.reason`) on all ranks if one of them cannot do its part, dies, or does not come;
+    `OptionError` or `TypeError` for an invalid parameter, once the other ranks know of it (they raise
+    `RanksDisagree`); `OptionError` also while another thread of this process is in `agree`, and in a process that
+    `warm` has forked.
     """
     job, lock = present_job(), _running.lock
     if not lock.acquire(blocking=False):

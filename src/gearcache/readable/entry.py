@@ -37,9 +37,9 @@ def readable_cache(
 ) -> str:
     """Return a stored entry as text: its key, evidence, frames and graphs.
 
-    `path` is a manifest (`CachedMethod.entry_path`) or its folder. `print_output` prints the text to stdout; the text
-    is also written to `file`, readable by its owner only. `ValueError` if there is no entry, `CacheError` for one that
-    is damaged, of another format version or not to be trusted.
+    `path` is a manifest (`CachedMethod.entry_path`) or its folder. `print_output` prints the text to stdout; `file` is
+    a path to write it to, readable by its owner only. `ValueError` if there is no entry, `CacheError` for one that is
+    damaged, of another format version, or not trusted.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"readable_cache: path is {path!r}; it must be a str or a path, as `CachedMethod.entry_path`")

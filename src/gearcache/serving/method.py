@@ -167,7 +167,7 @@ class CachedMethod:
     def explain(self) -> str:
         """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears.
 
-        The text also says why the last call got no graph, if it got none, and which log messages the graphs omit.
+        It also says if the last call that was looked up got no graph, and which logging calls the graphs leave out.
         """
         binding = self._binding or self._tried
         if binding is None:
@@ -191,9 +191,9 @@ class CachedMethod:
     def set_inputs(self, /, *inputs: Any, **named: Any) -> None:
         """Declare the arguments of all later calls, as `input_signature=` of `cache_compile` does.
 
-        Positional specs declare all arguments, specs by name some of them. They replace all earlier declarations;
-        without specs nothing is declared any more. Loaded graphs are looked up again at the next call. Raises
-        `GearSpecError` for specs that do not fit the method; then nothing was changed.
+        Specs by position declare all arguments, those by name some. They replace all earlier declarations; a call
+        without specs removes them. The next call repeats its lookups. Raises `GearSpecError` for specs that do not fit
+        the method, and then changes nothing.
         """
         specs = InputSpecs.of_inputs("set_inputs", inputs, named)
         parameters = replace(self._parameters, input_signature=specs)
@@ -208,10 +208,9 @@ class CachedMethod:
     def warm(self, /, *args: Any, **kwargs: Any) -> None:
         """Compile and load every gear for a call like this one, without running it.
 
-        Declared arguments (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors. With
-        `on_miss="background"` it returns after starting the compile, unless `wait=True` is given too; `OptionError` for
-        `wait=False` with another `on_miss`, which always waits. If the method has an argument named `wait`, it is
-        passed to the method.
+        Arguments that are declared (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors.
+        With `on_miss="background"` it only starts the compile, unless you pass `wait=True`; `OptionError` for
+        `wait=False` with another `on_miss`, which always waits. If the method has an argument `wait`, it gets it.
         """
         from gearcache.serving.warming import begin_build, take_wait
 
@@ -246,8 +245,8 @@ class CachedMethod:
     def suggest_gears(self, k: int) -> SuggestedGears:
         """Return at most `k` gears that minimise the padded work for the recorded shapes (`.stats.shapes`).
 
-        `.gears` of the result is an argument for `cache_compile`; `.today` describes the changes from the current
-        gears, and the savings. Raises `GearSpecError` if no shape was recorded yet.
+        `.gears` of the result is what `cache_compile` takes; `.today` says what it changes against the gears of today,
+        and what it saves. Raises `GearSpecError` before any call.
         """
         from gearcache.telemetry.fleet_gears import propose, summed
         from gearcache.telemetry.suggest import suggest

@@ -1,4 +1,4 @@
-"""`prewarm` on the nodes of a Ray cluster: they divide the work and exchange the compiled entries."""
+"""`prewarm` on the nodes of a Ray cluster: they divide the work, and exchange the results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ USUAL_TIMEOUT = 3600.0
 
 
 class NodePrewarmed(Struct):
-    """The result of one node. `problem` is empty if everything is stored there; `compiled` counts its own compiles."""
+    """The result of one node. `problem` is empty if it stores everything; `compiled` gears were compiled by it."""
 
     node: str
     address: str
@@ -59,9 +59,9 @@ def prewarm(
     - `device`: where tensors on `meta` will be.
     - `timeout`: seconds for the whole prewarm.
 
-    Nodes with the same keys divide the work; other nodes, for example with another CPU, compile their own entries. Ray
-    sends the compiled entries to the other nodes. Needs `ray.init(...)`. `PrewarmFailed` names each node that lacks
-    something at the end, and why; its `nodes` are what is returned otherwise. `OptionError` for wrong arguments.
+    Nodes with the same keys divide them; others, for example with other CPUs, compile their own. Results go to the
+    other nodes through Ray. Needs `ray.init(...)`. `PrewarmFailed` names each incomplete node and the reason; its
+    `nodes` has the results of all nodes. `OptionError` for wrong arguments.
     """
     work = _checked(build, cache_dir, jobs, threads, world_size, device)
     limit = time.monotonic() + _positive("timeout", timeout)

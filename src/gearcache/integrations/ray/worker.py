@@ -122,7 +122,7 @@ class NodeWorker:
         if self._work.cache_dir is None and not os.environ.get(ROOT_VARIABLE):
             raise OptionError(
                 f"prewarm: cache_dir is None, and ${ROOT_VARIABLE} is not set on this node; the folder in which Ray "
-                "runs its workers is no place for a cache"
+                "runs its workers is not a place for a cache"
             )
         return Layout(resolve_root(self._work.cache_dir, os.environ))
 

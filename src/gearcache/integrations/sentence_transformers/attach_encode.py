@@ -29,19 +29,19 @@ def attach_encode(
     config: Any = None,
     **options: Any,
 ) -> AttachedEncoder:
-    """Have `model.encode(...)` run from graphs kept on disk. Its arguments and results do not change.
+    """Have `model.encode(...)` run from graphs kept on disk. Its arguments and results stay the same.
 
     - `model`: a `SentenceTransformer` that reads texts.
-    - `batch`: numbers of texts; a call between two of them is filled up to the larger one.
-    - `sequence`: lengths in tokens, filled up the same way. None means 16, 32, 64 and so on up to
-      `model.max_seq_length`, and at most 512. There is one graph for each pair of batch and length.
-    - `config`: a `CompilerConfig`. With `on_miss="eager"` (the default) the model itself serves calls without a graph;
-      they are counted in `stats.eager_reasons`, with one warning per reason. `"raise"` raises `UnknownGear`. `filling`
-      is "vouched" for the models that were tried (docs/sentence-transformers.md); for others the config decides.
+    - `batch`: numbers of texts; a call between two of them is padded to the larger one.
+    - `sequence`: lengths in tokens, the same way; None is 16, 32, 64 and so on up to `model.max_seq_length`, and to 512
+      at most. There is one graph for each pair of batch and length.
+    - `config`: a `CompilerConfig`. `on_miss="eager"` (the default) has the model itself serve what no graph serves,
+      counted in `stats.eager_reasons`, with one warning for each reason; `"raise"` raises `UnknownGear`. `filling` is
+      "vouched" for the models that were tried (docs/sentence-transformers.md); for others it is what the config says.
     - `options`: `cache_dir`, ranks and others of `cache_compile`.
 
-    Raises `UnsupportedMethod` for a model that does not read texts, `GearSpecError` for invalid sizes, `OptionError`
-    for another `on_miss`, and `AlreadyAttached` for a model whose calls are already served.
+    Raises `UnsupportedMethod` for a model that does not read texts, `GearSpecError` for invalid sizes,
+    `OptionError` for another `on_miss`, and `AlreadyAttached` for a model whose calls are served already.
     """
     for name in ("gears", "input_signature", "dynamic"):
         if name in options:

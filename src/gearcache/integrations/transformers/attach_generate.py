@@ -25,16 +25,16 @@ def attach_generate(
 ) -> AttachedModel:
     """Have `model.generate(...)` run prefill and decode from graphs kept on disk.
 
-    - `model`: a causal language model of transformers. The arguments and results of its `generate` do not change.
-    - `batch`: batch sizes, with beams and returned sequences counted; others are filled up to the next one.
-    - `prompt`: lengths of prompts; others are filled up to the next one, longer ones are read in pieces.
-    - `cache_length`: slots of the static cache: tokens of a prompt plus new tokens.
-    - `config`: a `CompilerConfig`. With `on_miss="eager"` (the default) the model itself serves calls without a graph,
-      with one warning per reason; `"raise"` raises `UnknownGear`.
+    - `model`: a causal language model of transformers. Arguments and results of `generate` stay the same.
+    - `batch`: batch sizes, counting beams and returned sequences; other sizes are padded to the next one.
+    - `prompt`: prompt lengths; other lengths are padded to the next one, longer prompts are read in pieces.
+    - `cache_length`: slots of the static cache: tokens of a prompt and new tokens together.
+    - `config`: a `CompilerConfig`. `on_miss="eager"` (the default) has the model itself serve what no graph serves,
+      with one warning for each reason; `"raise"` raises `UnknownGear`.
     - `options`: `cache_dir`, ranks and others of `cache_compile`.
 
     Raises `UnsupportedMethod` for a model that cannot be served, `GearSpecError` for invalid sizes, and
-    `AlreadyAttached` for a model whose calls are already served. Training the model works as before.
+    `AlreadyAttached` for a model whose calls are served already. You can train the model as before.
     """
     if config is None:
         config = CompilerConfig()

@@ -1,0 +1,91 @@
+"""The prose of the pages is plain English: patterns that read as translated do not come back."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import DOCS, PAGES, name_of, tokens
+from tests.support.source_tree import PACKAGE
+
+#: Each pattern, and what to write instead.
+BANNED = {
+    r"(?<![Tt]here )\b(?:is|are) no (?!longer|more|less)\w+": "is not a …, or: there is no …",
+    r"\btold\b": "reported, named, warned",
+    r"\btells\b": "says, names, shows",
+    r"\bhangs on\b": "depends on",
+    r"\bwhoever\b": "a process that …, a user who …",
+    r"(?:^|[.:;] )Who \w+ (?!.*\?)": "a process that …, or address the reader as you",
+    r"\bits like\b|\bits kin\b": "name the others, or: similar ones",
+    r"\bthe very same\b": "the same, identical",
+    r"(?<![Tt]here )\b(?:is|are) none\b": "is not one",
+    r"\bmended\b": "fixed",
+    r"\banew\b": "again",
+    r"\bas ever\b": "as always",
+    r"\bfor ever\b": "forever, or: until …",
+    r"\bin vain\b": "without success",
+    r"\bwhat is (?:there|here|held)\b": "name it",
+    r"\bmakes? no sense\b|\bof no use\b": "is invalid",
+    r"\banother one in each\b": "differs between",
+    r"\bit lies\b|\bthey lie\b": "it is in",
+    r"\bthe (?:found|held|known|met|present|gone) (?:of|is|are|that)\b": "a noun, not a participle",
+    r"\bhas to be had\b|\bto be had\b": "is available",
+    r"\bnobody else's affair\b|\bis its own affair\b": "say what happens",
+}
+#: Prose with another task than to explain: what changed, in the words of earlier releases.
+OTHERS = {"CHANGELOG.md"}
+#: How a page begins: with what its reader can do afterwards.
+FIRST = re.compile(r"After this page you (?:can|know)\b")
+
+
+def prose(page: Path) -> Iterator[str]:
+    """The text of a page, block by block, without headings and code."""
+    in_heading = False
+    for token in tokens(page):
+        if token.type == "inline" and not in_heading:
+            yield "".join(part.content if part.type == "text" else " " for part in token.children or ())
+        in_heading = token.type == "heading_open"
+
+
+def docstrings(path: Path) -> Iterator[str]:
+    """The docstrings of a module, its classes and functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            yield ast.get_docstring(node) or ""
+
+
+def banned(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        for pattern, instead in BANNED.items():
+            if (found := re.search(pattern, text)) is not None:
+                yield f"`{found[0]}`: {instead} (in: {text[:80]})"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in OTHERS], ids=name_of)
+def test_a_page_holds_no_banned_pattern(page: Path) -> None:
+    assert list(banned(prose(page))) == []
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*.py")), ids=lambda path: path.name)
+def test_a_docstring_of_a_public_module_holds_no_banned_pattern(path: Path) -> None:
+    assert list(banned(docstrings(path))) == []
+
+
+@pytest.mark.parametrize("page", DOCS[1:], ids=name_of)
+def test_a_page_begins_with_what_its_reader_can_do_after_it(page: Path) -> None:
+    first = next(prose(page))
+    assert FIRST.match(first), first
+
+
+def test_banned_patterns_are_found_outside_of_code(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("A tier is no registry. `is no registry`\n\n| Who waits says so |\n|---|\n| it tells why |\n")
+    assert [problem.partition(":")[0] for problem in banned(prose(page))] == [
+        "`is no registry`",
+        "`Who waits `",
+        "`tells`",
+    ]
