@@ -23,6 +23,7 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     slot: Any = MemberDescriptorVariable
     read_slot = slot.tp_descr_get_impl
+    attribute = name_here(VariableTracker, "var_getattr")
 
     conjugates: set[Any] = set()
     outputs: list[Any] = []
@@ -42,6 +43,8 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         @functools.wraps(function)
         def var_getattr(self: Any, tx: Any, name: Any, *rest: Any, **keywords: Any) -> Any:
             facts.asked_for(name)
+            if _is_settings(self) and not is_written(self, tx, name):
+                return getattr(_as_module(self), attribute)(tx, name)
             try:
                 if _is_made(self, name) and not is_lazy_and_new(self, tx, name):
                     return _without_source(function, self, tx, name, *rest, **keywords)
@@ -81,11 +84,28 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     yield slot, "tp_descr_get_impl", tp_descr_get_impl
     yield from watched_sources()
-    attribute = name_here(VariableTracker, "var_getattr")
     for cls in _all_of(VariableTracker):
         for name, watched in ((attribute, reading), ("call_obj_hasattr", asking)):
             if name in vars(cls):
                 yield cls, name, watched(vars(cls)[name])
+
+
+def _is_settings(variable: Any) -> bool:
+    """Whether it is a module of torch's settings, of which Dynamo makes an object since torch 2.14."""
+    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+    from torch.utils._config_module import ConfigModule
+
+    return isinstance(variable, UserDefinedObjectVariable) and isinstance(variable.value, ConfigModule)
+
+
+def _as_module(variable: Any) -> Any:
+    """Return the module that settings are: a setting is a fact, and the context variable that keeps it is none.
+
+    Functional collectives read one in every trace. No process can compare another one's context variables.
+    """
+    from torch._dynamo.variables.misc import PythonModuleVariable
+
+    return PythonModuleVariable(variable.value, source=variable.source)
 
 
 def _is_made(variable: Any, name: Any) -> bool:

@@ -51,7 +51,7 @@ def rebind(runner: Any, tensors: Mapping[str, Any], others: Mapping[str, torch.T
 
 @contextlib.contextmanager
 def _unseen() -> Iterator[None]:
-    """Keep `tensor.data = x` from every mode: below autograd it dispatches an operator (`VariableHooks::set_data`)."""
+    """Keep `tensor.data = other` from every mode: below autograd it dispatches an operator (`set_data`)."""
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         yield
 

@@ -71,3 +71,7 @@ def test_what_a_method_does_not_depend_on_stays_a_hit(met: dict[str, dict[str, A
     ):
         assert met[name]["again"]["state"] == met[name]["changed before the load"]["state"] == "hit", name
         assert met[name]["changed after the load"]["state"] == "served", name
+
+
+def test_a_setting_of_the_compiler_is_followed_wherever_a_release_keeps_it(met: dict[str, dict[str, Any]]) -> None:
+    assert met["settings.ASettingOfTheCompilerThatIsRead"]["plain"]["state"] == "traced"

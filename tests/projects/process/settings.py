@@ -85,3 +85,13 @@ class WorldSize(Fact):
 
         torch.distributed.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
         patch.callback(torch.distributed.destroy_process_group)
+
+
+class ASettingOfTheCompilerThatIsRead(Fact):
+    """As functional collectives do since torch 2.14."""
+
+    def run(self, x):
+        return x * (3 if torch.compiler.config.job_id is None else 2)
+
+    def change(self, patch):
+        patch.enter_context(torch.compiler.config.patch(job_id="another"))
