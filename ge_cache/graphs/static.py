@@ -124,7 +124,8 @@ def trace_gear(
 ) -> GearGraph:
     """Record the ATen operations of one gear, at the symbol values of `assignment`; open symbols stay symbolic."""
     symbolic = gear_symbols(capture, assignment)
-    mode = private_fake.fake_mode() if symbolic is None else symbolic.mode
+    # Numbers that the method takes out of tensors (`.item()`) are symbols, also beside sizes that are all known.
+    mode = private_fake.fake_mode(private_fake.shape_env()) if symbolic is None else symbolic.mode
     with mode:
         fakes = [
             _empty(spec) if symbolic is None else symbolic.tensor(item)
@@ -186,8 +187,8 @@ def record(
         cause = f"its graph cannot be traced at these sizes: {type(error).__name__}: {error}"
         if private_fake.depends_on_values(error):
             cause = (
-                "it takes a number out of a tensor (`.item()` or a branch) whose values no trace knows, such as the "
-                "result of a collective or of an operator of your own"
+                "it decides by a number that it takes out of a tensor (a branch on `.item()`), and only a call has the "
+                "value: use `torch.where`, or pass the number as an argument"
             )
         raise CaptureError(method, cause) from error
     plan = ResultPlan(method, number)

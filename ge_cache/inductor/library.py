@@ -33,6 +33,9 @@ from gearcache.ge_cache.private_torch.jobs import acted_groups
 from gearcache.ge_cache.process_groups import renamed, role
 from gearcache.guards.gears.expressions import checked_expression
 
+#: Operators whose results are numbers, or have sizes, that only the values of a call determine.
+_VALUE_DEPENDENT = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+
 
 def build_library(job: CompileJob, stage: Stage) -> Artifact:
     """Return the shared object of a gear, stripped, and the weight or constant behind each of its constants."""
@@ -45,7 +48,7 @@ def build_library(job: CompileJob, stage: Stage) -> Artifact:
             "change no later process would see; give it to cache_compile as one of `custom_decompositions`"
         )
     names = _attach_attributes(module, job)
-    inputs, symbolic = _inputs(job)
+    inputs, symbolic = _inputs(job, module)
     with acted_groups(places):
         built = _build(module, inputs, list(names.values()), job, stage, is_static=symbolic is None)
     library, folded = built.library, constants | built.constants
@@ -149,9 +152,12 @@ def linker_flags() -> list[str]:
     return [shlex.quote(f"Wl,--version-script={script}"), "Wl,--gc-sections"]
 
 
-def _inputs(job: CompileJob) -> tuple[list[Any], private_symbols.SymbolicInputs | None]:
-    """Return example inputs: real tensors for a static gear, symbolic ones for dynamic dims or with numbers."""
+def _inputs(job: CompileJob, module: torch.fx.GraphModule) -> tuple[list[Any], private_symbols.SymbolicInputs | None]:
+    """Return example inputs: symbolic ones for a graph with dynamic dims or numbers, real tensors for any other."""
     symbols = job.graph.get("symbols")
+    if not symbols and any(_VALUE_DEPENDENT & set(getattr(node.target, "tags", ())) for node in module.graph.nodes):
+        sizes, strides = [spec.sizes for spec in job.inputs], [spec.strides for spec in job.inputs]
+        symbols = {"hints": {}, "sizes": sizes, "strides": strides}
     if not symbols:
         made = [
             torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in job.inputs

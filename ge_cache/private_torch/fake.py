@@ -96,10 +96,11 @@ class _OwnCache(MutableMapping[Any, Any]):
 
 
 def depends_on_values(error: BaseException) -> bool:
-    """Return whether an error says that a tensor without data was asked for a number."""
+    """Return whether an error says that a trace would have to know the values in a tensor."""
     from torch._subclasses.fake_tensor import DataDependentOutputException
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-    return isinstance(error, DataDependentOutputException)
+    return isinstance(error, (DataDependentOutputException, GuardOnDataDependentSymNode))
 
 
 def forget_tensors(mode: Any) -> None:

@@ -1,0 +1,96 @@
+"""Numbers that a method takes out of tensors, and results whose sizes depend on values: as in eager at each call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from gearcache.errors import CaptureError, GearcacheError
+from tests.support.scenarios import strict_config
+
+WAYS: dict[str, dict[str, Any]] = {
+    "dynamic": {"dynamic": True},
+    "automatic": {"dynamic": None},
+    "static": {"dynamic": False},
+    "gears": {"gears": {"x": {0: [2, 4]}}},
+}
+PADDED = {"x": {0: [4]}}
+CALLS = [
+    torch.ones(2, 3),
+    torch.tensor([[2.0, 1.0, 5.0], [3.0, 0.0, 1.0]]),
+    torch.arange(6.0).reshape(2, 3),
+    -torch.ones(2, 3),
+]
+
+
+class Taken(nn.Module):
+    def scaled(self, x: Tensor) -> Tensor:
+        return x * x.sum().item()
+
+    def returned(self, x: Tensor) -> tuple[Tensor, float]:
+        return x * 2, x.max().item()
+
+    def selected(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x[x > 1], x[x > 1].sum()
+
+    def different(self, x: Tensor) -> Tensor:
+        return torch.unique(x.masked_fill(x > x.mean().item(), 0.0))
+
+    def decided(self, x: Tensor) -> Tensor:
+        return x + 1 if x.sum().item() > 3 else x - 1
+
+
+def _is_equal(found: Any, expected: Any) -> bool:
+    if isinstance(expected, tuple):
+        return all(_is_equal(*pair) for pair in zip(found, expected, strict=True))
+    if isinstance(expected, Tensor):
+        return found.dtype == expected.dtype and torch.equal(found, expected)
+    return bool(type(found) is type(expected) and found == expected)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["scaled", "returned", "selected", "different"])
+def test_each_call_has_its_own_values_also_relaunched(cache_dir: Path, name: str, way: str) -> None:
+    for launch in range(2):
+        module = Taken().eval()
+        served = gearcache.cache_compile(getattr(module, name), config=strict_config(), **WAYS[way])
+        with torch.no_grad():
+            for x in CALLS:
+                assert _is_equal(served(x), getattr(module, name)(x))
+        assert served.stats.traces == (0 if launch else 1)
+
+
+@pytest.mark.usefixtures("compiled_here")
+@pytest.mark.parametrize("name", ["scaled", "returned", "selected"])
+def test_compiled_code_has_the_values_of_each_call(cache_dir: Path, name: str) -> None:
+    module = Taken().eval()
+    served = gearcache.cache_compile(getattr(module, name), config=strict_config("inductor"), dynamic=False)
+    with torch.no_grad():
+        for x in CALLS:
+            assert _is_equal(served(x), getattr(module, name)(x))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_branch_on_a_value_is_refused_with_the_way_out(cache_dir: Path, way: str) -> None:
+    served = gearcache.cache_compile(Taken().decided, config=strict_config(), **WAYS[way])
+    with pytest.raises(CaptureError):
+        served(CALLS[0])
+
+
+@pytest.mark.parametrize("name", ["scaled", "returned", "selected", "different"])
+def test_padding_never_reaches_a_value(cache_dir: Path, name: str) -> None:
+    module, x = Taken().eval(), torch.rand(3, 3) + 1
+    served = gearcache.cache_compile(
+        getattr(module, name), config=strict_config(on_miss="pad", pad_values={"x": 1}), gears=PADDED
+    )
+    with torch.no_grad():
+        try:
+            found = served(x)
+        except GearcacheError:
+            return  # the size has a padded gear only where the proof admits it
+        assert _is_equal(found, getattr(module, name)(x))
