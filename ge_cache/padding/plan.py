@@ -15,6 +15,7 @@ from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.dynamic import SizePrinter, record_dynamic
 from gearcache.ge_cache.graphs.static import GearGraph, order_inputs
 from gearcache.ge_cache.padding.proven import Unproven, prove_all, vouch_all
+from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.guards.dispatch.fills import Fills
 
 
@@ -186,7 +187,7 @@ def _program(capture: Capture, symbols: Symbols, assignment: Mapping[Any, int]) 
             numbers[node] = ("number", capture.numbers.nodes.index(node))
             continue
         value = node.meta.get("example_value")
-        if node.op != "placeholder" and _is_of_number(capture, value):
+        if node.op != "placeholder" and (_is_of_number(capture, value) or private_symbols.depends_on_values(value)):
             numbers[node] = ("computed", node.target, plain(list(node.args)), plain(dict(node.kwargs)))
             continue
         if isinstance(value, torch.Size):

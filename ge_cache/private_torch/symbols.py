@@ -255,3 +255,10 @@ def _is_inside_operator() -> bool:
             return True
         frame = outer
     return False
+
+
+def depends_on_values(value: Any) -> bool:
+    """Return whether a number, or one of some sizes, is known only once tensors have values."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return bool(free_unbacked_symbols(value)) if isinstance(value, (tuple, torch.SymInt, torch.SymFloat)) else False

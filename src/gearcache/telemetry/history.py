@@ -23,9 +23,9 @@ class History:
     def __init__(self, name: str, key_name: str, folder: str, counters: Counters, *, strict: bool) -> None:
         self.name = name
         self.lines: deque[str] = deque(maxlen=_MOST)
-        #: Reasons that were explained: calls that run without a graph have the same reasons each time.
-        self._explained: set[tuple[Reason, ...]] = set()
-        self._missed: set[tuple[str, tuple[Reason, ...]]] = set()
+        #: What differed in explained and in counted misses, since the last graph was added.
+        self._explained: set[tuple[str, ...]] = set()
+        self._missed: set[tuple[str, ...]] = set()
         #: Reasons of misses that are not yet in the cache's counts; they are added before a compile.
         self.uncounted: list[str] = []
         self._key_name, self._folder = key_name, folder
@@ -36,29 +36,33 @@ class History:
 
     def note(self, kind: Kind, **fields: Any) -> None:
         """Count an event and notify the listeners."""
+        if kind in ("load", "publish"):  # the next call may miss for another value of the same subject
+            self._explained.clear()
+            self._missed.clear()
         self._counters.note(Event(kind, self.name, self._key_name, folder=self._folder, **fields))
 
     def miss(self, *reasons: Reason, kind: str) -> None:
         """Count one miss, with one reason per stored variant; `kind` is the most specific of their kinds.
 
-        A call that runs without a graph is looked up each time and misses for the same reasons: that counts once.
+        A call that runs without a graph is looked up each time. Until a graph is added, such calls count once for what
+        differs, whatever its value.
         """
-        if (kind, reasons) in self._missed:
+        if (subjects := (kind, *_subjects(reasons))) in self._missed:
             return
         if len(self._missed) >= _MOST:
             self._missed.clear()
-        self._missed.add((kind, reasons))
+        self._missed.add(subjects)
         self.note("miss", reason=kind, detail="; ".join(str(reason) for reason in reasons))
         self.uncounted.append(kind)
         self.explain(reasons)
 
     def explain(self, reasons: tuple[Reason, ...]) -> None:
         """Keep and log, once, why no stored or loaded graph serves a call."""
-        if reasons in self._explained:
+        if (subjects := _subjects(reasons)) in self._explained:
             return
         if len(self._explained) >= _MOST:
             self._explained.clear()
-        self._explained.add(reasons)
+        self._explained.add(subjects)
         self._counters.reasons.extend(reasons)
         self.lines.extend(line for reason in reasons for line in reason.explained())
         logger.info("%s: miss: %s", self.name, "; ".join(str(reason) for reason in reasons))
@@ -99,3 +103,7 @@ class History:
             self._told |= self._untold.keys()
             text, self._untold = "; then ".join(self._untold), {}
             logger.warning("%s: the cache cannot be used: %s", self.name, text)
+
+
+def _subjects(reasons: tuple[Reason, ...]) -> tuple[str, ...]:
+    return tuple(f"{reason.kind}: {reason.subject or reason.text}" for reason in reasons)
