@@ -184,7 +184,17 @@ WRONG = [
     pytest.param("GEARCACHE_MAX_SIZE", "5", "is '5'; `5` is no size; write a number and B", id="size"),
     pytest.param("GEARCACHE_MAX_AGE", "2 years", "is '2 years'; `2 years` is no age", id="age"),
     pytest.param("GEARCACHE_STRICT", "off", "is 'off'; it must be 0 or 1", id="flag"),
+    pytest.param("GEARCACHE_PROGRESS", "off", "is 'off'; it must be 0 or 1", id="progress"),
 ]
+
+
+def test_a_misspelt_folder_of_the_cache_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(variables, "_said", set())
+    resolve_settings(None, has_gears=False, environ={"TORCHAIR_CACHE_HOM": "/x", "TORCHAIR_CACHE_HOME": "/y"})
+    (record,) = caplog.records
+    assert record.getMessage() == "nothing reads `TORCHAIR_CACHE_HOM`; `TORCHAIR_CACHE_HOME` is meant?"
 
 
 @pytest.mark.parametrize(("name", "text", "words"), WRONG)
@@ -192,7 +202,7 @@ def test_a_wrong_variable_breaks_no_model_and_is_told_once(
     name: str, text: str, words: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(variables, "_said", set())
-    environ = {name: text, "GEARCACHE_MAX_SIZ": "5GB", "GEARCACHE_PROGRESS": "0"}
+    environ = {"GEARCACHE_MAX_SIZ": "5GB", "GEARCACHE_PROGRESS": "0", name: text}
     for _ in range(2):
         assert resolve_settings(None, has_gears=False, environ=environ) == resolve_settings(
             None, has_gears=False, environ={}

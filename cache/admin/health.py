@@ -45,9 +45,12 @@ def check_health(layout: Layout, hmac_key_file: Path | None = None) -> list[Chec
         checks += [_guarded("permissions", lambda: _check_trust(layout))]
         checks += [_guarded("entries", lambda: _check_entries(layout))]
     folder = _nearest_folder(layout.root)
+    if layout.entries_folder.is_dir() and not os.access(folder, os.W_OK):
+        text = f"this user cannot write to `{folder}`: stored entries serve, and what they lack is not stored"
+        checks += [Check("writing", None, text, "let this user write there, or compile as the user that can")]
+    else:
+        checks += [_guarded("writing", lambda: _check_writing(folder)), _guarded("locks", lambda: _check_locks(folder))]
     checks += [
-        _guarded("writing", lambda: _check_writing(folder)),
-        _guarded("locks", lambda: _check_locks(folder)),
         _guarded("file system", lambda: _check_file_system(folder)),
         _guarded("space", lambda: _check_space(folder)),
         _guarded("signatures", lambda: _check_signatures(hmac_key_file)),

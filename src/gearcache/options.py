@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from gearcache.cache.admin.evict import DEFAULT_MAX_SIZE
-from gearcache.cache.layout import REMOTES_VARIABLE
+from gearcache.cache.layout import REMOTES_VARIABLE, ROOT_VARIABLE
 from gearcache.errors import OptionError
 from gearcache.guards.evidence.names import a_type
 
@@ -20,6 +20,8 @@ KEY_FILE_VARIABLE = "GEARCACHE_HMAC_KEY_FILE"
 SIGNING_KEY_VARIABLE = "GEARCACHE_SIGNING_KEY_FILE"
 #: The text that removes a limit.
 NO_LIMIT = "none"
+#: Of names that may be one of the variables, misspelt.
+_PREFIXES = ("GEARCACHE_", "TORCHAIR_CACHE_")
 
 _ALLOWED: dict[str, tuple[Any, ...]] = {
     "backend": ("auto", "inductor", "torchair", "eager"),
@@ -293,11 +295,13 @@ class _Given:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
-        self._read = {REMOTES_VARIABLE, KEY_FILE_VARIABLE, SIGNING_KEY_VARIABLE}
+        self._read = {REMOTES_VARIABLE, KEY_FILE_VARIABLE, SIGNING_KEY_VARIABLE, ROOT_VARIABLE}
         self.wrong: list[str] = []
 
     def found(self) -> dict[str, Any]:
         """Return the values, or the defaults of variables that are not set."""
+        for name in ("GEARCACHE_PROGRESS", "GEARCACHE_WHOLE_TORCHAIR"):  # read where they are used
+            self._value(name, _flag, default=False)
         return {
             "strict": self._value("GEARCACHE_STRICT", _flag, default=False),
             "jobs": self._value("GEARCACHE_JOBS", _count, default=os.cpu_count() or 1),
@@ -309,8 +313,8 @@ class _Given:
 
     @property
     def are_others(self) -> bool:
-        """Whether the environment has other variables with this prefix, which may be misspelt."""
-        return any(name.startswith("GEARCACHE_") and name not in self._read for name in self._environ)
+        """Whether the environment has other variables with such a prefix, which may be misspelt."""
+        return any(name.startswith(_PREFIXES) and name not in self._read for name in self._environ)
 
     def _value(self, name: str, parse: Callable[[str], Any], *, default: Any) -> Any:
         self._read.add(name)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 logger = logging.getLogger("gearcache")
-PREFIX = "GEARCACHE_"
+PREFIXES = ("GEARCACHE_", "TORCHAIR_CACHE_")
 #: Variables that click derives from the name of the program.
 _OF_OTHERS = {"GEARCACHE_COMPLETE", "_GEARCACHE_COMPLETE"}
 #: Warnings about variables that this process has given.
@@ -45,9 +45,9 @@ VARIABLES = (
 
 
 def unknown_variables(environ: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the variables with gearcache's prefix that nothing reads, each with the nearest known name."""
+    """Return the variables with a prefix of gearcache's that nothing reads, each with the nearest known name."""
     known = [variable.name for variable in VARIABLES]
-    unknown = [name for name in sorted(environ) if name.startswith(PREFIX) and name not in {*known, *_OF_OTHERS}]
+    unknown = [name for name in sorted(environ) if name.startswith(PREFIXES) and name not in {*known, *_OF_OTHERS}]
     return {name: next(iter(difflib.get_close_matches(name, known, 1)), None) for name in unknown}
 
 

@@ -17,3 +17,19 @@ def test_calls_that_are_missed_time_and_again_for_the_same_reasons_are_one_miss(
     history.miss(other, kind="source")
     history.miss(edited, other, kind="source")
     assert (counters.misses, history.uncounted) == (3, ["source"] * 3)
+
+
+def test_a_value_that_differs_at_each_call_is_one_miss_until_a_graph_is_added() -> None:
+    counters = Counters()
+    history = History("M.f", "M.f-ab", "", counters, strict=False)
+
+    def miss(value: int) -> None:
+        text = f"`n`: constant was 0, is now {value}"
+        history.miss(Reason("arguments", text, "n", "0", str(value)), kind="arguments")
+
+    for value in range(1, 50):
+        miss(value)
+    assert (counters.misses, len([line for line in history.lines if line.startswith("miss")])) == (1, 1)
+    history.note("load")
+    miss(7)
+    assert counters.misses == 2

@@ -23,7 +23,7 @@ from gearcache.options import KEY_FILE_VARIABLE as KEY_FILE
 from gearcache.serving.host_faults import TEMPORARY_REMEDY
 from gearcache.torch_names import check_names
 from gearcache.torch_release import NEWEST, check_release, is_tested
-from gearcache.variables import PREFIX, told, unknown_variables
+from gearcache.variables import PREFIXES, told, unknown_variables
 from gearcache.version import __version__
 
 _COMPILERS = ("g++", "clang++", "c++")
@@ -46,7 +46,8 @@ def check_host(environ: Mapping[str, str]) -> list[Check]:
 def check_settings(environ: Mapping[str, str]) -> tuple[list[Check], Path | None]:
     """Check the environment variables; also returns the key file of signatures, if one is set."""
     unknown = unknown_variables(environ)
-    named = {name: value for name, value in sorted(environ.items()) if name.startswith(PREFIX) and name not in unknown}
+    ours = sorted(name for name in environ if name.startswith(PREFIXES) and name not in unknown)
+    named = {name: environ[name] for name in ours}
     named |= {name: environ[name] for name in _VARIABLES if environ.get(name)}
     wrong = wrong_variables(environ)
     remedy = "set the variable to an allowed value, or unset it; until then the default holds"

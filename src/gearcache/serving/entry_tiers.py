@@ -81,7 +81,8 @@ class EntryTiers:
                 )
             except (CacheError, OptionError) as error:  # keys or URLs cannot be used; the call must not fail for it
                 self._has_no_remote = True
-                self._history.fault(error)
+                is_option = isinstance(error, OptionError)
+                self._history.fault(OptionError(f"no tier is asked: {error}") if is_option else error)
         return self._remote_entry
 
     @contextlib.contextmanager

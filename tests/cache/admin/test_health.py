@@ -41,6 +41,14 @@ def test_a_sound_cache_passes_and_is_left_as_it_is(layout: Layout) -> None:
     assert tree(layout.root) == before
 
 
+def test_a_cache_that_this_user_may_only_read_is_no_fault(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write everywhere
+    found = checks(layout)
+    assert {name for name, check in found.items() if check.ok is False} == set()
+    assert found["writing"].detail.endswith("stored entries serve, and what they lack is not stored")
+    assert "locks" not in found
+
+
 def test_a_cache_that_is_not_there_is_not_created(tmp_path: Path) -> None:
     found = checks(Layout(tmp_path / "a" / "cache"))
     assert found["folder"].ok is None
