@@ -103,10 +103,13 @@ def put_in_place_together(ranks: Ranks, work: Path, place: Path, *, overwrite: b
     """Put the files of all ranks that share a folder in place at once: the first rank does it, the others wait."""
     together = ranks.in_one_folder(place, work)
     first = min(together, key=lambda rank: rank or 0)
+    ranks.tell("grouped", None)
     if ranks.rank != first:
         assert first is not None
         ranks.ask("published", [first])
         return
+    # A rank that has not yet seen the work folders of the others would take itself for the only one once they are gone.
+    ranks.ask("grouped", [rank for rank in together if rank is not None and rank != first])
     for rank, other in together.items():
         if rank != first:
             take_over(work / NEW, other / NEW)
