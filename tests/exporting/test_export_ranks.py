@@ -73,6 +73,22 @@ def of_both(content: str) -> dict[str, str]:
     return {name.format(rank): content for rank in range(2) for name in ("net{}.air", "rank_{}/dynamo.pbtxt")}
 
 
+def test_a_rank_that_is_slow_to_look_for_the_others_still_finds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = Ranks.ask
+
+    def slow(self: Ranks, step: str, ranks: Any) -> dict[int, Any]:
+        found = ask(self, step, ranks)
+        if step == "converted" and self.rank == 1:
+            time.sleep(0.3)  # rank 0 could have published long before, and removed its work folder
+        return found
+
+    monkeypatch.setattr(Ranks, "ask", slow)
+    assert export_both(tmp_path / "mp", "one", second=lambda: None) == [None, None]
+    assert contents(tmp_path / "mp") == of_both("one")
+
+
 def test_a_folder_of_two_ranks_changes_once_both_are_ready(tmp_path: Path) -> None:
     target, seen = tmp_path / "mp", []
 
