@@ -29,6 +29,8 @@ def nets_of(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Nets:
         folder.joinpath("constructs.py").write_text(
             text + textwrap.indent(textwrap.dedent(body.strip("\n")), " " * 8) + "\n"
         )
+        # Python's cache would take another body of the same size, written within the same second, for this one.
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
         monkeypatch.syspath_prepend(folder)
         monkeypatch.delitem(sys.modules, "constructs", raising=False)
         module: Any = importlib.import_module("constructs")
