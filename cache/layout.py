@@ -14,6 +14,8 @@ from gearcache.errors import UnsafePath
 
 ROOT_VARIABLE = "TORCHAIR_CACHE_HOME"
 REMOTES_VARIABLE = "GEARCACHE_REMOTES"
+#: Of all variables; another name with one of them may be a misspelt one.
+VARIABLE_PREFIXES = ("GEARCACHE_", "TORCHAIR_CACHE_")
 DEFAULT_ROOT = ".torchair_cache"
 MANIFEST_NAME = "manifest.msgpack"
 #: Folders of an entry where a backend keeps files of its own: GE's compiled graphs, static kernels of aclgraphs.

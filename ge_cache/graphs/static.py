@@ -185,11 +185,6 @@ def record(
         raise
     except Exception as error:
         cause = f"its graph cannot be traced at these sizes: {type(error).__name__}: {error}"
-        if private_fake.depends_on_values(error):
-            cause = (
-                "it decides by a number that it takes out of a tensor (a branch on `.item()`), and only a call has the "
-                "value: use `torch.where`, or pass the number as an argument"
-            )
         raise CaptureError(method, cause) from error
     plan = ResultPlan(method, number)
     try:

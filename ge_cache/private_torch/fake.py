@@ -95,14 +95,6 @@ class _OwnCache(MutableMapping[Any, Any]):
         return len(self._held())
 
 
-def depends_on_values(error: BaseException) -> bool:
-    """Return whether an error says that a trace would have to know the values in a tensor."""
-    from torch._subclasses.fake_tensor import DataDependentOutputException
-    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-
-    return isinstance(error, (DataDependentOutputException, GuardOnDataDependentSymNode))
-
-
 def forget_tensors(mode: Any) -> None:
     """Drop the weak references of a mode to the tensors for which it made fakes: they forbid `swap_tensors`."""
     describer = mode.fake_tensor_converter.meta_converter.describer

@@ -261,4 +261,5 @@ def depends_on_values(value: Any) -> bool:
     """Return whether a number, or one of some sizes, is known only once tensors have values."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-    return bool(free_unbacked_symbols(value)) if isinstance(value, (tuple, torch.SymInt, torch.SymFloat)) else False
+    is_symbolic = isinstance(value, (tuple, torch.SymInt, torch.SymFloat, torch.SymBool))
+    return is_symbolic and bool(free_unbacked_symbols(value))

@@ -19,7 +19,8 @@ class NumberTensors(dict[int, torch.Tensor]):
     def __missing__(self, number: int) -> torch.Tensor:
         memory = array("q", [number])
         with torch.inference_mode(False):
-            made = torch.frombuffer(memory, dtype=torch.int64)[0]
+            # No operator, such as one that makes it a scalar: within a trace its result would be a fake tensor.
+            made = torch.frombuffer(memory, dtype=torch.int64)
         if len(self) >= _MOST:
             self.clear()
         self[number] = made

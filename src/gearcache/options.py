@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from gearcache.cache.admin.evict import DEFAULT_MAX_SIZE
-from gearcache.cache.layout import REMOTES_VARIABLE, ROOT_VARIABLE
+from gearcache.cache.layout import REMOTES_VARIABLE, ROOT_VARIABLE, VARIABLE_PREFIXES
 from gearcache.errors import OptionError
 from gearcache.guards.evidence.names import a_type
 
@@ -20,8 +20,6 @@ KEY_FILE_VARIABLE = "GEARCACHE_HMAC_KEY_FILE"
 SIGNING_KEY_VARIABLE = "GEARCACHE_SIGNING_KEY_FILE"
 #: The text that removes a limit.
 NO_LIMIT = "none"
-#: Of names that may be one of the variables, misspelt.
-_PREFIXES = ("GEARCACHE_", "TORCHAIR_CACHE_")
 
 _ALLOWED: dict[str, tuple[Any, ...]] = {
     "backend": ("auto", "inductor", "torchair", "eager"),
@@ -314,7 +312,7 @@ class _Given:
     @property
     def are_others(self) -> bool:
         """Whether the environment has other variables with such a prefix, which may be misspelt."""
-        return any(name.startswith(_PREFIXES) and name not in self._read for name in self._environ)
+        return any(name.startswith(VARIABLE_PREFIXES) and name not in self._read for name in self._environ)
 
     def _value(self, name: str, parse: Callable[[str], Any], *, default: Any) -> Any:
         self._read.add(name)

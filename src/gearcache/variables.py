@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from gearcache.cache.layout import VARIABLE_PREFIXES
+
 logger = logging.getLogger("gearcache")
-PREFIXES = ("GEARCACHE_", "TORCHAIR_CACHE_")
 #: Variables that click derives from the name of the program.
 _OF_OTHERS = {"GEARCACHE_COMPLETE", "_GEARCACHE_COMPLETE"}
 #: Warnings about variables that this process has given.
@@ -47,7 +48,9 @@ VARIABLES = (
 def unknown_variables(environ: Mapping[str, str]) -> dict[str, str | None]:
     """Return the variables with a prefix of gearcache's that nothing reads, each with the nearest known name."""
     known = [variable.name for variable in VARIABLES]
-    unknown = [name for name in sorted(environ) if name.startswith(PREFIXES) and name not in {*known, *_OF_OTHERS}]
+    unknown = [
+        name for name in sorted(environ) if name.startswith(VARIABLE_PREFIXES) and name not in {*known, *_OF_OTHERS}
+    ]
     return {name: next(iter(difflib.get_close_matches(name, known, 1)), None) for name in unknown}
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gearcache.cache.admin.health import Check, guarded_all
 from gearcache.cache.layout import REMOTES_VARIABLE as REMOTES
+from gearcache.cache.layout import VARIABLE_PREFIXES
 from gearcache.cache.remote.urls import masked
 from gearcache.commands.threads import told_of_threads
 from gearcache.commands.wrong_variables import wrong_variables
@@ -23,12 +24,12 @@ from gearcache.options import KEY_FILE_VARIABLE as KEY_FILE
 from gearcache.serving.host_faults import TEMPORARY_REMEDY
 from gearcache.torch_names import check_names
 from gearcache.torch_release import NEWEST, check_release, is_tested
-from gearcache.variables import PREFIXES, told, unknown_variables
+from gearcache.variables import told, unknown_variables
 from gearcache.version import __version__
 
 _COMPILERS = ("g++", "clang++", "c++")
 _PROBE = '#include <omp.h>\n#include <cstdio>\nextern "C" int probe() { return omp_get_max_threads(); }\n'
-_VARIABLES = ("TORCHAIR_CACHE_HOME", "CXX", "OMP_NUM_THREADS")
+_VARIABLES = ("CXX", "OMP_NUM_THREADS")
 
 
 def check_host(environ: Mapping[str, str]) -> list[Check]:
@@ -46,7 +47,7 @@ def check_host(environ: Mapping[str, str]) -> list[Check]:
 def check_settings(environ: Mapping[str, str]) -> tuple[list[Check], Path | None]:
     """Check the environment variables; also returns the key file of signatures, if one is set."""
     unknown = unknown_variables(environ)
-    ours = sorted(name for name in environ if name.startswith(PREFIXES) and name not in unknown)
+    ours = sorted(name for name in environ if name.startswith(VARIABLE_PREFIXES) and name not in unknown)
     named = {name: environ[name] for name in ours}
     named |= {name: environ[name] for name in _VARIABLES if environ.get(name)}
     wrong = wrong_variables(environ)

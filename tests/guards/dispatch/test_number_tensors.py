@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.functional_tensor import FunctionalTensorMode
 
+from gearcache.ge_cache.private_torch.fake import fake_mode
 from gearcache.guards.dispatch import number_tensors
 from gearcache.guards.dispatch.number_tensors import NumberTensors
 
@@ -15,8 +19,16 @@ from gearcache.guards.dispatch.number_tensors import NumberTensors
 def test_a_number_is_a_tensor_of_one_int64(number: int) -> None:
     with torch.inference_mode():
         made = NumberTensors()[number]
-    assert (made.dtype, made.shape, made.item()) == (torch.int64, (), number)
+    assert (made.dtype, made.shape, made.item()) == (torch.int64, (1,), number)
     assert not made.is_inference()
+
+
+@pytest.mark.parametrize("within", [fake_mode, FunctionalTensorMode])
+def test_a_number_that_is_first_met_within_a_trace_is_an_ordinary_tensor(within: Callable[[], Any]) -> None:
+    with within():
+        made = NumberTensors()[5]
+    assert type(made) is torch.Tensor
+    assert made.item() == 5
 
 
 def test_a_number_of_more_than_64_bits_is_an_overflow() -> None:
