@@ -45,11 +45,7 @@ def check_health(layout: Layout, hmac_key_file: Path | None = None) -> list[Chec
         checks += [_guarded("permissions", lambda: _check_trust(layout))]
         checks += [_guarded("entries", lambda: _check_entries(layout))]
     folder = _nearest_folder(layout.root)
-    if layout.entries_folder.is_dir() and not os.access(folder, os.W_OK):
-        text = f"this user cannot write to `{folder}`: stored entries serve, and what they lack is not stored"
-        checks += [Check("writing", None, text, "let this user write there, or compile as the user that can")]
-    else:
-        checks += [_guarded("writing", lambda: _check_writing(folder)), _guarded("locks", lambda: _check_locks(folder))]
+    checks += guarded_all("writing", lambda: _check_changes(layout, folder))
     checks += [
         _guarded("file system", lambda: _check_file_system(folder)),
         _guarded("space", lambda: _check_space(folder)),
@@ -116,6 +112,14 @@ def _check_entries(layout: Layout) -> Check:
     if waste:
         return Check("entries", None, f"{text}; {waste} files that no entry needs")
     return Check("entries", True, text)
+
+
+def _check_changes(layout: Layout, folder: Path) -> list[Check]:
+    """Check what storing needs, if this user may write or there is nothing to read either."""
+    if not os.access(folder, os.W_OK) and Catalog(layout).entries():
+        text = f"this user cannot write to `{folder}`: stored entries serve, and what they lack is not stored"
+        return [Check("writing", None, text, "let this user write there, or compile as the user that can")]
+    return [_guarded("writing", lambda: _check_writing(folder)), _guarded("locks", lambda: _check_locks(folder))]
 
 
 def _check_writing(folder: Path) -> Check:
