@@ -40,6 +40,13 @@ class CacheKey(Struct, frozen=True, eq=False, dict=True):
         if len(set(names)) != len(names):
             raise ValueError(f"a key names each component once, got {names}")
 
+    @staticmethod
+    def of_stored(label: str, digest: str, components: Mapping[str, Plain]) -> CacheKey:
+        """Return the key of a stored entry: its components are plain by then, so that they do not give the digest."""
+        key = CacheKey(label, tuple(components.items()))
+        vars(key)["digest"] = digest
+        return key
+
     @cached_property
     def _encoded(self) -> tuple[tuple[str, bytes], ...]:
         return tuple((name, encode(name, value)) for name, value in self.components)

@@ -12,8 +12,13 @@ from typing import Any
 def named_modules(module: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield dotted path and module: itself, then all below it; a shared module at each of its places."""
     yield path, module
-    for name, child in _held(module, "_modules"):
+    for name, child in named_children(module):
         yield from named_modules(child, f"{path}.{name}" if path else name)
+
+
+def named_children(module: Any) -> list[tuple[str, Any]]:
+    """Return name and module of those directly below a module."""
+    return _held(module, "_modules")
 
 
 def named_parameters(module: Any) -> Iterator[tuple[str, Any]]:

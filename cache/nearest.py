@@ -43,7 +43,7 @@ def nearest_entry(layout: Layout, key: CacheKey) -> Nearest | None:
     """
     wanted = key.lowered()
     best: tuple[int, Path, Manifest] | None = None
-    for path in _newest_first(layout, key):
+    for path in newest_first(layout, key, MAX_CANDIDATES):
         try:
             manifest = decode_manifest(read_trusted(path, MAX_MANIFEST_SIZE), path)
         except (CacheError, OSError):
@@ -60,7 +60,8 @@ def nearest_entry(layout: Layout, key: CacheKey) -> Nearest | None:
     return Nearest(path, manifest, differing, first_difference(wanted, manifest.components))
 
 
-def _newest_first(layout: Layout, key: CacheKey) -> list[Path]:
+def newest_first(layout: Layout, key: CacheKey, most: int) -> list[Path]:
+    """Return the newest manifests among the first `MAX_SEEN` entries of a key's label, at most so many."""
     dated = []
     entries, ranks = str(layout.entries_folder), layout.ranks
     for label, digest in islice(layout.names(key.safe_label), MAX_SEEN):
@@ -73,4 +74,4 @@ def _newest_first(layout: Layout, key: CacheKey) -> list[Path]:
             for path in layout.manifests_of(label, digest):
                 with suppress(OSError):
                     dated.append((os.lstat(path).st_mtime_ns, str(path)))
-    return [Path(path) for _, path in sorted(dated, reverse=True)[:MAX_CANDIDATES]]
+    return [Path(path) for _, path in sorted(dated, reverse=True)[:most]]

@@ -223,6 +223,11 @@ class Walker:
                 self._alive.append(value)
         return value
 
+    @property
+    def objects(self) -> list[Any]:
+        """All objects met so far, those on the way to a value among them."""
+        return [*self._roots.values(), *self._alive]
+
     def resolve_plain(self, path: Any) -> Any:
         """Return the value at a path in plain form, without keeping the objects on the way."""
         if isinstance(path, str):

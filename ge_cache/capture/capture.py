@@ -7,7 +7,7 @@ replaced by `aten.sym_size` of the tensor that has them, so the frame passes ten
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ from gearcache.ge_cache.capture.orders import ARRANGEMENTS, CAUSE, are_alike
 from gearcache.ge_cache.capture.recording import Recording
 from gearcache.ge_cache.capture.source_paths import FrameNames, is_of_namedtuple
 from gearcache.ge_cache.capture.translation import GuardTranslator, tensor_sources
+from gearcache.ge_cache.capture.unreached import unreached_modules
 from gearcache.ge_cache.capture.unwrapped import unwrap_weights
 from gearcache.ge_cache.capture.written import Written
 from gearcache.ge_cache.dependencies.observed import TracedCode, observed_checks
@@ -139,9 +140,24 @@ def _translated(recording: Recording) -> Capture:
         left_out=recording.facts.all_left_out,
         asks_grad_mode=recording.autograd.asks_mode,
         traced_code=[code for code in output.traced_code if code not in observed.covered],
+        unreached=_unreached(recording, translator, [*inputs, *observed.checks, *checks], attributes),
     )
     unwrap_weights(capture)
     return capture
+
+
+def _unreached(
+    recording: Recording, translator: GuardTranslator, items: Iterable[Any], attributes: Mapping[str, Access]
+) -> list[str]:
+    """Return the modules that the trace did not reach; none if it ran functions without looking into them."""
+    observer = recording.observer
+    if observer.untraced or observer.assumed or recording.facts.untraced:
+        return []
+    accesses = [*(item.access for item in items), *attributes.values()]
+    sources = [guard.originating_source for guard in recording.output.output_graph.guards]
+    sources += [write.source for write in recording.hook.writes]
+    objects = translator.objects(sources, accesses)
+    return unreached_modules(recording.scope.arguments[recording.frame.code.co_varnames[0]], objects)
 
 
 def _hidden_attributes(recording: Recording, translator: GuardTranslator) -> list[Check]:

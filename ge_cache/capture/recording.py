@@ -23,6 +23,7 @@ from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import facts as private_facts
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import identities as private_identities
+from gearcache.ge_cache.private_torch import key_views as private_key_views
 from gearcache.ge_cache.private_torch import lookups as private_lookups
 from gearcache.ge_cache.private_torch import raised as private_raised
 from gearcache.ge_cache.private_torch import reads as private_reads
@@ -94,6 +95,7 @@ class Recording:
                 only_own_operators_computed(),
                 private_views.watched_views(self.observer.stale, self.observer.missing),
                 private_facts.watched_facts(self.facts),
+                private_key_views.single_keys(),
                 private_lookups.watched_lookups(self.lookups),
                 private_reads.watched_reads(self.reads),
                 private_identities.watched_identities(self.identities),

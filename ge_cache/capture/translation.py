@@ -6,9 +6,11 @@ another mechanism (`_COVERED`, with the reason), or makes the method uncacheable
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import types
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -118,6 +120,18 @@ class GuardTranslator:
             return self._walker.resolve(access)
         except (LookupError, AttributeError, TypeError):
             return None
+
+    def objects(self, sources: Iterable[Any], accesses: Iterable[Access]) -> list[Any]:
+        """Return all objects on the paths of some sources of Dynamo, on further paths, and of all that was translated.
+
+        Sources without a path are skipped: only what the trace made itself has none.
+        """
+        for source in sources:
+            with contextlib.suppress(UncacheableGuard):
+                self.value(self.access(source))
+        for access in accesses:
+            self.value(access)
+        return self._walker.objects
 
     def translate(self, guards: Any) -> list[Check]:
         """Return the distinct checks, in a defined order; `UncacheableGuard` for a guard without a translation."""

@@ -49,6 +49,7 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
             outputs=row["outputs"],
             impossible=row.get("impossible", []),
             left_out=row.get("left_out", []),
+            unreached=row.get("unreached", []),
         )
         for row in data["variants"]
     ]

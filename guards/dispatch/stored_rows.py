@@ -14,8 +14,9 @@ SHARED_PARTS = ("frame", "references", "inputs", "attributes", "call_checks", "e
 IMPOSSIBLE = "impossible_calls"
 #: How many impossible calls an entry keeps.
 MOST_IMPOSSIBLE = 64
-#: Parts that differ between two builds from one trace: a later build makes only the missing gears.
-_OF_A_BUILD = ("gears", "impossible")
+#: Parts that differ between two builds from one trace: a later build makes only the missing gears, and another module
+#: may have other parts that the method does not reach.
+_OF_A_BUILD = ("gears", "impossible", "unreached")
 #: Parts that differ between two compiles of one gear.
 _OF_A_COMPILE = ("header", "blobs", "seconds")
 

@@ -116,6 +116,8 @@ class StoredVariant(Struct, frozen=True):
     impossible: list[str] = field(default_factory=list)
     #: Messages that the method logs and its graphs do not, in words.
     left_out: list[str] = field(default_factory=list)
+    #: Paths of modules of the instance that the trace did not reach, nor any module below them.
+    unreached: list[str] = field(default_factory=list)
 
     def to_plain(self) -> dict[str, Any]:
         """Return msgpack-able data."""
@@ -136,4 +138,5 @@ class StoredVariant(Struct, frozen=True):
             "outputs": self.outputs,
             "impossible": self.impossible,
             "left_out": self.left_out,
+            "unreached": self.unreached,
         }

@@ -115,6 +115,56 @@ def listed(g: Builder) -> None:
     g.add_edit("2 hook added", f"{access}.register_forward_hook(lambda module, args, out: out * 2.0)")
 
 
+@feature("2 adapters", 2.0)
+def adapters(g: Builder) -> None:
+    """Named submodules of which the method uses some, and asks for others; neighbours that it does not use."""
+    main, name = g.main(), g.name("adapters")
+    g.add_setup(
+        f"self.{name} = torch.nn.ModuleDict({{'a': torch.nn.Linear(4, 4), 'b': torch.nn.Linear(4, 4)}})\n"
+        f"self.{name}_scale = {{'a': 2.0, 'b': 3.0}}\n"
+        f"self.{name}_active = ['a']\n"
+        f"self.{name}_rest = torch.nn.Linear(4, 4)"
+    )
+    out, keys = g.name("h"), g.name("keys")
+    asked = g.chance.choice(["'c' in self.{0}.keys()", "'b' in self.{0}", "'c' in self.{0}_scale", "False"])
+    counted = g.chance.choice(
+        [
+            f"len({keys})",
+            f"len(self.{name}_rest.weight)",
+            f"sum(1 for _ in self.{name}.children())",
+            f"len([k for k in {keys}])",
+            f"self.{name}_scale.get('b', 5.0)",
+            f"(2 if hasattr(self, '{name}_other') else 3)",
+            "1",
+            "1",
+        ]
+    )
+    g.statement(f"{out} = {main}\n{keys} = self.{name}.keys()")
+    loop = (
+        f"for key in self.{name}_active:\n    if key not in {keys}:\n        continue\n"
+        f"    {out} = self.{name}[key]({out}) * self.{name}_scale[key]\n"
+        f"if {asked.format(name)}:\n    {out} = {out} + 1.0\n{out} = {out} * {counted}"
+    )
+    if g.statement(loop):
+        g.give(out)
+    new = "torch.nn.Linear(4, 4)"
+    for label, text in (
+        ("2 adapter added", f"torch.manual_seed(3); m.{name}['c'] = {new}; m.{name}_scale['c'] = 4.0"),
+        ("2 adapter renamed", f"m.{name}['d'] = m.{name}.pop('b'); m.{name}_scale['d'] = m.{name}_scale.pop('b')"),
+        ("2 adapter removed", f"del m.{name}['b']"),
+        ("2 adapter replaced", f"m.{name}['b'] = torch.nn.Identity()"),
+        ("2 adapter converted", f"m.{name}['b'].double()"),
+        ("2 adapter moved first", f"m.{name}['a'] = m.{name}.pop('a'); q = m.{name}.pop('b'); m.{name}['b'] = q"),
+        ("2 adapter chosen", f"m.{name}_active = ['b', 'x']"),
+        ("2 weights of adapters tied", f"m.{name}['b'].weight = m.{name}['a'].weight"),
+        ("2 weights of adapters swapped", f"m.{name}['a'], m.{name}['b'] = m.{name}['b'], m.{name}['a']"),
+        ("2 neighbour added", f"torch.manual_seed(4); m.{name}_other = {new}"),
+        ("2 neighbour removed", f"del m.{name}_rest"),
+        ("2 neighbour replaced", f"m.{name}_rest = torch.nn.Linear(4, 5)"),
+    ):
+        g.add_edit(label, text)
+
+
 @feature("2 tied weights", 1.0)
 def tied(g: Builder) -> None:
     """An embedding tied to a projection, or a parameter with two names."""

@@ -178,6 +178,7 @@ class Canary(torch.nn.Module):
         found = self.table["a"] + self.table.get("b", 0) + ("c" in self.table) + self.own["a"] + bool(self.table)
         for name in self.table:
             found += len(name)
+        found += ("a" in self.table.keys()) + len(list(self.table.keys()))  # noqa: SIM118
         found += len(str(self.table)) + (1 in [2, 1]) + len(sorted(self.names)) + len(dict.fromkeys(self.names))
         return found + len(items) + len(pair[0].name)
 

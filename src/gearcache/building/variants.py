@@ -59,6 +59,7 @@ def built_variant(
         constants_because=capture.constants_because,
         outputs=len(graph.results),
         left_out=capture.left_out,
+        unreached=capture.unreached,
     )
     _check_storable(capture.method, variant.to_plain())
     return BuiltVariant(variant, artifacts)

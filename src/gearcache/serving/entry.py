@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from gearcache.cache.admin.evict import Limits
@@ -22,7 +23,7 @@ from gearcache.cache.store import DiskStore
 from gearcache.cache.trust import check_folders
 from gearcache.errors import CacheError
 from gearcache.guards.dispatch.packed_entry import entry_from_plain, entry_to_plain
-from gearcache.guards.dispatch.stored_rows import IMPOSSIBLE, MOST_IMPOSSIBLE
+from gearcache.guards.dispatch.stored_rows import IMPOSSIBLE, MOST_IMPOSSIBLE, gears_of_row
 from gearcache.guards.dispatch.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.options import Settings
@@ -37,6 +38,23 @@ if TYPE_CHECKING:
     from gearcache.serving.impossible_call import ImpossibleCall
 
 logger = logging.getLogger("gearcache")
+
+
+class Absence(Struct, frozen=True):
+    """Why there is no entry of a key that can be read."""
+
+    reason: Reason
+    #: The kind of the miss, for counts.
+    kind: str
+    #: Whether the cache is at fault, so that no compile could be stored either.
+    is_fault: bool = False
+
+
+class Sibling(Struct, frozen=True):
+    """An entry whose module differs from that of a key only in parts that its variants here did not reach."""
+
+    manifest: Path
+    variants: list[StoredVariant]
 
 
 class Entry:
@@ -63,7 +81,7 @@ class Entry:
         #: File and line of the method.
         self._place = place
         #: Sizes in bytes of the blobs that the manifest names, by digest.
-        self._blob_sizes: Mapping[str, int] = {}
+        self._blob_sizes: dict[str, int] = {}
         #: The store on disk keeps counting this process as a user, even if work continues in memory.
         self._own = self._open_store(layout)
         self.store: Store = self._own
@@ -77,8 +95,8 @@ class Entry:
             return Reason("unsafe", str(error))
         return found.manifest if isinstance(found, Hit) else _reason_of(found, self._place)
 
-    def read(self) -> list[StoredVariant] | Reason:
-        """Return the stored variants at the first lookup, or the reason of the miss; this process then uses the entry.
+    def read(self) -> list[StoredVariant] | Absence:
+        """Return the stored variants at the first lookup, or why there is no entry; this process then uses the entry.
 
         A fault of the cache is recorded as one, and then no variant is stored.
         """
@@ -89,12 +107,46 @@ class Entry:
                 self._history.fault(error)
                 return []
             if isinstance(found, Hit):
-                return self._readable(found.manifest)
-        reason = _reason_of(found, self._place)
-        self._history.miss(reason, kind=found.reason.value)
-        if found.reason is MissReason.UNREADABLE:  # no compile can fix it: a mode, a disk
-            self._history.fault(CacheError(f"{reason.text}: {reason.advice}"))
-        return reason
+                variants = self.decode(found.manifest)
+                return Absence(variants, variants.kind) if isinstance(variants, Reason) else variants
+        # A mode or a disk cannot be mended by a compile.
+        is_fault = found.reason is MissReason.UNREADABLE
+        return Absence(_reason_of(found, self._place), found.reason.value, is_fault)
+
+    def note_absence(self, absence: Absence) -> None:
+        """Record the miss of an entry that is not there, or cannot be read."""
+        self._history.miss(absence.reason, kind=absence.kind)
+        if absence.is_fault:
+            self._history.fault(CacheError(f"{absence.reason.text}: {absence.reason.advice}"))
+
+    def siblings(self) -> list[Sibling]:
+        """Return the entries of other modules with variants that reached nothing in which this module differs.
+
+        This process then uses those entries. A fault of the cache ends the search.
+        """
+        if self.is_in_memory or self._keeps_files:
+            return []
+        from gearcache.cache.module_parts import is_alike
+        from gearcache.cache.siblings import MODULE, sibling_keys
+
+        module = self.key.lowered()[MODULE]
+        siblings: list[Sibling] = []
+        held: set[bytes] = set()
+        with suppress(CacheError, OSError):
+            for key in sibling_keys(self.layout, self.key):
+                found = self.store.lookup(key, explain=False)
+                stored = self.decode(found.manifest) if isinstance(found, Hit) else []
+                fitting = []
+                for variant in stored if isinstance(stored, list) else ():
+                    gears = gears_of_row(variant.to_plain()).keys()
+                    # Of a trace that several modules had, one is enough.
+                    if not gears <= held and is_alike(module, key.lowered()[MODULE], variant.unreached):
+                        held |= gears
+                        fitting.append(variant)
+                if fitting and isinstance(self.store.load(key, explain=False), Hit):
+                    self.store.count_load(key, served=self._serves)
+                    siblings.append(Sibling(self.layout.manifest(key), fitting))
+        return siblings
 
     def read_again(self) -> list[StoredVariant]:
         """Return the variants that are stored by now; raises `CacheError`."""
@@ -119,7 +171,7 @@ class Entry:
 
     def decode(self, manifest: Manifest) -> list[StoredVariant] | Reason:
         """Return the variants of a manifest, or the reason why it cannot be read."""
-        self._blob_sizes = manifest.blobs
+        self._blob_sizes |= manifest.blobs
         try:
             return entry_from_plain(manifest.payload)
         except Exception as error:  # data of an unknown form raises anything

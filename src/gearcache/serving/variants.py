@@ -8,6 +8,7 @@ import time
 
 from msgspec import Struct
 
+from gearcache.cache.result import MissReason
 from gearcache.errors import CacheError, CorruptEntry, GearcacheError
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.dispatch.variant import StoredVariant
@@ -15,7 +16,7 @@ from gearcache.guards.evidence.reason import Reason, merged
 from gearcache.serving.activate import ActiveVariant, BlobReader, EvidenceCheck, activate, misfit, tensors_of
 from gearcache.serving.basis import Bases
 from gearcache.serving.call import Call
-from gearcache.serving.entry import Entry
+from gearcache.serving.entry import Absence, Entry, Sibling
 from gearcache.serving.loaded import Frame, LoadedVariants, takes
 from gearcache.serving.resolved import ResolvedMethod
 from gearcache.telemetry.interrupts import raise_interrupt
@@ -57,14 +58,16 @@ class Variants:
         self.loaded = LoadedVariants(method.name, validate=settings.validate == "inputs")
         self._method = method
         self._record = record
-        self._known: list[StoredVariant] | None = None
+        #: What the entry held when it was last read, and the sibling entries; None until they were read.
+        self._own: list[StoredVariant] | None = None
+        self._siblings: list[Sibling] | None = None
         #: Variants that failed for a reason of `FAULTS`, by id: they are not tried again, and reported at most once.
         self._unusable: dict[int, tuple[StoredVariant, str]] = {}
 
     @property
     def known(self) -> list[StoredVariant]:
-        """The variants that were stored when the entry was last read; none before."""
-        return self._known or []
+        """The variants that were stored when the entry and its siblings were last read; none before."""
+        return [*(self._own or ()), *(variant for sibling in self._siblings or () for variant in sibling.variants)]
 
     def find(self, call: Call) -> Frame | Problems:
         """Return the frame of the loaded graph that serves a call, or why none does."""
@@ -76,28 +79,17 @@ class Variants:
         `counted=False`: a load of what this process has just stored is not a hit.
         """
         begin = time.perf_counter()
-        if self._known is None:
-            found = self.entry.read()
-            self._known = [] if isinstance(found, Reason) else found
-            if isinstance(found, Reason):
-                return Unloaded(found.kind, found.text)
-        loaded = {id(active.variant) for active in self.loaded.variants}
-        reasons: list[Reason] = []
-        variants: list[StoredVariant] = []
-        evidence, bases = EvidenceCheck(call.scope), Bases()
-        for variant in self._candidates(call):
-            if id(variant) in loaded or id(variant) in self._unusable:
-                continue
-            reason = self._take(variant, call, evidence, bases)
-            if reason is None:
-                variants.append(variant)
-                continue
-            reasons.append(reason)
-            if reason.kind in FAULTS:
-                self._unusable[id(variant)] = variant, reason.kind
+        absence = self._read()
+        variants, reasons = self._take_fitting(self.known, call)
+        if not variants and (siblings := self._read_siblings(absence)):
+            variants, of_siblings = self._take_fitting(siblings, call)
+            reasons += of_siblings
         if variants:
             self._note_load(variants, time.perf_counter() - begin, counted=counted)
             return None
+        if absence is not None and not reasons:
+            self.entry.note_absence(absence)
+            return Unloaded(absence.reason.kind, absence.reason.text)
         if not reasons:
             return Unloaded()
         # If several variants miss, the most specific reason is reported.
@@ -106,12 +98,45 @@ class Variants:
         self._record.history.miss(*reasons, kind=kind)
         return Unloaded(kind, "; ".join(reason.text for reason in reasons))
 
-    def _candidates(self, call: Call) -> list[StoredVariant]:
+    def _read(self) -> Absence | None:
+        """Read the entry at the first load; returns why there is none."""
+        if self._own is not None:
+            return None
+        found = self.entry.read()
+        self._own = [] if isinstance(found, Absence) else found
+        return found if isinstance(found, Absence) else None
+
+    def _read_siblings(self, absence: Absence | None) -> list[StoredVariant]:
+        """Return the variants of sibling entries, the first time; they are known then."""
+        if self._siblings is not None or (absence is not None and absence.kind != MissReason.ABSENT.value):
+            return []
+        self._siblings = self.entry.siblings()
+        return [variant for sibling in self._siblings for variant in sibling.variants]
+
+    def _take_fitting(self, variants: list[StoredVariant], call: Call) -> tuple[list[StoredVariant], list[Reason]]:
+        """Load those of some variants that fit a call; returns them, and the reasons why others do not fit."""
+        loaded = {id(active.variant) for active in self.loaded.variants}
+        taken: list[StoredVariant] = []
+        reasons: list[Reason] = []
+        evidence, bases = EvidenceCheck(call.scope), Bases()
+        for variant in self._candidates(variants, call):
+            if id(variant) in loaded or id(variant) in self._unusable:
+                continue
+            reason = self._take(variant, call, evidence, bases)
+            if reason is None:
+                taken.append(variant)
+                continue
+            reasons.append(reason)
+            if reason.kind in FAULTS:
+                self._unusable[id(variant)] = variant, reason.kind
+        return taken, reasons
+
+    def _candidates(self, known: list[StoredVariant], call: Call) -> list[StoredVariant]:
         """Return the variants to try: under `validate="gears"` no call separates those of other dtypes or strides.
 
         If all have others, one of them reports the problem of the call; if misses compile, the call gets its own.
         """
-        known, settings = self.known, self._method.settings
+        settings = self._method.settings
         if settings.validate == "inputs":
             return known
         alike = [variant for variant in known if takes(variant, call)]
@@ -128,13 +153,22 @@ class Variants:
             history.note("hit", gears=gears)
             words = "%s: hit: loaded %s from `%s` in %.0f ms"
             logger.info(words, history.name, ", ".join(gears) or "a graph", self.entry.layout.root, seconds * 1000)
-            history.lines.append(f"hit: {self.entry.layout.manifest(self.entry.key)}")
+            history.lines += [f"hit: {place}" for place in self._places(variants)]
+
+    def _places(self, variants: list[StoredVariant]) -> list[str]:
+        """Return where some variants are stored."""
+        wanted = {id(variant) for variant in variants}
+        siblings = [each for each in self._siblings or () if any(id(variant) in wanted for variant in each.variants)]
+        of_siblings = {id(variant) for each in siblings for variant in each.variants}
+        own = [] if wanted <= of_siblings else [str(self.entry.layout.manifest(self.entry.key))]
+        note = "of a module that differs only where the method does not reach"
+        return [*own, *(f"{each.manifest}, {note}" for each in siblings)]
 
     def read_again(self) -> list[StoredVariant]:
         """Add the variants that are stored now to the loaded ones, and return the stored ones."""
         present = self.entry.read_again()
         loaded = [active.variant for active in self.loaded.variants]
-        self._known = [*loaded, *_unknown(present, loaded)]
+        self._own = [*loaded, *_unknown(present, loaded)]
         return present
 
     def take_fresh(self) -> tuple[list[StoredVariant], bool]:
@@ -142,13 +176,13 @@ class Variants:
         present = self.entry.read_again()
         fresh = _unknown(present, self.known)
         if fresh:
-            self._known = [*self.known, *fresh]
+            self._own = [*(self._own or ()), *fresh]
         return present, bool(fresh)
 
     def renew(self, variants: list[StoredVariant]) -> None:
         """Forget variants that were stored anew: the reason why they were not used may no longer apply."""
         texts = set(map(_text, variants))
-        self._known = [variant for variant in self.known if _text(variant) not in texts]
+        self._own = [variant for variant in self._own or () if _text(variant) not in texts]
 
     def unsuited(self, variant: StoredVariant, call: Call, evidence: EvidenceCheck) -> Reason | None:
         """Return why a variant, loaded or not, is not for this call's module and declared arguments."""
