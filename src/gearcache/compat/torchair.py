@@ -5,7 +5,7 @@ One line at the top of a program is enough:
     import gearcache.compat.torchair
     gearcache.compat.torchair.install()
 
-Where torchair's behaviour is a defect, this keeps the cache and answers correctly, or refuses; `docs/npu.md` lists all
+Where torchair's behaviour is a defect, this keeps the cache and answers correctly, or refuses; `docs/npu.md` lists the main
 deviations. torchair and npugraph_ex are imported when they are first needed.
 """
 
