@@ -5,8 +5,8 @@ One line at the top of a program is enough:
     import gearcache.compat.torchair
     gearcache.compat.torchair.install()
 
-Where torchair's behaviour is a defect, this keeps the cache and answers correctly, or refuses; `docs/npu.md` lists all
-deviations. torchair and npugraph_ex are imported when they are first needed.
+Where torchair's behaviour is a defect, this keeps the cache and answers correctly, or refuses; `docs/npu.md` lists the
+main deviations. torchair and npugraph_ex are imported when they are first needed.
 """
 
 from __future__ import annotations
