@@ -2,11 +2,10 @@
 
     python -m benchmarks.fleet [--engines redis folder bucket] [--hosts 1000] [--compile 20] [--cases plain faults ...]
 
-Engines are real servers started here. The protocol is the product's own code (`gearcache.serving.remote_entry`) with
-real entries and blobs. Hosts are threads with one cache folder each, and the compile is a sleep. Only one process of a
-host uses a tier, under the lock of the key, which `tests/product/test_fleet_processes.py` shows with real processes; so
-each thread stands for all processes of its host. Needs the extras of `dev`.
-"""
+Engines are real servers started here. The protocol is the product's own code (`gearcache.serving.fleet.remote_entry`)
+with real entries and blobs. Hosts are threads with one cache folder each, and the compile is a sleep. Only one
+process of a host uses a tier, under the lock of the key, which `tests/product/test_fleet_processes.py` shows with
+real processes; so each thread stands for all processes of its host. Needs the extras of `dev`."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ class Watched:
         self.bytes: Counter[str] = Counter()
 
     def _before(self, what: str, name: str) -> None:
-        from gearcache.cache.remote.protocol import RemoteError
+        from gearcache.cache.remote.engines.protocol import RemoteError
 
         kind = name.split("/")[1] if "/" in name else name
         self.requests[f"{what} {kind}"] += 1
@@ -124,10 +123,10 @@ class Host:
 
     def __init__(self, number: int, seed: Seed, url: str, root: Path, options: argparse.Namespace) -> None:
         from gearcache.cache.layout import Layout
-        from gearcache.cache.remote.patient import Patient
+        from gearcache.cache.remote.engines.retrying import Patient
         from gearcache.options import resolve_settings
-        from gearcache.serving.entry import Entry
-        from gearcache.serving.remote_entry import RemoteEntry
+        from gearcache.serving.find.entry import Entry
+        from gearcache.serving.fleet.remote_entry import RemoteEntry
         from gearcache.telemetry.history import History
         from gearcache.telemetry.stats import Counters
 
@@ -145,7 +144,7 @@ class Host:
 
     def run(self) -> None:
         """Get the entry, or compile it."""
-        from gearcache.serving.remote_entry import Wanted
+        from gearcache.serving.fleet.remote_entry import Wanted
 
         time.sleep(random.uniform(0, self._options.spread))
         begin = time.monotonic()
@@ -207,7 +206,7 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
 
 def fleet(engine: str, case: str, options: argparse.Namespace) -> dict[str, Any]:
     """Run one case on one engine."""
-    from tests.cache.remote.engines import ENGINES, url_of
+    from tests.cache.remote.real_engines import ENGINES, url_of
 
     with tempfile.TemporaryDirectory(dir=ROOT, prefix="gearcache-fleet-") as folder, ENGINES[engine]() as remote:
         url = url_of(remote)
@@ -236,7 +235,7 @@ def fleet(engine: str, case: str, options: argparse.Namespace) -> dict[str, Any]
 
 def _empty(remote: Any) -> None:
     """Delete what an earlier case has stored: all cases use the same server of buckets."""
-    from gearcache.cache.remote.protocol import Deadline
+    from gearcache.cache.remote.engines.protocol import Deadline
 
     for name in remote.names("v4/", 1 << 20, Deadline.after(60.0)):
         remote.delete(name, Deadline.after(60.0))

@@ -96,7 +96,7 @@ def _environ(**variables: str) -> Iterator[None]:
 
 @contextmanager
 def _redis() -> Iterator[str]:
-    from tests.cache.remote.engines import ENGINES
+    from tests.cache.remote.real_engines import ENGINES
 
     with ENGINES["redis"]() as remote:
         yield remote.label

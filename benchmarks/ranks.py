@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload([__name__, "torch", "gearcache.ranks.agree", "gearcache.serving.unserved"])
+FORKS.set_forkserver_preload([__name__, "torch", "gearcache.ranks.agree", "gearcache.serving.miss.unserved"])
 #: Seconds that a vote of 8 ranks may take once connections exist.
 LIMIT = 0.005
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from gearcache.cache.atomic import write_new
 from gearcache.cache.named_file import read_secret
-from gearcache.cache.parents import check_parents
+from gearcache.cache.parent_folders import check_parents
 from gearcache.cache.trailer import pair_trailer
 from gearcache.errors import CacheError, UnsafePath
 

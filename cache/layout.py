@@ -220,7 +220,7 @@ class Layout(Struct, frozen=True):
         Existing folders keep their mode. May run in many processes at once; raises `OSError`, `PublishError`, or
         `UnsafePath` where the root holds a foreign folder with the name of the bucket.
         """
-        from gearcache.cache.admin.marks import foreign_name, is_marked, mark
+        from gearcache.cache.admin.folder_marks import foreign_name, is_marked, mark
 
         is_complete = is_marked(self.root, self.bucket)
         # The marks are made last: where they exist, only the folder itself may be missing.

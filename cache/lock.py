@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gearcache.cache.opening import open_regular
+from gearcache.cache.regular_files import open_regular
 from gearcache.cache.waits import waiting_time
 from gearcache.errors import LockTimeout, PublishError
 

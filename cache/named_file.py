@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from gearcache.cache.parents import TRUSTED_VARIABLE, check_parents
+from gearcache.cache.parent_folders import TRUSTED_VARIABLE, check_parents
 from gearcache.cache.trust import open_trusted
 from gearcache.errors import UnsafePath
 

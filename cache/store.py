@@ -16,7 +16,7 @@ from gearcache.cache.key import CacheKey, Plain
 from gearcache.cache.layout import Layout
 from gearcache.cache.lock import key_lock
 from gearcache.cache.manifest import Manifest, OtherFormat
-from gearcache.cache.reading import read_manifest
+from gearcache.cache.manifest_file import read_manifest
 from gearcache.cache.result import Hit as Hit
 from gearcache.cache.result import Miss as Miss
 from gearcache.cache.result import MissReason as MissReason

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gearcache.cache.parents import check_parents as check_parents
-from gearcache.cache.parents import is_private, is_trusted_by_name
+from gearcache.cache.parent_folders import check_parents as check_parents
+from gearcache.cache.parent_folders import is_private, is_trusted_by_name
 from gearcache.errors import CorruptEntry, UnsafePath
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from gearcache.cache.lock import unlock
-from gearcache.cache.opening import open_regular
+from gearcache.cache.regular_files import open_regular
 
 #: Enough for the way from a worker through the fork server to the program that started it.
 _MAX_PARENTS = 4

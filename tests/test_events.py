@@ -102,7 +102,7 @@ def test_a_miss_names_its_reason(heard: list[gearcache.Event], break_it: object,
 def test_every_reason_and_kind_is_documented() -> None:
     from gearcache.cache.result import MissReason
     from gearcache.events import KINDS, MISS_REASONS, Kind
-    from gearcache.serving.variants import _TELLING
+    from gearcache.serving.find.variants import _TELLING
 
     assert {reason.value for reason in MissReason} | set(_TELLING) == set(MISS_REASONS)
     assert set(KINDS) == set(Kind.__args__)

@@ -268,7 +268,7 @@ def test_what_fails_under_another_release_is_no_riddle(
         raise TypeError("a parameter that is gone")
 
     cached = gearcache.cache_compile(torch.nn.Linear(2, 2).forward, config=CompilerConfig(backend="eager", strict=True))
-    monkeypatch.setattr("gearcache.serving.binding.Binding.prepare", fail)
+    monkeypatch.setattr("gearcache.serving.find.binding.Binding.prepare", fail)
     release_of_torch("2.99.0")
     with (
         torch.no_grad(),

@@ -28,9 +28,9 @@ from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, Layout, is_digest
 from gearcache.cache.lock import key_lock
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
-from gearcache.cache.opening import open_regular
-from gearcache.cache.parents import TRUSTED_VARIABLE, is_trusted_by_name
-from gearcache.cache.reading import read_manifest
+from gearcache.cache.manifest_file import read_manifest
+from gearcache.cache.parent_folders import TRUSTED_VARIABLE, is_trusted_by_name
+from gearcache.cache.regular_files import open_regular
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.store import DiskStore
 from gearcache.cache.trust import others_wrote

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from gearcache.cache.admin.marks import is_bucket, version_of
+from gearcache.cache.admin.folder_marks import is_bucket, version_of
 from gearcache.cache.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.lock import store_lock

@@ -21,7 +21,7 @@ from gearcache.cache.admin.journal import cut_journal, read_journal, unpack
 from gearcache.cache.admin.row import EntryRow, Identity
 from gearcache.cache.layout import Layout
 from gearcache.cache.lock import unlock
-from gearcache.cache.opening import open_regular
+from gearcache.cache.regular_files import open_regular
 from gearcache.cache.trust import check_folders, open_trusted
 from gearcache.errors import CacheError
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgpack
 
 from gearcache.cache.admin.row import EntryRow
-from gearcache.cache.opening import open_regular
+from gearcache.cache.regular_files import open_regular
 from gearcache.cache.trust import open_trusted
 from gearcache.errors import CacheError
 

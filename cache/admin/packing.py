@@ -10,7 +10,7 @@ from typing import BinaryIO
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.manifest import Manifest
-from gearcache.cache.reading import read_manifest_to_copy
+from gearcache.cache.manifest_file import read_manifest_to_copy
 from gearcache.cache.store import DiskStore
 from gearcache.cache.use import register_use
 

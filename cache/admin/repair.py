@@ -14,8 +14,8 @@ from gearcache.cache.blob_folder import prepare_folder
 from gearcache.cache.layout import Layout
 from gearcache.cache.lock import key_lock
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest, encode_manifest
+from gearcache.cache.manifest_file import read_manifest
 from gearcache.cache.quarantine import quarantine
-from gearcache.cache.reading import read_manifest
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting
 from gearcache.cache.trust import read_trusted

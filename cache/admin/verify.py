@@ -15,8 +15,8 @@ from gearcache.cache.admin.scan import read_entry
 from gearcache.cache.atomic import check_digest
 from gearcache.cache.layout import Layout, is_digest
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, OtherFormat
+from gearcache.cache.manifest_file import read_manifest
 from gearcache.cache.quarantine import quarantine
-from gearcache.cache.reading import read_manifest
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting
 from gearcache.cache.trust import check_folders, read_trusted

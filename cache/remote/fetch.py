@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 
+from gearcache.cache.remote.engines.protocol import Deadline, Remote
 from gearcache.cache.remote.names import blob_name
 from gearcache.cache.remote.parallel import at_once
-from gearcache.cache.remote.protocol import Deadline, Remote
 from gearcache.cache.remote.tier import Tier
 from gearcache.errors import CorruptEntry
 

@@ -21,8 +21,8 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from gearcache.cache.host import boot_id
-from gearcache.cache.remote.patient import again
-from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.engines.retrying import again
 from gearcache.cache.remote.tier import Tier
 
 #: A holder that shows no beat for this long counts as dead.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.parallel import at_once
-from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 
 
 def read_each(

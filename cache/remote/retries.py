@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from gearcache.cache.remote.protocol import Deadline, RemoteError
+from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
 
 _Result = TypeVar("_Result")
 

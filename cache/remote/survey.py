@@ -11,11 +11,11 @@ from statistics import median
 
 from msgspec import Struct, field
 
+from gearcache.cache.remote.command_retries import SECONDS
+from gearcache.cache.remote.engines.protocol import Clocked, Deadline
 from gearcache.cache.remote.holdings import Holdings, holdings, read_manifests
 from gearcache.cache.remote.lookup import read_found
 from gearcache.cache.remote.names import PROBES, EntryName
-from gearcache.cache.remote.persistence import SECONDS
-from gearcache.cache.remote.protocol import Clocked, Deadline
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.errors import CacheError, RemoteError, UnsignedEntry

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from msgspec import Struct
 
 from gearcache.cache.layout import REMOTES_VARIABLE
-from gearcache.cache.remote.protocol import Remote
+from gearcache.cache.remote.engines.protocol import Remote
 from gearcache.errors import OptionError
 
 #: Seconds that one lookup may take in a tier, all of its requests together.
@@ -184,27 +184,27 @@ def _seconds(value: str, source: str) -> float:
 
 
 def _folder(tier: TierURL) -> Remote:
-    from gearcache.cache.remote.folder import FolderRemote
+    from gearcache.cache.remote.engines.folder import FolderRemote
 
     return FolderRemote(tier.url.partition(":")[2])
 
 
 def _bucket(tier: TierURL) -> Remote:
     _need("obstore", tier)
-    from gearcache.cache.remote.objects import ObjectRemote
+    from gearcache.cache.remote.engines.objects import ObjectRemote
 
     return ObjectRemote(tier.url, dict(tier.options))
 
 
 def _redis(tier: TierURL) -> Remote:
     _need("redis", tier)
-    from gearcache.cache.remote.redis_server import RedisRemote
+    from gearcache.cache.remote.engines.redis_server import RedisRemote
 
     return RedisRemote(tier.url)
 
 
 def _web(tier: TierURL) -> Remote:
-    from gearcache.cache.remote.web import WebRemote
+    from gearcache.cache.remote.engines.web import WebRemote
 
     return WebRemote(tier.url)
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import torch
 
-from gearcache.cache.module_tree import named_children
-
 
 def unreached_modules(instance: Any, objects: Iterable[Any]) -> list[str]:
     """Return the paths of modules of which the trace reached nothing, neither them nor a module below them.
@@ -16,6 +14,8 @@ def unreached_modules(instance: Any, objects: Iterable[Any]) -> list[str]:
     `objects` are those on the paths of everything that the trace depends on. Of a module and those below it, only the
     uppermost is named.
     """
+    from gearcache.cache.module_tree import named_children  # the backends load nothing of `cache/` by themselves
+
     reached = {id(value) for value in objects if isinstance(value, torch.nn.Module)}
     found: list[str] = []
 

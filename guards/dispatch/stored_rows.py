@@ -10,7 +10,7 @@ import msgpack
 
 #: Parts of a variant that the variants of one entry mostly share; together nearly all of its bytes.
 SHARED_PARTS = ("frame", "references", "inputs", "attributes", "call_checks", "evidence", "sources")
-#: The key, beside the variants of an entry, of calls for which no graph can be made, see `serving.impossible_call`.
+#: The key, beside the variants of an entry, of calls without a possible graph, see `serving.miss.impossible_call`.
 IMPOSSIBLE = "impossible_calls"
 #: How many impossible calls an entry keeps.
 MOST_IMPOSSIBLE = 64

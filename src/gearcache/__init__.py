@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "BackendUnavailable": "gearcache.errors",
     "CacheError": "gearcache.errors",
-    "CachedMethod": "gearcache.serving.method",
+    "CachedMethod": "gearcache.serving.call.method",
     "CaptureError": "gearcache.errors",
     "CompileError": "gearcache.errors",
     "CompilerConfig": "gearcache.options",
@@ -74,7 +74,7 @@ _OF_TORCH = (
     "gearcache.guards.gears.tensor_spec",
     "gearcache.prewarming.prewarm",
     "gearcache.ranks.agree",
-    "gearcache.serving.method",
+    "gearcache.serving.call.method",
 )
 _MODULES = ("errors", "events", "metrics")
 __all__ = [

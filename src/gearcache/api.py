@@ -11,10 +11,10 @@ import torch
 
 from gearcache.errors import UnsupportedMethod
 from gearcache.guards.evidence.names import a_type, module_of
-from gearcache.serving.decorated_method import CachedFunction as CachedFunction
-from gearcache.serving.functions import check_kind
-from gearcache.serving.method import CachedMethod as CachedMethod
-from gearcache.serving.parameters import Parameters
+from gearcache.serving.call.decorated_method import CachedFunction as CachedFunction
+from gearcache.serving.call.functions import check_kind
+from gearcache.serving.call.method import CachedMethod as CachedMethod
+from gearcache.serving.call.parameters import Parameters
 
 if TYPE_CHECKING:
     from gearcache.cached import Cached, Decorator

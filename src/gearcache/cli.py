@@ -159,7 +159,7 @@ class CommandGroup(click.Group):
             if error.errno == errno.EPIPE:  # who reads our output has gone
                 raise
             text = f"{f'`{error.filename}`: ' if error.filename else ''}{error.strerror or type(error).__name__}"
-        from gearcache.commands.printing import echo
+        from gearcache.commands.output.printing import echo
 
         echo(f"error: {text}", err=True)
         raise click.exceptions.Exit(code)
@@ -197,7 +197,7 @@ def main(context: click.Context) -> None:
     """Look into, check, fill and clear a cache of compiled PyTorch methods."""
     if context.invoked_subcommand in _TELL_THEMSELVES or context.meta["help"]:
         return
-    from gearcache.commands.wrong_variables import wrong_variables
+    from gearcache.commands.checks.wrong_variables import wrong_variables
 
     if wrong := wrong_variables(os.environ):
         raise OptionError("; ".join(wrong))

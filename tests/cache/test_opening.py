@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache.opening import open_regular
+from gearcache.cache.regular_files import open_regular
 from tests.support.source_tree import PACKAGE
 
 

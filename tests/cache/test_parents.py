@@ -12,10 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from gearcache.cache import parents
+from gearcache.cache import parent_folders as parents
 from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.parents import TRUSTED_VARIABLE, check_parents
+from gearcache.cache.parent_folders import TRUSTED_VARIABLE, check_parents
 from gearcache.cache.store import DiskStore, Hit, prepare_folder
 from gearcache.errors import UnsafePath
 

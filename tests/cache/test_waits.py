@@ -11,7 +11,7 @@ import pytest
 from gearcache.cache.lock import key_lock, store_lock
 from gearcache.cache.waits import waiting_time, waits_end_after
 from gearcache.errors import LockTimeout, PublishError
-from gearcache.serving.preparing import MethodLock
+from gearcache.serving.call.preparing import MethodLock
 
 
 def test_the_nearest_end_counts_and_only_in_its_own_thread() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache import Symbol, TensorSpec
-from tests.commands.test_ready import checks
+from tests.commands.checks.test_ready import checks
 from tests.support.scenarios import strict_config
 
 LEFT_OUT = "no graph of the entry takes these declared sizes"

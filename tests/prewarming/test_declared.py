@@ -21,9 +21,9 @@ from gearcache.cache.manifest import decode_manifest
 from gearcache.errors import CompileError
 from gearcache.guards.dispatch.stored_rows import IMPOSSIBLE
 from gearcache.readable.joined import covers_manifests, joined
-from gearcache.serving.binding import Binding
-from gearcache.serving.call import Call
-from gearcache.serving.input_signature import InputSignature
+from gearcache.serving.call.call import Call
+from gearcache.serving.call.input_signature import InputSignature
+from gearcache.serving.find.binding import Binding
 from tests.support.scenarios import strict_config
 
 BATCH = Symbol("batch", gears=[2, 4])

@@ -26,7 +26,7 @@ from gearcache.cache.lock import store_lock
 from gearcache.cache.result import Hit, Miss
 from gearcache.cache.store import DiskStore
 from gearcache.errors import LockTimeout, PublishError
-from gearcache.serving.entry import Entry
+from gearcache.serving.find.entry import Entry
 from tests.product.test_crashes import report, run
 from tests.support.scenarios import strict_config
 from tests.support.source_tree import ROOT

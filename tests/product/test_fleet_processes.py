@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from gearcache.cache.remote.redis_server import RedisRemote
-from tests.cache.remote.engines import ENGINES
+from gearcache.cache.remote.engines.redis_server import RedisRemote
+from tests.cache.remote.real_engines import ENGINES
 from tests.support.source_tree import ROOT
 
 HOSTS, PROCESSES = 2, 3

@@ -133,7 +133,7 @@ def test_a_job_fills_a_volume_from_which_pods_start_warm(
 
 
 def test_pods_take_their_gears_from_a_bucket(app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bucket is a folder here; tests/serving/test_tiers.py has real ones."""
+    """The bucket is a folder here; tests/serving/fleet/test_tiers.py has real ones."""
     bucket = tmp_path / "bucket"
     bucket.mkdir()
     pair = Pair(tmp_path)

@@ -13,13 +13,16 @@ TESTS = ROOT / "tests"
 WHOLE = {"product", "project", "npu"}
 #: What tests use.
 HELPERS = {"support", "scenarios", "projects"}
-#: Folders of the package that are tested on the emulated device, and the folder of a header.
+#: Folders of the package that are tested on the emulated device, those of a header, and those of one library each.
 ELSEWHERE = {"compat": "npu", "include": "exporting", "ge_cache/inductor/include": "ge_cache/inductor"}
+ELSEWHERE |= {f"integrations/{name}": "integrations" for name in ("ray", "sentence_transformers", "transformers")}
 
 
 def package_folders() -> set[str]:
     """Every folder of the package, as it is named below `gearcache`."""
-    found = {str(path.relative_to(PACKAGE)) for path in PACKAGE.iterdir() if path.is_dir() and path.name not in LAYERS}
+    own = [path for path in PACKAGE.iterdir() if path.is_dir() and path.name not in LAYERS]
+    folders = [path for room in own for path in (room, *room.rglob("*")) if path.is_dir()]
+    found = {str(path.relative_to(PACKAGE)) for path in folders}
     for layer in LAYERS:
         root = place_of(Path(layer))
         found |= {str(path.relative_to(root.parent)) for path in (root, *root.rglob("*")) if path.is_dir()}

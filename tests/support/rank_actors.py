@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 import gearcache
 import gearcache.building.build
-import gearcache.serving.unserved
+import gearcache.serving.miss.unserved
 from gearcache.errors import GearcacheError, RanksDisagree
 from gearcache.ranks import job as meeting_job
 from gearcache.ranks import meeting, seat, team

@@ -17,7 +17,7 @@ from gearcache.cache.key import first_difference
 from gearcache.cache.result import Miss, MissReason
 from gearcache.errors import InputError
 from gearcache.guards.evidence.reason import Reason
-from gearcache.serving.entry import _reason_of
+from gearcache.serving.find.entry import _reason_of
 from tests.scenarios.symbols import Net
 from tests.support.scenarios import strict_config
 

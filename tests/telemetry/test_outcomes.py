@@ -96,7 +96,7 @@ def test_eager_calls_have_a_reason(cache_dir: Path, monkeypatch: pytest.MonkeyPa
     def fail(*args: object) -> None:
         raise OSError("no such device")
 
-    monkeypatch.setattr("gearcache.serving.binding.Binding.prepare", fail)
+    monkeypatch.setattr("gearcache.serving.find.binding.Binding.prepare", fail)
     for _ in range(5):
         assert torch.equal(cached(x), x * 2)
     assert cached.stats.eager_reasons["fault"] == 5

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gearcache.attaching.attachment import Attachment
 from gearcache.attaching.generation_hint import hint_at_generation
 from gearcache.attaching.repeated import RepeatedAttachment, find_blocks
-from gearcache.serving.parameters import Parameters
+from gearcache.serving.call.parameters import Parameters
 
 
 @overload

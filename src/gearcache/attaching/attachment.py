@@ -15,8 +15,8 @@ from gearcache.attaching.forwards import check_module, forward_of
 from gearcache.attaching.named_forward import BY_POSITION, with_own_names
 from gearcache.errors import AlreadyAttached, CaptureError
 from gearcache.ge_cache.private_torch.module_hooks import backward_hooks, call_with_hooks, has_hooks
-from gearcache.serving.method import CachedMethod
-from gearcache.serving.parameters import Parameters
+from gearcache.serving.call.method import CachedMethod
+from gearcache.serving.call.parameters import Parameters
 
 if TYPE_CHECKING:
     from gearcache.telemetry.stats import Stats

@@ -10,9 +10,9 @@ import torch
 
 from gearcache.errors import UnsupportedMethod
 from gearcache.guards.evidence.names import a_type, module_of
-from gearcache.serving.decorated_method import CachedFunction
-from gearcache.serving.functions import check_kind
-from gearcache.serving.method import CachedMethod
+from gearcache.serving.call.decorated_method import CachedFunction
+from gearcache.serving.call.functions import check_kind
+from gearcache.serving.call.method import CachedMethod
 
 
 def check_module(module: Any) -> None:

@@ -19,7 +19,7 @@ import torch
 from msgspec import Struct
 
 from gearcache.guards.dispatch.generated import define
-from gearcache.serving.decorators import INFERENCE_MODE, NO_GRAD, undecorated
+from gearcache.serving.call.decorators import INFERENCE_MODE, NO_GRAD, undecorated
 
 #: The parameter that holds the number of arguments given by position: a decorator may look at its `args`.
 BY_POSITION = "by_position"

@@ -12,7 +12,7 @@ from gearcache.cache.fingerprint import module_component
 from gearcache.cache.module_tree import named_modules
 from gearcache.errors import UnsupportedMethod
 from gearcache.guards.evidence.names import a_type
-from gearcache.serving.parameters import Parameters
+from gearcache.serving.call.parameters import Parameters
 from gearcache.telemetry.stats import Stats
 
 _LISTS = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from gearcache.building.digests import variant_digest
 from gearcache.building.gear_jobs import GearJobs
 from gearcache.building.request import BuildInterrupted, BuildRequest, BuildResult, BuiltVariant
-from gearcache.building.same import variant_digest
 from gearcache.building.tracer import Tracer
 from gearcache.building.units import Units
 from gearcache.building.variants import built_variant
@@ -70,7 +70,7 @@ def build(request: BuildRequest, counters: Counters) -> BuildResult:
 
 
 def trace(request: BuildRequest, counters: Counters) -> list[str]:
-    """Trace without compiling; returns the digests of the variants that `build` would make, see `building.same`.
+    """Trace without compiling; returns the digests of the variants that `build` would make, see `building.digests`.
 
     Raises as `build` does.
     """

@@ -10,8 +10,8 @@ import torch
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gearcache.building.digests import job_digest
 from gearcache.building.request import BuildRequest
-from gearcache.building.same import job_digest
 from gearcache.building.units import TraceUnit
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.aten import encode_graph
@@ -27,7 +27,7 @@ from gearcache.ge_cache.process_groups import renamed, role, stored_groups
 from gearcache.guards.dispatch.variant import StoredGear
 from gearcache.guards.evidence.names import a_type, module_of
 from gearcache.readable.graph import pack_graph
-from gearcache.serving.decorators import INFERENCE_MODE
+from gearcache.serving.call.decorators import INFERENCE_MODE
 
 logger = logging.getLogger("gearcache")
 

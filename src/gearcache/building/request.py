@@ -45,7 +45,7 @@ class BuildRequest(Struct, frozen=True):
     jobs: int
     #: Seconds after which the compile of a gear in a worker times out.
     compile_timeout: float
-    #: The autograd mode that decorators set for the method, see `gearcache.serving.decorators`.
+    #: The autograd mode that decorators set for the method, see `gearcache.serving.call.decorators`.
     mode: str = ""
     #: The grad modes to build for, if the method asks for the mode: that of the call first, then off.
     grad_modes: tuple[bool, ...] = (False,)
@@ -74,7 +74,7 @@ class BuiltVariant(Struct):
 
     variant: StoredVariant
     artifacts: list[Artifact]
-    #: Equal if another process would store the same (`building.same`); empty if it was not requested.
+    #: Equal if another process would store the same (`building.digests`); empty if it was not requested.
     digest: str = ""
 
 

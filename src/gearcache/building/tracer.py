@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from gearcache.building.grad_mode import settled
-from gearcache.building.like_calls import enlarged_call, like_dims, like_tensor, range_dims
 from gearcache.building.request import BuildRequest, Findings
+from gearcache.building.sized_calls import enlarged_call, like_dims, like_tensor, range_dims
 from gearcache.errors import CaptureError, GearSpecError, MethodRaises
 from gearcache.events import Event
 from gearcache.ge_cache.capture.capture import capture_method

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from gearcache.building.like_calls import sized_call
 from gearcache.building.request import BuildRequest
+from gearcache.building.sized_calls import sized_call
 from gearcache.building.tracer import Tracer
 from gearcache.errors import CaptureError, CompileError, GearSpecError, MethodRaises, UncacheableGuard, UnkeyableValue
 from gearcache.ge_cache.capture.captured import Capture

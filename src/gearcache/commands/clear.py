@@ -30,8 +30,8 @@ from gearcache.commands.common import (
     user_text,
     warn,
 )
-from gearcache.commands.named import complete_entry, find_all
-from gearcache.commands.printing import tell
+from gearcache.commands.entry_names import complete_entry, find_all
+from gearcache.commands.output.printing import tell
 from gearcache.errors import CorruptEntry
 
 

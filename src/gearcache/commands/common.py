@@ -21,12 +21,12 @@ from gearcache.cache.quantities import parse_age, parse_size
 from gearcache.cache.quantities import size_text as size_text
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.use import User
-from gearcache.commands.document import print_json as print_json
-from gearcache.commands.printing import note as note
-from gearcache.commands.printing import tell as tell
-from gearcache.commands.printing import warn as warn
-from gearcache.commands.shortened import shortened
-from gearcache.commands.verbosity import verbosity_options
+from gearcache.commands.output.document import print_json as print_json
+from gearcache.commands.output.printing import note as note
+from gearcache.commands.output.printing import tell as tell
+from gearcache.commands.output.printing import warn as warn
+from gearcache.commands.output.shortened import shortened
+from gearcache.commands.output.verbosity import verbosity_options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _DIGEST_SHOWN = 12

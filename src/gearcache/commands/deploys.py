@@ -16,9 +16,9 @@ from gearcache.commands.common import (
     stop,
     warn,
 )
-from gearcache.commands.printing import echo
+from gearcache.commands.output.printing import echo
 from gearcache.reporting.deploys import compare, read_side
-from gearcache.reporting.shown import finite
+from gearcache.reporting.safe_texts import finite
 
 _SHOWN = 40
 _UNREAD_SHOWN = 5

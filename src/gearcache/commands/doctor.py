@@ -10,16 +10,16 @@ from typing import Any
 import click
 
 from gearcache.cache.admin.health import Check, check_health, guarded_all
+from gearcache.commands.checks.host_checks import check_host, check_settings
+from gearcache.commands.checks.key_checks import check_keys
+from gearcache.commands.checks.rank_checks import check_ranks
+from gearcache.commands.checks.tier_checks import check_tiers
+from gearcache.commands.checks.variant_checks import check_variants
 from gearcache.commands.common import Exit, common_options, layout_at, print_json, stop
-from gearcache.commands.host_checks import check_host, check_settings
-from gearcache.commands.key_checks import check_keys
-from gearcache.commands.printing import printable, styled
-from gearcache.commands.rank_checks import check_ranks
-from gearcache.commands.table import between_words
+from gearcache.commands.output.printing import printable, styled
+from gearcache.commands.output.table import between_words
+from gearcache.commands.output.verbosity import is_quiet
 from gearcache.commands.target_names import complete_target
-from gearcache.commands.tier_checks import check_tiers
-from gearcache.commands.variant_checks import check_variants
-from gearcache.commands.verbosity import is_quiet
 
 #: A longer name, such as that of a method, would leave no room for the message.
 _NAME_WIDTH = 24
@@ -74,12 +74,12 @@ def command(
         show_settings(cache_dir, as_json)
         return
     if tiers:
-        from gearcache.commands.tier_survey import show_tiers
+        from gearcache.commands.tiers.tier_survey import show_tiers
 
         show_tiers(urls, cache_dir, as_json)
         return
     if target is not None:
-        from gearcache.commands.ready_checks import check_ready
+        from gearcache.commands.checks.ready_checks import check_ready
 
         _tell(check_ready(target, cache_dir, threads), as_json)
         return

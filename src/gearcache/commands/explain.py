@@ -21,9 +21,9 @@ from gearcache.commands.common import (
     short_name,
 )
 from gearcache.commands.deploys import are_caches, explain_caches
-from gearcache.commands.named import entry_argument, find_newest
-from gearcache.commands.printing import echo
-from gearcache.commands.tier_entries import in_tiers, remote_option
+from gearcache.commands.entry_names import entry_argument, find_newest
+from gearcache.commands.output.printing import echo
+from gearcache.commands.tiers.tier_entries import in_tiers, remote_option
 from gearcache.errors import CacheError
 from gearcache.readable.differences import differences, differing_lines
 

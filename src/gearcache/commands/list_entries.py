@@ -20,9 +20,9 @@ from gearcache.commands.common import (
     print_json,
     size_text,
 )
-from gearcache.commands.listing import Column, Listing, number_of, or_dash
-from gearcache.commands.named import is_called
-from gearcache.commands.verbosity import is_verbose
+from gearcache.commands.entry_names import is_called
+from gearcache.commands.output.listing import Column, Listing, number_of, or_dash
+from gearcache.commands.output.verbosity import is_verbose
 
 #: The sort keys, and whether the largest value is first; a catalog lists the last used entry first.
 _ORDERS = {

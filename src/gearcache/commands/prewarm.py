@@ -14,6 +14,7 @@ import click
 
 from gearcache.cache.layout import Layout, resolve_root
 from gearcache.cache.remote.names import EntryName
+from gearcache.commands.checks.thread_count import told_of_threads
 from gearcache.commands.common import (
     Exit,
     common_options,
@@ -28,13 +29,12 @@ from gearcache.commands.common import (
     tell,
     warn,
 )
-from gearcache.commands.listing import Column, Listing, number_of, or_dash
-from gearcache.commands.printing import echo
-from gearcache.commands.shortened import shortened
+from gearcache.commands.output.listing import Column, Listing, number_of, or_dash
+from gearcache.commands.output.printing import echo
+from gearcache.commands.output.shortened import shortened
+from gearcache.commands.output.verbosity import is_quiet, is_verbose, show_log
 from gearcache.commands.target import find_target
 from gearcache.commands.target_names import complete_target
-from gearcache.commands.threads import told_of_threads
-from gearcache.commands.verbosity import is_quiet, is_verbose, show_log
 from gearcache.errors import PrewarmNotShared
 from gearcache.prewarming.launched import Launched, launched
 from gearcache.prewarming.plan import plan_of, write_plan
@@ -42,7 +42,7 @@ from gearcache.prewarming.share import Shard
 from gearcache.terminal import is_drawable
 
 if TYPE_CHECKING:
-    from gearcache.commands.tier_entries import TierEntries
+    from gearcache.commands.tiers.tier_entries import TierEntries
     from gearcache.prewarming.meeting import Meeting
     from gearcache.prewarming.prewarm import Prewarmed, PrewarmReport
 
@@ -302,7 +302,7 @@ def explain_target(target: str, cache_dir: Path | None, as_json: bool, *, is_rem
 
 
 def _in_tiers(layout: Layout, entry: Prewarmed) -> list[TierEntries]:
-    from gearcache.commands.tier_entries import in_tiers
+    from gearcache.commands.tiers.tier_entries import in_tiers
 
     label, digest, ranks = Layout(layout.root).identify(Path(entry.entry))
     return in_tiers(layout, EntryName(label, digest, ranks), entry.components)

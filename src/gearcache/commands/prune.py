@@ -45,7 +45,7 @@ def command(
     if remotes:
         if max_size is not None:
             raise click.UsageError("--remote takes --older-than, not --max-size: nobody knows what hosts use")
-        from gearcache.commands.prune_remote import prune_remote
+        from gearcache.commands.tiers.prune_remote import prune_remote
 
         layout = layout_at(cache_dir, may_be_new=True)
         prune_remote(layout, remotes, older_than, grace, dry_run=dry_run, as_json=as_json)

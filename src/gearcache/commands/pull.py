@@ -9,10 +9,10 @@ import click
 
 from gearcache.cache.admin.bundle import take_bundle
 from gearcache.cache.layout import REMOTES_VARIABLE, Layout
+from gearcache.cache.remote.command_retries import SECONDS, persistently
+from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
 from gearcache.cache.remote.holdings import Holdings, holdings
 from gearcache.cache.remote.names import EntryName
-from gearcache.cache.remote.persistence import SECONDS, persistently
-from gearcache.cache.remote.protocol import Deadline, RemoteError
 from gearcache.cache.remote.pull import Pull, Pulled
 from gearcache.cache.remote.tier import Tier
 from gearcache.commands.common import (
@@ -29,9 +29,9 @@ from gearcache.commands.common import (
     tell,
     warn,
 )
-from gearcache.commands.shortened import shortened
+from gearcache.commands.output.shortened import shortened
 from gearcache.commands.target_names import complete_target
-from gearcache.commands.tiers import bar, short, split_names, tiers_at
+from gearcache.commands.tiers.chosen import bar, short, split_names, tiers_at
 from gearcache.readable.joined import MOST_VARIANTS, joined
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

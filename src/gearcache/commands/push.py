@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.remote.command_retries import SECONDS, persistently
+from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
 from gearcache.cache.remote.holdings import write_index
 from gearcache.cache.remote.names import EntryName
-from gearcache.cache.remote.persistence import SECONDS, persistently
-from gearcache.cache.remote.protocol import Deadline, RemoteError
 from gearcache.cache.remote.push import Pushed, push_entries
 from gearcache.cache.remote.tier import Tier
 from gearcache.commands.common import (
@@ -27,8 +27,8 @@ from gearcache.commands.common import (
     tell,
     warn,
 )
-from gearcache.commands.named import entry_argument, find_all
-from gearcache.commands.tiers import bar, short, split_names, tiers_at
+from gearcache.commands.entry_names import entry_argument, find_all
+from gearcache.commands.tiers.chosen import bar, short, split_names, tiers_at
 from gearcache.readable.joined import covers_manifests
 
 

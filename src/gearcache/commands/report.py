@@ -14,7 +14,7 @@ from gearcache.commands.common import common_options, layout_at, note_other_form
 from gearcache.errors import PublishError
 from gearcache.reporting.document import report_document
 from gearcache.reporting.page import page
-from gearcache.reporting.shown import finite
+from gearcache.reporting.safe_texts import finite
 
 _DEFAULT = Path("cache.html")
 _STDOUT = Path("-")

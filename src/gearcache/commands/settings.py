@@ -7,9 +7,9 @@ from pathlib import Path
 
 from gearcache.cache.layout import REMOTES_VARIABLE as REMOTES
 from gearcache.cache.remote.urls import masked
+from gearcache.commands.checks.wrong_variables import wrong_variables
 from gearcache.commands.common import Exit, layout_at, print_json, stop, warn
-from gearcache.commands.listing import Column, Listing
-from gearcache.commands.wrong_variables import wrong_variables
+from gearcache.commands.output.listing import Column, Listing
 from gearcache.variables import VARIABLES, told, unknown_variables
 
 _SETTINGS = Listing(

@@ -29,9 +29,9 @@ from gearcache.commands.common import (
     size_text,
     user_text,
 )
-from gearcache.commands.named import entry_argument, find_newest
-from gearcache.commands.printing import echo
-from gearcache.commands.tier_entries import in_tiers, remote_option
+from gearcache.commands.entry_names import entry_argument, find_newest
+from gearcache.commands.output.printing import echo
+from gearcache.commands.tiers.tier_entries import in_tiers, remote_option
 from gearcache.guards.gears.short_names import short_names
 from gearcache.readable.entry import (
     check_lines,

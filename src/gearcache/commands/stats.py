@@ -24,10 +24,10 @@ from gearcache.commands.common import (
     size_text,
     warn,
 )
-from gearcache.commands.listing import Column, Listing, percent
-from gearcache.commands.printing import echo
-from gearcache.commands.tier_table import TIERS, tier_plain
-from gearcache.commands.used import Used, limits_in_force, used_by_methods, used_in_all, used_plain
+from gearcache.commands.output.listing import Column, Listing, percent
+from gearcache.commands.output.printing import echo
+from gearcache.commands.savings import Used, limits_in_force, used_by_methods, used_in_all, used_plain
+from gearcache.commands.tiers.tier_table import TIERS, tier_plain
 
 _METHODS = Listing(
     (

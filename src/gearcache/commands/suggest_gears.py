@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from gearcache.commands.common import Exit, common_options, count, print_json, stop, warn
-from gearcache.commands.printing import echo, note
+from gearcache.commands.output.printing import echo, note
 from gearcache.errors import GearSpecError
 from gearcache.guards.gears.sizes import MAX_GEARS
 from gearcache.telemetry.fleet_gears import MethodTraffic, Proposal, propose, summed

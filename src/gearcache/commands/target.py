@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from gearcache.commands.common import Exit, stop
-from gearcache.commands.printing import echo
+from gearcache.commands.output.printing import echo
 from gearcache.errors import GearcacheError
 from gearcache.guards.evidence.names import a_type
 from gearcache.torch_release import require_torch

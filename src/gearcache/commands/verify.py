@@ -24,8 +24,8 @@ from gearcache.commands.common import (
     stop,
     tell,
 )
-from gearcache.commands.printing import echo
-from gearcache.commands.verbosity import is_quiet, is_verbose
+from gearcache.commands.output.printing import echo
+from gearcache.commands.output.verbosity import is_quiet, is_verbose
 from gearcache.guards.gears.short_names import short_names
 from gearcache.readable.held_gears import held_gears, without_blobs
 from gearcache.terminal import is_drawable

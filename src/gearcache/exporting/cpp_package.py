@@ -19,11 +19,11 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache.aten import decode_tensor
 from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, LIBRARY
 from gearcache.ge_cache.inductor.targets import NATIVE, TARGETS
-from gearcache.serving.compiles import check_torch
+from gearcache.serving.miss.compiles import check_torch
 
 if TYPE_CHECKING:
     from gearcache.cache.protocol import Store
-    from gearcache.serving.activate import ActiveVariant
+    from gearcache.serving.find.activate import ActiveVariant
 
 FORMAT = 1
 

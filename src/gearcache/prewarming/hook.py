@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from gearcache.guards.gears.example_sizes import Special
-    from gearcache.serving.binding import Binding
-    from gearcache.serving.call import Call
+    from gearcache.serving.call.call import Call
+    from gearcache.serving.find.binding import Binding
 
 
 class Preparable(Protocol):

@@ -16,9 +16,9 @@ import torch
 
 from gearcache.attaching.attachment import SEAM, Attachment, attachment_of
 from gearcache.guards.access import own_attributes
-from gearcache.serving.decorated_method import CachedFunction
-from gearcache.serving.method import CachedMethod
-from gearcache.serving.stance import followers
+from gearcache.serving.call.decorated_method import CachedFunction
+from gearcache.serving.call.method import CachedMethod
+from gearcache.serving.call.stance import followers
 
 #: The most objects that are searched, near ones before far ones.
 MOST_OBJECTS = 200_000

@@ -13,9 +13,9 @@ from gearcache.guards.gears.call_sizes import open_dims, special_text
 from gearcache.guards.gears.short_names import sizes_name
 from gearcache.guards.gears.spec import GearSpec, gear_text
 from gearcache.prewarming.coverage import Gap, Graph, gaps
-from gearcache.serving.activate import EvidenceCheck, misfit, numbers_of
-from gearcache.serving.binding import Binding
-from gearcache.serving.call import Call
+from gearcache.serving.call.call import Call
+from gearcache.serving.find.activate import EvidenceCheck, misfit, numbers_of
+from gearcache.serving.find.binding import Binding
 
 
 class Survey(Struct):

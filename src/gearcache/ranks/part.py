@@ -10,14 +10,14 @@ from typing import Any
 
 from gearcache.cache.waits import waits_end_after
 from gearcache.errors import GearcacheError, OptionError, RanksDisagree
+from gearcache.ranks.declared_calls import Piece, collect
 from gearcache.ranks.job import Job
 from gearcache.ranks.meeting import Meeting
 from gearcache.ranks.model import Model
-from gearcache.ranks.pieces import Piece, collect
 from gearcache.ranks.plan import Leader, vote_of
 from gearcache.ranks.stopped import Stopped
 from gearcache.ranks.team import Team
-from gearcache.serving.method import CachedMethod
+from gearcache.serving.call.method import CachedMethod
 
 logger = logging.getLogger("gearcache")
 _MOST_NAMED = 3

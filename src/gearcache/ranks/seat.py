@@ -10,9 +10,9 @@ from typing import Any
 
 from gearcache.ranks.job import PURE_VIRTUAL, Place
 from gearcache.ranks.line import Line, StoreGone, TooLate
+from gearcache.ranks.messages import Words
 from gearcache.ranks.stopped import GONE, Stopped
 from gearcache.ranks.whereabouts import Whereabouts
-from gearcache.ranks.words import Words
 
 #: Seconds that other ranks wait after the deadline of the first rank, which decides at its own.
 GRACE = 2.0

@@ -13,14 +13,14 @@ from gearcache.errors import CompileNotAgreed, GearcacheError
 from gearcache.ge_cache.dependencies.observer import collected_code
 from gearcache.guards.gears.short_names import sizes_name
 from gearcache.prewarming.survey import survey
+from gearcache.ranks.declared_calls import Piece
 from gearcache.ranks.meeting import Meeting
-from gearcache.ranks.pieces import Piece
-from gearcache.ranks.places import Places
 from gearcache.ranks.plan import LEFT_OUT, PieceVote
-from gearcache.serving.adoption import adopt, key_of
-from gearcache.serving.binding import Binding
-from gearcache.serving.call import Call
-from gearcache.serving.work import work_text
+from gearcache.ranks.shared_folders import Places
+from gearcache.serving.call.call import Call
+from gearcache.serving.find.binding import Binding
+from gearcache.serving.fleet.adoption import adopt, key_of
+from gearcache.serving.fleet.work_text import work_text
 
 logger = logging.getLogger("gearcache")
 #: Backends that compile from a job alone, in a process that does not know the ranks, or do not compile.

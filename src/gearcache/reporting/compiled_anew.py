@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from gearcache.cache.manifest import Manifest
 from gearcache.guards.access import Access
 from gearcache.readable.entry import path_text, understood, variants_of
-from gearcache.reporting.shown import number
+from gearcache.reporting.safe_texts import number
 
 #: The fields that a lookup and a call compare, in addition to the sources.
 _COMPARED = ("inputs", "attributes", "call_checks", "evidence")

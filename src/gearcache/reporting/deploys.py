@@ -18,7 +18,7 @@ from gearcache.errors import CacheError
 from gearcache.readable.differences import differing_lines
 from gearcache.reporting.compiled_anew import Anew, gears_to_compile
 from gearcache.reporting.entries import first_leaf
-from gearcache.reporting.shown import gear_name, names_of, number, shown
+from gearcache.reporting.safe_texts import gear_name, names_of, number, shown
 
 #: How many entries of a method, the newest, an entry is compared with.
 _COMPARED = 20

@@ -13,14 +13,14 @@ from gearcache.cache.admin.evict import Limits
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.remote.tier_counts import tier_counts
 from gearcache.commands.common import short_name
-from gearcache.commands.tier_table import tier_plain
-from gearcache.commands.used import limits_in_force, used_by_methods, used_in_all, used_plain
+from gearcache.commands.savings import limits_in_force, used_by_methods, used_in_all, used_plain
+from gearcache.commands.tiers.tier_table import tier_plain
 from gearcache.errors import CacheError
 from gearcache.reporting.deploys import compare, read_side
 from gearcache.reporting.entries import EntryDetails
 from gearcache.reporting.methods import method_rows
 from gearcache.reporting.recorded import advice_for, read_recorded
-from gearcache.reporting.shown import shown
+from gearcache.reporting.safe_texts import shown
 from gearcache.version import __version__
 
 _NEXT = 10

@@ -12,7 +12,7 @@ from gearcache.commands.common import short_name
 from gearcache.errors import CacheError
 from gearcache.readable.differences import differences
 from gearcache.readable.entry import check_lines, evidence_lines, input_lines, understood, variants_of
-from gearcache.reporting.shown import gear_name, number, shown, whole
+from gearcache.reporting.safe_texts import gear_name, number, shown, whole
 
 _LINES = 6
 _VARIANTS = 16

@@ -14,8 +14,8 @@ from msgspec import Struct, field
 from gearcache.cache.admin.counts import Counts
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.key import CacheKey
-from gearcache.commands.used import Used
-from gearcache.reporting.shown import names_of, shown
+from gearcache.commands.savings import Used
+from gearcache.reporting.safe_texts import names_of, shown
 from gearcache.reporting.traffic import traffic_of
 
 #: The fields of a record that are not empty for a method that was called.

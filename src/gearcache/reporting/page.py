@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from gearcache.cache.quantities import size_text
 from gearcache.reporting.pictures import KINDS, WIDTH, heat_map, kind_of, timeline
-from gearcache.reporting.shown import duration_text
+from gearcache.reporting.safe_texts import duration_text
 
 #: The most rows of a table, methods, and reasons of misses on the page; `--json` has all.
 ROWS, METHODS, REASONS = 12, 200, 200

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from gearcache.reporting.shown import duration_text
+from gearcache.reporting.safe_texts import duration_text
 
 #: A wider heat map is split into several, one below the other, to fit paper and phones.
 COLUMNS = 10

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gearcache.cache.opening import open_regular
+from gearcache.cache.regular_files import open_regular
 from gearcache.errors import CacheError
 from gearcache.guards.evidence.reason import Reason
-from gearcache.reporting.shown import counted, gear_name, number, shown, whole
+from gearcache.reporting.safe_texts import counted, gear_name, number, shown, whole
 
 #: A file of gearcache has at most 4 MB of spans; reading takes 20 times as much memory.
 LARGEST = 16 << 20

@@ -10,7 +10,7 @@ from typing import Any
 
 from gearcache.errors import GearSpecError
 from gearcache.guards.gears.sizes import MAX_GEARS
-from gearcache.reporting.shown import shown
+from gearcache.reporting.safe_texts import shown
 from gearcache.telemetry.suggest import suggest
 
 _PART = re.compile(r"(?P<dim>[^=]+)=(?P<size>\d{1,15})(?:, |$)")

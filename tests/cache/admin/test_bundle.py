@@ -27,7 +27,7 @@ from gearcache.cache.admin.verify import verify
 from gearcache.cache.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
-from gearcache.cache.parents import TRUSTED_VARIABLE
+from gearcache.cache.parent_folders import TRUSTED_VARIABLE
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.signature import Signer
 from gearcache.cache.store import DiskStore, Hit

@@ -18,10 +18,10 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gearcache.cache.remote.objects import ObjectRemote
-from gearcache.cache.remote.protocol import Remote
-from tests.cache.remote.engines import free_port, wait_for
+from gearcache.cache.remote.engines.objects import ObjectRemote
+from gearcache.cache.remote.engines.protocol import Remote
 from tests.cache.remote.rclone import rclone_server
+from tests.cache.remote.real_engines import free_port, wait_for
 from tests.support.programs import find_program
 
 #: The account of every emulator, as Microsoft's pages give it.

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gearcache.cache.remote.protocol import Remote
-from tests.cache.remote.engines import Site, free_port, wait_for
+from gearcache.cache.remote.engines.protocol import Remote
+from tests.cache.remote.real_engines import Site, free_port, wait_for
 from tests.support.programs import find_program
 
 #: Every file that it may write lies in its folder. Bodies are compressed for whoever takes that, as sites do.

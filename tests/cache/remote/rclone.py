@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gearcache.cache.remote.objects import ObjectRemote
-from gearcache.cache.remote.protocol import Remote
-from tests.cache.remote.engines import free_port, wait_for
+from gearcache.cache.remote.engines.objects import ObjectRemote
+from gearcache.cache.remote.engines.protocol import Remote
+from tests.cache.remote.real_engines import free_port, wait_for
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gearcache.cache.remote.folder import FolderRemote
+from gearcache.cache.remote.engines.folder import FolderRemote
 from tests.support.source_tree import ROOT
 
 _START_SECONDS = 10.0

@@ -11,10 +11,10 @@ import pytest
 
 from gearcache.cache.layout import Layout
 from gearcache.cache.remote.breaker import FAULTS, Breaker
-from gearcache.cache.remote.folder import FolderRemote
+from gearcache.cache.remote.engines.folder import FolderRemote
+from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.holdings import blobs, holdings, write_index
 from gearcache.cache.remote.names import EntryName, blob_name
-from gearcache.cache.remote.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.prune import RemotePrune, RemotePruned
 from gearcache.cache.remote.push import push_entries
 from gearcache.cache.remote.survey import survey
@@ -22,7 +22,7 @@ from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remote.urls import TierURL
 from gearcache.readable.joined import covers_manifests
-from tests.cache.remote.engines import ENGINES
+from tests.cache.remote.real_engines import ENGINES
 from tests.support.commands import DECODE
 from tests.support.signing import Pair
 from tests.support.stored_gears import store_gears

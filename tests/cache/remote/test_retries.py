@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gearcache.cache.remote.protocol import Deadline, RemoteError
+from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
 from gearcache.cache.remote.retries import tried
 
 

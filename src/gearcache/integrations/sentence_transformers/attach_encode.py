@@ -13,7 +13,7 @@ from gearcache.integrations.sentence_transformers.attached_encoder import Attach
 from gearcache.integrations.sentence_transformers.layout import Layout
 from gearcache.integrations.sentence_transformers.text_features import TextFeatures
 from gearcache.options import CompilerConfig
-from gearcache.serving.parameters import Parameters
+from gearcache.serving.call.parameters import Parameters
 
 #: Default lengths of graphs: from the first one, multiplied by this factor, up to the last one.
 _SHORTEST, _FACTOR, _LONGEST = 16, 2, 512

@@ -14,7 +14,7 @@ from gearcache.errors import CaptureError, CompileError, GearSpecError, InputErr
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.integrations.sentence_transformers.layout import Layout
 from gearcache.integrations.sentence_transformers.text_features import Miss, TextFeatures, made_features
-from gearcache.serving.parameters import Parameters
+from gearcache.serving.call.parameters import Parameters
 
 logger = logging.getLogger("gearcache")
 

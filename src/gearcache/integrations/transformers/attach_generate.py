@@ -10,7 +10,7 @@ from gearcache.errors import GearSpecError, OptionError
 from gearcache.integrations.transformers.attached_model import AttachedModel
 from gearcache.integrations.transformers.sizes import Sizes
 from gearcache.options import CompilerConfig
-from gearcache.serving.parameters import Parameters
+from gearcache.serving.call.parameters import Parameters
 
 
 def attach_generate(

@@ -21,8 +21,8 @@ from gearcache.integrations.transformers.model_state import ModelState
 from gearcache.integrations.transformers.seq2seq_reader import Seq2SeqReader
 from gearcache.integrations.transformers.sizes import Sizes
 from gearcache.integrations.transformers.support import check_model
-from gearcache.serving.method import CachedMethod
-from gearcache.serving.parameters import Parameters
+from gearcache.serving.call.method import CachedMethod
+from gearcache.serving.call.parameters import Parameters
 
 logger = logging.getLogger("gearcache")
 _ABSENT = object()

@@ -20,8 +20,8 @@ from gearcache.integrations.transformers.sequence_cache import OpenSlots, Sequen
 from gearcache.integrations.transformers.sizes import Sizes
 from gearcache.integrations.transformers.slots import forms_of
 from gearcache.integrations.transformers.support import has_windows
-from gearcache.serving.method import CachedMethod
-from gearcache.serving.parameters import Parameters
+from gearcache.serving.call.method import CachedMethod
+from gearcache.serving.call.parameters import Parameters
 
 
 class CausalReader:

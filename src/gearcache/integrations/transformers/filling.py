@@ -9,8 +9,8 @@ import torch
 from msgspec.structs import replace
 
 from gearcache.guards.gears.symbol import Symbol
-from gearcache.serving.method import CachedMethod
-from gearcache.serving.parameters import Parameters
+from gearcache.serving.call.method import CachedMethod
+from gearcache.serving.call.parameters import Parameters
 
 
 def filled(tensor: torch.Tensor, batch: int, width: int) -> torch.Tensor:

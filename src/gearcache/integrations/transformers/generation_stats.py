@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gearcache.serving.method import CachedMethod
+from gearcache.serving.call.method import CachedMethod
 
 _SUMS = (
     "hits",

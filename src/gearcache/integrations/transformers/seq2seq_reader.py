@@ -24,8 +24,8 @@ from gearcache.integrations.transformers.seq2seq_decoder import Seq2SeqDecoder
 from gearcache.integrations.transformers.sequence_cache import OpenSlots, SequenceCache
 from gearcache.integrations.transformers.sizes import Sizes
 from gearcache.integrations.transformers.slots import forms_of
-from gearcache.serving.method import CachedMethod
-from gearcache.serving.parameters import Parameters
+from gearcache.serving.call.method import CachedMethod
+from gearcache.serving.call.parameters import Parameters
 
 
 class Seq2SeqReader:

@@ -1,0 +1,104 @@
+"""Run work that is abandoned at a deadline, whatever it waits for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
+
+#: Limit of hanging threads for a tier: a mount whose server is gone blocks a thread for ever.
+MOST_HANGING = 16
+_Result = TypeVar("_Result")
+#: Abandoned threads, by the label of the tier; in a forked child none of them is alive.
+_hanging: dict[str, list[threading.Thread]] = {}
+
+
+def within(
+    deadline: Deadline, label: str, work: Callable[[], _Result], give_up: Callable[[], object] = lambda: None
+) -> _Result:
+    """Return the result of `work`; `RemoteError` at the deadline. Its own errors are passed on.
+
+    It runs in a thread: timeouts of sockets count from byte to byte, and a mount whose server is gone never answers.
+    `give_up` is called at the deadline, to end what the thread waits for; without it the thread is abandoned. A tier
+    for which `MOST_HANGING` threads wait is refused at once.
+    """
+    left = deadline.check(label)
+    _hanging[label] = waiting = [thread for thread in _hanging.get(label, ()) if thread.is_alive()]
+    if len(waiting) >= MOST_HANGING:
+        raise RemoteError(label, f"{len(waiting)} earlier requests still hang")
+    results: list[_Result] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True, name=f"gearcache {label}")
+    try:
+        thread.start()
+    except RuntimeError as error:  # the host has no more threads, or the process is about to end
+        raise RemoteError(label, str(error)) from error
+    try:
+        thread.join(left)
+    except BaseException:
+        give_up()
+        raise
+    if thread.is_alive():
+        give_up()
+        _hanging.setdefault(label, []).append(thread)
+        raise RemoteError(label, f"it did not answer within {left:.1f} s")
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+class Cutter:
+    """Ends a connection while a thread reads from it.
+
+    It never closes the thread's descriptor, and has one of its own: the number of a closed descriptor may soon belong
+    to another connection, whose answer the thread would read.
+    """
+
+    def __init__(self) -> None:
+        self.is_cut = False
+        self._lock = threading.Lock()
+        self._held: socket.socket | None = None
+
+    def hold(self, used: socket.socket) -> None:
+        """Take a connection in place of the previous one; it ends at once where `cut` was called before."""
+        with self._lock:
+            self._drop()
+            self._held = socket.socket(fileno=os.dup(used.fileno()))
+            if self.is_cut:
+                self._shut()
+
+    def cut(self) -> None:
+        """End the connection, and each later one."""
+        with self._lock:
+            self.is_cut = True
+            self._shut()
+
+    def close(self) -> None:
+        """Release the connection."""
+        with self._lock:
+            self._drop()
+
+    def _shut(self) -> None:
+        if self._held is not None:
+            with contextlib.suppress(OSError):
+                self._held.shutdown(socket.SHUT_RDWR)
+
+    def _drop(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+    def __del__(self) -> None:
+        self._drop()

@@ -1,0 +1,235 @@
+"""The tier `redis://host:port/number`: a Redis or Valkey server. An object is a key; a sorted set holds all names."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from gearcache.cache.remote.deadline import Cutter, within
+from gearcache.cache.remote.engines.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError, check_name, is_name
+
+_Result = TypeVar("_Result")
+#: The remotes of this process.
+_remotes: weakref.WeakSet[RedisRemote] = weakref.WeakSet()
+#: Limit of an object's bytes: a server that keeps everything in memory is not the place for more.
+MAX_VALUE = 64 << 20
+#: Socket timeout without a byte. `within` keeps the deadlines; this ends what it cannot cut, such as connecting.
+SOCKET_SECONDS = 30.0
+_MOST_IDLE = 16
+_PAGE = 1000
+_PREFIX = "gearcache:"
+#: A sorted set of all names, in their order.
+_NAMES = "gearcache-names"
+
+
+class RedisRemote:
+    """A Redis database. Each operation has a connection; one that was cut off is not used again.
+
+    Connections belong to the process that opened them: a forked child makes its own.
+    """
+
+    creates: Creates = "yes"
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self.label = f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
+        self._url = url
+        self._idle: deque[_Line] = deque()
+        _remotes.add(self)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # modules may be gone at process exit
+            while self._idle:
+                self._idle.pop().close()
+
+    def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
+        check_name(self.label, name)
+
+        def read(client: Any) -> bytes | None:
+            asked = client.pipeline(transaction=True)
+            asked.exists(_PREFIX + name)
+            asked.getrange(_PREFIX + name, 0, limit)
+            asked.strlen(_PREFIX + name)
+            is_there, data, size = asked.execute()
+            if size > limit:
+                raise RemoteError(self.label, f"`{name}` has {size} bytes, more than {limit}")
+            if not isinstance(data, bytes) or len(data) != size:
+                raise RemoteError(self.label, f"`{name}` is cut off")
+            return data if is_there else None
+
+        return self._do(deadline, read)
+
+    def size(self, name: str, deadline: Deadline) -> int | None:
+        check_name(self.label, name)
+
+        def read(client: Any) -> int | None:
+            asked = client.pipeline(transaction=True)
+            asked.exists(_PREFIX + name)
+            asked.strlen(_PREFIX + name)
+            is_there, size = asked.execute()
+            return int(size) if is_there else None
+
+        return self._do(deadline, read)
+
+    def put(
+        self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
+    ) -> bool:
+        check_name(self.label, name)
+        if len(data) > MAX_VALUE:
+            raise RemoteError(self.label, f"`{name}` has {len(data)} bytes, more than the {MAX_VALUE} of a value")
+
+        def write(client: Any) -> bool:
+            asked = client.pipeline(transaction=True)
+            asked.set(_PREFIX + name, data, nx=create, px=None if lifetime is None else max(1, int(lifetime * 1000)))
+            if lifetime is None:
+                asked.zadd(_NAMES, {name: 0})
+            return bool(asked.execute()[0])
+
+        return self._do(deadline, write)
+
+    def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
+        check_name(self.label, prefix.removesuffix("/"))
+
+        def read(client: Any) -> list[str]:
+            found: list[str] = []
+            # `0` is the character after the slash: every name that begins with the prefix is in between.
+            start, end, is_more = f"[{prefix}".encode(), f"({prefix[:-1]}0", True
+            while is_more and len(found) < limit:
+                deadline.check(self.label)
+                page = client.zrangebylex(_NAMES, start, end, start=0, num=_PAGE)
+                is_more = len(page) == _PAGE
+                start = b"(" + page[-1] if page else start
+                # A server under memory pressure drops objects, but not their names.
+                names = [item.decode("utf-8", "surrogateescape") for item in page]
+                names = [name for name in names if name.startswith(prefix) and is_name(name)]
+                asked = client.pipeline(transaction=False)
+                for name in names:
+                    asked.exists(_PREFIX + name)
+                found += [name for name, is_there in zip(names, asked.execute(), strict=True) if is_there]
+            return found[:limit]
+
+        return self._do(deadline, read)
+
+    def delete(self, name: str, deadline: Deadline) -> None:
+        check_name(self.label, name)
+
+        def remove(client: Any) -> None:
+            asked = client.pipeline(transaction=True)
+            asked.delete(_PREFIX + name)
+            asked.zrem(_NAMES, name)
+            asked.execute()
+
+        self._do(deadline, remove)
+
+    def clock(self, name: str, deadline: Deadline) -> float | None:
+        """Return the time of the server, in seconds since 1970."""
+
+        def read(client: Any) -> float:
+            seconds, microseconds = client.time()
+            return float(seconds) + float(microseconds) / 1e6
+
+        return self._do(deadline, read)
+
+    def _do(self, deadline: Deadline, work: Callable[[Any], _Result]) -> _Result:
+        held: list[_Line] = []
+        is_over = threading.Event()
+
+        def run() -> _Result:
+            line = self._line()
+            held.append(line)
+            if is_over.is_set():
+                line.cutter.cut()
+            try:
+                result = work(line.client)
+            except BaseException:
+                line.close()  # a pending answer must not be read as the next one
+                raise
+            if is_over.is_set() or len(self._idle) >= _MOST_IDLE:
+                line.close()
+            else:
+                self._idle.append(line)
+            return result
+
+        def cut() -> None:
+            is_over.set()
+            for line in held:
+                line.cutter.cut()
+
+        try:
+            return within(deadline, self.label, run, cut)
+        except RemoteError:
+            raise
+        except Exception as error:
+            raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
+
+    def _line(self) -> _Line:
+        """Return a connection of this process that no other thread uses meanwhile."""
+        while self._idle:
+            try:
+                line = self._idle.pop()
+            except IndexError:  # another thread took it
+                break
+            if line.process == os.getpid() and not line.cutter.is_cut:
+                return line
+        return _Line(self._url)
+
+
+class _Line:
+    """A client with one connection, which is made at the first request."""
+
+    def __init__(self, url: str) -> None:
+        from redis import ConnectionPool, Redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        self.process = os.getpid()
+        self.cutter = Cutter()
+        self._connection: Any = None
+        # A pool detects that the server closed an idle connection, and reconnects. Protocol 2, as with 3 a server may
+        # send unrequested messages.
+        self._pool = ConnectionPool.from_url(
+            url,
+            max_connections=1,
+            protocol=2,
+            socket_connect_timeout=CONNECT_SECONDS,
+            socket_timeout=SOCKET_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+            redis_connect_func=self._greet,
+            **({"ssl_check_hostname": True} if url.startswith("rediss:") else {}),
+        )
+        self.client = Redis(connection_pool=self._pool)
+
+    def forget(self) -> None:
+        """Drop the connection in a forked child: its locks may be held, and its descriptor may be reused later."""
+        self.cutter = Cutter()
+        if self._connection is not None:
+            self._connection.disconnect()  # sends nothing here
+
+    def close(self) -> None:
+        """Close the connection; called by the thread that uses it."""
+        self.cutter.close()
+        with contextlib.suppress(Exception):
+            self._pool.disconnect()
+
+    def _greet(self, connection: Any) -> None:
+        """Send the password; from here on `cutter` holds the connection."""
+        self._connection = connection
+        self.cutter.hold(connection._sock)
+        if self.cutter.is_cut:
+            raise ConnectionError("the connection was given up")
+        connection.on_connect()
+
+
+def _after_fork() -> None:
+    for remote in _remotes:
+        while remote._idle:
+            remote._idle.pop().forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)

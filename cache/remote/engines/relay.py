@@ -1,0 +1,154 @@
+"""A helper process that sends requests to a bucket for a forked child, which lacks the client's threads."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import IO, Any
+
+import msgpack
+
+from gearcache.cache.remote.deadline import within
+from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
+
+#: Allowed operations; each is a method of the engine.
+_OPERATIONS = ("get", "size", "put", "names", "delete", "clock")
+#: Python 3.10 has no `-P`: `-c` puts the working folder first, and the program removes it before anything is imported.
+_PROGRAM = """\
+import sys; sys.path[:] = sys.argv[1:]; del sys.argv[1:]
+from gearcache.cache.remote.engines.objects import ObjectRemote
+from gearcache.cache.remote.engines.relay import serve
+serve(ObjectRemote)
+"""
+_LENGTH = struct.Struct(">Q")
+
+
+class Relay:
+    """An `ObjectRemote` in another process, which starts at the first request and ends with this one.
+
+    It answers one request at a time. Safe to use from several threads.
+    """
+
+    def __init__(self, label: str, url: str, options: Mapping[str, Any]) -> None:
+        self._label = label
+        self._bucket = [url, dict(options)]
+        self._lock = threading.Lock()
+        #: The process while it is idle. An abandoned process is never used again.
+        self._idle: subprocess.Popen[bytes] | None = None
+
+    def ask(self, operation: str, arguments: Mapping[str, Any], deadline: Deadline) -> Any:
+        """Return the result of the engine's method; `RemoteError` as the method raises it, or at the deadline."""
+        if not self._lock.acquire(timeout=deadline.check(self._label)):
+            raise RemoteError(self._label, "other requests have taken all of its budget")
+        held: list[subprocess.Popen[bytes]] = []
+        is_over = threading.Event()
+
+        def work() -> Any:
+            idle, self._idle = self._idle, None
+            process = idle if idle is not None and idle.poll() is None else self._start()
+            held.append(process)
+            try:
+                if is_over.is_set():
+                    raise EOFError
+                answer = self._ask(process, operation, arguments, deadline)
+            except BaseException:
+                _end(process)
+                raise
+            self._idle = process
+            return answer
+
+        def give_up() -> None:
+            is_over.set()
+            for process in held:
+                process.kill()
+
+        try:
+            kind, value = within(deadline, self._label, work, give_up)
+        except (OSError, EOFError, ValueError) as error:
+            raise RemoteError(self._label, f"the process that asks it has ended: {type(error).__name__}") from error
+        finally:
+            self._lock.release()
+        if kind == "error":
+            raise RemoteError(self._label, value)
+        return value
+
+    def _ask(
+        self, process: subprocess.Popen[bytes], operation: str, arguments: Mapping[str, Any], deadline: Deadline
+    ) -> Any:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        _write(process.stdin, [operation, dict(arguments), deadline.check(self._label)])
+        return _read(process.stdout)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        if not sys.executable:
+            raise RemoteError(self._label, "there is no Python program that could ask it for this forked process")
+        paths = [path for path in sys.path if isinstance(path, str) and "\0" not in path]
+        flags = ["-P"] if sys.version_info >= (3, 11) else []
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        process = subprocess.Popen(
+            [sys.executable, *flags, "-c", _PROGRAM, *paths],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        assert process.stdin is not None
+        _write(process.stdin, self._bucket)
+        return process
+
+    def __del__(self) -> None:
+        if self._idle is not None:
+            _end(self._idle)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(OSError, ValueError):
+            if pipe is not None:
+                pipe.close()
+
+
+def serve(engine: Callable[[str, Mapping[str, Any]], Remote]) -> None:
+    """Answer requests until the standard input ends, which means that the client process is gone."""
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # output of libraries must not mix with answers
+    with contextlib.suppress(EOFError, OSError):
+        url, options = _read(requests)
+        remote = engine(url, options)
+        while True:
+            operation, arguments, seconds = _read(requests)
+            try:
+                if operation not in _OPERATIONS:
+                    raise RemoteError(remote.label, f"`{operation}` is not an operation")
+                answer = ["value", getattr(remote, operation)(deadline=Deadline.after(seconds), **arguments)]
+            except RemoteError as error:
+                answer = ["error", error.problem]
+            _write(answers, answer)
+    os._exit(0)
+
+
+def _write(pipe: IO[bytes], message: Any) -> None:
+    data = msgpack.packb(message)
+    pipe.write(_LENGTH.pack(len(data)))
+    pipe.write(data)
+    pipe.flush()
+
+
+def _read(pipe: IO[bytes]) -> Any:
+    (length,) = _LENGTH.unpack(_exactly(pipe, _LENGTH.size))
+    return msgpack.unpackb(_exactly(pipe, length))
+
+
+def _exactly(pipe: IO[bytes], size: int) -> bytes:
+    data = pipe.read(size)
+    if len(data) != size:
+        raise EOFError
+    return data

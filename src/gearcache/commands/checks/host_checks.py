@@ -1,0 +1,168 @@
+"""Checks of this host beyond the cache's folder: Python, torch, the compiler, devices, settings."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import platform
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from gearcache.cache.admin.health import Check, guarded_all
+from gearcache.cache.layout import REMOTES_VARIABLE as REMOTES
+from gearcache.cache.layout import VARIABLE_PREFIXES
+from gearcache.cache.remote.urls import masked
+from gearcache.commands.checks.thread_count import told_of_threads
+from gearcache.commands.checks.wrong_variables import wrong_variables
+from gearcache.errors import GearcacheError
+from gearcache.ge_cache.workers.interpreter import python_command, python_environment
+from gearcache.ge_cache.workers.scratch import scratch_folder
+from gearcache.options import KEY_FILE_VARIABLE as KEY_FILE
+from gearcache.serving.miss.host_faults import TEMPORARY_REMEDY
+from gearcache.torch_names import check_names
+from gearcache.torch_release import NEWEST, check_release, is_tested
+from gearcache.variables import told, unknown_variables
+from gearcache.version import __version__
+
+_COMPILERS = ("g++", "clang++", "c++")
+_PROBE = '#include <omp.h>\n#include <cstdio>\nextern "C" int probe() { return omp_get_max_threads(); }\n'
+_VARIABLES = ("CXX", "OMP_NUM_THREADS")
+
+
+def check_host(environ: Mapping[str, str]) -> list[Check]:
+    """Try torch, the C++ compiler and the devices. Never raises; imports torch."""
+    checks = [Check("gearcache", True, f"{__version__}, Python {platform.python_version()}, {platform.platform()}")]
+    torch_check = _check_torch()
+    checks.append(torch_check)
+    checks += guarded_all("compiler", lambda: [_check_compiler(environ)])
+    if torch_check.ok:
+        checks += guarded_all("devices", lambda: [_check_cpu(environ), _check_cuda(), _check_npu(environ)])
+    checks.append(_check_metrics())
+    return checks
+
+
+def check_settings(environ: Mapping[str, str]) -> tuple[list[Check], Path | None]:
+    """Check the environment variables; also returns the key file of signatures, if one is set."""
+    unknown = unknown_variables(environ)
+    ours = sorted(name for name in environ if name.startswith(VARIABLE_PREFIXES) and name not in unknown)
+    named = {name: environ[name] for name in ours}
+    named |= {name: environ[name] for name in _VARIABLES if environ.get(name)}
+    wrong = wrong_variables(environ)
+    remedy = "set the variable to an allowed value, or unset it; until then the default holds"
+    named |= {REMOTES: masked(named[REMOTES])} if REMOTES in named else {}
+    text = ", ".join(f"{name}={value}" for name, value in named.items()) or "no variable is set"
+    checks = [Check("settings", False, each, remedy) for each in wrong] or [Check("settings", True, text)]
+    checks += [Check("settings", False, told(*each), "rename or unset it") for each in unknown.items()]
+    return checks, Path(environ[KEY_FILE]) if environ.get(KEY_FILE) else None
+
+
+def _check_torch() -> Check:
+    try:
+        import torch
+    except Exception as error:  # a broken install raises anything
+        remedy = f"install torch=={NEWEST}.*, see https://pytorch.org/get-started/locally"
+        return Check("torch", False, f"cannot be imported: {type(error).__name__}: {error}", remedy)
+    version = str(torch.__version__)
+    if is_tested(version):
+        return Check("torch", True, version)
+    text, remedy = f"{version}, which gearcache is not tested with", f"install torch=={NEWEST}.*"
+    try:
+        check_release(version)
+        check_names(version)
+        from gearcache.building.canary import check_hooks  # the import fails if torch lacks a name
+
+        check_hooks(version)
+    except GearcacheError as error:
+        return Check("torch", False, f"{text}: {error}", remedy)
+    return Check("torch", True, f"{text}, and which has the names that it uses and calls its hooks")
+
+
+def _check_compiler(environ: Mapping[str, str]) -> Check:
+    """Compile a small shared object with OpenMP, as every gear needs."""
+    remedy = "install g++ with OpenMP or set CXX; without one this host can load entries, not compile them"
+    names = (environ["CXX"],) if environ.get("CXX") else _COMPILERS
+    found = next((path for name in names if (path := shutil.which(name))), None)
+    if found is None:
+        return Check("compiler", False, f"none found: {', '.join(names)}", remedy)
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(scratch_folder())
+        except OSError as error:
+            return Check("compiler", False, f"`{found}` has no place for its files: {error.strerror}", TEMPORARY_REMEDY)
+        source = Path(folder, "probe.cpp")
+        source.write_text(_PROBE)
+        command = [found, "-shared", "-fPIC", "-fopenmp", str(source), "-o", str(Path(folder, "probe.so"))]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=False)
+            version = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=60, check=False)
+        except (OSError, subprocess.SubprocessError) as error:
+            return Check("compiler", False, f"`{found}` cannot run: {error}", remedy)
+    if done.returncode != 0:
+        reason = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
+        return Check("compiler", False, f"`{found}` cannot compile with OpenMP: {reason}", remedy)
+    return Check("compiler", True, f"`{found}`, {next(iter(version.stdout.splitlines()), 'of unknown version')}")
+
+
+def _check_cpu(environ: Mapping[str, str]) -> Check:
+    import torch
+
+    from gearcache.ge_cache.inductor.targets import NATIVE, host_targets
+
+    capability, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
+    text = f"{capability}, {threads} threads; both are in the key of compiled entries"
+    if levels := [name for name in host_targets() if name != NATIVE]:
+        text += f", under a target ({', '.join(levels)}) the threads alone"
+    if told := told_of_threads(environ, threads):
+        return Check("cpu", None, text, told)
+    if not environ.get("OMP_NUM_THREADS"):
+        return Check("cpu", None, text, "set OMP_NUM_THREADS where hosts with other core counts share a cache")
+    return Check("cpu", True, text)
+
+
+def _check_cuda() -> Check:
+    import torch
+
+    if not torch.cuda.is_available():
+        return Check("cuda", None, "no device")
+    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return Check("cuda", None, f"{', '.join(names)}; no compiling backend yet, use backend='eager' there")
+
+
+def _check_npu(environ: Mapping[str, str]) -> Check:
+    """Look for torch_npu, CANN and a device."""
+    if importlib.util.find_spec("torch_npu") is None:
+        return Check("npu", None, "torch_npu is not installed")
+    try:
+        version = importlib.metadata.version("torch_npu")
+    except importlib.metadata.PackageNotFoundError:
+        version = "of unknown version"
+    home = environ.get("ASCEND_HOME_PATH") or environ.get("ASCEND_TOOLKIT_HOME")
+    if not home or not Path(home).is_dir():
+        remedy = "install CANN and source its set_env.sh, which sets ASCEND_HOME_PATH"
+        return Check("npu", False, f"torch_npu {version}, but no CANN", remedy)
+    # In a separate process: a driver that crashes must not end this one, and nothing here changes torch.
+    program = "import torch, torch_npu; print(torch.get_device_module('npu').device_count())"
+    try:
+        done = subprocess.run(
+            python_command(program), env=python_environment(), capture_output=True, text=True, timeout=120, check=False
+        )
+        devices = int(done.stdout.split()[-1]) if done.returncode == 0 else -1
+        problem = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
+        devices, problem = -1, f"{type(error).__name__}: {error}"
+    if devices < 0:
+        remedy = "use the torch_npu that its release notes name for this CANN and this torch"
+        return Check("npu", False, f"torch_npu {version}, CANN in `{home}`: {problem}", remedy)
+    if not devices:
+        remedy = "check `npu-smi info`, and that /dev/davinci* is passed to the container"
+        return Check("npu", False, f"torch_npu {version}, CANN in `{home}`, no device", remedy)
+    return Check("npu", True, f"torch_npu {version}, CANN in `{home}`, {devices} devices")
+
+
+def _check_metrics() -> Check:
+    if importlib.util.find_spec("prometheus_client") is None:
+        return Check("metrics", None, "prometheus_client is not installed: pip install 'gearcache[metrics]'")
+    return Check("metrics", True, f"prometheus_client {importlib.metadata.version('prometheus_client')}")

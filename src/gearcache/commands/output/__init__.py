@@ -1,0 +1,1 @@
+"""Output of commands: for people, pipes and programs."""

@@ -1,0 +1,1 @@
+"""Tiers in commands: which are used, what they hold, pruning."""

@@ -1,0 +1,75 @@
+"""The tiers that a command uses: from its options, or from the environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import click
+
+from gearcache.cache.layout import REMOTES_VARIABLE, Layout
+from gearcache.cache.remote.tier import Tier, open_tiers
+from gearcache.cache.remote.urls import TierURL, parse_urls
+from gearcache.commands.output.verbosity import is_quiet
+from gearcache.errors import OptionError
+from gearcache.terminal import is_drawable
+
+
+def tiers_at(layout: Layout, urls: Sequence[str], option: str, *, to_write: bool = False) -> list[Tier]:
+    """Return the tiers of an option, else those of the environment; usage errors for no tier and for an invalid one.
+
+    With `to_write`, read-only tiers of the environment are left out, and a given read-only tier is an error.
+    """
+    source = option if urls else f"${REMOTES_VARIABLE}"
+    try:
+        found = parse_urls(list(urls) if urls else os.environ.get(REMOTES_VARIABLE, ""), source)
+        for url in found:
+            url.open()  # sends no request: checks that its package is installed
+    except (OptionError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+    if not found:
+        raise click.UsageError(
+            f"no tier is named: give {option}, or set ${REMOTES_VARIABLE} to URLs such as s3://bucket/team"
+        )
+    if to_write:
+        found = _writable(found, source, is_given=bool(urls))
+    return open_tiers(found, layout)
+
+
+def split_names(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the names of entries and the URLs among the arguments of a command."""
+    urls = [text for text in arguments if "://" in text or text.startswith("folder:")]
+    return [text for text in arguments if text not in urls], urls
+
+
+def short(name: str) -> str:
+    """Return the name of an entry with only the start of its key."""
+    base, slash, ranks = name.partition("/")
+    label, _, digest = base.rpartition("-")
+    return f"{label}-{digest[:12]}{slash}{ranks}"
+
+
+@contextmanager
+def bar(title: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show the progress on a terminal while the block runs; yields the function to call after each part."""
+    if not is_drawable(sys.stderr) or is_quiet():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(title, total=total)
+        yield lambda: shown.advance(task)
+
+
+def _writable(found: list[TierURL], source: str, *, is_given: bool) -> list[TierURL]:
+    left = [url for url in found if not url.read_only]
+    if is_given and len(left) < len(found):
+        wrong = next(url for url in found if url.read_only)
+        raise click.UsageError(f"{source}: the tier {wrong.label} is read only")
+    if not left:
+        raise click.UsageError(f"{source} names only tiers that are read only")
+    return left

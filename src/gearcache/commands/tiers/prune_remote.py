@@ -1,0 +1,60 @@
+"""`gearcache prune --remote`: removes outdated manifests and unused blobs from tiers."""
+
+from __future__ import annotations
+
+from msgspec.structs import asdict
+
+from gearcache.cache.layout import Layout
+from gearcache.cache.remote.prune import RemotePrune, RemotePruned
+from gearcache.commands.common import Exit, count, environment_trust, note, print_json, size_text, stop, tell, warn
+from gearcache.commands.output.verbosity import is_verbose
+from gearcache.commands.tiers.chosen import tiers_at
+from gearcache.errors import RemoteError
+from gearcache.readable.joined import covers_manifests
+
+
+def prune_remote(
+    layout: Layout, urls: tuple[str, ...], max_age: float | None, grace: float, *, dry_run: bool, as_json: bool
+) -> None:
+    """Prune tiers, one after the other, and end with the matching exit code."""
+    tiers = tiers_at(layout, urls, "--remote", to_write=True)
+    trust = environment_trust()
+    outcomes: list[RemotePruned] = []
+    problems: dict[str, str] = {}
+    for tier in tiers:
+        pruning = RemotePrune(tier, trust, covers_manifests)
+        try:
+            pruning.run(max_age, grace, dry_run=dry_run)
+        except RemoteError as error:
+            problems[tier.label] = error.problem
+        outcomes.append(pruning.outcome)
+    if as_json:
+        rows = [{**asdict(each), "problem": problems.get(each.tier, "")} for each in outcomes]
+        print_json("prune", {"tiers": rows, "dry_run": dry_run})
+    else:
+        for each in outcomes:
+            if each.tier not in problems:
+                _print(each, dry_run)
+    for label, problem in problems.items():
+        warn(f"tier {label}: {problem}")
+    for each in outcomes:
+        for reason in each.unread.values():
+            warn(f"{reason}; it stays, and so do all blobs, of which it may need some")
+        if each.late:
+            note(
+                f"{each.tier}: {count(len(each.late), 'manifest')} came while their blobs went, and went too; "
+                f"`gearcache push` on the hosts that made them sends them anew"
+            )
+    if problems or any(each.unread for each in outcomes):
+        stop(Exit.WRONG)
+
+
+def _print(outcome: RemotePruned, dry_run: bool) -> None:
+    did = "would remove" if dry_run else "removed"
+    if is_verbose():
+        for why, names in (("old", outcome.old), ("superseded", outcome.superseded)):
+            for name in names:
+                tell(f"{did} {name}, {why}")
+    manifests = f"{len(outcome.old)} old and {count(len(outcome.superseded), 'superseded manifest')}"
+    text = f"{did} {manifests} and {count(len(outcome.blobs), 'blob')}, {size_text(outcome.freed)}"
+    tell(f"{outcome.tier}: {text}; {outcome.left} left")

@@ -1,0 +1,79 @@
+"""Reports the state of each tier, for `gearcache doctor --tiers`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import asdict
+
+from gearcache.cache.remote.parallel import at_once
+from gearcache.cache.remote.survey import Survey, survey
+from gearcache.commands.common import Exit, count, environment_trust, layout_at, print_json, size_text, stop
+from gearcache.commands.output.listing import Column, Listing, or_dash
+from gearcache.commands.output.printing import echo
+from gearcache.commands.tiers.chosen import tiers_at
+
+#: A smaller difference of clocks is not reported: engines give whole seconds.
+_SAME_CLOCK_SECONDS = 2.0
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1000:.1f} ms"
+
+
+def _clock(skew: float | None) -> str:
+    if skew is None:
+        return "-"
+    return "same" if abs(skew) < _SAME_CLOCK_SECONDS else f"{skew:+.0f} s"
+
+
+def _signers(signers: dict[str, int]) -> str:
+    return ", ".join(f"{name} ({number})" for name, number in sorted(signers.items())) or "-"
+
+
+_TIERS = Listing(
+    (
+        Column("Tier", "tier"),
+        Column("State", "state"),
+        Column("Access", "access"),
+        Column("Get", "get_seconds", _milliseconds, is_right=True),
+        Column("Put", "put_seconds", _milliseconds, is_right=True),
+        Column("Leases", "leases", lambda leases: {True: "yes", False: "no", None: "-"}[leases]),
+        Column("Clock", "clock_skew", _clock, spare=1),
+        Column("Entries", "entries", or_dash),
+        Column("Manifests", "manifests", or_dash, spare=3),
+        Column("Size", "size", lambda size: "-" if size is None else size_text(size), spare=2),
+        Column("Signed by", "signers", _signers),
+    )
+)
+
+
+def show_tiers(urls: tuple[str, ...], cache_dir: Path | None, as_json: bool) -> None:
+    """Try each tier, from $GEARCACHE_REMOTES or as given, and print its state; exit code 1 if one does not answer.
+
+    A tier that rests after faults is tried too. If it may be written, a small object is written and removed.
+    """
+    tiers = tiers_at(layout_at(cache_dir, may_be_new=True), urls, "URL")
+    trust = environment_trust()
+    found = at_once(lambda tier: survey(tier, trust), tiers)
+    rows = [_plain(each) for each in found]
+    if as_json:
+        print_json("doctor", {"tiers": rows})
+    else:
+        _TIERS.print(rows)
+        for each in found:
+            if each.problem:
+                echo(f"{each.tier}: {each.problem}")
+            for reason, number in each.refused.items():
+                echo(f"{each.tier}: refuses {count(number, 'manifest')} of {each.read} that were read: {reason}")
+    if not all(each.is_reachable for each in found):
+        stop(Exit.WRONG)
+
+
+def _plain(each: Survey) -> dict[str, Any]:
+    state = "reachable" if each.is_reachable else "FAIL"
+    if each.resting:
+        state += f", rested for {each.resting:.0f} s more"
+    access = ("read only" if each.read_only else "read, write") + (", unsigned" if each.unsigned else "")
+    return {**asdict(each), "reachable": each.is_reachable, "state": state, "access": access}

@@ -1,0 +1,119 @@
+"""A decorated method of a class: each instance gets its own `CachedMethod`."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gearcache.errors import UnsupportedMethod
+from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.serving.call.input_signature import InputSignature
+from gearcache.serving.call.method import CachedMethod
+from gearcache.serving.call.parameters import Parameters
+
+#: Held while an instance gets its `CachedMethod`.
+_making = threading.RLock()
+os.register_at_fork(after_in_child=_making._at_fork_reinit)  # type: ignore[attr-defined]
+
+
+class CachedFunction(property):
+    """The object that the decorator leaves in a class body.
+
+    An instance keeps its `CachedMethod` in its dictionary. Dictionaries are copied (`copy.copy`, replicas of
+    `DataParallel`), so each access compares the owner; as a property this takes 50 ns, half the time of `__get__`.
+    """
+
+    def __init__(self, function: types.FunctionType, parameters: Parameters) -> None:
+        self.function = function
+        self._parameters = parameters
+        #: Whether its arguments are declared, so that no call is needed to prewarm it.
+        self.is_declared = bool(parameters.input_signature)
+        self._name(function.__name__, function.__qualname__)
+        InputSignature(function.__qualname__, types.MethodType(function, object()), parameters)  # raises
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        if not issubclass(owner, torch.nn.Module):
+            raise UnsupportedMethod(
+                f"cache_compile decorates methods of torch.nn.Module, and {owner.__qualname__} is none"
+            )
+        key = f"{owner.__module__}.{owner.__qualname__}.{name}"
+        inherited = [vars(base).get(name) for base in owner.__mro__[1:]]
+        taken = {member.key for member in inherited if isinstance(member, CachedFunction)}
+        self._name(name, key)
+        while self.key in taken:  # a class and its base may have the same name
+            key += "'"
+            self._name(name, key)
+
+    def _name(self, attribute: str, key: str) -> None:
+        """Set the key under which an instance keeps its method; users' attributes cannot have such a name."""
+        self._attribute, self.key = attribute, f"_gearcache {key}"
+        reader = private_core.traced_as(_reader(self.key, self._make), self._as_it_is)
+        property.__init__(self, reader, self._assign, self._delete, self.__doc__)
+
+    def _as_it_is(self, instance: Any) -> Any:
+        """Return what Dynamo traces when the attribute is read: the method itself, or the value in its place."""
+        if self._attribute in instance.__dict__ and self._is_own(instance):
+            return instance.__dict__[self._attribute]
+        return functools.partial(self.function, instance)
+
+    def _is_own(self, instance: Any) -> bool:
+        """Whether the instance's class finds this method under its name: a subclass may override it."""
+        found = (vars(base)[self._attribute] for base in type(instance).__mro__ if self._attribute in vars(base))
+        return next(found, None) is self
+
+    def _make(self, instance: Any) -> Any:
+        """Return the value assigned in place of the method, or else the instance's `CachedMethod`, made now."""
+        if not isinstance(instance, torch.nn.Module):
+            raise UnsupportedMethod(
+                f"`{self.function.__qualname__}` was called without a module: cache_compile decorates methods of its "
+                "instances, no static or class methods"
+            )
+        held = instance.__dict__
+        if self._attribute in held and self._is_own(instance):
+            return held[self._attribute]
+        with _making:
+            found = held.get(self.key)
+            if found is None or found.instance is not instance:
+                found = held[self.key] = CachedMethod(types.MethodType(self.function, instance), self._parameters)
+            return found
+
+    def _assign(self, instance: Any, value: Any) -> None:
+        held = instance.__dict__
+        if isinstance(value, CachedMethod) and value is held.get(self.key):
+            held.pop(self._attribute, None)
+            return
+        held.pop(self.key, None)
+        held[self._attribute] = value
+
+    def _delete(self, instance: Any) -> None:
+        held = instance.__dict__
+        if self._attribute not in held and self.key not in held:
+            raise AttributeError(self._attribute)
+        held.pop(self._attribute, None)
+        held.pop(self.key, None)
+
+    def __call__(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return self.__get__(instance, type(instance))(*args, **kwargs)
+
+
+def _reader(key: str, make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the function that an access to the attribute runs."""
+
+    def read(instance: Any) -> Any:
+        try:
+            found = instance.__dict__[key]
+            if found.instance is instance:
+                return found
+        except KeyError:
+            pass
+        return make(instance)
+
+    return read

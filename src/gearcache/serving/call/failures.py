@@ -1,0 +1,72 @@
+"""Handles unexpected exceptions while a call is prepared: none of them breaks the model, unless `strict`."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from pathlib import Path
+
+import torch
+
+from gearcache.errors import MissingTorchNames, PreparationError
+from gearcache.serving.call.parameters import Parameters
+from gearcache.serving.miss.host_faults import host_remedy
+from gearcache.torch_release import NEWEST, TESTED_TEXT, is_tested
+
+logger = logging.getLogger("gearcache")
+#: After this many in a row a method runs uncached at once: each attempt may take as long as a compile.
+_MANY = 3
+_FOLDER = Path(__file__).parents[1]
+#: Missing names of torch that this process has warned about.
+_told: set[tuple[str, ...]] = set()
+
+
+class Failures:
+    """The unexpected exceptions of one cached method since a call was last prepared."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._count = 0
+        self._told: set[str] = set()
+
+    @property
+    def are_many(self) -> bool:
+        """Whether another attempt is pointless before a `refresh`."""
+        return self._count >= _MANY
+
+    def clear(self) -> None:
+        """Forget all exceptions."""
+        self._count = 0
+
+    def add(self, error: Exception, parameters: Parameters) -> None:
+        """Warn about an exception, once for each; raises `PreparationError` if the options are strict."""
+        cause = f"{type(error).__name__}: {error}"
+        failure = PreparationError(self._name, cause, _place(error), host_remedy(error) or _release_remedy())
+        if parameters.settings().strict:
+            raise failure from error
+        self._count += 1
+        if cause not in self._told:
+            self._told.add(cause)
+            logger.warning("%s", failure, exc_info=None if failure.remedy else error)
+
+
+def warn_lacking(error: MissingTorchNames) -> None:
+    """Warn, once in a process, about the names that this torch lacks, for which methods themselves serve."""
+    if error.names not in _told:
+        _told.add(error.names)
+        logger.warning("no graph is made or loaded, the methods themselves answer: %s", error)
+
+
+def _release_remedy() -> str:
+    """Return what to do if the release of torch was not tested; else ""."""
+    version = str(torch.__version__)
+    if is_tested(version):
+        return ""
+    return f"gearcache is tested with torch {TESTED_TEXT}, this is {version}: install `torch=={NEWEST}.*`"
+
+
+def _place(error: Exception) -> str:
+    """Return the innermost function of gearcache that an exception went through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(_FOLDER)]
+    return f"`{own[-1].name}`, {Path(own[-1].filename).name}:{own[-1].lineno}" if own else "gearcache"

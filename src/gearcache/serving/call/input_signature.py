@@ -1,0 +1,224 @@
+"""The declared specs of one method's arguments, checked against its parameters."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gearcache.errors import GearSpecError, InputError
+from gearcache.guards.dispatch.function import BoundGear
+from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.evidence.reason import Reason
+from gearcache.guards.gears.input_specs import Difference, InputSpecs, containers, difference, leaves
+from gearcache.guards.gears.parse import GearSpec, parse_gears, taken_dims, with_specs
+from gearcache.guards.gears.tensor_spec import ExampleSpec, TensorSpec
+from gearcache.serving.call.parameters import Parameters
+from gearcache.serving.call.wrapped_names import at_their_places, place_of_argument
+
+if TYPE_CHECKING:
+    from gearcache.guards.gears.example_sizes import Special
+
+Arguments = Mapping[str, Any]
+
+
+class InputSignature:
+    """The specs of a method's arguments, by their names.
+
+    `GearSpecError` if they do not fit the parameters of the method, or contradict `gears=`.
+    """
+
+    def __init__(self, name: str, function: types.MethodType, parameters: Parameters) -> None:
+        self._name, self._function = name, function
+        self._parameters = parameters
+        self._specs = _by_name(name, function, parameters.input_signature)
+        _ = self._spec  # raises if the specs contradict `gears=`
+
+    def __bool__(self) -> bool:
+        """Whether anything is declared."""
+        return bool(self._specs)
+
+    @cached_property
+    def _tensors(self) -> dict[str, TensorSpec]:
+        found = (leaf for name, spec in self._specs.items() for leaf in leaves(spec, name))
+        return {path: leaf for path, leaf in found if isinstance(leaf, TensorSpec)}
+
+    def tensors_of(self, arguments: Arguments) -> dict[str, TensorSpec]:
+        """Return the specs of tensors, by their places in a call."""
+        return at_their_places(self._tensors, self._function, arguments) or {}
+
+    def places(self, arguments: Arguments) -> dict[str, str]:
+        """Return the places of the declared arguments in a call, by their names."""
+        found = {name: place_of_argument(name, self._function, arguments) for name in self._specs}
+        return {name: place[0] for name, place in found.items() if place is not None}
+
+    @cached_property
+    def _spec(self) -> GearSpec:
+        """Return all gears under the names that users know."""
+        return with_specs(self._gears(), self._tensors) if self else GearSpec(())
+
+    def _gears(self, arguments: Arguments | None = None) -> GearSpec:
+        """Return the gears of `gears=`, at their places in a call if one is given."""
+        gears = self._parameters.gears
+        if arguments is not None:
+            gears = at_their_places(gears, self._function, arguments)
+        return parse_gears(gears, self._parameters.settings().policy)
+
+    def check(self, arguments: Arguments) -> None:
+        """Compare a call with the specs, except for sizes given by symbols; `InputError` for the first difference."""
+        for name in self._specs:
+            found = self._difference(name, arguments)
+            if found is not None:
+                raise InputError(self._name, *found)
+
+    def _difference(self, name: str, arguments: Arguments) -> Difference | None:
+        place = place_of_argument(name, self._function, arguments)
+        if place is None:
+            return name, "not given", "what its spec says"
+        path, value = place
+        return difference(self._specs[name], value, path, open_dims=self._open_dims(arguments))
+
+    def _open_dims(self, arguments: Arguments) -> dict[str, set[int]]:
+        """Return the dims of examples whose sizes are given by `gears=`."""
+        if not self._parameters.gears or not any(isinstance(spec, ExampleSpec) for spec in self._tensors.values()):
+            return {}
+        gears = self._gears(arguments)
+        return {path: taken_dims(gears, path) for path in self.tensors_of(arguments)}
+
+    # -- the first call ----------------------------------------------------------------------------------
+
+    def specials(self) -> list[Special]:
+        """Return the sizes at which declared calls need their own traces."""
+        from gearcache.guards.gears.example_sizes import specials
+
+        return specials(self._spec)
+
+    def filled(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], special: Special | None = None
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of a call, with examples for declared arguments that are not given.
+
+        `TypeError` if an argument is neither given nor declared.
+        """
+        signature = inspect.signature(self._function)
+        given = signature.bind_partial(*args, **kwargs).arguments
+        by_keyword = _name_of(signature, inspect.Parameter.VAR_KEYWORD)
+        known = {**given, **given.get(by_keyword or "", {})}
+        fresh = {name: example for name, example in self._examples(special).items() if name not in known}
+        if self._parameters.input_signature.named or kwargs:  # behind a wrapper, each way of passing is another call
+            kwargs = kwargs | fresh
+        else:
+            args = inspect.BoundArguments(signature, given | fresh).args
+        self.check_given(lambda: signature.bind(*args, **kwargs))
+        return args, kwargs
+
+    def check_given(self, bind: Callable[[], object]) -> None:
+        """Bind the arguments of a call that is not run; `TypeError` names the method and the missing argument."""
+        try:
+            bind()
+        except TypeError as error:
+            hint = "; give it, or declare it with input_signature= or set_inputs" if "missing" in str(error) else ""
+            raise TypeError(f"`{self._name}`: warm: {error}{hint}") from None
+
+    def _examples(self, special: Special | None) -> dict[str, Any]:
+        from gearcache.serving.call.example_inputs import example_inputs
+
+        module: Any = self._function.__self__
+        return example_inputs(self._specs, self._spec, module, special)
+
+    # -- what is stored ----------------------------------------------------------------------------------
+
+    def contradiction(self, variant: StoredVariant, arguments: Arguments) -> Reason | None:
+        """Return why a variant is not for declared calls, or None.
+
+        Such a variant belongs to another program that shares the entry, and does not concern this method: it is not
+        loaded.
+        """
+        for path, spec in self.tensors_of(arguments).items():
+            if _contradicts(variant, path, spec):
+                declared = f"{spec.dtype} of shape {spec.shape_text}"
+                return Reason("arguments", f"argument `{path}` is declared as {declared}; compiled for another", path)
+        return None
+
+    # -- every call --------------------------------------------------------------------------------------
+
+    def for_dispatch(
+        self, gears: list[BoundGear], places: Mapping[str, str]
+    ) -> tuple[list[BoundGear], Callable[..., bool] | None]:
+        """Return the gears whose checks admit only tensors of the specs, and a check of the other arguments.
+
+        An entry is shared with programs that declare less, so it may have graphs of other dtypes. The check takes the
+        values of the method's parameters without the instance; None if the gears compare everything themselves.
+        """
+        specs = [leaf for name, place in places.items() for leaf in leaves(self._specs[name], place)]
+        tensors = [(path, leaf) for path, leaf in specs if isinstance(leaf, TensorSpec)]
+        kept = [bound for bound in gears if not any(_contradicts(bound.variant, *item) for item in tensors)]
+        variants = {id(bound.variant): bound.variant for bound in kept}.values()
+        asked = [
+            name
+            for name, spec in self._specs.items()
+            if name not in places or not all(_compares(variant, spec, places[name]) for variant in variants)
+        ]
+        if not asked or not kept:
+            return kept, None
+        names = list(inspect.signature(self._function.__func__, follow_wrapped=False).parameters)[1:]
+        # Finding an argument behind a wrapper takes 20 µs, so the others are used directly.
+        direct = {name: self._specs[name] for name in asked if name in names}
+        hidden = [name for name in asked if name not in names]
+        spec = self._gears()
+        open_dims = {} if not spec else {path: taken_dims(spec, path) for path in self._tensors}
+
+        def holds(*values: Any) -> bool:
+            given = dict(zip(names, values, strict=True))
+            for name, spec in direct.items():
+                if difference(spec, given[name], name, open_dims=open_dims) is not None:
+                    return False
+            return all(self._difference(name, given) is None for name in hidden)
+
+        return kept, holds
+
+
+def _by_name(name: str, function: types.MethodType, specs: InputSpecs) -> dict[str, Any]:
+    """Return specs by the names of a method's own parameters."""
+    if not specs:
+        return {}
+    signature = inspect.signature(function)
+    try:
+        if specs.positional:
+            bound = signature.bind(*specs.positional)
+        else:
+            bound = signature.bind_partial(**specs.named)
+    except TypeError as error:
+        raise GearSpecError(
+            f"`{name}`: input_signature or set_inputs does not fit `{name}{signature}`: {error}"
+        ) from None
+    found = dict(bound.arguments)
+    by_keyword = _name_of(signature, inspect.Parameter.VAR_KEYWORD)
+    return found | found.pop(by_keyword, {}) if by_keyword is not None else found
+
+
+def _name_of(signature: inspect.Signature, kind: Any) -> str | None:
+    return next((parameter.name for parameter in signature.parameters.values() if parameter.kind is kind), None)
+
+
+def _contradicts(variant: StoredVariant, path: str, spec: TensorSpec) -> bool:
+    """Whether a variant takes only tensors that a spec does not allow."""
+    for stored, sizes in zip(variant.inputs, variant.gears[0].sizes, strict=True):
+        if stored.access.text == path:
+            is_elsewhere = spec.device is not None and stored.device != spec.device.type
+            if stored.dtype != spec.dtype or len(sizes) != spec.rank or is_elsewhere:
+                return True
+    return False
+
+
+def _compares(variant: StoredVariant, spec: Any, path: str) -> bool:
+    """Whether a variant that does not contradict a spec compares everything that the spec says about an argument."""
+    inputs = {stored.access.text for stored in variant.inputs if stored.access.root[0] == "argument"}
+    compared = {(check.kind, check.access.text) for check in variant.call_checks}
+    for place, leaf in leaves(spec, path):
+        # The call of a constant was compared with the spec before the gears were loaded.
+        if place not in inputs if isinstance(leaf, TensorSpec) else ("constant", place) not in compared:
+            return False
+    return all(("length", place) in compared for place in containers(spec, path))

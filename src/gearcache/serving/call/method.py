@@ -1,0 +1,482 @@
+"""A bound method that runs through compiled graphs kept on disk."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import os
+import threading
+import time
+import types
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from msgspec.structs import replace
+
+from gearcache.errors import GearcacheError, MethodRaises
+from gearcache.events import Event
+from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.guards.dispatch.graph_call import Mismatch
+from gearcache.guards.dispatch.native import has_function_mode
+from gearcache.guards.gears.input_specs import InputSpecs
+from gearcache.prewarming import hook as session
+from gearcache.serving.call.call import Call
+from gearcache.serving.call.decorators import undecorated
+from gearcache.serving.call.failures import Failures, warn_lacking
+from gearcache.serving.call.functions import place_of, with_named_instance
+from gearcache.serving.call.input_signature import InputSignature
+from gearcache.serving.call.parameters import Parameters
+from gearcache.serving.call.preparing import MethodLock, is_preparing, preparing
+from gearcache.serving.call.stance import FORCE_EAGER, follow, present_stance
+from gearcache.serving.find.binding import Binding
+from gearcache.serving.find.bindings import Bindings
+from gearcache.serving.find.loaded import Frame
+from gearcache.serving.fleet.build_right import BuildRight
+from gearcache.telemetry.gear_use import GearUse
+from gearcache.telemetry.interrupts import raise_interrupt
+from gearcache.telemetry.outcomes import Outcomes
+from gearcache.telemetry.spans import recorder, span
+from gearcache.telemetry.stats import Counters, Stats
+from gearcache.torch_release import is_tested
+
+if TYPE_CHECKING:
+    from gearcache.guards.gears.example_sizes import Special
+    from gearcache.serving.call.recorded_calls import RecordedCalls
+    from gearcache.telemetry.method_shapes import MethodShapes
+    from gearcache.telemetry.suggest import SuggestedGears
+
+#: Held while a `__call__` is exchanged; the thread may or may not hold a method's lock.
+_switch = threading.RLock()
+os.register_at_fork(after_in_child=_switch._at_fork_reinit)  # type: ignore[attr-defined]
+#: How often a call looks for a graph again if the one it found no longer takes it.
+_ATTEMPTS = 3
+
+
+class CachedMethod:
+    """A bound method that runs through compiled graphs kept on disk. Safe to call from several threads.
+
+    Nothing is resolved before the first call: ranks may be unknown until then, and `set_dim_gears` marks tensors. Each
+    instance has its own class, whose `__call__` is the dispatch function written for it.
+    """
+
+    #: Type checkers know `CachedMethod[[torch.Tensor], torch.Tensor]`; this makes it valid at run time.
+    __class_getitem__: Any = classmethod(types.GenericAlias)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> CachedMethod:
+        own = type("CachedMethod", (cls,), {"__module__": cls.__module__})
+        made: CachedMethod = super().__new__(own)
+        return made
+
+    def __init__(self, function: types.MethodType, parameters: Parameters) -> None:
+        self._decorated = undecorated(function)
+        self._function = with_named_instance(self._decorated.function)
+        #: The module whose method it is.
+        self.instance: Any = function.__self__
+        self._parameters = parameters
+        #: The name of the method in messages.
+        self.name = parameters.name_of(self._function)
+        self._signature = InputSignature(self.name, self._function, parameters)
+        self._lock = MethodLock()
+        #: Whether its calls may compile.
+        self.right = BuildRight(self.instance)
+        self._counters = Counters()
+        self._outcomes = Outcomes(self.name)
+        self._use = GearUse(self.name)
+        self._dispatch: Callable[..., Any] = CachedMethod.__call__
+        self._bindings = Bindings(
+            self.name,
+            self._function,
+            self._decorated.mode,
+            parameters,
+            self._signature,
+            self._counters,
+            self._outcomes,
+            self._use,
+            self.right,
+        )
+        found = recorder()
+        self._recorded: RecordedCalls | None = None
+        if found is not None:
+            from gearcache.serving.call.recorded_calls import RecordedCalls, owner_of
+
+            owner = owner_of(function.__self__)
+            self._recorded = RecordedCalls(self.name, owner, self._counters, self._outcomes, self._use, found)
+        self._failures = Failures(self.name)
+        follow(self)
+        self.refresh()
+        if (opened := session.current()) is not None:
+            opened.created(self)
+            if self._signature:
+                opened.declared(self)
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the method. This body serves only the first call."""
+        return self._missed(self._function.__self__, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        binding = self._binding
+        if binding is None:
+            return f"<cached {self.name}, nothing loaded>"
+        gears = len(binding.loaded.gear_texts())
+        counts = f"{gears} {'graph' if gears == 1 else 'graphs'} loaded, {self._counters.hits} hits"
+        return f"<cached {self.name}, entry {binding.entry.key.name}, {counts}, {self._counters.misses} misses>"
+
+    @property
+    def __name__(self) -> str:
+        return self._function.__name__
+
+    @property
+    def __code__(self) -> types.CodeType:
+        """The code of the method: `torch.export` reads it."""
+        return self._decorated.original.__func__.__code__
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.function)
+
+    @property
+    def parameters(self) -> Parameters:
+        """The arguments that the user gave, with the specs that were set since."""
+        return self._parameters
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The method itself, as its user wrote it."""
+        return self._decorated.original
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other threads out while this method is being prepared."""
+        return preparing(self._lock)
+
+    @property
+    def stats(self) -> Stats:
+        """Counters of this binding, see `gearcache.telemetry.stats.Stats`."""
+        return Stats(self._counters, self._outcomes, self._use, self._shapes_met)
+
+    def count_eager(self, reason: str) -> None:
+        """Count a call that the owner of this method ran without a graph; `reason` is one of `EAGER_REASONS`."""
+        self._outcomes.ran_eagerly(reason)
+
+    @property
+    def entry_path(self) -> str | None:
+        """Path of the entry's manifest; None before the first call."""
+        return str(self._binding.entry.layout.manifest(self._binding.entry.key)) if self._binding is not None else None
+
+    def explain(self) -> str:
+        """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears.
+
+        It also says if the last call that was looked up got no graph, and which logging calls the graphs leave out.
+        """
+        binding = self._binding or self._tried
+        if binding is None:
+            return f"{self.name}: {self._refusal or 'not called yet'}"
+        lines = [f"{self.name}: entry {binding.entry.layout.manifest(binding.entry.key)}", *binding.history.lines]
+        if self._refusal:
+            lines.append(self._refusal)
+        from gearcache.guards.gears.short_names import short_names
+
+        gears = short_names(binding.loaded.gear_texts()).values()
+        lines.append(f"loaded gears: {'; '.join(gears) or 'none'}")
+        if left_out := binding.loaded.left_out():
+            lines.append(f"left out of the graphs: {', '.join(left_out)}")
+        return "\n".join(lines)
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether this object has not looked up any call."""
+        return self._binding is None and self._tried is None and not self._refusal
+
+    def set_inputs(self, /, *inputs: Any, **named: Any) -> None:
+        """Declare the arguments of all later calls, as `input_signature=` of `cache_compile` does.
+
+        Specs by position declare all arguments, those by name some. They replace all earlier declarations; a call
+        without specs removes them. The next call repeats its lookups. Raises `GearSpecError` for specs that do not fit
+        the method, and then changes nothing.
+        """
+        specs = InputSpecs.of_inputs("set_inputs", inputs, named)
+        parameters = replace(self._parameters, input_signature=specs)
+        signature = InputSignature(self.name, self._function, parameters)
+        with self._lock:
+            self._parameters, self._signature = parameters, signature
+            self._bindings.declare(parameters, signature)
+            self.refresh()
+        if signature and (opened := session.current()) is not None:
+            opened.declared(self)
+
+    def warm(self, /, *args: Any, **kwargs: Any) -> None:
+        """Compile and load every gear for a call like this one, without running it.
+
+        Arguments that are declared (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors.
+        With `on_miss="background"` it only starts the compile, unless you pass `wait=True`; `OptionError` for
+        `wait=False` with another `on_miss`, which always waits. If the method has an argument `wait`, it gets it.
+        """
+        from gearcache.serving.call.warm_wait import begin_build, take_wait
+
+        waits = take_wait(self.name, self._function.__func__, kwargs, is_background=self._is_background)
+        args, kwargs = self.filled(args, kwargs)
+        if (opened := session.current()) is not None:
+            opened.warm(self, args, kwargs)
+            return
+        if self._is_background:
+            begin_build(self._prepared, Call(self._function, self._bound(args, kwargs), waits=False), waits=waits)
+        if waits:
+            self._prepared(self.call_of(args, kwargs))
+
+    def filled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of a call, with examples for declared arguments that are not given.
+
+        `TypeError` if an argument is neither given nor declared.
+        """
+        if self._signature:
+            return self._signature.filled(args, kwargs)
+        self._signature.check_given(lambda: self._bound(args, kwargs))
+        return args, kwargs
+
+    def declared_call(self, sizes: Special | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return a declared call, at some sizes of its open dims."""
+        return self._signature.filled((), {}, sizes)
+
+    def special_calls(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+        """Return declared calls at those sizes of open dims that need their own traces (size 1)."""
+        return [self._signature.filled((), {}, special) for special in self._signature.specials()]
+
+    def suggest_gears(self, k: int) -> SuggestedGears:
+        """Return at most `k` gears that minimise the padded work for the recorded shapes (`.stats.shapes`).
+
+        `.gears` of the result is what `cache_compile` takes; `.today` says what it changes against the gears of today,
+        and what it saves. Raises `GearSpecError` before any call.
+        """
+        from gearcache.telemetry.fleet_gears import propose, summed
+        from gearcache.telemetry.suggest import suggest
+
+        met = self._shapes_met()
+        found = suggest(met.dims, met.shapes, k, gears=met.gears)
+        if not met.gears:
+            return found
+        (traffic,) = summed([met])
+        return replace(found, today=propose(traffic, k).against_today)
+
+    def _shapes_met(self) -> MethodShapes:
+        from gearcache.telemetry.method_shapes import MethodShapes
+
+        owner = type(self._function.__self__)
+        full_name = f"{owner.__module__}.{owner.__qualname__}.{self.__name__}"
+        return MethodShapes(self.name, full_name, *self._bindings.shapes_met())
+
+    def refresh(self) -> None:
+        """Check the evidence and bind the weights again at the next call, for use after the module was changed."""
+        with self._lock:
+            self._binding: Binding | None = None
+            #: The binding of the last call that was looked up, even if that failed; and its error.
+            self._tried: Binding | None = None
+            self._refusal = ""
+            self._bindings.drop()
+            self._failures.clear()
+            self._serve_by(CachedMethod.__call__)
+
+    def follow_stance(self) -> None:
+        """Serve calls by the present `torch.compiler.set_stance`; called when the stance changes."""
+        self._serve_by()
+
+    def _serve_by(self, dispatch: Callable[..., Any] | None = None, *, notes: Callable[..., Any] | None = None) -> None:
+        """Make a function the object's `__call__`, unless the stance forbids compiled code.
+
+        `notes` is the dispatch for which `dispatch` only records the first call.
+        """
+        with _switch:
+            if dispatch is not None:
+                self._noted = notes
+                self._dispatch = private_core.traced_as(dispatch, _as_it_is)
+            is_eager = self.right.is_eager or present_stance() == FORCE_EAGER
+            type(self).__call__ = CachedMethod._run_eagerly if is_eager else self._dispatch  # type: ignore[method-assign]
+
+    def _put_back(self) -> None:
+        """Use the dispatch whose first answer was recorded, if there is one."""
+        with _switch:
+            if self._noted is not None:
+                self._serve_by(self._noted)
+
+    def _run_eagerly(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Run the method itself, without autograd like every cached call."""
+        is_forced = present_stance() == FORCE_EAGER
+        reason = "stance" if is_forced else "ranks" if self.right.is_eager else "function mode"
+        self._outcomes.ran_eagerly(reason)
+        return self._run_original(args, kwargs)
+
+    def _run_original(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with torch.no_grad():
+            return self.function(*args, **kwargs)
+
+    def _missed(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Serve a call that the dispatch does not know: find, load or compile, then run."""
+        if self._recorded is not None:
+            self._recorded.pass_on()
+        if is_preparing():
+            return self.function(*args, **kwargs)
+        if (opened := session.current()) is not None:
+            return opened.call(self, args, kwargs)
+        if self._lacks_names():
+            self._outcomes.ran_eagerly("torch")
+            return self._run_original(args, kwargs)
+        if private_core.is_traced():  # part of another trace, which has to see the method's operations
+            return self.function(*args, **kwargs)
+        if has_function_mode():  # it has to see the method's operations
+            return self._run_eagerly(*args, **kwargs)
+        return self._served(instance, args, kwargs)
+
+    def _served(self, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        refusal = None
+        begin = time.perf_counter()
+        for _ in range(_ATTEMPTS):
+            try:
+                frame = self._ready(args, kwargs)
+            except GearcacheError as error:
+                if isinstance(error, MethodRaises) and not error.has_run:
+                    refusal = error
+                    self._refusal = f"the last call was left to the method: its trace ends in an exception: {error}"
+                    break
+                self._refusal = f"the last call was refused: {type(error).__name__}: {error}"
+                self._outcomes.was_refused(error)
+                raise
+            if frame is None:
+                break
+            try:
+                with span("run", self.name):
+                    found = frame(instance, *args, **kwargs)
+                if self._recorded is not None:
+                    self._recorded.answer(begin, by_graph=True)
+                return found
+            except Mismatch:  # another thread has changed something since the lookup
+                continue
+        found = self._run_original(args, kwargs)
+        if refusal is not None:
+            refusal.note_return()
+            if refusal.has_run:  # Dynamo cannot trace it
+                self._outcomes.was_refused(refusal)
+                raise refusal
+        if self._recorded is not None:
+            self._recorded.answer(begin, by_graph=False)
+        return found
+
+    def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame | None:
+        """Return the frame that serves a call; None if the method itself has to run."""
+        try:
+            arguments = self._bound(args, kwargs)
+        except TypeError:
+            return None  # the method raises the clearer error
+        if self._failures.are_many:
+            self._outcomes.ran_eagerly("fault")
+            return None
+        if self._is_background and self._lock.is_held_elsewhere:
+            self._outcomes.ran_eagerly("background")
+            return None
+        try:
+            return self._prepared(
+                Call(self._function, arguments, present_stance(), waits=not self._is_background, is_run=True)
+            )
+        except Exception as error:
+            raise_interrupt(error)
+            if isinstance(error, GearcacheError):
+                raise
+            self._failures.add(error, self._parameters)
+            self._counters.note(Event("fault", self.name, detail=f"{type(error).__name__}: {error}"))
+            self._outcomes.ran_eagerly("fault")
+            return None
+
+    @property
+    def _is_background(self) -> bool:
+        return getattr(self._parameters.config, "on_miss", None) == "background"
+
+    def _prepared(self, call: Call) -> Frame | None:
+        """Prepare a call while no other thread does."""
+        with preparing(self._lock), span("prepare", self.name):
+            return self._prepare(call)
+
+    def _lacks_names(self) -> bool:
+        """Whether this torch lacks what a loaded graph needs; raises `MissingTorchNames` if the options are strict."""
+        if is_tested(str(torch.__version__)):
+            return False
+        from gearcache.torch_names import lacking_for_hits
+
+        lacking = lacking_for_hits()
+        if lacking is None:
+            return False
+        if self._parameters.settings().strict:
+            raise lacking
+        self._refusal = f"the method itself answers: {lacking}"
+        warn_lacking(lacking)
+        return True
+
+    def _prepare(self, call: Call) -> Frame | None:
+        if self._lacks_names():
+            self._counters.note(Event("fault", self.name, detail=self._refusal))
+            return None
+        if self._bindings.are_outdated(call) or self._lock.is_abandoned:
+            self._lock.is_abandoned = False
+            self.refresh()
+        binding = self._tried = self.binding_for(call)
+        frame = binding.prepare(call)
+        self._refusal = ""
+        binding.note_state()
+        if binding in self._bindings:  # else it was refreshed in the meantime
+            self._binding = binding
+            self._bindings.release()
+            dispatch = binding.dispatch(self._missed)
+            if self._recorded is None:
+                self._serve_by(dispatch)
+            else:
+                self._serve_by(self._recorded.once(dispatch, self._put_back), notes=dispatch)
+        self._failures.clear()
+        return frame
+
+    def prepare(self, call: Call) -> Binding | None:
+        """Load or compile what serves a call, without running it; None if the method itself would run."""
+        return self._binding if self._prepared(call) is not None else None
+
+    def current_binding(self, call: Call) -> Binding:
+        """Return the binding of a call; its loaded graphs are dropped if their basis has changed.
+
+        The caller keeps other threads out (`locked`).
+        """
+        if self._bindings.are_outdated(call):
+            self.refresh()
+        return self.binding_for(call)
+
+    def call_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Bind the arguments of a call to the method's parameters, with defaults; raises the method's `TypeError`."""
+        return Call(self._function, self._bound(args, kwargs))
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        signature = inspect.signature(self._function.__func__, follow_wrapped=False)
+        bound = signature.bind(self._function.__self__, *args, **kwargs)
+        bound.apply_defaults()
+        return bound.arguments
+
+    def binding_for(self, call: Call) -> Binding:
+        """Return the binding of a call; makes key and store for a new one."""
+        return self._bindings.for_call(call, session.current())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CachedMethod:
+        """A copy of the module gets its own binding, resolved at its first call."""
+        module = copy.deepcopy(self._function.__self__, memo)
+        return CachedMethod(types.MethodType(self._decorated.original.__func__, module), self._parameters)
+
+    def __reduce__(self) -> Any:
+        owner, attribute = place_of(type(self.instance), self._function.__func__)
+        return _rebuild, (self.instance, owner, attribute, self._parameters)
+
+
+def _rebuild(module: torch.nn.Module, owner: type, name: str, parameters: Parameters) -> CachedMethod:
+    member = vars(owner)[name]
+    return CachedMethod(types.MethodType(getattr(member, "function", member), module), parameters)
+
+
+def _as_it_is(self: CachedMethod, /, *args: Any, **kwargs: Any) -> Any:
+    """What Dynamo traces when a cached method is called: the method itself."""
+    return self._function(*args, **kwargs)
+
+
+for _call in (CachedMethod.__call__, CachedMethod._run_eagerly):
+    private_core.traced_as(_call, _as_it_is)

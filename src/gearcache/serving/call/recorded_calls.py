@@ -1,0 +1,136 @@
+"""What one cached method reports to the record of a start (`GEARCACHE_TRACE`): its first answer, and all its calls."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from gearcache.guards.gears.parse import GearSpec, gear_text
+from gearcache.serving.find.activate import BlobReader
+from gearcache.telemetry.gear_use import GearUse
+from gearcache.telemetry.outcomes import Outcomes
+from gearcache.telemetry.shapes_met import ShapesMet
+from gearcache.telemetry.spans import Recorder, span
+from gearcache.telemetry.stats import Counters
+
+_MOST_SHAPES = 2000
+_MOST_REASONS = 200
+_MOST_GEARS = 512
+_REASON = ("kind", "text", "subject", "stored", "found", "file", "line")
+
+
+def owner_of(instance: Any) -> str:
+    """Return `module:Class`, the name of a class in keys: it separates two classes of the same name."""
+    return f"{type(instance).__module__}:{type(instance).__qualname__}"
+
+
+class RecordedCalls:
+    """The calls of one method. Its counters live as long as the process, even if the method and its model do not."""
+
+    def __init__(
+        self, name: str, owner: str, counters: Counters, outcomes: Outcomes, use: GearUse, to: Recorder
+    ) -> None:
+        self._name, self._owner = name, owner
+        self._counters, self._outcomes, self._use, self._to = counters, outcomes, use, to
+        self._answered: set[str] = set()
+        #: Number of calls that the dispatch has passed on.
+        self._passed = 0
+        #: Makes the method use its own dispatch again; a weak reference, as it belongs to the method.
+        self._restore: Callable[[], Callable[[], None] | None] = _nothing
+        to.follow(self)
+
+    def pass_on(self) -> None:
+        """Record that the dispatch does not serve a call itself."""
+        self._passed += 1
+
+    def answer(self, begin: float, *, by_graph: bool) -> None:
+        """Record the first call that a graph has answered, and the first that the method itself has answered."""
+        category = "answer" if by_graph else "itself"
+        if category in self._answered:
+            return
+        self._answered.add(category)
+        if by_graph and (restore := self._restore()) is not None:
+            restore()
+        self._to.add(category, self._name, begin, time.perf_counter() - begin)
+        self._to.answered()
+
+    def once(self, dispatch: Callable[..., Any], restore: Callable[[], None]) -> Callable[..., Any]:
+        """Return a dispatch that records the first answer; the method `restore` then installs the usual dispatch."""
+
+        def first(instance: Any, /, *args: Any, **kwargs: Any) -> Any:
+            begin, passed = time.perf_counter(), self._passed
+            found = dispatch(instance, *args, **kwargs)
+            if passed == self._passed:  # else the code that served it recorded it
+                self.answer(begin, by_graph=True)
+            return found
+
+        if "answer" in self._answered:
+            return dispatch
+        self._restore = weakref.WeakMethod(restore)
+        return first
+
+    def to_record(self) -> dict[str, Any]:
+        """Return counters and reasons as plain data."""
+        gears, padded = self._use.calls_by_kind()
+        reasons = self._counters.reasons[-_MOST_REASONS:]
+        return {
+            "method": self._name,
+            "owner": self._owner,
+            "hits": self._counters.hits,
+            "misses": self._counters.misses,
+            "gears": gears,
+            "padded": padded,
+            "eager_reasons": dict(self._outcomes.eager),
+            "refused_errors": dict(self._outcomes.refused),
+            "reasons": [{**{name: getattr(reason, name) for name in _REASON}, "times": 1} for reason in reasons],
+        }
+
+
+def _nothing() -> None:
+    """Return None: there is no dispatch to restore yet."""
+
+
+class RecordedShapes:
+    """The gears of one binding, and the shapes that no graph of it has served."""
+
+    def __init__(self, name: str, owner: str, spec: GearSpec, shapes: ShapesMet) -> None:
+        self._name, self._owner, self._shapes = name, owner, shapes
+        self._gears = [gear_text(spec, gear) for gear in spec.gears[:_MOST_GEARS]] if spec.axes else []
+
+    def to_record(self) -> dict[str, Any]:
+        """Return gears, dims and shapes as plain data."""
+        dims, counts = self._shapes.unserved()
+        rows = sorted(counts.items())
+        shapes = [{"shape": list(shape), "calls": calls} for shape, calls in rows[:_MOST_SHAPES]]
+        if rest := sum(calls for _, calls in rows[_MOST_SHAPES:]):
+            shapes.append({"shape": [], "calls": rest})
+        return {
+            "method": self._name,
+            "owner": self._owner,
+            "declared": self._gears,
+            "dims": dims,
+            "shapes": shapes,
+        }
+
+
+class RecordedBlobs:
+    """Records how long reading and verifying each blob takes."""
+
+    def __init__(self, store: BlobReader) -> None:
+        self._store = store
+
+    def read_blob(self, digest: str) -> bytes:
+        """Return the bytes of a blob."""
+        with span("blob", digest[:12]):
+            return self._store.read_blob(digest)
+
+    @contextmanager
+    def blob_file(self, digest: str) -> Iterator[str]:
+        """Yield the name of a file with the content of a blob; the time of its use does not count."""
+        with ExitStack() as stack:
+            with span("blob", digest[:12]):
+                name = stack.enter_context(self._store.blob_file(digest))
+            yield name

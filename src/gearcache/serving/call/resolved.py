@@ -1,0 +1,184 @@
+"""The data that the first call of a cached method determines: its key and everything that the key is made from."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import types
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import torch
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from gearcache.cache.fingerprint import Ranks, method_key, resolve_ranks
+from gearcache.cache.key import CacheKey
+from gearcache.cache.layout import Layout, resolve_root
+from gearcache.errors import OptionError
+from gearcache.ge_cache.backend import Backend
+from gearcache.ge_cache.private_torch import shapes as private_shapes
+from gearcache.ge_cache.select import select_backend
+from gearcache.guards.arguments import find_tensors
+from gearcache.guards.dispatch.fills import Fills
+from gearcache.guards.evidence.identity import decompositions_component, method_component
+from gearcache.guards.evidence.overrides import overrides_component
+from gearcache.guards.gears.parse import GearSpec, RangeAxis, fill_dims, gears_of_arguments, parse_gears, with_specs
+from gearcache.options import Settings
+from gearcache.serving.call.call import Call
+from gearcache.serving.call.input_signature import InputSignature
+from gearcache.serving.call.parameters import Parameters
+from gearcache.serving.call.wrapped_names import at_their_places
+from gearcache.serving.fleet.build_right import BuildRight
+from gearcache.version import __version__
+
+
+class ResolvedMethod(Struct, eq=False):
+    """One method of one instance under one global state, with its resolved options."""
+
+    name: str
+    function: types.MethodType
+    key: CacheKey
+    layout: Layout
+    settings: Settings
+    spec: GearSpec
+    backend: Backend
+    dynamic: bool | None
+    decompositions: Mapping[Any, Any] | None
+    ge_cache: bool
+    #: The declared specs of the arguments, and their places in the present call.
+    signature: InputSignature
+    places: Mapping[str, str]
+    #: Paths of ints that are to be constants of the graphs.
+    constants: tuple[str, ...] = ()
+    #: The autograd mode that decorators set for the method, see `gearcache.serving.call.decorators`.
+    mode: str = ""
+    #: Whether loaded graphs serve calls; a prewarm only makes sure that everything is stored.
+    serves: bool = True
+    #: Whether calls may compile what is missing.
+    right: BuildRight = field(default_factory=BuildRight)
+    #: The position of this process in its job, as in the key.
+    ranks: Ranks = field(default_factory=Ranks)
+
+    def original(self) -> types.FunctionType:
+        """Return the function in the class."""
+        return self.function.__func__  # type: ignore[return-value]
+
+    @property
+    def fills(self) -> Fills:
+        """The values of the filling of calls between gears."""
+        return Fills(self.settings.pad_values, self.settings.filling == "vouched")
+
+
+class Overrides(Protocol):
+    """Settings that a prewarm uses in place of those of its methods; None leaves a setting unchanged."""
+
+    cache_dir: str | None
+    jobs: int | None
+    world_size: int | None
+    rank: int | None
+
+
+def resolve(
+    name: str,
+    function: types.MethodType,
+    mode: str,
+    parameters: Parameters,
+    signature: InputSignature,
+    call: Call,
+    state: dict[str, Any],
+    overrides: Overrides | None = None,
+    right: BuildRight | None = None,
+) -> ResolvedMethod:
+    """Determine backend, gears, ranks and key of a bound method.
+
+    `mode` is the autograd mode that decorators set; `overrides` are those of an open prewarm.
+
+    The tensors of `call`, the present one, may carry gears (`set_dim_gears`) and marks.
+    """
+    module: torch.nn.Module = function.__self__  # type: ignore[assignment]
+    method: types.FunctionType = function.__func__  # type: ignore[assignment]
+    tensors = find_tensors(call.given)
+    declared = signature.tensors_of(call.arguments)
+    marked = () if parameters.gears or declared else gears_of_arguments(tensors)
+    settings = parameters.settings(is_geared=bool(marked))
+    settings = replace(settings, pad_values=at_their_places(settings.pad_values, function, call.arguments) or {})
+    cache_dir, global_rank, world_size = parameters.cache_dir, parameters.global_rank, None
+    if overrides is not None:
+        # In a prewarm, the user has to know about faults of the cache.
+        settings = replace(settings, strict=True, jobs=overrides.jobs or settings.jobs)
+        cache_dir = overrides.cache_dir or cache_dir
+        global_rank = overrides.rank if global_rank is None else global_rank
+        world_size = overrides.world_size
+    gears = at_their_places(parameters.gears, function, call.arguments)
+    constants = _constants(parameters, function, call)
+    spec = GearSpec(marked, settings.policy) if marked else with_specs(parse_gears(gears, settings.policy), declared)
+    backend = select_backend(settings, module, tensors.values())
+    ranks = resolve_ranks(global_rank, parameters.tp_rank, parameters.pp_rank, world_size=world_size)
+    key = method_key(
+        name,
+        module,
+        method=method_component(method) | ({"mode": mode} if mode else {}),
+        options=settings.compile_options,
+        gears=_gears_component(spec, settings, parameters),
+        dynamic=_dynamic_component(parameters, tensors),
+        decompositions=decompositions_component(parameters.custom_decompositions),
+        overrides=overrides_component(name, compiled=backend.compiles),
+        software={"gearcache": __version__},
+        ranks=ranks,
+        state=state,
+        backend={"name": backend.name, **backend.fingerprint()},
+    )
+    return ResolvedMethod(
+        name=name,
+        function=function,
+        key=key,
+        layout=Layout(resolve_root(cache_dir, os.environ), ranks.folder),
+        settings=settings,
+        spec=spec,
+        backend=backend,
+        dynamic=parameters.dynamic,
+        decompositions=parameters.custom_decompositions,
+        ge_cache=bool(parameters.ge_cache),
+        signature=signature,
+        places=signature.places(call.arguments),
+        constants=constants,
+        mode=mode,
+        serves=overrides is None,
+        right=right or BuildRight(),
+        ranks=ranks,
+    )
+
+
+def _gears_component(spec: GearSpec, settings: Settings, parameters: Parameters) -> dict[str, Any]:
+    found = spec.to_plain()
+    if settings.pad_values:  # the filled dims, and the basis of the proof
+        found["pad"] = fill_dims(settings.pad_values)
+        if settings.filling != "proven":
+            found["filling"] = settings.filling
+    if parameters.apart is not None:
+        found["apart"] = parameters.apart
+    return found
+
+
+def _constants(parameters: Parameters, function: types.MethodType, call: Call) -> tuple[str, ...]:
+    """Return the paths of declared constants as the method has them; `OptionError` for a path without a valid root."""
+    if not parameters.constants:
+        return ()
+    names = dict.fromkeys([*call.arguments, *inspect.signature(function).parameters])
+    for path in parameters.constants:
+        if RangeAxis(path, 0, 1).argument not in names:
+            raise OptionError(
+                f"cache_compile: constants names `{path}`, which is no parameter of `{function.__qualname__}`; "
+                f"it has {', '.join(names)}"
+            )
+    placed = at_their_places(dict.fromkeys(parameters.constants), function, call.arguments) or {}
+    return tuple(sorted({*parameters.constants, *placed}))
+
+
+def _dynamic_component(parameters: Parameters, tensors: Mapping[str, torch.Tensor]) -> Any:
+    """Return the values that determine dynamic dims: parameters, marks on the first call's tensors, torch settings."""
+    marks, sources = private_shapes.shape_marks(tensors), private_shapes.shape_sources()
+    found: dict[str, Any] = {"marks": marks, "sources": sources} if marks or sources else {}
+    found |= {"constants": sorted(parameters.constants)} if parameters.constants else {}
+    return {"dynamic": parameters.dynamic, **found} if found else parameters.dynamic

@@ -1,0 +1,1 @@
+"""From a call to the graph that serves it: bindings, stored and loaded variants."""

@@ -1,0 +1,238 @@
+"""Turns a stored variant into callable gears: checks the evidence, binds the weights, loads the graphs."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gearcache.errors import CacheError
+from gearcache.ge_cache.backend import Backend, Runner, StoredArtifact
+from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.guards.access import Access, Scope, Walker
+from gearcache.guards.dispatch.frame import bind_frame, resolve_reference
+from gearcache.guards.dispatch.function import BoundGear, compared_objects
+from gearcache.guards.dispatch.graph_call import GraphCall
+from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
+from gearcache.guards.evidence.checks import first_failure
+from gearcache.guards.evidence.reason import Reason
+from gearcache.guards.evidence.traced_files import changed_source
+from gearcache.guards.evidence.tree import evidence_failure
+from gearcache.serving.find.basis import Bases, Basis
+from gearcache.telemetry.spans import span
+
+
+class BlobReader(Protocol):
+    """The reading half of a store: verified bytes and verified files."""
+
+    def read_blob(self, digest: str) -> bytes:
+        """Return the bytes of a blob."""
+        ...
+
+    def blob_file(self, digest: str) -> AbstractContextManager[str]:
+        """Yield the name of a file with the content of a blob, to be opened inside the `with`."""
+        ...
+
+
+class ActiveVariant(Struct):
+    """A variant whose evidence holds and whose gears are loaded."""
+
+    variant: StoredVariant
+    graphs: list[GraphCall]
+    method: Any  #: a `types.FunctionType`, which a type checker would bind
+    objects: list[Any]
+    basis: Basis
+
+    def bound_gears(self) -> list[BoundGear]:
+        """Return a frame per gear, as the dispatch needs them."""
+        return [
+            BoundGear(
+                self.variant,
+                graph.gear,
+                bind_frame(self.variant.frame, self._references(graph), self.method),
+                self.objects,
+            )
+            for graph in self.graphs
+        ]
+
+    def _references(self, graph: GraphCall) -> dict[str, Any]:
+        references = {name: resolve_reference(kind, value) for name, (kind, value) in self.variant.references.items()}
+        references[self.variant.graph_name] = graph.function
+        return references
+
+
+def misfit(variant: StoredVariant, scope: Scope) -> Reason | None:
+    """Return the first argument check that a call fails, as the reason of a miss, or None."""
+    failure = first_failure(variant.call_checks, Walker(scope))
+    return failure.reason("arguments") if failure is not None else None
+
+
+def tensors_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
+    """Return the values of a call for the inputs of a variant; None if the variant does not fit the call."""
+    if misfit(variant, scope) is not None:
+        return None
+    try:
+        return tuple(stored.access.resolve(scope) for stored in variant.inputs)
+    except (LookupError, AttributeError, TypeError):
+        return None
+
+
+def numbers_of(variant: StoredVariant, scope: Scope) -> dict[str, tuple[str, int]]:
+    """Return the place (as text) and the value of each number of a variant that fits the call, by name."""
+    places = {str(name): Access.from_plain(path) for name, path in variant.numbers}
+    return {name: (access.text, access.resolve(scope)) for name, access in places.items()}
+
+
+class EvidenceCheck:
+    """Checks the evidence of the variants of one entry for one call; shared evidence is checked once."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._held: list[Any] = []
+
+    def stale_reason(self, variant: StoredVariant) -> Reason | None:
+        """Return the first dependency of the trace that has changed, or None if the evidence holds."""
+        for part in (variant.sources, variant.evidence):
+            if any(part is held for held in self._held):
+                continue
+            reason = changed_source(part) if isinstance(part, dict) else self._failure(part)
+            if reason is not None:
+                return reason
+            self._held.append(part)
+        return next(filter(None, map(_regrouped, variant.gears)), None)
+
+    def _failure(self, tree: list[Any]) -> Reason | None:
+        failure = evidence_failure(tree, self._scope)
+        if failure is None:
+            return None
+        if failure.check.kind != "function":
+            return failure.reason("evidence")
+        try:
+            value = failure.check.access.resolve(self._scope)
+        except (LookupError, AttributeError, TypeError):
+            return failure.reason("source")
+        code = getattr(getattr(value, "__func__", value), "__code__", None)
+        if not isinstance(code, types.CodeType):
+            return failure.reason("source")
+        file, line = code.co_filename, code.co_firstlineno
+        return replace(failure.reason("source"), file=file, line=line)
+
+
+def _regrouped(gear: StoredGear) -> Reason | None:
+    """Return a process group of a graph whose ranks have changed, or that is gone, as the reason of a miss.
+
+    If a method uses only the name of a group, nothing else compares it, and the graph may contain its size.
+    """
+    for name, ranks in gear.groups:
+        here = private_core.process_group_ranks(name)
+        if here != ranks:
+            subject = f"torch.distributed's process group {name!r}"
+            found = "not there" if here is None else f"of the ranks {here}"
+            text = f"{subject} is {found}, stored: of the ranks {ranks}"
+            return Reason("evidence", text, subject, f"of the ranks {ranks}", found)
+    return None
+
+
+def activate(
+    variant: StoredVariant,
+    scope: Scope,
+    bases: Bases,
+    method: types.FunctionType,
+    backend: Backend,
+    store: BlobReader,
+    *,
+    validate: bool,
+    folder: Callable[[str], Path] | None = None,
+    keeps_compiled: bool = False,
+) -> ActiveVariant | None:
+    """Load every gear; the live weights are bound without a copy. A backend may keep its own files in `folder`; with
+    `keeps_compiled`, also those of the compiler that it uses.
+
+    None if another thread changed something that the variant rests on. `CacheError` if a blob is missing, corrupt or
+    not to be trusted.
+    """
+    basis = bases.of(method, variant, scope)
+    if basis is None:
+        return None
+    attributes = basis.bound
+    device = torch.device(variant.inputs[0].device if variant.inputs else "cpu")
+    graphs = []
+
+    def examples() -> list[torch.Tensor]:
+        return [stored.access.resolve(scope) for stored in variant.inputs]
+
+    for gear in variant.gears:
+        try:
+            # Constants are normal tensors in any mode of the current call, because calls of all modes use them.
+            with span("gear", gear.text), torch.inference_mode(False), torch.no_grad():
+                run = backend.load(_artifact(gear, store, examples, folder, keeps_compiled), attributes, device)
+            # Autocast is the same at every call, because it is part of the state.
+            if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+                run = _without_autocast(run, device.type)
+            if any(0 in sizes for sizes in gear.sizes):
+                run = _with_distinct_results(run)
+        except CacheError:
+            raise
+        except Exception as error:
+            from gearcache.guards.gears.short_names import sizes_name
+
+            # Nothing is deleted: the fault may be on this host only, and temporary.
+            name = sizes_name(gear.text)
+            raise CacheError(f"gear {name} cannot be loaded: {type(error).__name__}: {error}") from error
+        own = scope_of_instance(scope, method)
+        graphs.append(GraphCall(variant, gear, run, attributes, own, validate=validate, name=method.__qualname__))
+    return ActiveVariant(variant, graphs, method, compared_objects(variant, scope), basis)
+
+
+def _with_distinct_results(run: Runner) -> Runner:
+    """Return each result as a separate object: AOTInductor returns one tensor twice if both are empty."""
+
+    def run_apart(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        results, met = [], set()
+        for result in run(inputs):
+            results.append(result.view_as(result) if id(result) in met else result)
+            met.add(id(result))
+        return results
+
+    return run_apart
+
+
+def _without_autocast(run: Runner, device_type: str) -> Runner:
+    """Run a graph outside its caller's autocast: the graph already contains the casts where they apply."""
+
+    def run_outside(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        with torch.autocast(device_type, enabled=False):
+            return run(inputs)
+
+    return run_outside
+
+
+def scope_of_instance(scope: Scope, method: types.FunctionType) -> Scope:
+    """Return a scope that keeps the instance alive but none of the call's arguments."""
+    instance = method.__code__.co_varnames[0]
+    return Scope({instance: scope.arguments[instance]}, scope.module_globals, scope.closure)
+
+
+def _artifact(
+    gear: StoredGear,
+    store: BlobReader,
+    examples: Callable[[], list[torch.Tensor]],
+    folder: Callable[[str], Path] | None,
+    keeps_compiled: bool,
+) -> StoredArtifact:
+    blobs = gear.blobs
+    return StoredArtifact(
+        gear.header,
+        lambda name: store.read_blob(blobs[name]),
+        lambda name: store.blob_file(blobs[name]),
+        examples,
+        folder,
+        keeps_compiled,
+        [name for name, _ in gear.groups],
+    )

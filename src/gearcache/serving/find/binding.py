@@ -1,0 +1,204 @@
+"""Serves the calls of one method of one instance under one global state from stored entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from gearcache.errors import CacheError, CaptureError, GearcacheError, GearSpecError, InputError
+from gearcache.guards.dispatch.function import build_dispatch
+from gearcache.guards.dispatch.native import state_checks
+from gearcache.guards.dispatch.problems import Problems
+from gearcache.guards.gears.parse import gear_text
+from gearcache.serving.call.call import Call, scope_of
+from gearcache.serving.call.resolved import ResolvedMethod
+from gearcache.serving.find.activate import ActiveVariant
+from gearcache.serving.find.binding_watch import BindingWatch
+from gearcache.serving.find.entry import Entry
+from gearcache.serving.find.loaded import Frame, LoadedVariants
+from gearcache.serving.find.variants import Variants
+from gearcache.telemetry.gear_use import GearUse
+from gearcache.telemetry.history import History
+from gearcache.telemetry.outcomes import Outcomes
+from gearcache.telemetry.record import Record
+from gearcache.telemetry.shapes_met import ShapesMet
+from gearcache.telemetry.spans import recorder
+from gearcache.telemetry.stats import Counters
+
+if TYPE_CHECKING:
+    from gearcache.cache.protocol import Store
+    from gearcache.serving.miss.builds import Builds
+    from gearcache.serving.miss.impossible_call import ImpossibleCall
+    from gearcache.serving.miss.unserved import UnservedCalls
+
+_MAX_STATES = 4
+
+
+class Binding:
+    """A method's variants and its dispatch. Not thread-safe: its owner locks `prepare`."""
+
+    def __init__(self, method: ResolvedMethod, counters: Counters, outcomes: Outcomes, use: GearUse) -> None:
+        self.method = method
+        history = History(
+            method.name, method.key.name, str(method.layout.root), counters, strict=method.settings.strict
+        )
+        self._record = Record(history, counters, outcomes, use, ShapesMet(method.spec))
+        if (found := recorder()) is not None:
+            from gearcache.serving.call.recorded_calls import RecordedShapes, owner_of
+
+            owner = owner_of(method.function.__self__)
+            found.follow(RecordedShapes(method.name, owner, method.spec, self._record.shapes))
+        self._variants = Variants(method, self._record)
+        self._watch = BindingWatch(method.name)
+        self._unserved: UnservedCalls | None = None
+        self._states: list[Callable[[], bool]] = []
+
+    @property
+    def entry(self) -> Entry:
+        """The stored entry."""
+        return self._variants.entry
+
+    @property
+    def loaded(self) -> LoadedVariants:
+        """The loaded variants."""
+        return self._variants.loaded
+
+    @property
+    def history(self) -> History:
+        """The history of the lookups."""
+        return self._record.history
+
+    def loaded_variants(self) -> tuple[list[ActiveVariant], Store]:
+        """Return the loaded variants, and the store that has their blobs."""
+        return list(self.loaded.variants), self.entry.store
+
+    @property
+    def shapes(self) -> ShapesMet:
+        """The shapes of calls, and their counts."""
+        return self._record.shapes
+
+    def dispatch(self, miss: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function for future calls, valid for the global states seen so far."""
+        states = self._states if self.method.settings.validate == "inputs" else []
+        instance = self.method.function.__self__
+        method, scope = self.method.original(), scope_of(self.method.function, {})
+        try:
+            unchanged = self._watch.over(self.loaded.variants) if self.loaded.gears else None
+            gears, admits = self.method.signature.for_dispatch(self.loaded.gears, self.method.places)
+            if self.method.settings.validate != "inputs":
+                admits = None
+            return build_dispatch(method, instance, gears, scope, states, unchanged, miss, self._is_compared(), admits)
+        except Exception as error:
+            self._variants.distrust(error)
+            return build_dispatch(method, instance, [], scope, states, None, miss)
+
+    def _is_compared(self) -> Callable[[str, int], bool]:
+        """Return which dims a lookup compares regardless of the loaded gears: all geared ones, if nothing else checks.
+
+        Otherwise a call at a declared gear without a graph would get the graph of another gear.
+        """
+        spec, loaded = self.method.spec, set(self.loaded.gear_texts())
+        if self.method.settings.validate == "inputs" or all(gear_text(spec, gear) in loaded for gear in spec.gears):
+            return lambda path, dim: False
+        return lambda path, dim: any(axis.dim == dim and axis.matches(path) for axis in spec.axes)
+
+    def is_outdated(self, call: Call) -> bool:
+        """Whether the basis of the loaded graphs has changed, so that everything has to be looked up again.
+
+        If objects were exchanged but everything that the graphs depend on is unchanged, they stay loaded.
+        """
+        return self._watch.is_outdated(self.loaded.variants, call.scope)
+
+    def note_state(self) -> None:
+        """Accept the current global state, in both grad modes: it has the key of this binding."""
+        if not any(state() for state in self._states):
+            self._states = [*state_checks(), *self._states[: _MAX_STATES - 2]]
+
+    def prepare(self, call: Call) -> Frame | None:
+        """Make a call possible and return the frame that serves it; None if the method itself has to run.
+
+        It has to run if `on_miss` or the stance says so, or if the host cannot compile and the cache has failed.
+
+        Raises `InputError` or a related error for a call that no graph may take, `CaptureError` and `CompileError` if
+        the method or a gear cannot be compiled.
+        """
+        try:
+            found, told = self._look_up(call)
+            return self._unserved_calls().serve(call, found, told) if isinstance(found, Problems) else found
+        finally:
+            self.history.tell()
+
+    def _look_up(self, call: Call) -> tuple[Frame | Problems, str]:
+        """Return the frame that serves a call, from loaded or else stored variants; or why there is none.
+
+        The second value is the reason of a miss that was logged.
+        """
+        try:
+            found = self._variants.find(call)
+            if not isinstance(found, Problems):
+                return found, ""
+            unloaded = self._variants.load(call)
+            return (self._variants.find(call), "") if unloaded is None else (found, unloaded.text)
+        except GearcacheError:
+            raise
+        except Exception as error:
+            return Problems(), self._variants.distrust(error).text
+
+    @property
+    def builds(self) -> Builds:
+        """The builds of this binding."""
+        return self._unserved_calls().builds
+
+    def serves(self, call: Call) -> bool:
+        """Whether a loaded graph takes a call, and all possible gears of its spec are loaded."""
+        return bool(
+            self.loaded.variants
+            and not isinstance(self._variants.find(call), Problems)
+            and not self.builds.missing_gears(call)
+        )
+
+    def complete(self, call: Call) -> None:
+        """Compile the gears of the spec that are missing for a call that `prepare` has served.
+
+        Gears are missing after an interrupted build or a failed gear. Raises as `prepare` does.
+        """
+        self.builds.complete(call)
+
+    def impossible(self, call: Call) -> ImpossibleCall | None:
+        """Return the stored record of a call for which no graph can be made; None if absent or outdated."""
+        noted = self.entry.impossible_calls()
+        if not noted:
+            return None
+        from gearcache.serving.miss.impossible_call import outline_of
+
+        outline = outline_of(call, self.method.settings)
+        return next((each for each in noted if each.call == outline and each.is_current()), None)
+
+    def note_impossible(self, call: Call, failure: GearcacheError, codes: Iterable[CodeType]) -> bool:
+        """Store that no graph can be made for a call, after a trace that went through some code; returns success.
+
+        It is not stored if a compiler failed, which may not fail again, or if the entry cannot be written.
+        """
+        if not isinstance(failure, (CaptureError, GearSpecError, InputError)):
+            return False
+        from gearcache.serving.miss.impossible_call import ImpossibleCall, outline_of
+
+        outline = outline_of(call, self.method.settings)
+        made = ImpossibleCall.found(outline, str(failure), [self.method.original().__code__, *codes])
+        try:
+            return made is not None and self.entry.note_impossible(made)
+        except CacheError:
+            return False
+
+    def send(self) -> list[str]:
+        """Send the stored entry to the tiers beyond this host, now; returns the problems."""
+        return self.builds.tiers.send() if self.method.settings.remotes else []
+
+    def _unserved_calls(self) -> UnservedCalls:
+        # A relaunch does not need it, and does not import it.
+        from gearcache.serving.miss.unserved import UnservedCalls
+
+        if self._unserved is None:
+            self._unserved = UnservedCalls(self.method, self._variants, self._record)
+        return self._unserved

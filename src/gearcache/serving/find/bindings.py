@@ -1,0 +1,99 @@
+"""The bindings of one cached method: one for each global state, and each place of an argument with gears."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+
+from gearcache.cache.fingerprint import state_component
+from gearcache.serving.call.call import Call
+from gearcache.serving.call.input_signature import InputSignature
+from gearcache.serving.call.parameters import Parameters
+from gearcache.serving.call.resolved import Overrides, resolve
+from gearcache.serving.call.wrapped_names import at_their_places
+from gearcache.serving.find.binding import Binding
+from gearcache.serving.find.entry import Entry
+from gearcache.serving.fleet.build_right import BuildRight
+from gearcache.telemetry.gear_use import GearUse
+from gearcache.telemetry.outcomes import Outcomes
+from gearcache.telemetry.shapes_met import Met
+from gearcache.telemetry.spans import span
+from gearcache.telemetry.stats import Counters
+
+
+class Bindings:
+    """Creates bindings on demand. Not thread-safe, except for reading: its owner locks changes.
+
+    `mode` is the autograd mode that decorators set for the method.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: types.MethodType,
+        mode: str,
+        parameters: Parameters,
+        signature: InputSignature,
+        counters: Counters,
+        outcomes: Outcomes,
+        use: GearUse,
+        right: BuildRight,
+    ) -> None:
+        self._method = (name, function, mode)
+        self._parameters, self._signature = parameters, signature
+        self._noted = (counters, outcomes, use)
+        self._right = right
+        self._made: dict[str, Binding] = {}
+        #: Entries of dropped bindings: still in use, because the next call loads them again.
+        self._left: list[Entry] = []
+        self._met_before: Met = (), (), {}
+
+    def __iter__(self) -> Iterator[Binding]:
+        """Iterate over the bindings."""
+        return iter(list(self._made.values()))
+
+    def for_call(self, call: Call, overrides: Overrides | None) -> Binding:
+        """Return the binding of a call; makes key and store for a new one.
+
+        `InputError` for a call that differs from its declaration.
+        """
+        self._signature.check(call.arguments)
+        state = state_component()
+        geared = at_their_places(self._parameters.gears, self._method[1], call.arguments)
+        places = self._signature.places(call.arguments)
+        identity = repr((sorted(state.items()), list(geared or ()), places))
+        if identity not in self._made:
+            with span("key", self._method[0]):
+                parameters, signature = self._parameters, self._signature
+                resolved = resolve(*self._method, parameters, signature, call, state, overrides, self._right)
+            self._made[identity] = Binding(resolved, *self._noted)
+        return self._made[identity]
+
+    def are_outdated(self, call: Call) -> bool:
+        """Whether the basis of any of the bindings has changed."""
+        return any(binding.is_outdated(call) for binding in self)
+
+    def declare(self, parameters: Parameters, signature: InputSignature) -> None:
+        """Set other specs of the arguments; existing bindings are dropped."""
+        self._parameters, self._signature = parameters, signature
+        self.drop()
+
+    def drop(self) -> None:
+        """Drop all bindings; their entries stay in use until `release`."""
+        self._left += [binding.entry for binding in self]
+        self._met_before = self.shapes_met()
+        self._made = {}
+
+    def release(self) -> None:
+        """Release the entries of dropped bindings."""
+        self._left.clear()
+
+    def shapes_met(self) -> Met:
+        """Return the dims of shapes, the declared gears over them, and calls by shape since the beginning."""
+        made = [(tuple(each.dims()), tuple(each.gears()), each.counts()) for each in (one.shapes for one in self)]
+        dims, gears = next(((dims, gears) for dims, gears, _ in (*made, self._met_before) if dims), ((), ()))
+        counts: dict[tuple[int, ...], int] = {}
+        for own_dims, _, shapes in (*made, self._met_before):
+            for shape, calls in shapes.items() if own_dims == dims else ():
+                counts[shape] = counts.get(shape, 0) + calls
+        return dims, gears, counts

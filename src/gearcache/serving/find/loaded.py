@@ -1,0 +1,111 @@
+"""The loaded variants of one binding, and which of their graphs serves a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gearcache.errors import InputError
+from gearcache.guards.dispatch.function import BoundGear
+from gearcache.guards.dispatch.graph_call import GraphCall
+from gearcache.guards.dispatch.inputs import find_problem
+from gearcache.guards.dispatch.problems import Problems, broken_condition
+from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.evidence.reason import Reason
+from gearcache.serving.call.call import Call
+from gearcache.serving.find.activate import ActiveVariant, misfit, numbers_of, tensors_of
+
+#: Takes the arguments of a call, the instance first, and returns its result.
+Frame = Callable[..., Any]
+
+
+class LoadedVariants:
+    """Finds the frame of a call without the dispatch, and prepares the graphs for similar calls."""
+
+    def __init__(self, name: str, *, validate: bool) -> None:
+        self.variants: list[ActiveVariant] = []
+        #: A frame per loaded gear, as of the last `accept`.
+        self.gears: list[BoundGear] = []
+        self._name = name
+        self._validate = validate
+
+    def forget(self) -> None:
+        """Drop all variants."""
+        self.variants.clear()
+        self.gears = []
+
+    def gear_texts(self) -> list[str]:
+        """Return the texts of the loaded gears."""
+        return [graph.gear.text for active in self.variants for graph in active.graphs]
+
+    def left_out(self) -> list[str]:
+        """Return the messages that the method logs and the graphs do not."""
+        return sorted({text for active in self.variants for text in active.variant.left_out})
+
+    def find(self, call: Call) -> Frame | Problems:
+        """Return the frame that serves a call, or the reason for each graph that does not."""
+        problems = []
+        for active in self.variants:
+            tensors = tensors_of(active.variant, call.scope)
+            if tensors is None:
+                continue
+            numbers = numbers_of(active.variant, call.scope)
+            for graph in active.graphs:
+                inputs, gear = active.variant.inputs, graph.gear
+                problem = find_problem(inputs, gear, tensors) or broken_condition(inputs, gear, tensors, numbers)
+                if problem is None:
+                    return self.accept(active, graph, tensors, call)
+                problems.append((graph.gear.text, problem))
+        return Problems(problems)
+
+    def accept(self, active: ActiveVariant, graph: GraphCall, tensors: tuple[torch.Tensor, ...], call: Call) -> Frame:
+        """Return the frame of a graph, prepared for tensors like these; `InputError` if a written one overlaps."""
+        if (overlap := graph.overlap(tensors)) is not None:
+            written, other = overlap
+            raise InputError(
+                self._name, written, f"written, and shares memory with `{other}`", "tensors that do not overlap"
+            )
+        if self._validate and not graph.admits(tensors):
+            for sibling in active.graphs:
+                sibling.accept(tensors)
+            self._accept_others(active, call)
+        self.gears = [bound for each in self.variants for bound in each.bound_gears()]
+        return next(bound.frame for bound in self.gears if bound.gear is graph.gear)
+
+    def gears_for(self, call: Call) -> set[str]:
+        """Return the gears of the loaded variants that take such a call at some sizes, and the excluded gears."""
+        found: set[str] = set()
+        for active in self.variants:
+            if takes(active.variant, call):
+                found.update(active.variant.impossible, (graph.gear.text for graph in active.graphs))
+        return found
+
+    def misfits(self, call: Call) -> list[Reason]:
+        """Return, for each loaded variant, the argument with which it does not fit the call."""
+        return [reason for active in self.variants if (reason := misfit(active.variant, call.scope)) is not None]
+
+    def _accept_others(self, present: ActiveVariant, call: Call) -> None:
+        """Prepare the other variants that take such arguments, so that their first call needs no second lookup."""
+        for active in self.variants:
+            if active is present or any(graph.is_ready for graph in active.graphs):
+                continue
+            tensors = tensors_of(active.variant, call.scope)
+            if tensors is not None and _are_of_its_kind(active.variant, tensors):
+                for graph in active.graphs:
+                    graph.accept(tensors)
+
+
+def takes(variant: StoredVariant, call: Call, *, any_sizes: bool = True) -> bool:
+    """Whether a variant is for tensors like those of a call: of any sizes and strides, or of one of its gears."""
+    tensors = tensors_of(variant, call.scope)
+    if tensors is None or any_sizes:
+        return tensors is not None and _are_of_its_kind(variant, tensors)
+    return any(find_problem(variant.inputs, gear, tensors) is None for gear in variant.gears)
+
+
+def _are_of_its_kind(variant: StoredVariant, tensors: tuple[Any, ...]) -> bool:
+    """Whether only sizes and strides keep tensors from the graphs of a variant."""
+    problem = find_problem(variant.inputs, variant.gears[0], tensors)
+    return problem is None or problem.kind in ("shape", "stride")

@@ -1,0 +1,293 @@
+"""The variants of one entry: those that are loaded, and the stored ones that fit a call."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+
+from msgspec import Struct
+
+from gearcache.cache.result import MissReason
+from gearcache.errors import CacheError, CorruptEntry, GearcacheError
+from gearcache.guards.dispatch.problems import Problems
+from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.evidence.reason import Reason, merged
+from gearcache.serving.call.call import Call
+from gearcache.serving.call.resolved import ResolvedMethod
+from gearcache.serving.find.activate import ActiveVariant, BlobReader, EvidenceCheck, activate, misfit, tensors_of
+from gearcache.serving.find.basis import Bases
+from gearcache.serving.find.entry import Absence, Entry, Sibling
+from gearcache.serving.find.loaded import Frame, LoadedVariants, takes
+from gearcache.telemetry.interrupts import raise_interrupt
+from gearcache.telemetry.record import Record
+from gearcache.telemetry.spans import recorder, span
+
+#: How often a variant is loaded while another thread changes the module.
+_ATTEMPTS = 3
+logger = logging.getLogger("gearcache")
+#: The reasons of a miss that are faults of the cache or the host: all of them, the most specific one first.
+FAULTS = ("corrupt", "unloadable", "unreadable")
+#: The reasons that name a difference in the call, the code or the module.
+MISFITS = ("source", "evidence", "arguments")
+_TELLING = (*FAULTS, *MISFITS)
+
+
+class Unloaded(Struct, frozen=True):
+    """Why nothing was loaded for a call: the reason of the miss; empty if the lookup has found nothing new."""
+
+    kind: str = ""
+    text: str = ""
+
+
+class Variants:
+    """Loads variants of an entry if their evidence holds; otherwise there is a reason."""
+
+    def __init__(self, method: ResolvedMethod, record: Record) -> None:
+        original, settings = method.original(), method.settings
+        code = getattr(inspect.unwrap(original), "__code__", original.__code__)
+        self.entry = Entry(
+            method.key,
+            method.layout,
+            settings,
+            record.history,
+            keeps_files=method.backend.keeps_files,
+            place=(code.co_filename, code.co_firstlineno),
+            serves=method.serves,
+        )
+        self.loaded = LoadedVariants(method.name, validate=settings.validate == "inputs")
+        self._method = method
+        self._record = record
+        #: What the entry held when it was last read, and the sibling entries; None until they were read.
+        self._own: list[StoredVariant] | None = None
+        self._siblings: list[Sibling] | None = None
+        #: Variants that failed for a reason of `FAULTS`, by id: they are not tried again, and reported at most once.
+        self._unusable: dict[int, tuple[StoredVariant, str]] = {}
+
+    @property
+    def known(self) -> list[StoredVariant]:
+        """The variants that were stored when the entry and its siblings were last read; none before."""
+        return [*(self._own or ()), *(variant for sibling in self._siblings or () for variant in sibling.variants)]
+
+    def find(self, call: Call) -> Frame | Problems:
+        """Return the frame of the loaded graph that serves a call, or why none does."""
+        return self.loaded.find(call)
+
+    def load(self, call: Call, *, counted: bool = True) -> Unloaded | None:
+        """Load the stored variants that fit a call; returns None, or why there was none.
+
+        `counted=False`: a load of what this process has just stored is not a hit.
+        """
+        begin = time.perf_counter()
+        absence = self._read()
+        variants, reasons = self._take_fitting(self.known, call)
+        if not variants and (siblings := self._read_siblings(absence)):
+            variants, of_siblings = self._take_fitting(siblings, call)
+            reasons += of_siblings
+        if variants:
+            self._note_load(variants, time.perf_counter() - begin, counted=counted)
+            return None
+        if absence is not None and not reasons:
+            self.entry.note_absence(absence)
+            return Unloaded(absence.reason.kind, absence.reason.text)
+        if not reasons:
+            return Unloaded()
+        # If several variants miss, the most specific reason is reported.
+        kind = min((reason.kind for reason in reasons), key=_TELLING.index)
+        reasons = merged(reasons)
+        self._record.history.miss(*reasons, kind=kind)
+        return Unloaded(kind, "; ".join(reason.text for reason in reasons))
+
+    def _read(self) -> Absence | None:
+        """Read the entry at the first load; returns why there is none."""
+        if self._own is not None:
+            return None
+        found = self.entry.read()
+        self._own = [] if isinstance(found, Absence) else found
+        return found if isinstance(found, Absence) else None
+
+    def _read_siblings(self, absence: Absence | None) -> list[StoredVariant]:
+        """Return the variants of sibling entries, the first time; they are known then."""
+        if self._siblings is not None or (absence is not None and absence.kind != MissReason.ABSENT.value):
+            return []
+        self._siblings = self.entry.siblings()
+        return [variant for sibling in self._siblings for variant in sibling.variants]
+
+    def _take_fitting(self, variants: list[StoredVariant], call: Call) -> tuple[list[StoredVariant], list[Reason]]:
+        """Load those of some variants that fit a call; returns them, and the reasons why others do not fit."""
+        loaded = {id(active.variant) for active in self.loaded.variants}
+        taken: list[StoredVariant] = []
+        reasons: list[Reason] = []
+        evidence, bases = EvidenceCheck(call.scope), Bases()
+        for variant in self._candidates(variants, call):
+            if id(variant) in loaded or id(variant) in self._unusable:
+                continue
+            reason = self._take(variant, call, evidence, bases)
+            if reason is None:
+                taken.append(variant)
+                continue
+            reasons.append(reason)
+            if reason.kind in FAULTS:
+                self._unusable[id(variant)] = variant, reason.kind
+        return taken, reasons
+
+    def _candidates(self, known: list[StoredVariant], call: Call) -> list[StoredVariant]:
+        """Return the variants to try: under `validate="gears"` no call separates those of other dtypes or strides.
+
+        If all have others, one of them reports the problem of the call; if misses compile, the call gets its own.
+        """
+        settings = self._method.settings
+        if settings.validate == "inputs":
+            return known
+        alike = [variant for variant in known if takes(variant, call)]
+        exact = [variant for variant in alike if takes(variant, call, any_sizes=False)]
+        if settings.on_miss in ("compile", "background") and known and not alike:
+            return [variant for variant in known if tensors_of(variant, call.scope) is None]  # for their reasons
+        return exact or alike or known
+
+    def _note_load(self, variants: list[StoredVariant], seconds: float, *, counted: bool) -> None:
+        history = self._record.history
+        gears = tuple(gear.text for variant in variants for gear in variant.gears)
+        history.note("load", gears=gears, seconds=seconds, bytes=self.entry.size_of(variants))
+        if counted:
+            history.note("hit", gears=gears)
+            words = "%s: hit: loaded %s from `%s` in %.0f ms"
+            logger.info(words, history.name, ", ".join(gears) or "a graph", self.entry.layout.root, seconds * 1000)
+            history.lines += [f"hit: {place}" for place in self._places(variants)]
+
+    def _places(self, variants: list[StoredVariant]) -> list[str]:
+        """Return where some variants are stored."""
+        wanted = {id(variant) for variant in variants}
+        siblings = [each for each in self._siblings or () if any(id(variant) in wanted for variant in each.variants)]
+        of_siblings = {id(variant) for each in siblings for variant in each.variants}
+        own = [] if wanted <= of_siblings else [str(self.entry.layout.manifest(self.entry.key))]
+        note = "of a module that differs only where the method does not reach"
+        return [*own, *(f"{each.manifest}, {note}" for each in siblings)]
+
+    def read_again(self) -> list[StoredVariant]:
+        """Add the variants that are stored now to the loaded ones, and return the stored ones."""
+        present = self.entry.read_again()
+        loaded = [active.variant for active in self.loaded.variants]
+        self._own = [*loaded, *_unknown(present, loaded)]
+        return present
+
+    def take_fresh(self) -> tuple[list[StoredVariant], bool]:
+        """Return the variants that are stored now, and whether any of them were unknown; they are known then."""
+        present = self.entry.read_again()
+        fresh = _unknown(present, self.known)
+        if fresh:
+            self._own = [*(self._own or ()), *fresh]
+        return present, bool(fresh)
+
+    def renew(self, variants: list[StoredVariant]) -> None:
+        """Forget variants that were stored anew: the reason why they were not used may no longer apply."""
+        texts = set(map(_text, variants))
+        self._own = [variant for variant in self._own or () if _text(variant) not in texts]
+
+    def unsuited(self, variant: StoredVariant, call: Call, evidence: EvidenceCheck) -> Reason | None:
+        """Return why a variant, loaded or not, is not for this call's module and declared arguments."""
+        try:
+            return self._method.signature.contradiction(variant, call.arguments) or evidence.stale_reason(variant)
+        except GearcacheError:
+            raise
+        except Exception as error:
+            return self._unreadable(error)
+
+    def distrust(self, error: Exception) -> Unloaded:
+        """Drop all loaded variants for good: the entry does not contain what was compiled."""
+        reason = self._unreadable(error)
+        for active in self.loaded.variants:
+            self._unusable[id(active.variant)] = active.variant, "unreadable"
+        self.loaded.forget()
+        self._record.history.miss(reason, kind=reason.kind)
+        return Unloaded(reason.kind, reason.text)
+
+    def sound(self, variants: list[StoredVariant]) -> list[StoredVariant]:
+        """Return the variants that are worth keeping: all except those found to be of an unknown form."""
+        odd = [_text(variant) for variant, kind in self._unusable.values() if kind == "unreadable"]
+        return [variant for variant in variants if (text := _text(variant)) is not None and text not in odd]
+
+    def _take(self, variant: StoredVariant, call: Call, evidence: EvidenceCheck, bases: Bases) -> Reason | None:
+        """Load one variant if it fits the call; else return the reason, whatever data it contains."""
+        try:
+            return (
+                misfit(variant, call.scope)
+                or self._method.signature.contradiction(variant, call.arguments)
+                or self._stale(variant, evidence)
+                or self._activate(variant, call, bases)
+            )
+        except GearcacheError:
+            raise
+        except Exception as error:
+            return self._unreadable(error)
+
+    def _stale(self, variant: StoredVariant, evidence: EvidenceCheck) -> Reason | None:
+        with span("evidence", self._record.history.name):
+            return evidence.stale_reason(variant)
+
+    def _unreadable(self, error: Exception) -> Reason:
+        raise_interrupt(error)
+        text = f"a variant of {self.entry.key.name} cannot be used: {type(error).__name__}: {error}"
+        return Reason("unreadable", text)
+
+    def _activate(self, variant: StoredVariant, call: Call, bases: Bases) -> Reason | None:
+        """Load one variant, or return why that is impossible."""
+        try:
+            active = self._active(variant, call, bases)
+        except CorruptEntry as error:  # quarantined by the store: a miss like any other
+            logger.warning("%s: %s", self._record.history.name, error)
+            return Reason("corrupt", str(error), file=str(error.path))
+        except CacheError as error:
+            self._record.history.fault(error)
+            return Reason("unloadable", str(error))
+        if active is None:
+            changed = Reason("evidence", "another thread changed the module while this was loaded")
+            return EvidenceCheck(call.scope).stale_reason(variant) or changed
+        for graph in active.graphs:
+            if self._method.settings.count_shapes and graph.gear.is_dynamic:
+                graph.count_shapes()
+            self._record.use.add(graph.gear.text, graph.counter)
+            self._record.shapes.add(graph)
+        self.loaded.variants.append(active)
+        return None
+
+    def _blobs(self) -> BlobReader:
+        if recorder() is None:
+            return self.entry.store
+        from gearcache.serving.call.recorded_calls import RecordedBlobs
+
+        return RecordedBlobs(self.entry.store)
+
+    def _active(self, variant: StoredVariant, call: Call, bases: Bases) -> ActiveVariant | None:
+        """Return a variant with its graphs; None if other threads keep changing its basis."""
+        for _ in range(_ATTEMPTS):
+            active = activate(
+                variant,
+                call.scope,
+                bases,
+                self._method.original(),
+                self._method.backend,
+                self._blobs(),
+                validate=self._method.settings.validate == "inputs",
+                folder=self.entry.folder,
+                keeps_compiled=self._method.ge_cache,
+            )
+            if active is not None:
+                return active
+            if EvidenceCheck(call.scope).stale_reason(variant) is not None:
+                return None
+        return None
+
+
+def _unknown(variants: list[StoredVariant], known: list[StoredVariant]) -> list[StoredVariant]:
+    """Return the variants that are not among the known ones."""
+    texts = set(map(_text, known))
+    return [variant for variant in variants if _text(variant) not in texts]
+
+
+def _text(variant: StoredVariant) -> str | None:
+    """Return a text that identifies a variant; None for data that is not a variant."""
+    try:
+        return repr(variant.to_plain())
+    except Exception:
+        return None

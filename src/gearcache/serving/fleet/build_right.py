@@ -1,0 +1,67 @@
+"""Whether the calls of one cached method may compile: an agreement of a job's ranks removes that right."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gearcache.errors import CompileNotAgreed
+from gearcache.serving.fleet.agreed_modules import mark_of
+
+#: Values of `on_miss` that serve calls without a graph and without waiting.
+_EAGER = ("eager", "background")
+
+
+class BuildRight:
+    """The right of one cached method to compile; it lasts until a job agrees on what its ranks serve."""
+
+    def __init__(self, instance: Any = None) -> None:
+        """`instance` is the module of the method; if a job has agreed on it, there is no right from the beginning."""
+        mark = mark_of(instance)
+        self._is_withdrawn = mark is not None
+        self._builder: int | None = None
+        #: Seconds after which the compile of a gear times out.
+        self.seconds = math.inf
+        #: Whether all ranks run the method itself, because they could not agree.
+        self.is_eager = bool(mark)
+
+    def withdraw(self, *, is_eager: bool = False) -> None:
+        """Let nothing compile from now on, except in a thread with a grant; with `is_eager`, run no graph either."""
+        self._is_withdrawn, self.is_eager = True, is_eager
+
+    def give_back(self) -> None:
+        """Let calls compile as they do without a job: there is no job any more."""
+        self._is_withdrawn = self.is_eager = False
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether this thread may not compile."""
+        return self._is_withdrawn and not self.is_granted
+
+    @property
+    def is_granted(self) -> bool:
+        """Whether this thread compiles for a job."""
+        return self._builder == threading.get_ident()
+
+    @contextmanager
+    def granted(self, seconds: float) -> Iterator[None]:
+        """Let this thread compile for the job, each gear within this many seconds."""
+        self._builder, self.seconds = threading.get_ident(), max(1.0, seconds)
+        try:
+            yield
+        finally:
+            self._builder, self.seconds = None, math.inf
+
+    def may_build(self, method: str, on_miss: str, why: str) -> bool:
+        """Whether a call without a stored graph may compile; if False, the method itself runs.
+
+        `CompileNotAgreed` if `on_miss` allows neither.
+        """
+        if not self.is_missing:
+            return True
+        if on_miss in _EAGER:
+            return False
+        raise CompileNotAgreed(method, why)

@@ -1,0 +1,116 @@
+"""The entry of one binding in the tiers beyond this host: what a build fetches from them, and what it sends."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from gearcache.errors import CacheError, OptionError
+from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.gears.parse import GearSpec
+from gearcache.serving.call.call import Call
+from gearcache.serving.call.resolved import ResolvedMethod
+from gearcache.serving.find.activate import EvidenceCheck
+from gearcache.serving.find.loaded import takes
+from gearcache.serving.find.variants import Variants
+from gearcache.serving.fleet.work_text import work_text
+from gearcache.serving.miss.edited_source import is_edited
+from gearcache.telemetry.history import History
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gearcache.serving.fleet.remote_entry import RemoteEntry, Wanted
+
+
+class EntryTiers:
+    """The tiers of one binding; none is opened before it is needed."""
+
+    def __init__(self, method: ResolvedMethod, variants: Variants, history: History) -> None:
+        self._method = method
+        self._entry = variants.entry
+        self._variants = variants
+        self._history = history
+        #: Whether this process ends with the build, so that its parent process sends what it stored.
+        self.leaves_sending = False
+        self._remote_entry: RemoteEntry | None = None
+        self._has_no_remote = False
+
+    def wanted(
+        self,
+        call: Call,
+        spec: GearSpec,
+        present: list[StoredVariant],
+        is_served: Callable[[], bool],
+        *,
+        any_sizes: bool = False,
+    ) -> Wanted:
+        """Return what a call needs from tiers, beside the present variants; `any_sizes`: also at other sizes."""
+        from gearcache.serving.fleet.remote_entry import Wanted
+
+        evidence = EvidenceCheck(call.scope)
+        return Wanted(
+            is_usable=lambda variant: self._variants.unsuited(variant, call, evidence) is None,
+            is_likely=lambda variant: takes(variant, call, any_sizes=any_sizes),
+            is_served=is_served,
+            is_outdated=lambda variant: is_edited(variant, call),
+            work=work_text(call, spec, self._method.dynamic),
+            present=self._variants.sound(present),
+        )
+
+    def shared(self) -> str:
+        """Return the names of the tiers that receive what is compiled here; empty if there are none."""
+        remote = self.remote()
+        return " ".join(remote.reached) if remote is not None and not self._entry.is_in_memory else ""
+
+    def remote(self) -> RemoteEntry | None:
+        """Return the entry in the tiers beyond this host; None without tiers."""
+        settings = self._method.settings
+        if self._remote_entry is None and settings.remotes and not self._has_no_remote:
+            from gearcache.serving.fleet.remote_entry import RemoteEntry
+
+            try:
+                self._remote_entry = RemoteEntry(
+                    self._entry,
+                    self._history,
+                    self._variants.renew,
+                    # A failing tier must not stop a prewarm, which is strict, from compiling: its report names the
+                    # failure.
+                    strict=settings.strict and self._method.serves,
+                    lock_timeout=settings.lock_timeout,
+                )
+            except (CacheError, OptionError) as error:  # keys or URLs cannot be used; the call must not fail for it
+                self._has_no_remote = True
+                is_option = isinstance(error, OptionError)
+                self._history.fault(OptionError(f"no tier is asked: {error}") if is_option else error)
+        return self._remote_entry
+
+    @contextlib.contextmanager
+    def giving_up(self) -> Iterator[None]:
+        """Let other hosts compile if this one could not."""
+        try:
+            yield
+        finally:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Let other hosts compile what this one does not."""
+        if self._remote_entry is not None:
+            self._remote_entry.give_up()
+
+    def offer(self) -> None:
+        """Send what was compiled to the tiers; a prewarm does so at its end, and a process of its own at once."""
+        remote = self.remote()
+        if remote is None or self._entry.is_in_memory:
+            return
+        if self.leaves_sending:
+            remote.leave()
+        elif not self._method.serves or self._method.right.is_granted:  # other ranks wait for it
+            remote.send()
+        else:
+            remote.offer()
+
+    def send(self) -> list[str]:
+        """Send the stored entry to the tiers, now; returns the problems."""
+        remote = self.remote()
+        return remote.send() if remote is not None and not self._entry.is_in_memory else []

@@ -1,0 +1,223 @@
+"""`on_miss="background"`: another process builds what a call needs, and the method itself serves in the meantime."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from typing import Any
+
+import torch
+
+from gearcache.errors import MissingTorchNames, OptionError, TooManyVariants, UncalledHooks
+from gearcache.guards.dispatch.problems import Problems
+from gearcache.guards.gears.parse import GearSpec
+from gearcache.serving.call.call import Call
+from gearcache.serving.call.resolved import ResolvedMethod
+from gearcache.serving.find.variants import Variants
+from gearcache.serving.miss.builds import Builds
+from gearcache.serving.miss.forked_build import ForkedBuild, Report, can_fork
+from gearcache.serving.miss.refused_calls import likeness
+from gearcache.telemetry.record import Record
+
+logger = logging.getLogger("gearcache")
+#: A failed build is retried after this many times its duration, even if nothing has changed.
+_PATIENCE = 20.0
+#: No build at all is started for this many times its duration, doubled after each further failure.
+_REST = 4.0
+_MOST = 64
+_POLL_SECONDS = 0.02
+#: Tiers whose faults the build processes have already reported.
+_told_tiers: set[str] = set()
+
+
+class _Slot:
+    """The one background build that this process may run at a time.
+
+    No thread waits for its lock: it may be held by the same thread, interrupted by a signal handler.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._build: ForkedBuild | None = None
+        self._reports: deque[Report] = deque()
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._build = None  # the parent's build is not this process's
+
+    def is_free(self) -> bool:
+        """Whether no build is running; also collects the report of a finished one."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._build is not None and (report := self._build.poll()) is not None:
+                self._build = None
+                self._reports.append(report)
+            return self._build is None
+        finally:
+            self._lock.release()
+
+    def begin(self, work: Any, seconds: float, reports: deque[Report]) -> bool:
+        """Start a build, whose report will be added to `reports`; False if that is impossible now."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._build is not None or not can_fork():
+                return False
+            self._build, self._reports = ForkedBuild(work, seconds), reports
+            return True
+        finally:
+            self._lock.release()
+
+
+_slot = _Slot()
+
+
+def wait_for_slot() -> bool:
+    """Wait until no background build is running; returns whether there was one."""
+    waited = False
+    while not _slot.is_free():
+        waited = True
+        time.sleep(_POLL_SECONDS)
+    return waited
+
+
+class BackgroundBuilds:
+    """The background builds of one binding, while the method itself serves. Not thread-safe: its owner locks."""
+
+    def __init__(self, method: ResolvedMethod, builds: Builds, variants: Variants, record: Record) -> None:
+        self._method = method
+        self._builds = builds
+        self._variants = variants
+        self._record = record
+        self._reports: deque[Report] = deque()
+        self._begun = 0.0
+        #: The likeness of the call for which the running build was started.
+        self._wanted: Any = None
+        #: The work text of that build, as other hosts compute it.
+        self._work = ""
+        #: The likeness of the call for which graphs were stored last.
+        self._stored: Any = None
+        #: When calls for which no graph could be made may be tried again.
+        self._due: dict[Any, float] = {}
+        #: How many builds in a row did not serve the call that they were made for; and the duration of the last one.
+        self._useless, self._seconds = 0, 0.0
+        self._told: set[str] = set()
+        #: The number of failed builds since the last success, and the time until which none is started at all: the
+        #: calls may differ in something that has nothing to do with the failure.
+        self._failures, self._rest = 0, 0.0
+        #: If nothing more can be built, the reason for which the method itself runs.
+        self._ended = ""
+
+    def serve(self, call: Call, spec: GearSpec, why: str) -> str:
+        """Load a finished build for a call, or start one; returns why the method itself has to run.
+
+        Returns `""` if a graph serves the call now. `OptionError` if the process cannot be forked.
+        """
+        is_free = _slot.is_free()
+        while self._reports:
+            self._take(self._reports.popleft())
+        if self._ended:
+            return self._ended
+        if not is_free:
+            return "background"
+        wanted = likeness(call)
+        if time.monotonic() < max(self._rest, self._due.get(wanted, 0.0)):
+            return "refused"
+        if self._is_stored(call):
+            self._useless = 0
+            return ""
+        if wanted == self._stored:  # something has changed in the meantime, and may change again
+            self._stored = None
+            self._useless += 1
+            if self._useless > 1:
+                self._rest = time.monotonic() + _REST * 2**self._useless * max(self._seconds, 1.0)
+                self._tell("what was compiled does not serve the call: the module changes meanwhile, time and again")
+                return "refused"
+        self._begin(call, spec, why, wanted)
+        return "background"
+
+    def _is_stored(self, call: Call) -> bool:
+        """Whether this or another process has stored a graph for the call; loads it in that case."""
+        try:
+            _, is_fresh = self._variants.take_fresh()
+            loaded = is_fresh and self._variants.load(call, counted=False) is None
+        except Exception as error:
+            self._record.history.fault(error)
+            self._ended = "fault"
+            return False
+        return loaded and not isinstance(self._variants.find(call), Problems)
+
+    def _begin(self, call: Call, spec: GearSpec, why: str, wanted: Any) -> None:
+        _check_fork(self._method)
+        threads = torch.get_num_threads()
+
+        def work() -> None:
+            self._builds.compiles.threads, self._builds.tiers.leaves_sending = threads, True
+            if not self._builds.build(call, spec, why):
+                raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be made")
+            if self._variants.entry.is_in_memory:
+                raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be stored")
+
+        self._work = self._builds.prepare_fork(call, spec)
+        limit = self._method.settings.compile_timeout * (1 + max(1, len(spec.gears)))
+        if _slot.begin(work, limit, self._reports):
+            self._begun, self._wanted = time.monotonic(), wanted
+            logger.info("%s: compiling in the background", self._method.name)
+
+    def _take(self, report: Report) -> None:
+        """Process the report of a build; each error is logged once."""
+        seconds = self._seconds = time.monotonic() - self._begun
+        for event in report.events:
+            self._record.counters.note(event)
+        for level, text in report.logged:
+            # A failing tier is reported once, however many processes use it.
+            tier = text.partition(": ")[0] if text.startswith("tier ") else ""
+            if tier not in _told_tiers:
+                logger.log(level, "%s", text)
+            if tier:
+                _told_tiers.add(tier)
+        if not report.kind:
+            self._stored, self._failures = self._wanted, 0
+            if any(event.kind == "publish" for event in report.events):
+                self._builds.take_over(self._work)
+            return
+        if report.kind in (MissingTorchNames.__name__, UncalledHooks.__name__):
+            self._ended = "torch"
+            self._tell(report.error)
+            return
+        if report.kind == TooManyVariants.__name__:
+            self._ended = "max_variants"
+            logger.warning("%s", report.error)
+            return
+        cause = report.error if report.kind == "RuntimeError" else f"{report.kind}: {report.error}"
+        self._failed(self._wanted, cause, seconds, raises=report.kind in ("MethodRaises", "OperationRaises"))
+
+    def _failed(self, wanted: Any, cause: str, seconds: float, *, raises: bool = False) -> None:
+        """Let like calls run without a graph for some time; `raises`: the method itself raises, so the user knows."""
+        if len(self._due) >= _MOST:
+            self._due.clear()
+        self._due[wanted] = time.monotonic() + _PATIENCE * max(seconds, 1.0)
+        self._rest = time.monotonic() + min(_PATIENCE, _REST * 2**self._failures) * max(seconds, 1.0)
+        self._failures += 1
+        self._tell(f"compiling in the background failed: {cause}", logging.INFO if raises else logging.WARNING)
+
+    def _tell(self, cause: str, level: int = logging.WARNING) -> None:
+        """Log once why calls run without a graph."""
+        if cause not in self._told:
+            self._told.add(cause)
+            self._record.history.lines.append(cause)
+            logger.log(level, "%s runs without a graph: %s", self._method.name, cause)
+
+
+def _check_fork(method: ResolvedMethod) -> None:
+    is_on_cpu = method.backend.name in ("inductor", "eager") and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    if not hasattr(os, "fork") or not is_on_cpu:
+        raise OptionError(
+            f"option `on_miss` is 'background' for `{method.name}`; it forks the process, for which no CUDA device or "
+            "NPU may be in use: take 'eager' with `.warm()` in a thread, or `gearcache prewarm`"
+        )

@@ -1,0 +1,264 @@
+"""Compiles missing gears under the lock of the key, and keeps what other processes store in the meantime."""
+
+from __future__ import annotations
+
+import contextlib
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gearcache.errors import (
+    CacheError,
+    CaptureError,
+    CompileError,
+    GearcacheError,
+    LockTimeout,
+    MissingTorchNames,
+    TooManyVariants,
+)
+from gearcache.guards.dispatch.problems import Problems
+from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.gears.parse import GearSpec, gear_text
+from gearcache.serving.call.call import Call
+from gearcache.serving.call.failures import warn_lacking
+from gearcache.serving.call.resolved import ResolvedMethod
+from gearcache.serving.find.variants import MISFITS, Variants
+from gearcache.serving.fleet.entry_tiers import EntryTiers
+from gearcache.serving.fleet.work_text import work_text
+from gearcache.serving.miss.compiles import Compiles
+from gearcache.serving.miss.delayed_calls import DelayedCalls
+from gearcache.serving.miss.edited_source import is_edited
+from gearcache.serving.miss.hook_faults import is_hook_fault
+from gearcache.serving.miss.host_faults import keeps_from_compiling
+from gearcache.telemetry.record import Record
+
+if TYPE_CHECKING:
+    from gearcache.building.request import BuildResult
+
+#: The digests of a compiled variant, before its compile and as stored (`building/digests.py`).
+Made = tuple[str, str]
+_INCOMPLETE = "gears of it are missing"
+
+
+class Builds:
+    """The builds of one binding: each is stored, and then loaded as a relaunch loads it."""
+
+    def __init__(self, method: ResolvedMethod, variants: Variants, record: Record, delayed: DelayedCalls) -> None:
+        self._method = method
+        self._entry = variants.entry
+        self._variants = variants
+        self._history = record.history
+        self.tiers = EntryTiers(method, variants, record.history)
+        self.compiles = Compiles(method, variants, record, delayed)
+        #: Why the last build failed, as in `EAGER_REASONS`.
+        self.obstacle = "fault"
+        #: The digests of variants that were compiled for a job.
+        self.made: list[Made] = []
+
+    def build(self, call: Call, spec: GearSpec, why: str, *, is_padded: bool = False) -> bool:
+        """Compile under the key's lock, unless another process did it in the meantime; publish; load the stored result.
+
+        If the cache fails, the result is loaded from memory. Returns False if that is impossible, or if the host lacks
+        something that a compile needs: the method itself then serves the call. `why` is the reason why no stored graph
+        serves the call, for errors. `is_padded`: a larger gear is to serve the call.
+        """
+        try:
+            with contextlib.ExitStack() as lock:
+                present = self._begin(lock, call, spec, why, is_padded=is_padded)
+                if present is None:
+                    return True
+                with self.tiers.giving_up():
+                    result = self.compiles.compile(call, spec, present, why)
+                    is_kept = self._keep(result, present)
+                    self.tiers.offer()
+            self._raise_own_error(call, spec, result)
+            return (is_kept and self._load(call)) or self._load_from_memory(result, call)
+        except MissingTorchNames as error:
+            self._history.lacks(error)
+            warn_lacking(error)
+            self.obstacle = "torch"
+            return False
+        except CaptureError as error:
+            if not is_hook_fault(error):
+                raise
+            self._history.fault(error)
+            self.obstacle = "torch"
+            return False
+        except Exception as error:
+            if not keeps_from_compiling(error):
+                raise
+            self._history.fault(error)
+            self._history.lead(why)  # the user should fix this first: a stored graph would need no compile
+            return False
+
+    def _begin(
+        self, lock: contextlib.ExitStack, call: Call, spec: GearSpec, why: str, *, is_padded: bool
+    ) -> list[StoredVariant] | None:
+        """Lock the key, and return the variants to keep; None if one that fits this call has appeared.
+
+        Another process of this host may have stored it, or it may be in a tier.
+        """
+        try:
+            lock.enter_context(self._entry.exclusive())
+            present = self._look_again(call, is_padded=is_padded)
+        except Exception as error:
+            self._fault(error)
+            self._entry.use_memory()
+            present = []
+        try:
+            if present is not None and (remote := self.tiers.remote()) is not None:
+
+                def is_served() -> bool:
+                    return self._look_again(call, is_padded=is_padded) is None
+
+                if remote.obtain(self.tiers.wanted(call, spec, present, is_served, any_sizes=is_padded)):
+                    self._history.uncounted.clear()  # a tier had it: no miss caused a compile
+                    return None
+                present = self._look_again(call, is_padded=is_padded)
+            return None if present is None else self._make_room(self._variants.sound(present), call, why)
+        except Exception as error:
+            self.tiers.give_up()
+            self._fault(error)
+            self._entry.use_memory()
+            return []
+
+    def fetch(self, call: Call) -> None:
+        """Fetch what the tiers have for a call, without waiting for other hosts."""
+        remote = self.tiers.remote()
+        if remote is None or self._entry.is_in_memory:
+            return
+        with self._entry.exclusive():
+            present, _ = self._load_present(call)
+            spec = call.spec(self._method.spec)
+            remote.fetch(
+                self.tiers.wanted(call, spec, present, lambda: not self._load_present(call)[1], any_sizes=True)
+            )
+        self.take_in()
+
+    def prepare_fork(self, call: Call, spec: GearSpec) -> str:
+        """Open the tiers, which a forked process shares with this one; returns the argument for `take_over`."""
+        return work_text(call, spec, self._method.dynamic) if self.tiers.remote() is not None else ""
+
+    def take_over(self, work: str) -> None:
+        """Send what a forked process has compiled."""
+        if (remote := self.tiers.remote()) is not None:
+            remote.take_over(work)
+
+    def _keep(self, result: BuildResult, present: list[StoredVariant]) -> bool:
+        """Publish a build; returns whether that was possible."""
+        try:
+            self._entry.publish(result, present)
+        except Exception as error:
+            self._fault(error)
+            return False
+        self._note_made(result)
+        return True
+
+    def _note_made(self, result: BuildResult) -> None:
+        if self._method.right.is_granted and not self._entry.is_in_memory:
+            from gearcache.building.digests import stored_digest
+
+            for item in result.variants:
+                gears = [
+                    replace(gear, blobs={name: sha256(data).hexdigest() for name, data in artifact.blobs.items()})
+                    for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True)
+                ]
+                self.made.append((item.digest, stored_digest(replace(item.variant, gears=gears))))
+
+    def _load(self, call: Call) -> bool:
+        """Load the published variants on the same path as a relaunch, so that the stored result is what runs."""
+        try:
+            self._variants.read_again()
+            if not isinstance(self._variants.find(call), Problems):
+                return True
+            unloaded = self._variants.load(call, counted=False)
+        except Exception as error:
+            self._fault(error)
+            return False
+        if unloaded is None:
+            return True
+        text = f"what was compiled cannot be used: {unloaded.text or 'its own evidence does not hold'}"
+        if unloaded.kind in MISFITS:
+            raise CompileError(self._method.name, "of this call", text)
+        self._history.fault(CacheError(text))
+        return False
+
+    def _load_from_memory(self, result: BuildResult, call: Call) -> bool:
+        self._entry.use_memory()
+        return self._keep(result, []) and self._load(call)
+
+    def _fault(self, error: Exception) -> None:
+        """Raise errors that the user has to know about, and record all others as faults of the cache."""
+        # If other ranks of a job wait for this one, it must not compile while another process holds the lock.
+        is_told = isinstance(error, LockTimeout) and self._method.right.is_granted
+        if isinstance(error, GearcacheError) and (is_told or not isinstance(error, CacheError)):
+            raise error
+        self._history.fault(error)
+
+    def complete(self, call: Call) -> None:
+        """Compile the gears of the spec that are missing for a call that a loaded graph serves."""
+        if self.missing_gears(call):
+            with self._entry.exclusive():
+                present, missing = self._load_present(call)
+                if missing and (remote := self.tiers.remote()) is not None:
+                    spec = call.spec(self._method.spec).only(missing)
+                    remote.obtain(
+                        self.tiers.wanted(call, spec, present, lambda: not self._load_present(call)[1], any_sizes=True)
+                    )
+                    present, missing = self._load_present(call)
+                if missing:
+                    spec = call.spec(self._method.spec).only(missing)
+                    with self.tiers.giving_up():
+                        present = self._make_room(present, call, _INCOMPLETE)
+                        result = self.compiles.compile(call, spec, present, _INCOMPLETE)
+                        self._entry.publish(result, present)
+                        self._note_made(result)
+                        self.tiers.offer()
+            self._variants.read_again()
+            self._variants.load(call, counted=False)
+
+    def _load_present(self, call: Call) -> tuple[list[StoredVariant], list[tuple[int, ...]]]:
+        """Load what is stored by now for a call; returns the stored variants, and the missing gears."""
+        present = self._variants.read_again()
+        self._variants.load(call, counted=False)
+        return present, self.missing_gears(call)
+
+    def missing_gears(self, call: Call) -> list[tuple[int, ...]]:
+        """Return the possible gears of the spec that no loaded variant has for such a call."""
+        known = self._variants.loaded.gears_for(call)
+        spec = call.spec(self._method.spec)
+        return [gear for gear in spec.gears if gear_text(spec, gear) not in known]
+
+    def _look_again(self, call: Call, *, is_padded: bool) -> list[StoredVariant] | None:
+        """Return the variants to keep; None if one that fits this call has appeared and is loaded now."""
+        present, is_fresh = self._variants.take_fresh()
+        if not (is_fresh and self._variants.load(call) is None):
+            return present
+        is_served = not isinstance(self._variants.find(call), Problems)
+        # A graph of a padded call's own sizes is never stored: all gears that a build could make are there.
+        return None if is_served or (is_padded and not self.missing_gears(call)) else present
+
+    def _make_room(self, present: list[StoredVariant], call: Call, why: str) -> list[StoredVariant]:
+        """Return the variants to keep beside a new one; if there are too many, those of edited source go first."""
+        excess = len(present) + 1 - self._method.settings.max_variants
+        if excess <= 0:
+            return present
+        edited = [variant for variant in present if is_edited(variant, call)][:excess]
+        if len(edited) < excess:
+            raise TooManyVariants(self._method.name, self._method.settings.max_variants, why)
+        return [variant for variant in present if variant not in edited]
+
+    def take_in(self) -> None:
+        """Read the stored variants, including ones equal to a variant that was of no use before."""
+        self._variants.renew(self._variants.read_again())
+        self._variants.read_again()
+
+    def _raise_own_error(self, call: Call, spec: GearSpec, result: BuildResult) -> None:
+        """Raise the error of the call's own gear, if it failed; the other gears are stored by then."""
+        sizes = call.sizes(spec)
+        if spec.axes and len(sizes) == len(spec.axes):
+            wanted = gear_text(spec, sizes)
+            for error in result.errors:
+                if error.gear == wanted:
+                    raise error

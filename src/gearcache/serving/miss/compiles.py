@@ -1,0 +1,173 @@
+"""Runs one compile of a binding: makes the request for the builder, and handles its result."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+import torch
+from msgspec.structs import replace
+
+from gearcache.collection import resumed_collection
+from gearcache.errors import CompileError
+from gearcache.guards.access import Access, Walker
+from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.evidence.checks import first_failure
+from gearcache.guards.gears.parse import GearSpec
+from gearcache.serving.call.call import Call
+from gearcache.serving.call.resolved import ResolvedMethod
+from gearcache.serving.find.variants import Variants
+from gearcache.serving.miss.changes import Changes
+from gearcache.serving.miss.delayed_calls import DelayedCalls
+from gearcache.telemetry.record import Record
+from gearcache.torch_release import is_tested
+
+if TYPE_CHECKING:
+    from gearcache.building.request import BuildRequest, BuildResult, Findings
+    from gearcache.ge_cache.capture.numbers import NumberChoice
+
+logger = logging.getLogger("gearcache")
+
+
+class Compiles:
+    """The compiles of one binding; each one uses the findings of the previous one."""
+
+    def __init__(self, method: ResolvedMethod, variants: Variants, record: Record, delayed: DelayedCalls) -> None:
+        self._method = method
+        self._entry = variants.entry
+        self._variants = variants
+        self._history = record.history
+        self._counters = record.counters
+        self._delayed = delayed
+        self._findings: Findings | None = None
+        #: The thread count of compiled code, if that of this process differs during a build.
+        self.threads: int | None = None
+
+    def compile(self, call: Call, spec: GearSpec, present: list[StoredVariant], why: str = "") -> BuildResult:
+        """Compile the gears of a spec; at Ctrl-C, finished gears are stored beside `present`.
+
+        `why` shows a waiting user why no stored graph serves the call. `MissingTorchNames` if this release of torch
+        lacks something.
+        """
+        # A relaunch needs no tracer or compilers, and does not import the modules that use them. Names of torch are
+        # checked first, because the import of those modules fails if one is missing.
+        check_torch()
+        from gearcache.building.build import build
+        from gearcache.building.request import BuildInterrupted
+        from gearcache.ge_cache.private_torch.fake import normal_modes
+        from gearcache.serving.fleet.unagreed_build import warn_unagreed
+
+        warn_unagreed(self._method)
+        request = self._request(call, spec, present)  # reads the modes of the call
+        place = "" if self._entry.is_in_memory else str(self._entry.layout.root)
+        request = replace(request, why=why, place=place)
+        try:
+            with resumed_collection(), normal_modes():
+                result = build(request, self._counters)
+        except BuildInterrupted as stop:
+            if stop.result.variants:
+                with contextlib.suppress(Exception):  # the interrupt takes precedence
+                    self._entry.publish(stop.result, present)
+            raise
+        self._findings = result.findings
+        for error in result.errors:
+            logger.error("%s", error)
+            self._history.lines.append(f"failed: {error}")
+        if not result.variants:
+            none = CompileError(self._method.name, "of this call", "no gear was compiled")
+            raise result.errors[0] if result.errors else none
+        return result
+
+    def trace(self, call: Call, spec: GearSpec) -> list[str]:
+        """Return the digests of the variants that a build would make, without compiling them.
+
+        Raises as a build does.
+        """
+        check_torch()
+        from gearcache.building.build import trace
+        from gearcache.ge_cache.private_torch.fake import normal_modes
+
+        request = self._request(call, spec, self._entry.read_again())
+        with resumed_collection(), normal_modes():
+            return trace(request, self._counters)
+
+    def _request(self, call: Call, spec: GearSpec, present: list[StoredVariant]) -> BuildRequest:
+        from gearcache.building.request import BuildRequest, Findings
+
+        changes = self._delayed.changes(call, self._variants.known) if self._method.dynamic is not False else Changes()
+        return BuildRequest(
+            name=self._method.name,
+            function=self._method.function,
+            arguments=call.given,
+            spec=spec,
+            dynamic=bool(self._method.dynamic) and bool(spec.ranges) == bool(call.spec(self._method.spec).ranges),
+            changing=_open_dims(changes, call, self._method),
+            numbers=self._numbers(changes),
+            backend=self._method.backend,
+            options=self._method.settings.options,
+            decompositions=self._method.decompositions,
+            jobs=self._method.settings.jobs,
+            compile_timeout=min(self._method.settings.compile_timeout, self._method.right.seconds),
+            repeats=self._method.settings.repeats,
+            threads=self.threads or torch.get_num_threads(),
+            findings=self._findings or Findings(),
+            mode=self._method.mode,
+            grad_modes=_grad_modes(present, call),
+            fills=self._method.fills if self._method.settings.on_miss == "pad" else None,
+            compares=self._method.right.is_granted,
+        )
+
+    def _numbers(self, changes: Changes) -> NumberChoice:
+        """Return which ints are to be numbers: those that have changed, and with `dynamic=True` all arguments."""
+        from gearcache.ge_cache.capture.numbers import NumberChoice
+
+        return NumberChoice(
+            arguments=bool(self._method.dynamic),
+            changing=frozenset(changes.ints),
+            constants=frozenset(changes.constants),
+            declared=self._method.constants,
+        )
+
+
+def check_torch() -> None:
+    """Raise `MissingTorchNames` if torch lacks names that we use, or `UncalledHooks` if it does not call our hooks."""
+    version = str(torch.__version__)
+    if not is_tested(version):
+        from gearcache.torch_names import check_names
+
+        check_names(version)
+        from gearcache.building.canary import check_hooks  # the import fails if torch lacks a name
+
+        check_hooks(version)
+
+
+def _open_dims(changes: Changes, call: Call, method: ResolvedMethod) -> list[tuple[Access, int]]:
+    """Return the dims that are to be dynamic because they have changed, except those with gears or a range.
+
+    Without gears `dynamic=True` makes all dims dynamic anyway; beside gears the others are static until they change.
+    """
+    spec = call.spec(method.spec)
+    # If the backend itself switches between gears in one graph, the other dims stay static.
+    is_static = method.dynamic is False or method.fills.values or (spec.axes and method.backend.takes_all_gears)
+    if is_static or (method.dynamic and not spec.axes):
+        return []
+    declared = (*spec.axes, *spec.ranges)
+    return [
+        (place, dim)
+        for place, dim in dict.fromkeys(changes.dims)
+        if not any(axis.dim == dim and axis.matches(place.text) for axis in declared)
+    ]
+
+
+def _grad_modes(present: list[StoredVariant], call: Call) -> tuple[bool, ...]:
+    """Return the grad modes to build for if the method asks for the mode: also off, unless that is stored."""
+    from gearcache.ge_cache.dependencies.autograd_reads import GRAD_MODE
+
+    if not torch.is_grad_enabled():
+        return (False,)
+    for variant in present:
+        rest = [check for check in variant.call_checks if check.access != GRAD_MODE]
+        if len(rest) < len(variant.call_checks) and first_failure(rest, Walker(call.scope)) is None:
+            return (True,)
+    return (False, True)

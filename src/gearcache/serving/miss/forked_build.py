@@ -1,0 +1,209 @@
+"""A build in a forked process, which has the module and the arguments in their present state.
+
+A thread of this process would trace a module that other threads change, and would compete for the interpreter. A fork
+of a process that has used OpenMP hangs when it begins a parallel region, so the child works with one thread. Its
+compile workers, which are separate processes, do the long work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import torch
+from msgspec import Struct, field
+from msgspec.structs import asdict
+
+from gearcache.events import Event, LateEvent, held_events, tell_at_once
+from gearcache.ge_cache.workers.kept import KEPT
+from gearcache.ge_cache.workers.program import keep_priority, watch_parent
+from gearcache.serving.miss.process_activity import STILL_SECONDS, ProcessActivity
+
+_NICE = 19
+_POLL_SECONDS = 0.02
+_CONNECTIONS = ("socket:", "pipe:", "anon_inode:")
+#: For each module that is being imported, a weak reference to its lock (Python's `importlib._bootstrap`).
+_module_locks: dict[Any, Any] = getattr(importlib._bootstrap, "_module_locks", {})
+#: Events that this process reports as its own; graphs that the child has loaded are not loaded here.
+_TOLD = ("trace", "compile", "compile_failed", "publish", "fetch", "upload", "lease")
+
+
+class Report(Struct, frozen=True):
+    """The result of a build: `error` is empty if the graphs are stored."""
+
+    #: The class of the error.
+    kind: str = ""
+    error: str = ""
+    events: list[Event] = field(default_factory=list)
+    #: Levels and texts of the log records.
+    logged: list[tuple[int, str]] = field(default_factory=list)
+
+
+class ForkedBuild:
+    """A child that runs `work` at the lowest priority and reports. It ends with this process."""
+
+    def __init__(self, work: Callable[[], None], seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._seconds = seconds
+        self._parent = os.getpid()
+        self._read, write = os.pipe()
+        held, self._life_line = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # about threads; see above
+            try:
+                self._pid = os.fork()
+            except BaseException:
+                for descriptor in (self._read, write, held, self._life_line):
+                    os.close(descriptor)
+                raise
+        if self._pid == 0:
+            os.close(self._read)
+            os.close(self._life_line)
+            _run(work, write, held, self._parent)
+        os.close(write)
+        os.close(held)
+        os.set_blocking(self._read, False)
+        self._pulse = ProcessActivity(self._pid)
+        self._received = b""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process started it, and not the parent of this process."""
+        return self._parent == os.getpid()
+
+    def poll(self) -> Report | None:
+        """Return the report; None while the build is running. It must not be called after it returned a report."""
+        with contextlib.suppress(BlockingIOError):
+            while self._read >= 0 and (data := os.read(self._read, 1 << 16)):
+                self._received += data
+            return self._ended(self._reported())
+        if time.monotonic() >= self._deadline:
+            return self._ended(Report("TimeoutError", f"it had not ended after {self._seconds:g} s and was stopped"))
+        if self._pulse.is_still():
+            return self._ended(Report("TimeoutError", f"it did nothing for {STILL_SECONDS:g} s and was stopped"))
+        return None
+
+    def wait(self) -> Report:
+        """Wait for the end of the build and return its report."""
+        while (report := self.poll()) is None:
+            time.sleep(_POLL_SECONDS)
+        return report
+
+    def _reported(self) -> Report:
+        with contextlib.suppress(Exception):
+            plain = msgpack.unpackb(self._received, raw=False)
+            late = {"process": self._pid}
+            events: list[Event] = [
+                LateEvent(**event | {"gears": tuple(event["gears"])} | late) for event in plain["events"]
+            ]
+            return Report(plain["kind"], plain["error"], events, [tuple(item) for item in plain["logged"]])
+        return Report("RuntimeError", "the process of the build has ended without a report")
+
+    def _ended(self, report: Report) -> Report:
+        for descriptor in (self._read, self._life_line):  # the rest of its process group then ends itself
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._read = self._life_line = -1
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):  # another part of the program waits for all children
+            os.waitpid(self._pid, 0)
+        return report
+
+
+def can_fork() -> bool:
+    """Whether no other thread imports a module or compiles with Dynamo: the child could never get such a lock."""
+    for reference in list(_module_locks.values()):
+        owner = getattr(reference(), "owner", None)
+        if owner is not None and owner != threading.get_ident():
+            return False
+    lock = getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
+    if lock is None:
+        return True
+    if not lock.acquire(blocking=False):
+        return False
+    lock.release()
+    return True
+
+
+def _close_connections(own: set[int]) -> None:
+    """Close sockets and pipes that the child does not need: the process at the other end would wait for it."""
+    with contextlib.suppress(OSError):
+        for link in list(Path("/proc/self/fd").iterdir()):
+            number = int(link.name)
+            with contextlib.suppress(OSError):
+                if number > 2 and number not in own and str(link.readlink()).startswith(_CONNECTIONS):
+                    os.close(number)
+    with contextlib.suppress(OSError):
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+
+
+class _Log(logging.Handler):
+    """Keeps log records for the parent: handlers may belong to threads that do not exist here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[int, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append((record.levelno, record.getMessage()))
+
+
+def _run(work: Callable[[], None], write: int, life_line: int, parent: int) -> None:
+    """Work as the child, report, and end; never returns."""
+    try:
+        log = _enter(write, life_line, parent)
+        kind = error = ""
+        happened: list[tuple[Event, float]] = []
+        tell_at_once(lambda event: happened.append((event, time.perf_counter())))
+        with held_events():
+            try:
+                work()
+            except BaseException as raised:
+                kind, error = type(raised).__name__, str(raised)
+                if os.environ.get("GEARCACHE_STRICT", "0") not in ("", "0", "false"):
+                    traceback.print_exc()
+            told = [asdict(event) | {"ended": ended} for event, ended in happened if event.kind in _TOLD]
+        data = msgpack.packb({"kind": kind, "error": error, "events": told, "logged": log.lines}, use_bin_type=True)
+        while data:
+            data = data[os.write(write, data) :]
+    finally:
+        KEPT.end()
+        os._exit(0)
+
+
+def _enter(write: int, life_line: int, parent: int) -> _Log:
+    _close_connections({write, life_line})
+    gc.freeze()  # no object of the parent is collected here: its finalizer would run twice
+    os.setsid()
+    with contextlib.suppress(OSError):
+        os.nice(_NICE)
+    keep_priority()
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):  # a handler of the parent
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: None)  # as in compile workers: it survives signals to its own group
+    signal.set_wakeup_fd(-1)
+    threading.Thread(target=watch_parent, args=(parent, life_line), daemon=True).start()
+    torch.set_num_threads(1)
+    os.environ["GEARCACHE_PROGRESS"] = "0"
+    logger, log = logging.getLogger("gearcache"), _Log()
+    logger.handlers, logger.propagate = [log], False
+    sys.stdin = None
+    return log

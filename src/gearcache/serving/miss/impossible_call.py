@@ -1,0 +1,83 @@
+"""A call for which a build found that no graph can be made: not every method takes an open dim of size 1.
+
+It is stored beside the graphs of an entry, so that the next prewarm does not trace it and no process waits for its
+graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+from types import CodeType
+from typing import Any
+
+from msgspec import Struct
+
+from gearcache.cache.module_tree import named_modules
+from gearcache.guards.access import own_attributes
+from gearcache.guards.evidence.names import name_of
+from gearcache.guards.evidence.traced_files import UnknownSource, changed_source, record_sources
+from gearcache.options import Settings
+from gearcache.serving.call.call import Call
+
+_MOST_TEXT = 1000
+_PLAIN = (bool, int, float, str, type(None))
+
+
+class ImpossibleCall(Struct, frozen=True):
+    """The record of such a call. It does not apply to other code, arguments or plain attributes of modules.
+
+    A failed trace leaves no evidence of other things that it has read, such as globals.
+    """
+
+    #: Digest of its arguments and of the modules that the method belongs to.
+    call: str
+    reason: str
+    #: The code that the trace went through, as in `guards.evidence.traced_files`.
+    sources: dict[str, Any]
+
+    @classmethod
+    def found(cls, call: str, reason: str, codes: Iterable[CodeType]) -> ImpossibleCall | None:
+        """Return one after a trace that went through some code; None if an edit of that code could not be detected."""
+        try:
+            return cls(call, reason[:_MOST_TEXT], record_sources(codes))
+        except UnknownSource:
+            return None
+
+    def is_current(self) -> bool:
+        """Whether the code is unchanged."""
+        try:
+            return changed_source(self.sources) is None
+        except (LookupError, TypeError, ValueError, AttributeError, ImportError):  # of an unknown form
+            return False
+
+
+def outline_of(call: Call, settings: Settings) -> str:
+    """Return a digest of the arguments of a call, the modules below its instance, and the options about misses."""
+    tensors = [
+        (path, str(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), tensor.device.type)
+        for path, tensor in call.tensors.items()
+    ]
+    others = [(name, _outline(value)) for name, value in call.given.items()]
+    instance = next(iter(call.arguments.values()))
+    modules = [
+        (path, name_of(type(module)), [(name, _outline(value)) for name, value in sorted(_held(module))])
+        for path, module in named_modules(instance)
+    ]
+    return sha256(repr((tensors, others, modules, settings.on_miss, settings.validate)).encode()).hexdigest()
+
+
+def _held(module: Any) -> list[tuple[str, Any]]:
+    own = own_attributes(module) or {}
+    return [
+        (str(name), value) for name, value in own.items() if str(name) not in ("_parameters", "_buffers", "_modules")
+    ]
+
+
+def _outline(value: Any, depth: int = 3) -> Any:
+    """Return the plain parts of a value, and the types of the rest."""
+    if depth and type(value) in (list, tuple):
+        return [_outline(item, depth - 1) for item in value]
+    if depth and type(value) is dict:
+        return [(_outline(key, 0), _outline(item, depth - 1)) for key, item in value.items()]
+    return repr(value) if type(value) in _PLAIN else name_of(type(value))

@@ -1,0 +1,80 @@
+"""Serves padded calls of one binding: each of their sizes becomes a gear in the dispatch."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import torch
+from msgspec import Struct
+
+from gearcache.guards.dispatch.fills import Fills
+from gearcache.guards.dispatch.graph_call import GraphCall
+from gearcache.guards.dispatch.inputs import Problem, find_problem
+from gearcache.guards.dispatch.padded_call import PaddedGear, padded_gear
+from gearcache.serving.call.call import Call
+from gearcache.serving.find.activate import ActiveVariant, tensors_of
+
+#: The most padded sizes that are kept ready; each costs a table entry, a tensor check and a frame.
+MAX_PADDED = 256
+
+
+class Padded(Struct, frozen=True):
+    """A graph of a loaded variant for the sizes of a call, and the call's inputs for it."""
+
+    active: ActiveVariant
+    graph: GraphCall
+    tensors: tuple[torch.Tensor, ...]
+
+
+class Unpadded(Struct, frozen=True):
+    """No loaded graph could be padded to."""
+
+    #: Why not to the gears of the call's own variant; None if that variant is not loaded.
+    reason: str | None = None
+    #: Another problem of the call's tensors.
+    problem: Problem | None = None
+
+
+class PaddedCalls:
+    """Makes padded gears on demand and drops the oldest. Called under the lock of its binding's owner."""
+
+    def __init__(self, fills: Fills) -> None:
+        self.fills = fills
+        self._made: deque[tuple[ActiveVariant, GraphCall]] = deque()
+
+    def add(self, variants: Sequence[ActiveVariant], call: Call, text: str) -> Padded | Unpadded:
+        """Make a gear of the call's sizes, called `text`, from the smallest loaded gear that holds it."""
+        reason, other = None, None
+        made = {id(graph) for _, graph in self._made}
+        found: list[tuple[PaddedGear, ActiveVariant, GraphCall, tuple[torch.Tensor, ...]]] = []
+        for active in variants:
+            tensors = tensors_of(active.variant, call.scope)
+            if tensors is None or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+                continue
+            for graph in active.graphs:
+                if id(graph) in made:
+                    continue
+                answer = padded_gear(active.variant, graph.gear, graph.runner, tensors, self.fills, text)
+                if isinstance(answer, str):
+                    reason = answer
+                    continue
+                problem = find_problem(active.variant.inputs, answer.gear, tensors)
+                if problem is None:
+                    found.append((answer, active, graph, tensors))
+                else:
+                    other = problem
+        if not found:
+            # For a call that is too large for all gears, those of a size of 1 differ in a dim that they do not fill.
+            is_of_size = reason is not None and other is not None and other.kind == "shape"
+            return Unpadded(reason, None if is_of_size else other)
+        smallest, active, graph, tensors = min(found, key=lambda item: item[0].work)
+        padded = graph.resized(smallest.gear, smallest.run)
+        active.graphs.append(padded)
+        self._made.append((active, padded))
+        if len(self._made) > MAX_PADDED:
+            self._forget(*self._made.popleft())
+        return Padded(active, padded, tensors)
+
+    def _forget(self, active: ActiveVariant, graph: GraphCall) -> None:
+        active.graphs = [item for item in active.graphs if item is not graph]

@@ -1,0 +1,114 @@
+"""Remembers calls for which no graph could be made: they are not traced at each call, which may take minutes."""
+
+from __future__ import annotations
+
+import copy
+import time
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from gearcache.errors import GearcacheError, MethodRaises
+from gearcache.guards.access import own_attributes
+from gearcache.guards.evidence.names import module_of
+from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES
+from gearcache.serving.call.call import Call
+from gearcache.telemetry.interrupts import raise_interrupt
+
+#: A call is retried after this many times the duration of the last attempt, even if nothing has changed.
+_PATIENCE = 20.0
+_MOST = 64
+#: Types whose equal values are interchangeable; others are compared as text (-0.0 and 0.0, NaN).
+_SCALARS = frozenset((bool, int, str, bytes, type(None)))
+_FLOATS = frozenset((float, complex))
+
+
+class RefusedCalls:
+    """Errors of builds, by the call and what its method can see directly: its module, its globals, its modes.
+
+    Changes elsewhere are found by the next attempt, when it is due, or after a `refresh`.
+    """
+
+    def __init__(self) -> None:
+        self._errors: dict[Any, tuple[GearcacheError, float]] = {}
+
+    def check(self, call: Call) -> None:
+        """Raise the error of a like call again, unless another attempt is due."""
+        if not self._errors:
+            return
+        error, due = self._errors.get(likeness(call), (None, 0.0))
+        if error is None or time.monotonic() >= due:
+            return
+        again = copy.copy(error)
+        if isinstance(again, MethodRaises) and isinstance(error, MethodRaises):
+            if error.is_outdated:
+                return
+            again.remembered, again.is_repeated, again.has_run = error, True, error.has_run
+        if hasattr(again, "add_note"):  # since Python 3.11
+            again.add_note(
+                "a like call was refused before, so this one was not traced: it will be in "
+                f"{due - time.monotonic():.0f} s, or after `.refresh()`"
+            )
+        raise again
+
+    def add(self, call: Call, error: GearcacheError, seconds: float) -> None:
+        """Record the error of a build and its duration; errors caused by an unforeseen exception are not recorded."""
+        raise_interrupt(error)
+        cause = error.__cause__
+        if cause is not None and not module_of(type(cause)).startswith(("torch", "gearcache")):
+            return
+        if len(self._errors) >= _MOST:
+            self._errors.clear()
+        remembered = copy.copy(error)  # without the frames, which hold tensors of the call
+        if isinstance(error, MethodRaises):
+            error.remembered = remembered  # type: ignore[assignment]
+        self._errors[likeness(call)] = remembered, time.monotonic() + _PATIENCE * seconds
+
+
+def likeness(call: Call) -> Any:
+    """Return a value that is equal for calls that are refused for the same reason."""
+    instance = next(iter(call.arguments.values()))
+    modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), call.stance
+    given = tuple((name, _outline(value)) for name, value in call.given.items())
+    # The instance is represented by its identity; the content of its modules is listed.
+    return modes, given, tuple(_parts(instance)), _outlines(call.scope.module_globals)
+
+
+def _parts(instance: Any) -> Iterable[Any]:
+    """Yield the content of the module and its submodules; no user code is called."""
+    waiting, met = [instance], set()
+    while waiting:
+        module = waiting.pop()
+        if id(module) in met:
+            continue
+        met.add(id(module))
+        own = own_attributes(module) or {}
+        yield id(module), id(type(module)), _outlines(vars(type(module))), _outlines(own)
+        children = own.get("_modules")
+        if type(children) is dict:
+            waiting.extend(children.values())
+
+
+def _outlines(values: Mapping[str, Any]) -> Any:
+    return tuple((name, _outline(value, 2)) for name, value in list(values.items()))
+
+
+def _outline(value: Any, depth: int = 4) -> Any:
+    """Return type and value, items of containers, the layout of a tensor; for other objects, the identity."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return kind, value
+    if kind in PLAIN_TYPES:
+        layout = tuple(value.stride()) if value.layout == torch.strided else str(value.layout)
+        return kind, value.dtype, tuple(value.shape), layout, value.device, value.requires_grad
+    if kind in _FLOATS:
+        return kind, repr(value)
+    if kind is types.FunctionType:
+        return id(value), id(value.__code__)
+    if depth and kind in (list, tuple):
+        return kind, tuple(_outline(item, depth - 1) for item in value)
+    if depth and kind is dict:
+        return kind, tuple((_outline(key, 0), _outline(item, depth - 1)) for key, item in list(value.items()))
+    return id(value)

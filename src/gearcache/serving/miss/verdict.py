@@ -1,0 +1,187 @@
+"""Decides about a call that no graph serves: an error, an eager run, padding, or a compile. Changes nothing."""
+
+from __future__ import annotations
+
+import torch
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gearcache.errors import GearcacheError, GradientRequired, InputError, RecompileRefused, UnknownGear
+from gearcache.guards.dispatch.inputs import GRADIENT_WORDS, Problem
+from gearcache.guards.dispatch.problems import Problems
+from gearcache.guards.gears.parse import GearSpec, gear_text
+from gearcache.guards.gears.short_names import short_names, sizes_name
+from gearcache.serving.call.call import Call
+from gearcache.serving.call.stance import DELAYED
+
+Gear = tuple[int, ...]
+
+
+class Refuse(Struct, frozen=True):
+    """The call raises."""
+
+    error: GearcacheError
+
+
+class Eager(Struct, frozen=True):
+    """The method itself serves the call: `on_miss` or the stance says so."""
+
+    #: One of `gearcache.telemetry.outcomes.EAGER_REASONS`.
+    reason: str
+    #: Whether a delaying stance holds this call back, and the next one compiles.
+    is_delayed: bool = False
+
+
+class Pad(Struct, frozen=True):
+    """The call is padded to a gear; the gears of the spec are compiled first if no loaded one can serve it."""
+
+    spec: GearSpec
+
+
+class Compile(Struct, frozen=True):
+    """The gears of the spec are compiled."""
+
+    spec: GearSpec
+
+
+Verdict = Refuse | Eager | Pad | Compile
+
+
+class Rules(Struct, frozen=True):
+    """The options of one method about calls that no graph serves."""
+
+    name: str
+    spec: GearSpec
+    on_miss: str
+    #: Whether calls compare dtypes and strides: else two graphs that differ only in these could not be distinguished.
+    is_compared: bool = True
+
+    def outside(self, call: Call, reason: str | None = None) -> UnknownGear:
+        """Return the error of a call outside all gears; `reason` says why it was not padded."""
+        gears = [gear_text(self.spec, gear) for gear in self.spec.gears]
+        listed = "; ".join(short_names(gears).values())
+        found = f"outside all gears: {sizes_name(gear_text(self.spec, call.sizes(self.spec)), gears)}"
+        if reason:
+            listed += f" (padding: {reason})"
+        return UnknownGear(self.name, self.spec.axes[0].path, found, listed)
+
+
+class Known(Struct, frozen=True):
+    """The data about a method for the decision about a call."""
+
+    #: The texts of the loaded gears whose variants take such arguments, apart from tensor properties.
+    loaded: tuple[str, ...] = ()
+    #: The gears of the spec that no loaded variant has for such a call.
+    missing: tuple[Gear, ...] = ()
+    #: Whether a delaying stance has held back a call before.
+    has_delayed: bool = False
+    #: Why no loaded or stored graph serves the call.
+    why: str = ""
+
+
+class _Wanted(Struct, frozen=True):
+    """A graph that may be made."""
+
+    #: Whether its sizes are outside the gears and ranges of the spec.
+    is_outside: bool = False
+    #: Whether only this gear is compiled: a loaded gear of these sizes is for other strides, or assumes more than the
+    #: spec says; or only sizes distinguish this graph from those of another dtype.
+    is_alone: bool = False
+
+
+def decide(call: Call, problems: Problems, rules: Rules, known: Known) -> Verdict:
+    """Return the verdict on a call; `problems` are the reasons of the loaded graphs."""
+    wanted = _wanted(call, problems, rules, known.loaded)
+    if isinstance(wanted, InputError):
+        return Refuse(wanted)
+    if wanted.is_outside and rules.on_miss == "eager":
+        return Eager("on_miss")
+    if call.stance == "fail_on_recompile":
+        return Refuse(RecompileRefused(rules.name, known.why))
+    if call.stance in DELAYED and not known.has_delayed:
+        return Eager("stance", is_delayed=True)
+    if call.stance == "eager_on_recompile":
+        return Eager("stance")
+    if torch.is_grad_enabled():  # cached methods are inference
+        for path, tensor in call.tensors.items():
+            if tensor.requires_grad:
+                return Refuse(GradientRequired(rules.name, path, *GRADIENT_WORDS))
+    spec = _spec_of_compile(call, rules, known.missing, alone=wanted.is_alone)
+    return Pad(spec) if wanted.is_outside and rules.on_miss == "pad" else Compile(spec)
+
+
+def _wanted(call: Call, problems: Problems, rules: Rules, loaded: tuple[str, ...]) -> _Wanted | InputError:
+    """Return the graph that a call needs; an error for a wrong tensor, or a shape that the spec does not allow."""
+    spec, raises = rules.spec, rules.on_miss == "raise"
+    sizes = call.sizes(spec)
+    is_complete = bool(spec.axes) and len(sizes) == len(spec.axes)
+    gear = gear_text(spec, sizes) if is_complete else None
+    problem = problems.decisive(gear)
+    if problem is not None and problem.kind == "grad":
+        return GradientRequired(rules.name, problem.argument, problem.found, problem.allowed)
+    if problem is not None and (problem.kind in ("structure", "alias", "number") or _is_of_state(problem, call)):
+        problem = None  # another variant, for example for another text among the arguments
+    is_strided = problem is not None and problem.kind == "stride" and rules.is_compared
+    is_other = is_strided or (problem is not None and problem.kind == "dtype" and rules.is_compared)
+    if is_other and rules.on_miss == "eager":
+        return _Wanted(is_outside=True)
+    if problem is not None and problem.kind == "dtype" and rules.on_miss == "compile":
+        if rules.is_compared:
+            problem = None
+        elif is_complete and gear not in loaded:  # its sizes separate its graph from the loaded ones
+            return _Wanted(is_outside=sizes not in spec.gears, is_alone=True)
+    if problem is not None and not is_strided and problem.kind not in ("shape", "rank", "read"):
+        return _error(rules, problem)
+    if problem is not None and problem.kind == "rank" and raises:
+        return _error(rules, problem)
+    out_of_range = spec.range_problem(call.tensors)
+    if out_of_range is not None:
+        return UnknownGear(rules.name, *out_of_range) if rules.on_miss in ("raise", "pad") else _Wanted(is_outside=True)
+    is_declared = problem is not None and (problem.kind == "read" or _is_declared(spec, problem))
+    if not spec.axes:
+        return _error(rules, problem) if problem is not None and raises and not is_declared else _Wanted()
+    if is_complete and sizes not in spec.gears:
+        return rules.outside(call) if raises else _Wanted(is_outside=True)
+    is_loaded = problem is not None and gear in loaded
+    # If only dims differ that the gears do not mention, all gears are compiled at the call's sizes of these dims.
+    return _Wanted(is_alone=is_loaded and problem is not None and (problem.is_assumption or is_strided))
+
+
+def _spec_of_compile(call: Call, rules: Rules, missing: tuple[Gear, ...], *, alone: bool) -> GearSpec:
+    """Return the gears to compile for a call: all that are missing; just its own if `alone` or not in the spec."""
+    spec = rules.spec
+    if spec.range_problem(call.tensors) is not None:
+        spec, alone = replace(spec, ranges=()), True
+    sizes = call.sizes(spec)
+    if not spec.axes or len(sizes) != len(spec.axes):
+        return spec
+    if alone or (sizes not in spec.gears and rules.on_miss != "pad"):
+        return spec.only([sizes])
+    if not missing and spec.dynamic_axes:  # size 1 of a range
+        return spec.only([sizes])
+    return spec.only(missing) if len(missing) < len(spec.gears) and sizes in missing else spec
+
+
+def _is_declared(spec: GearSpec, problem: Problem) -> bool:
+    """Whether only dims differ that the spec declares to be of any size in a range (1 needs another trace)."""
+    axes = [axis for axis in spec.dynamic_axes if axis.matches(problem.argument)]
+    return problem.kind == "shape" and bool(problem.dims) and set(problem.dims) <= {axis.dim for axis in axes}
+
+
+def _is_of_state(problem: Problem, call: Call) -> bool:
+    """Whether the problem is about a weight, or about something that the method reads by itself, not an argument.
+
+    Weights that are inputs belong to a module among the arguments, or are replaced by the method.
+    """
+    if problem.stored is None:
+        return False
+    kind, name = problem.stored.access.root
+    is_given = kind == "argument" and name != next(iter(call.arguments))
+    return problem.stored.is_weight or not is_given
+
+
+def _error(rules: Rules, problem: Problem) -> InputError:
+    allowed = problem.allowed
+    if problem.kind == "dtype" and rules.is_compared:
+        allowed += ', as of the calls that it was compiled for; on_miss="compile" makes a graph for another one'
+    return InputError(rules.name, problem.argument, problem.found, allowed)

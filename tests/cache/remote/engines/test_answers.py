@@ -1,0 +1,230 @@
+"""Broken and hostile answers: an error within the deadline that names the tier, never other bytes, and nothing held."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache.remote.engines.objects import ObjectRemote
+from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.engines.redis_server import RedisRemote
+from gearcache.cache.remote.engines.web import WebRemote
+from tests.cache.remote.hostile import Answer, Hostile, for_ever, hostile, http_answer, slowly
+from tests.cache.remote.rclone import bucket_options
+
+MOST = 5000
+BODY = b"x" * 1000
+OBJECT = {"Last_Modified": "Mon, 23 Nov 2026 10:00:00 GMT", "ETag": '"tag"'}
+CHUNKED = {"Transfer_Encoding": "chunked", **OBJECT}
+#: What is no answer to `get`, `size` or `names`.
+STATUS = {
+    "500": http_answer(b"<Error>test-secret</Error>" * 1000, "500 Internal Server Error"),
+    "503": http_answer(b"<Error><Code>SlowDown</Code></Error>", "503 Slow Down"),
+    "429": http_answer(b"", "429 Too Many Requests"),
+    "403": http_answer(b"<Error><Code>AccessDenied</Code></Error>", "403 Forbidden"),
+    "moved": http_answer(b"", "302 Found", Location="/other"),
+    "nothing": [],
+    "a long reason": http_answer(b"", f"500 {'no ' * 10_000}"),
+    "long lines": [b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 10_000],
+    "no HTTP": [b"\0\xff" * 100],
+}
+#: What is no answer to `get`.
+BODIES = {
+    "cut off": http_answer(BODY, Content_Length="2000", **OBJECT),
+    "of no length": http_answer(BODY, No_Length="1", **OBJECT),
+    "cut in a chunk": http_answer(b"64\r\n" + b"x" * 100 + b"\r\n64\r\nxx", **CHUNKED),
+    "cut between chunks": http_answer(b"64\r\n" + b"x" * 100 + b"\r\n", **CHUNKED),
+    "chunks for ever": [],
+    "compressed": http_answer(BODY, Content_Encoding="gzip", **OBJECT),
+    "too long": http_answer(bytes(MOST + 1), **OBJECT),
+    "of a wrong length": http_answer(BODY, Content_Length="-5", **OBJECT),
+    "slow": [],
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Hostile]:
+    with hostile() as made:
+        yield made
+
+
+@pytest.fixture(params=["web", "bucket"])
+def remote(request: pytest.FixtureRequest, server: Hostile) -> Remote:
+    url = f"http://127.0.0.1:{server.port}"
+    server.requests.clear()
+    return WebRemote(url) if request.param == "web" else ObjectRemote("s3://team/gears", bucket_options(url))
+
+
+def soon(seconds: float = 5.0) -> Deadline:
+    return Deadline.after(seconds)
+
+
+@pytest.mark.parametrize("kind", STATUS)
+def test_an_answer_that_is_none_is_an_error_that_names_the_tier(remote: Remote, server: Hostile, kind: str) -> None:
+    server.answer = STATUS[kind]
+    # A website that forbids a list has none: tested below.
+    has_list = kind != "403" or not isinstance(remote, WebRemote)
+    for ask in (
+        lambda: remote.get("v4/a", MOST, soon()),
+        lambda: remote.size("v4/a", soon()),
+        *([lambda: remote.names("v4/a/", 5, soon())] if has_list else []),
+        lambda: remote.put("v4/a", BODY, soon()),
+        lambda: remote.put("v4/a", BODY, soon(), create=True),
+        lambda: remote.delete("v4/a", soon()),
+    ):
+        begin = time.monotonic()
+        with pytest.raises(RemoteError) as caught:
+            ask()
+        assert time.monotonic() - begin < 3
+        assert str(caught.value).startswith(f"tier {remote.label}: ")
+        assert len(caught.value.problem) < 510
+        assert str(caught.value).isprintable()
+        assert "test-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_a_body_that_may_not_be_whole_is_an_error(remote: Remote, server: Hostile, kind: str) -> None:
+    answer: Answer = BODIES[kind]
+    if kind == "chunks for ever":
+        answer = for_ever(http_answer(**CHUNKED), b"5\r\nabcde\r\n")
+    if kind == "slow":
+        answer = slowly(http_answer(BODY, **OBJECT))
+    server.answer = answer
+    begin = time.monotonic()
+    with pytest.raises(RemoteError):
+        remote.get("v4/a", MOST, soon(0.5))
+    assert time.monotonic() - begin < 1.5
+    server.answer = http_answer(BODY, **OBJECT)
+    assert remote.get("v4/a", MOST, soon()) == BODY
+
+
+@pytest.mark.parametrize("date", ["Mon, 01 Jan 99999999999 00:00:00 GMT", "Mon, 01 Jan 2026 00:00:00 +9999", "soon"])
+def test_a_date_that_is_none_is_no_time(server: Hostile, date: str) -> None:
+    server.answer = http_answer(b"", Date=date)
+    assert WebRemote(f"http://127.0.0.1:{server.port}").clock("v4/a", soon()) in (None, 1767139260.0)
+
+
+def test_nobody_else_is_asked_by_a_web_server(server: Hostile) -> None:
+    with hostile() as other:
+        other.answer = http_answer(BODY)
+        server.answer = http_answer(b"", "301 Moved", Location=f"http://127.0.0.1:{other.port}/v4/a")
+        with pytest.raises(RemoteError, match="status 301"):
+            WebRemote(f"http://127.0.0.1:{server.port}").get("v4/a", MOST, soon())
+        assert other.requests == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (b"a\nb\r\nc d\n\n\n", ["a", "b", "c d"]),
+        (b"../x\n..\n.\n./a\na/../b\n/etc/passwd\n//a\na//b\na/\n.hidden\nb\n", ["b"]),
+        (b"a\0b\n\0\na\tb\nb\n\x1b[31m\n", ["b"]),
+        ("\N{LATIN SMALL LETTER U WITH DIAERESIS}\nb\n".encode() + b"\xff\xfe\n", ["b", "ü"]),
+        (b"x" * 1000 + b"\nb\n", ["b"]),
+        (b"b\nb\nb\n", ["b"]),
+        (b"", []),
+        (b"b\n" + b"a\n" * 300_000, ["a", "b"]),
+        (b"".join(b"%05d\n" % number for number in range(100_000)), [f"{number:05d}" for number in range(5)]),
+    ],
+    ids=["plain", "elsewhere", "signs", "unicode", "long", "twice", "empty", "the same", "many"],
+)
+def test_names_of_an_index_are_those_that_can_be_names(server: Hostile, lines: bytes, found: list[str]) -> None:
+    server.answer = http_answer(lines)
+    remote = WebRemote(f"http://127.0.0.1:{server.port}")
+    assert remote.names("v4/k/", 5, soon()) == [f"v4/k/{name}" for name in found]
+
+
+def test_a_page_for_everything_is_no_list(server: Hostile) -> None:
+    server.answer = http_answer(b"\n<!doctype html>\n<title>Welcome</title>\n")
+    with pytest.raises(RemoteError, match="is a page, and no list of names"):
+        WebRemote(f"http://127.0.0.1:{server.port}").names("v4/a/", 5, soon())
+
+
+def test_a_list_that_is_forbidden_is_absent_and_an_object_is_not(server: Hostile) -> None:
+    server.answer = http_answer(b"", "403 Forbidden")
+    remote = WebRemote(f"http://127.0.0.1:{server.port}")
+    assert remote.names("v4/a/", 5, soon()) == []
+    with pytest.raises(RemoteError, match="status 403"):
+        remote.get("v4/a/b", 5, soon())
+
+
+def test_an_index_without_end_is_an_error(server: Hostile) -> None:
+    server.answer = http_answer(b"name\n" * 4_000_000)
+    with pytest.raises(RemoteError, match="more than 16777216 bytes"):
+        WebRemote(f"http://127.0.0.1:{server.port}").names("v4/k/", 5, soon())
+
+
+def _list_answer(*names: str) -> Answer:
+    contents = "".join(
+        f"<Contents><Key>{name}</Key><LastModified>2026-11-23T10:00:00Z</LastModified><ETag>x</ETag><Size>1</Size>"
+        f"</Contents>"
+        for name in names
+    )
+    return http_answer(
+        f'<?xml version="1.0"?><ListBucketResult><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>'.encode()
+    )
+
+
+def test_names_of_a_bucket_are_those_below_the_prefix(server: Hostile) -> None:
+    remote = ObjectRemote("s3://team/gears", bucket_options(f"http://127.0.0.1:{server.port}"))
+    server.answer = _list_answer("gears/v4/k/a", "gears/v4/kk/b", "gears/v4/k/.c", "gears/v4/k/", "other/v4/k/d")
+    assert remote.names("v4/k/", 5, soon()) == ["v4/k/a"]
+    # Its client refuses the whole list where a name is no path.
+    server.answer = _list_answer("gears/v4/k/a", "gears/v4/k/../../b")
+    with pytest.raises(RemoteError):
+        remote.names("v4/k/", 5, soon())
+
+
+def test_proxies_of_the_environment_are_not_told(monkeypatch: pytest.MonkeyPatch, remote: Remote) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://user:proxy-secret@127.0.0.1:1")
+    monkeypatch.setenv("http_proxy", "http://user:proxy-secret@127.0.0.1:1")
+    with hostile() as server:
+        server.answer = http_answer(BODY, **OBJECT)
+        if isinstance(remote, WebRemote):
+            assert WebRemote(f"http://127.0.0.1:{server.port}").get("v4/a", MOST, soon()) == BODY
+        else:
+            made = ObjectRemote("s3://team/gears", bucket_options(f"http://127.0.0.1:{server.port}"))
+            with pytest.raises(RemoteError) as caught:
+                made.get("v4/a", MOST, soon())
+            assert "proxy-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["web", "bucket", "redis"])
+@pytest.mark.parametrize("behaviour", ["silent", "slow"])
+def test_timeouts_leave_no_threads_and_no_files(kind: str, behaviour: str) -> None:
+    before = _open_files()
+    with hostile() as server:
+        made: dict[str, Remote] = {
+            "web": WebRemote(f"http://127.0.0.1:{server.port}"),
+            "bucket": ObjectRemote("s3://team/gears", bucket_options(f"http://127.0.0.1:{server.port}")),
+            "redis": RedisRemote(f"redis://:secret@127.0.0.1:{server.port}"),
+        }
+        remote = made[kind]
+        if behaviour == "slow":
+            server.answer = [http_answer(BODY)[0], *slowly([BODY])]
+        else:
+            server.answer = [60.0]
+        for _ in range(200):
+            with pytest.raises(RemoteError):
+                remote.get("v4/a", MOST, soon(0.005))
+        end = time.monotonic() + 5
+        while time.monotonic() < end and _own_threads(kind):
+            time.sleep(0.05)
+        assert _own_threads(kind) == 0
+        for connection in list(server.open):
+            connection.close()
+    assert _open_files() - before < 20  # a client that keeps threads has some of its own
+
+
+def _own_threads(kind: str) -> int:
+    names = {"web": "gearcache http:", "bucket": "gearcache s3:", "redis": "gearcache redis:"}
+    return sum(thread.name.startswith(names[kind]) for thread in threading.enumerate())
+
+
+def _open_files() -> int:
+    return len(list(Path(f"/proc/{os.getpid()}/fd").iterdir()))

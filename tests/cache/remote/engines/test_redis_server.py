@@ -1,0 +1,193 @@
+"""A Redis server that has a password, is full, is a copy of another, or is not there at the moment."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
+from gearcache.cache.remote.engines.redis_server import RedisRemote
+from tests.cache.remote.real_engines import redis_server
+
+MOST = 1 << 22
+
+
+def soon(seconds: float = 10.0) -> Deadline:
+    return Deadline.after(seconds)
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with redis_server() as made:
+        yield made
+
+
+@pytest.fixture
+def other(port: int) -> Iterator[Any]:
+    """A client of somebody else."""
+    import redis
+
+    with redis.Redis(port=port) as client:
+        yield client
+
+
+@pytest.fixture
+def remote(port: int, other: Any) -> RedisRemote:
+    other.flushall()
+    return RedisRemote(f"redis://127.0.0.1:{port}")
+
+
+def test_a_password_and_a_user_are_sent_and_never_told(tmp_path: Path) -> None:
+    (tmp_path / "users").write_text("user default off\nuser team on >p%40ss:w/rd ~gearcache* +@all\n")
+    with redis_server("--aclfile", str(tmp_path / "users")) as port:
+        remote = RedisRemote(f"redis://team:p%2540ss%3Aw%2Frd@127.0.0.1:{port}/0")
+        assert remote.put("v4/a", b"data", soon())
+        assert remote.get("v4/a", MOST, soon()) == b"data"
+        assert remote.names("v4/", 10, soon()) == ["v4/a"]
+        assert remote.label == f"redis://127.0.0.1:{port}/0"
+        for user in ("team:wrong-secret@", ":wrong-secret@", "wrong-secret:x@", ""):
+            with pytest.raises(RemoteError, match="Authentication") as caught:
+                RedisRemote(f"redis://{user}127.0.0.1:{port}/0").get("v4/a", MOST, soon())
+            assert "secret" not in f"{caught.value} {caught.value.label}"
+
+
+def test_a_full_server_is_an_error_and_still_read() -> None:
+    with redis_server("--maxmemory", "4mb", "--maxmemory-policy", "noeviction") as port:
+        remote = RedisRemote(f"redis://127.0.0.1:{port}")
+        assert remote.put("v4/first", b"data", soon())
+        puts = (remote.put(f"v4/{count}", bytes(1 << 20), soon()) for count in range(8))
+        with pytest.raises(RemoteError, match="maxmemory"):
+            list(puts)
+        assert remote.get("v4/first", MOST, soon()) == b"data"
+        assert "v4/first" in remote.names("v4/", 10, soon())
+        assert all(remote.get(name, MOST, soon()) for name in remote.names("v4/", 10, soon()))
+
+
+def test_a_copy_of_another_server_is_read_only(port: int, remote: RedisRemote) -> None:
+    remote.put("v4/a", b"data", soon())
+    with redis_server("--replicaof", "127.0.0.1", str(port)) as copied:
+        copy = RedisRemote(f"redis://127.0.0.1:{copied}")
+        end = time.monotonic() + 10
+        while copy.get("v4/a", MOST, soon()) is None and time.monotonic() < end:
+            time.sleep(0.05)
+        assert copy.get("v4/a", MOST, soon()) == b"data"
+        with pytest.raises(RemoteError, match="read only"):
+            copy.put("v4/b", b"data", soon())
+
+
+def test_a_part_of_a_cluster_is_an_error() -> None:
+    with redis_server("--cluster-enabled", "yes") as port:
+        with pytest.raises(RemoteError, match="cluster mode"):
+            RedisRemote(f"redis://127.0.0.1:{port}/3").get("v4/a", MOST, soon())
+        with pytest.raises(RemoteError, match=r"(?i)hash ?slot"):
+            RedisRemote(f"redis://127.0.0.1:{port}").put("v4/a", b"data", soon())
+
+
+def test_connections_that_the_server_has_closed_are_made_anew(remote: RedisRemote, other: Any) -> None:
+    remote.put("v4/a", b"data", soon())
+    other.client_kill_filter(_type="normal", skipme=True)
+    assert remote.get("v4/a", MOST, soon()) == b"data"
+
+
+def test_a_late_answer_is_none_to_the_next_question(remote: RedisRemote, other: Any) -> None:
+    for name in "abc":
+        remote.put(f"v4/{name}", name.encode() * 1000, soon())
+    other.client_pause(600)
+    begin = time.monotonic()
+    with pytest.raises(RemoteError, match=r"did not answer within 0\.2 s"):
+        remote.get("v4/a", MOST, soon(0.2))
+    assert time.monotonic() - begin < 1
+    for name in "bcab":
+        assert remote.get(f"v4/{name}", MOST, soon()) == name.encode() * 1000
+
+
+def test_what_others_keep_in_the_database_is_none_of_ours(remote: RedisRemote, other: Any) -> None:
+    remote.put("v4/x/a", b"data", soon())
+    other.rpush("gearcache:v4/x/list", "a", "b")
+    other.mset({b"gearcache:v4/x/\xff\xfe": b"", "gearcache:v4/x/../y": b"", "gearcache:v4/x/": b""})
+    other.zadd("gearcache-names", {b"v4/x/\xff\xfe": 0, "v4/x/../y": 0, "v4/x/": 0, "v4/x/list": 0, "v4/x\x00": 0})
+    with pytest.raises(RemoteError, match="WRONGTYPE"):
+        remote.get("v4/x/list", MOST, soon())
+    assert remote.names("v4/x/", 10, soon()) == ["v4/x/a", "v4/x/list"]
+
+
+def test_names_behind_many_pages_are_found(remote: RedisRemote, other: Any) -> None:
+    names = [f"v4/x/{number:05d}" for number in range(2500)]
+    with other.pipeline() as asked:
+        asked.zadd("gearcache-names", dict.fromkeys([*names, "v4/x0", "v4/w/z"], 0))
+        for name in names[1500:]:
+            asked.set(f"gearcache:{name}", b"data")
+        asked.execute()
+    assert remote.names("v4/x/", 5000, soon()) == names[1500:]
+    assert remote.names("v4/x/", 3, soon()) == names[1500:1503]
+
+
+def test_several_threads_get_their_own_answers(remote: RedisRemote) -> None:
+    wrong: list[str] = []
+
+    def ask(number: int) -> None:
+        for count in range(50):
+            name, data = f"v4/{number}-{count}", f"{number}-{count}".encode() * 100
+            remote.put(name, data, soon())
+            if remote.get(name, MOST, soon()) != data:
+                wrong.append(name)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_handshake_that_hangs_ends_at_the_deadline() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        begin = time.monotonic()
+        with pytest.raises(RemoteError, match="did not answer within"):
+            RedisRemote(f"rediss://:secret@127.0.0.1:{listening.getsockname()[1]}").get("v4/a", 1, soon(0.3))
+        assert time.monotonic() - begin < 1.3
+
+
+def test_a_forked_child_leaves_alone_what_is_not_its_own(remote: RedisRemote, port: int) -> None:
+    """A child may close connections that it has inherited, by number, and use those numbers for files."""
+    remote.put("v4/a", b"data", soon())
+    gc.collect()  # what other tests have left closes what it has by number too
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            numbers = [int(link.name) for link in Path("/proc/self/fd").iterdir()]
+            inherited = [number for number in numbers if _other_end(number) == port]
+            for number in inherited:
+                os.close(number)
+            files = [os.open(os.devnull, os.O_RDONLY) for _ in inherited]
+            good = remote.get("v4/a", MOST, soon()) == b"data"
+            remote.__dict__.clear()
+            gc.collect()
+            for file in files:
+                os.close(file)
+            code = 0 if good else 2
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert remote.get("v4/a", MOST, soon()) == b"data"
+
+
+def _other_end(number: int) -> int:
+    """Return the port at the other end of a connection; 0 for what is none."""
+    try:
+        with socket.socket(fileno=os.dup(number)) as used:
+            return int(used.getpeername()[1])
+    except (OSError, IndexError, ValueError):
+        return 0

@@ -1,0 +1,358 @@
+"""A shared folder that lies: right bytes, none, or an error, never others; and nothing that was stored is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gearcache.cache.remote.engines.folder import FolderRemote
+from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
+from tests.cache.remote.share import Host, two_hosts
+
+MOST = 1 << 24
+DATA = bytes(range(256)) * 2000
+
+
+@pytest.fixture(scope="module")
+def mounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, Host]]:
+    with two_hosts(tmp_path_factory.mktemp("share")) as hosts:
+        yield hosts
+
+
+@pytest.fixture
+def hosts(mounted: tuple[Host, Host]) -> tuple[Host, Host]:
+    for host in mounted:
+        host.lie()
+    return mounted
+
+
+@pytest.fixture
+def top(request: pytest.FixtureRequest) -> str:
+    return f"v4/{request.node.name.replace('[', '-').replace(']', '')}/"
+
+
+def soon(seconds: float = 10.0) -> Deadline:
+    return Deadline.after(seconds)
+
+
+def all_at_once(*works: Callable[[], Any]) -> None:
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_locks_of_one_host_are_unknown_to_the_other(hosts: tuple[Host, Host], top: str) -> None:
+    hosts[0].remote.put(f"{top}a", DATA, soon())
+    files = [os.open(f"{host.remote.label.removeprefix('folder:')}/{top}a", os.O_RDWR) for host in hosts]
+    try:
+        for file in files:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        for file in files:
+            os.close(file)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {"errors": {"open": ["ESTALE", 2]}},
+        {"errors": {"getattr": ["ESTALE", 1]}},
+        {"errors": {"read": ["ESTALE", 2]}},
+        {"errors": {"open": ["EBUSY", 1], "read": ["EAGAIN", 1]}},
+        {"short": 1000},
+        {"short": 4096, "errors": {"read": ["ESTALE", 1]}},
+    ],
+    ids=str,
+)
+def test_a_fault_that_passes_is_not_noticed_by_a_reader(hosts: tuple[Host, Host], faults: dict[str, Any]) -> None:
+    hosts[0].remote.put("v4/read", DATA, soon())
+    hosts[1].lie(**faults)
+    assert hosts[1].remote.get("v4/read", MOST, soon()) == DATA
+    hosts[1].lie(errors={"open": ["ESTALE", 1]})
+    assert hosts[1].remote.size("v4/read", soon()) == len(DATA)
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        {"create": ["ESTALE", 2]},
+        {"write": ["ESTALE", 1]},
+        {"fsync": ["EBUSY", 1], "rename": ["EBUSY", 1]},
+        {"after:rename": ["ESTALE", 1]},
+        {"mkdir": ["ESTALE", 1]},
+        {"unlink": ["EBUSY", -1]},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("create", [False, True])
+def test_a_fault_that_passes_loses_nothing_of_a_writer(
+    hosts: tuple[Host, Host], top: str, errors: dict[str, Any], create: bool, links: bool
+) -> None:
+    name = f"{top}x/y"
+    hosts[0].lie(errors=errors if links else {**errors, "link": ["EPERM", -1]})
+    assert hosts[0].remote.put(name, DATA, soon(), create=create)
+    assert hosts[1].remote.get(name, MOST, soon()) == DATA
+    assert hosts[1].remote.names(name.rpartition("/")[0] + "/", 100, soon()).count(name) == 1
+
+
+@pytest.mark.parametrize(
+    ("errors", "told"),
+    [
+        ({"write": ["ENOSPC", -1]}, "No space left on device"),
+        ({"flush": ["EDQUOT", -1]}, "Disk quota exceeded"),
+        ({"fsync": ["EIO", -1]}, "Input/output error"),
+        ({"create": ["EROFS", -1]}, "Read-only file system"),
+        ({"create": ["EACCES", -1]}, "Permission denied"),
+        ({"create": ["EROFS", -1], "mkdir": ["EROFS", -1]}, "Read-only file system"),
+        ({"rename": ["EBUSY", -1], "link": ["EBUSY", -1]}, "busy"),
+        ({"create": ["ESTALE", -1]}, "Stale file handle"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("create", [False, True])
+def test_a_fault_that_stays_is_an_error_and_leaves_nothing(
+    hosts: tuple[Host, Host], top: str, errors: dict[str, Any], told: str, create: bool
+) -> None:
+    hosts[1].remote.put("v4/full/before", b"", soon())
+    hosts[0].lie(errors=errors)
+    with pytest.raises(RemoteError, match=told) as caught:
+        hosts[0].remote.put("v4/full/a", DATA, soon(), create=create)
+    assert str(caught.value).startswith(f"tier {hosts[0].remote.label}: ")
+    assert hosts[1].remote.get("v4/full/a", MOST, soon()) is None
+    assert hosts[1].remote.names("v4/full/", 10, soon()) == ["v4/full/before"]
+    folder = Path(hosts[1].remote.label.removeprefix("folder:"), "v4/full")
+    assert [path.name for path in folder.iterdir()] == ["before"]
+
+
+@pytest.mark.parametrize("faults", [{"end": 1000}, {"end": 0}, {"size": -5}, {"size": 5}], ids=str)
+def test_a_file_that_seems_to_end_elsewhere_is_an_error(hosts: tuple[Host, Host], faults: dict[str, Any]) -> None:
+    hosts[0].remote.put("v4/cut", DATA, soon())
+    hosts[1].lie(**faults)
+    with pytest.raises(RemoteError, match="is cut off after"):
+        hosts[1].remote.get("v4/cut", MOST, soon())
+    hosts[1].lie()
+    assert hosts[1].remote.get("v4/cut", MOST, soon()) == DATA
+
+
+@pytest.mark.parametrize("faults", [{"negative": 0.6}, {"delay": 0.6}], ids=str)
+def test_what_another_host_stored_is_absent_until_it_is_whole(
+    hosts: tuple[Host, Host], top: str, faults: dict[str, Any]
+) -> None:
+    hosts[1].lie(**faults)
+    assert hosts[1].remote.get(f"{top}new/a", MOST, soon()) is None
+    hosts[0].remote.put(f"{top}new/a", DATA, soon())
+    found = []
+    end = time.monotonic() + 5
+    while time.monotonic() < end and DATA not in found:
+        found.append(hosts[1].remote.get(f"{top}new/a", MOST, soon()))
+        time.sleep(0.05)
+    assert found[0] is None
+    assert found[-1] == DATA
+    assert set(found[:-1]) == {None}
+
+
+def test_a_host_that_believes_a_folder_absent_stores_there(hosts: tuple[Host, Host], top: str) -> None:
+    hosts[1].lie(negative=30)
+    assert hosts[1].remote.get(f"{top}new/b", MOST, soon()) is None
+    hosts[0].remote.put(f"{top}new/a", DATA, soon())
+    assert hosts[1].remote.put(f"{top}new/b", DATA, soon())
+    assert hosts[0].remote.names(top, 10, soon()) == [f"{top}new/a", f"{top}new/b"]
+
+
+def test_hosts_that_store_at_once_lose_nothing(hosts: tuple[Host, Host], top: str) -> None:
+    for host in hosts:
+        host.lie(short=30_000, negative=0.2, errors={"rename": ["EBUSY", 2], "open": ["ESTALE", 2]})
+    seen: list[bytes | None] = []
+
+    def store(host: Host, number: int) -> None:
+        for count in range(5):
+            host.remote.put(f"{top}{number}/{count}", DATA, soon())
+            host.remote.put(f"{top}same/{count}", DATA, soon())
+            seen.append(hosts[number % 2].remote.get(f"{top}same/{count}", MOST, soon()))
+
+    all_at_once(*[lambda host=host, number=number: store(host, number) for number in range(4) for host in hosts])
+    for host in hosts:
+        host.lie()
+    time.sleep(0.3)  # longer than what was absent is remembered to be so
+    wanted = sorted(f"{top}{place}/{count}" for place in (*range(4), "same") for count in range(5))
+    assert hosts[0].remote.names(top, 100, soon()) == hosts[1].remote.names(top, 100, soon()) == wanted
+    assert all(hosts[0].remote.get(name, MOST, soon()) == DATA for name in wanted)
+    assert len(seen) == 40
+    assert set(seen) <= {DATA, None}
+
+
+@pytest.mark.parametrize("link", ["", "EPERM", "EOPNOTSUPP", "after"])
+def test_of_two_hosts_that_create_an_object_one_does(hosts: tuple[Host, Host], top: str, link: str) -> None:
+    for count in range(5):
+        for host in hosts:
+            # As where the answer of a server was lost, and where a file system has no links.
+            host.lie(errors={"after:link": ["EIO", 1]} if link == "after" else {"link": [link, -1]} if link else {})
+        won: list[int] = []
+        seen: list[bytes | None] = []
+        name = f"{top}{count}"
+
+        def create(number: int, name: str = name, won: list[int] = won, seen: list[bytes | None] = seen) -> None:
+            if hosts[number % 2].remote.put(name, bytes([number]) * 100_000, soon(), create=True):
+                won.append(number)
+            seen.append(hosts[number % 2].remote.get(name, MOST, soon()))
+
+        all_at_once(*[lambda number=number, create=create: create(number) for number in range(6)])
+        assert len(won) == 1
+        right = bytes([won[0]]) * 100_000
+        assert hosts[1].remote.get(name, MOST, soon()) == right
+        # Without links it may be absent while it is created.
+        assert set(seen) <= {right, None} if link in ("EPERM", "EOPNOTSUPP") else set(seen) == {right}
+        hosts[0].remote.delete(name, soon())
+        assert hosts[1].remote.put(name, b"next", soon(), create=True)
+
+
+def test_a_host_that_ended_while_it_created_holds_nobody_up_for_ever(hosts: tuple[Host, Host], top: str) -> None:
+    hosts[0].lie(errors={"link": ["EPERM", -1]})
+    assert hosts[0].remote.put(f"{top}a", b"", soon(), create=True)
+    folder = Path(hosts[0].remote.label.removeprefix("folder:")).with_name("share") / top
+    (folder / "a").unlink()
+    (claim,) = folder.iterdir()
+    assert not hosts[0].remote.put(f"{top}a", DATA, soon(), create=True)
+    os.utime(claim, (0, 0))
+    assert not hosts[0].remote.put(f"{top}a", DATA, soon(), create=True)
+    assert hosts[0].remote.put(f"{top}a", DATA, soon(), create=True)
+    assert hosts[1].remote.get(f"{top}a", MOST, soon()) == DATA
+
+
+def test_a_file_system_that_hangs_costs_the_deadline_and_holds_up_nobody_else(hosts: tuple[Host, Host]) -> None:
+    hosts[0].remote.put("v4/hang", DATA, soon())
+    hosts[1].lie(errors={"read": ["HANG", 1]})
+    begin = time.monotonic()
+    with pytest.raises(RemoteError, match=r"did not answer within 0\.3 s"):
+        hosts[1].remote.get("v4/hang", MOST, soon(0.3))
+    assert time.monotonic() - begin < 1.3
+    assert hosts[1].remote.get("v4/hang", MOST, soon()) == DATA
+    assert hosts[0].remote.get("v4/hang", MOST, soon()) == DATA
+
+
+def test_a_file_system_that_hangs_for_good_does_not_take_all_threads(tmp_path: Path) -> None:
+    wait = threading.Event()
+    remote = FolderRemote(tmp_path)
+    remote._read = lambda *_: wait.wait()  # type: ignore[method-assign,assignment,return-value]
+    before = threading.active_count()
+    problems = []
+    for _ in range(200):
+        with pytest.raises(RemoteError) as caught:
+            remote.get("a", 1, soon(0.01))
+        problems.append(caught.value.problem)
+    assert threading.active_count() - before <= 16
+    assert problems[-1] == "16 earlier requests still hang"
+    wait.set()
+    time.sleep(0.2)
+    assert threading.active_count() == before
+    assert FolderRemote(tmp_path).get("a", 1, soon()) is None
+
+
+def test_what_is_no_file_is_no_object(tmp_path: Path) -> None:
+    remote = FolderRemote(tmp_path)
+    assert remote.put("x/a", b"data", soon())
+    folder = tmp_path / "x"
+    os.mkfifo(folder / "pipe")
+    (folder / "folder").mkdir()
+    (folder / "link").symlink_to("/etc/passwd")
+    (folder / ".nfs0001").write_bytes(b"data")
+    assert remote.names("x/", 10, soon()) == ["x/a"]
+    for name in ("pipe", "folder"):
+        assert remote.get(f"x/{name}", MOST, soon()) is None
+        assert remote.size(f"x/{name}", soon()) is None
+    for ask in (lambda: remote.get("x/link", MOST, soon()), lambda: remote.size("x/link", soon())):
+        with pytest.raises(RemoteError, match=f"`{folder}/link` is a symbolic link"):
+            ask()
+    assert remote.get("x/a/b", MOST, soon()) is None
+    remote.delete("x/a/b", soon())
+
+
+OPERATIONS: dict[str, Callable[[FolderRemote, str], Any]] = {
+    "get": lambda remote, top: remote.get(f"{top}a", MOST, soon()),
+    "size": lambda remote, top: remote.size(f"{top}a", soon()),
+    "names": lambda remote, top: remote.names(top, 10, soon()),
+    "put": lambda remote, top: remote.put(f"{top}b", b"data", soon()),
+    "create": lambda remote, top: remote.put(f"{top}b", b"data", soon(), create=True),
+    "delete": lambda remote, top: remote.delete(f"{top}a", soon()),
+    "clock": lambda remote, top: remote.clock(f"{top}a", soon()),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("root", ["mount/gears", "gears", "file", "file/gears"])
+def test_a_share_that_is_not_mounted_is_told_and_nothing_is_made(tmp_path: Path, operation: str, root: str) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    told = f"there is no folder `{tmp_path / root}`: make it, or mount the share"
+    with pytest.raises(RemoteError) as caught:
+        OPERATIONS[operation](FolderRemote(tmp_path / root), "v4/")
+    assert caught.value.problem == told
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("link", ["v4", "v4/entries", "v4/entries/label"])
+def test_a_link_below_the_root_leads_nowhere(tmp_path: Path, operation: str, link: str) -> None:
+    """As where somebody let the share show a local cache, which is not to be emptied."""
+    share, local = tmp_path / "share", tmp_path / "local"
+    top = "v4/entries/label/"
+    local.mkdir()
+    FolderRemote(local).put(f"{top}a", b"data", soon())
+    (share / link).parent.mkdir(parents=True)
+    (share / link).symlink_to(local / link)
+    with pytest.raises(RemoteError) as caught:
+        OPERATIONS[operation](FolderRemote(share), top)
+    assert caught.value.problem.startswith(f"`{share / link}` is a symbolic link")
+    assert [path.name for path in (local / top).iterdir()] == ["a"]
+
+
+def test_links_that_are_found_are_not_listed_and_only_they_are_deleted(tmp_path: Path) -> None:
+    share, local = tmp_path / "share", tmp_path / "local"
+    for folder in (share, local):
+        folder.mkdir()
+        FolderRemote(folder).put("v4/x/a", folder.name.encode(), soon())
+    (share / "v4/y").symlink_to(local / "v4/x")
+    (share / "v4/x/b").symlink_to(local / "v4/x/a")
+    remote = FolderRemote(share)
+    assert remote.names("v4/", 10, soon()) == ["v4/x/a"]
+    assert remote.put("v4/x/b", b"new", soon())
+    assert remote.get("v4/x/b", MOST, soon()) == b"new"
+    (share / "v4/x/c").symlink_to(local / "v4/x/a")
+    assert not remote.put("v4/x/c", b"new", soon(), create=True)
+    remote.delete("v4/x/c", soon())
+    assert not (share / "v4/x/c").is_symlink()
+    assert (local / "v4/x/a").read_bytes() == b"local"
+
+
+def test_links_lead_to_the_root(tmp_path: Path) -> None:
+    (tmp_path / "disk" / "gears").mkdir(parents=True)
+    (tmp_path / "mount").symlink_to(tmp_path / "disk")
+    (tmp_path / "share").symlink_to(tmp_path / "mount" / "gears")
+    remote = FolderRemote(tmp_path / "share")
+    assert remote.put("v4/a", b"data", soon())
+    assert remote.names("v4/", 10, soon()) == ["v4/a"]
+    assert (tmp_path / "disk/gears/v4/a").read_bytes() == b"data"
+
+
+def test_no_descriptor_stays_open(tmp_path: Path) -> None:
+    remote = FolderRemote(tmp_path)
+    remote.put("v4/x/y/a", b"data", soon())
+    (tmp_path / "v4/z").symlink_to(tmp_path / "v4/x")
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208
+    for operation in OPERATIONS.values():
+        for top in ("v4/x/y/", "v4/none/", "v4/x/y/a/"):
+            with contextlib.suppress(RemoteError):
+                operation(remote, top)
+        with pytest.raises(RemoteError):
+            operation(remote, "v4/z/")
+    assert len(os.listdir("/proc/self/fd")) == len(before)  # noqa: PTH208

@@ -1,0 +1,108 @@
+"""What lies on disk, and what a bundle names, is printed as text: no escape reaches a terminal, no line is made up."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import tarfile
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from gearcache.cache.admin.bundle import HEADER_NAME
+from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.layout import Layout
+from gearcache.cli import main
+from gearcache.commands.output.document import print_json
+from gearcache.commands.output.printing import echo, printable, printable_json
+from tests.support.commands import DECODE, run, store
+
+HOSTILE = [
+    "\x1b]0;title\x07\x1b[2J",
+    "a\nimported 3 entries",
+    "a\rb",
+    "\x9b2J",
+    "\u202egnp",
+    "\u2028",
+    "\x7f",
+    "\udc80",
+    "\t",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def test_nothing_that_steers_a_terminal_is_printed(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    echo(f"<{text}>", "second")
+    assert capsys.readouterr().out.replace("\n", "|").isprintable()
+    assert printable(printable(text)) == printable(text)
+    for value in ({text: [text]}, [{"name": text}] * 200):
+        document = printable_json(json.dumps(value, ensure_ascii=False))
+        assert json.loads(document) == value
+        assert document.isprintable()
+        print_json("list", {"entries": value})
+        assert json.loads(capsys.readouterr().out)["entries"] == value
+
+
+def test_letters_of_all_languages_are_printed_as_they_are() -> None:
+    for text in ("Größe", "模型", "модель", "a b", "🙂", ""):
+        assert printable(text) == printable_json(text) == text
+
+
+@pytest.mark.parametrize("text", [text for text in HOSTILE if text != "\udc80"], ids=ascii)
+def test_the_names_inside_a_bundle_are_escaped(cache_dir: Path, tmp_path: Path, text: str) -> None:
+    bundle = tmp_path / "bundle.tar"
+    with tarfile.open(bundle, "w") as tar:
+        for name, data in ((HEADER_NAME, json.dumps({"bundle": 1, "format": FORMAT_VERSION}).encode()), (text, b"x")):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    result = run("pull", "--file", str(bundle), code=3)
+    (line,) = result.output.splitlines()
+    assert line.isprintable()
+    assert line.startswith("error: bundle ")
+
+
+@pytest.mark.parametrize("text", [text for text in HOSTILE if "\udc80" not in text], ids=ascii)
+def test_names_on_disk_are_escaped(cache_dir: Path, text: str) -> None:
+    store(cache_dir, DECODE, b"d")
+    layout = Layout(cache_dir)
+    layout.quarantine(text).write_bytes(b"bad")
+    layout.quarantine("x.reason").write_text(f"`{text}` is corrupt")
+    (layout.bucket / "misses" / "Model.decode").mkdir(parents=True, exist_ok=True)
+    (layout.bucket / "misses" / "Model.decode" / text).write_bytes(b"-")
+    (layout.blobs_folder / "00").mkdir(exist_ok=True)
+    (layout.blobs_folder / "00" / f".writing-{text}").write_bytes(b"half")
+    for arguments in (
+        ("stats",),
+        ("stats", "--json"),
+        ("verify",),
+        ("verify", "--json"),
+        ("list",),
+        ("prune", "--older-than", "1w"),
+    ):
+        output = CliRunner().invoke(main, arguments).output
+        assert output.replace("\n", "").isprintable(), arguments
+        assert not any(line.startswith("imported") for line in output.splitlines())
+
+
+def test_a_fault_of_the_disk_is_a_sentence_and_exit_code_3(monkeypatch: pytest.MonkeyPatch, cache_dir: Path) -> None:
+    for number, sentence in ((5, "Input/output error"), (13, "Permission denied"), (116, "Stale file handle")):
+
+        @click.command("list")
+        def broken(number: int = number, sentence: str = sentence) -> None:
+            raise OSError(number, sentence, "/mnt/\x1b[2J")
+
+        monkeypatch.setattr("gearcache.commands.list_entries.command", broken)
+        result = run("list", code=3)
+        assert result.stderr == f"error: `/mnt/\\x1b[2J`: {sentence}\n"
+
+
+def test_only_printing_prints() -> None:
+    folder = Path(sys.modules["gearcache.cli"].__file__ or "").parent / "commands"
+    own = {
+        path.name for path in folder.rglob("*.py") if "click.echo(" in path.read_text() or "secho(" in path.read_text()
+    }
+    assert own == {"printing.py", "document.py", "doctor.py", "table.py", "report.py"}

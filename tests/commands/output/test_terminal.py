@@ -1,0 +1,138 @@
+"""Terminals: their widths, plain ones, and names that are too long for them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache.admin.tally import count_misses
+from gearcache.cache.key import CacheKey
+from gearcache.cache.layout import Layout
+from gearcache.commands.output.shortened import shortened
+from tests.support.commands import DECODE, listed, run, store
+
+LONG = "ANameThatSomebodyReallyGaveToAClassOfEncodersForRetrievalAugmentedGenerationInProduction"
+KEYS = [CacheKey(f"{LONG}.{name}", (("name", name),)) for name in ("encode", "decode")]
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def on_terminal(*arguments: str, columns: int = 80, program: str = "-m gearcache", **environ: str) -> str:
+    """What a command prints on a terminal of that width, escapes included."""
+    command = f"stty cols {columns}; {sys.executable} {program} {' '.join(arguments)}"
+    done = subprocess.run(
+        ["script", "-qec", command, "/dev/null"],
+        env={**os.environ, "TERM": "xterm", "NO_COLOR": "", "COLUMNS": "", "LINES": "", **environ},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.stdout.replace("\r", "")
+
+
+@pytest.fixture
+def long_names(cache_dir: Path) -> Path:
+    """Two entries of a class whose name is longer than the name of a folder, one of them damaged."""
+    for key in KEYS:
+        store(cache_dir, key, key.digest.encode(), payload={"method": key.label, "parts": [], "variants": []})
+        count_misses(Layout(cache_dir), key.safe_label, ["absent"])
+    return cache_dir
+
+
+@pytest.mark.parametrize(
+    "environ", [{"TERM": "dumb"}, {"NO_COLOR": "1"}, {"TERM": "xterm"}], ids=["dumb", "no colour", "colours"]
+)
+def test_a_plain_terminal_gets_no_escapes(long_names: Path, environ: dict[str, str]) -> None:
+    for arguments in (("list",), ("verify",), ("stats",), ("doctor",), ("doctor", "--settings")):
+        output = on_terminal(*arguments, **environ)
+        if "NO_COLOR" in environ or environ["TERM"] == "dumb":
+            assert "\x1b" not in output, arguments
+        elif arguments == ("list",):
+            assert "\x1b[1m" in output
+
+
+def test_a_compile_draws_nothing_on_a_plain_terminal(tmp_path: Path, cache_dir: Path) -> None:
+    (tmp_path / "deploy.py").write_text(
+        "import torch, gearcache\n"
+        "class Net(torch.nn.Module):\n"
+        "    def decode(self, x):\n        return x * 2\n"
+        "def build():\n"
+        "    config = gearcache.CompilerConfig(backend='eager')\n"
+        "    gearcache.cache_compile(Net().decode, config=config, gears={'x': {0: [2, 3]}})(torch.ones(2, 2))\n"
+    )
+    output = on_terminal("prewarm", f"{tmp_path}/deploy.py:build", TERM="dumb")
+    assert "\x1b" not in output
+    assert "compiled 2 gears" in output
+    assert "ge." not in output
+    assert "dynamicDims" not in output
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 160])
+@pytest.mark.parametrize("name", ["list", "stats", "doctor --settings"])
+def test_no_line_of_a_table_is_longer_than_the_terminal(long_names: Path, name: str, columns: int) -> None:
+    output = ESCAPE.sub("", on_terminal(name, "-q", columns=columns))
+    lines = [line for line in output.splitlines() if not line.startswith("Cache ")]  # a path is never cut
+    assert max(map(len, lines)) <= columns
+    for method in ("encode", "decode"):
+        assert re.search(rf"ANam\w*…?\w*\.{method}\b", output) or "settings" in name
+    if name == "list":
+        assert all(key.digest[:12] in output for key in KEYS)
+        header = output.splitlines()[0].split()
+        assert columns == 60 or {"Made", "Torch"} <= set(header) or columns == 80
+
+
+CHECKS = """
+from gearcache.cache.admin.health import Check
+from gearcache.commands.doctor import _tell
+long = Check(f"{'Long' * 12}.decode", None, "because " * 20 + "it-was-edited", "gearcache prewarm deploy:build, " * 4)
+_tell([Check("Model.decode", True, "2 gears here"), long], False)
+"""
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_no_word_of_a_check_is_broken(tmp_path: Path, columns: int) -> None:
+    (tmp_path / "checks.py").write_text(CHECKS)
+    command = [sys.executable, str(tmp_path / "checks.py")]
+    piped = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+    shown = ESCAPE.sub("", on_terminal(columns=columns, program=str(tmp_path / "checks.py")))
+    lines = [line for line in shown.splitlines() if "Long" not in line]
+    assert max(map(len, lines)) <= columns
+    assert shown.split() == piped.split()
+    assert len(piped.splitlines()) == 4
+
+
+def test_a_pipe_and_json_have_whole_names_and_all_columns(long_names: Path) -> None:
+    text = run("list").stdout
+    assert text.splitlines()[0].split()[-2:] == ["Made", "Torch"]
+    assert all(key.label in text for key in KEYS)
+    assert {entry["method"] for entry in listed()} == {key.label for key in KEYS}
+    assert {entry["torch"] for entry in listed()} == {"2.13.0"}
+    assert len(listed(f"{LONG}.*")) == 2
+    assert f"Key       {KEYS[0].digest}" in run("show", KEYS[0].label).stdout
+
+
+def test_a_name_that_is_not_of_the_folder_is_not_shown(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d", payload={"method": "Other.method.of.mine", "parts": [], "variants": []})
+    store(cache_dir, KEYS[0], b"d", payload={"method": 7, "parts": [], "variants": []})
+    assert {entry["method"] for entry in listed()} == {"Model.decode", KEYS[0].safe_label}
+
+
+@pytest.mark.parametrize(
+    "text, width, expected",
+    [
+        ("Model.decode", 12, "Model.decode"),
+        ("AVeryLongName.decode", 12, "AVer….decode"),
+        ("Short.a_method_with_a_long_name", 20, "S…d_with_a_long_name"),
+        ("python server.py --port 8000", 16, "p…py --port 8000"),
+    ],
+)
+def test_texts_are_cut_in_the_middle(text: str, width: int, expected: str) -> None:
+    assert shortened(text, width) == expected
+    assert len(expected) <= width
+    assert shortened(text, len(text)) == text

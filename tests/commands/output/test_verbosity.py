@@ -1,0 +1,180 @@
+"""`-q`, `-v`, JSON documents and missing caches: the same for every command."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import click
+import pytest
+from jsonschema import Draft202012Validator
+
+from gearcache.cache.layout import Layout
+from gearcache.cli import COMMANDS, main
+from tests.support.commands import DECODE, PREFILL, SCHEMA, check_document, run, run_json, store
+
+#: Commands that only read a cache, with arguments under which they do.
+READING: dict[str, tuple[str, ...]] = {
+    "list": (),
+    "show": ("Model.decode",),
+    "explain": ("Model.decode",),
+    "stats": (),
+    "verify": (),
+    "clear": ("--all",),
+    "prune": ("--max-size", "1GB"),
+    "report": (),
+    "pack": ("--oci", "image"),
+}
+#: Those that print nothing where all is well and they were asked to be quiet: they do something, or look for faults.
+SILENT = {
+    "doctor": (),
+    "verify": (),
+    "clear": ("--all",),
+    "prune": ("--max-size", "1GB"),
+    "report": (),
+    "pack": ("--oci", "image"),
+}
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted({*READING, "doctor"}))
+def test_every_document_is_as_the_schema_says(name: str, cache_dir: Path) -> None:
+    for key in (DECODE, PREFILL):
+        store(cache_dir, key, b"d" * 100)
+    document = run_json(name, *READING.get(name, ()))
+    assert (document["schema"], document["command"]) == (1, name)
+
+
+def test_the_schema_is_a_schema_of_every_command_and_takes_nothing_else(cache_dir: Path) -> None:
+    schema = json.loads(SCHEMA.read_text())
+    Draft202012Validator.check_schema(schema)
+    assert set(schema["properties"]["command"]["enum"]) == set(COMMANDS)
+    document = run_json("list")
+    for wrong in ({**document, "more": 1}, {**document, "schema": 2}, {"command": "list", "schema": 1}):
+        with pytest.raises(AssertionError):
+            check_document(wrong)
+
+
+def test_documents_of_long_lists_are_as_the_schema_says(cache_dir: Path) -> None:
+    from gearcache.commands.output.document import print_json
+
+    @click.command()
+    def command() -> None:
+        print_json("list", {"entries": [{"number": number} for number in range(300)]})
+
+    from click.testing import CliRunner
+
+    text = CliRunner().invoke(command).stdout
+    assert len(json.loads(text)["entries"]) == 300
+    assert len(text.splitlines()) > 300
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_takes_quiet_and_verbose(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    shared = {"-q", "--quiet", "-v", "--verbose", "--json"} | ({"--cache-dir"} if name != "keys" else set())
+    for each in getattr(command, "commands", {"": command}).values():
+        assert shared <= {option for parameter in each.params for option in parameter.opts}
+
+
+@pytest.mark.parametrize("name", READING)
+def test_quiet_prints_no_note_and_is_silent_where_there_is_nothing_to_tell(name: str, cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    result = run(name, *READING[name], "-q")
+    assert result.stderr == ""
+    assert (result.stdout == "") is (name in SILENT or name == "explain")
+
+
+def test_quiet_keeps_warnings_and_errors(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"good")
+    next(cache_dir.glob("v*/blobs/*/*")).write_bytes(b"bad!")
+    assert "corrupt: " in run("verify", "-q", code=1).stdout
+    assert "exclude each other" in run("list", "-q", "-v", code=2).stderr
+    assert "no entry is called" in run("show", "-q", "Other", code=2).stderr
+
+
+def test_verbose_prints_whole_keys(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    assert DECODE.digest not in run("list").stdout
+    assert DECODE.digest in run("list", "-v").stdout
+
+
+# -- caches that are not there ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*READING, "explain target"])
+def test_a_given_folder_that_does_not_exist_is_a_usage_error(name: str, tmp_path: Path) -> None:
+    arguments = ("explain", "deploy:build") if name == "explain target" else (name, *READING[name])
+    result = run(*arguments, "--cache-dir", str(tmp_path / "misspelt"), code=2)
+    assert f"there is no cache at `{tmp_path / 'misspelt'}`" in result.stderr
+    assert "sound" not in result.output
+    assert not (tmp_path / "misspelt").exists()
+
+
+@pytest.mark.parametrize("name", ["list", "stats", "verify", "clear", "prune"])
+@pytest.mark.parametrize("given", ["default", "variable", "empty folder"])
+def test_a_cache_that_is_not_there_yet_is_told_and_no_error(
+    name: str, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TORCHAIR_CACHE_HOME", raising=False)
+    root, options = tmp_path / ".torchair_cache", ()
+    origin = "the default; --cache-dir and $TORCHAIR_CACHE_HOME name others"
+    if given == "variable":
+        root, origin = tmp_path / "other", "$TORCHAIR_CACHE_HOME"
+        monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(root))
+    elif given == "empty folder":
+        root, origin, options = tmp_path / "empty", "--cache-dir", ("--cache-dir", str(tmp_path / "empty"))
+        root.mkdir()
+    result = run(name, *READING[name], *options)
+    assert f"note: there is no cache at `{root}` yet ({origin})" in result.stderr
+    assert "sound" not in result.output
+    assert list(root.iterdir() if root.exists() else []) == []
+    assert run(name, *READING[name], *options, "-q").stderr == ""
+    if name == "verify":
+        assert (run_json(name, *options)["exists"], result.stdout) == (False, "")
+
+
+def test_a_cache_of_another_format_is_one(tmp_path: Path) -> None:
+    manifest = tmp_path / "old" / "v1" / "entries" / "Model.decode-0123" / "manifest.msgpack"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_bytes(b"another format")
+    assert "there is no cache" not in run("list", "--cache-dir", str(tmp_path / "old")).stderr
+
+
+# -- who uses an entry --------------------------------------------------------------------------------------
+
+
+def test_a_worker_of_multiprocessing_is_named_by_its_program(cache_dir: Path, tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    store(cache_dir, DECODE, b"d")
+    program = tmp_path / "server.py"
+    program.write_text(
+        "import multiprocessing, sys, time\nfrom pathlib import Path\nfrom gearcache.cache.use import register_use\n"
+        "def work(path, ready):\n    use = register_use(Path(path))\n    ready.set()\n    time.sleep(120)\n"
+        "if __name__ == '__main__':\n"
+        "    context = multiprocessing.get_context(sys.argv[2])\n"
+        "    ready = context.Event()\n"
+        "    worker = context.Process(target=work, args=(sys.argv[1], ready), daemon=True)\n"
+        "    worker.start()\n    ready.wait(100)\n    print(worker.pid, flush=True)\n    sys.stdin.read()\n"
+    )
+    for method in ("spawn", "forkserver", "fork"):
+        command = [sys.executable, str(program), str(Layout(cache_dir).use(DECODE)), method, "8000"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            pid = int(server.stdout.readline())
+            users = {user["pid"]: user["command"] for user in run_json("show", "Model.decode")["users"]}
+            assert users[pid].endswith(f"{method} 8000")
+            assert os.path.basename(sys.executable) in users[pid]  # noqa: PTH119
+            assert method == "fork" or users[pid].startswith(f"worker of {server.pid}: ")
+            told = run("clear", "--all", code=4).stderr
+            assert f" {pid} (" in told
+            assert f"{method} 8000)" in told
+            server.communicate("")

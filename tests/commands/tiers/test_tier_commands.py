@@ -1,0 +1,473 @@
+"""`push`, `pull`, `remote status`, `prune --remote`, and tiers in the other commands."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+import gearcache
+from gearcache.cache.admin import health
+from gearcache.cache.admin.file_system import NETWORK, network_file_system
+from gearcache.cache.key import CacheKey
+from gearcache.cache.layout import Layout
+from gearcache.cache.remote import command_retries as persistence
+from gearcache.cache.remote.breaker import FAULTS, Breaker
+from gearcache.cache.remote.engines.folder import FolderRemote
+from gearcache.cache.remote.engines.protocol import Deadline
+from gearcache.cache.remote.urls import masked
+from gearcache.cli import main
+from gearcache.commands.checks.host_checks import check_settings
+from gearcache.commands.checks.tier_checks import check_tiers
+from tests.cache.remote.real_engines import ENGINES
+from tests.support.commands import DECODE, DECODE_OLD, PREFILL, listed, run, run_json, store
+from tests.support.deploys import DEPLOY
+from tests.support.stored_gears import store_gears
+
+REMOTES = "GEARCACHE_REMOTES"
+SECRET = "s3cret"
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(persistence, "PAUSES", (0.0, 0.0))
+    monkeypatch.delenv(REMOTES, raising=False)
+
+
+@pytest.fixture
+def share(tmp_path: Path) -> str:
+    (tmp_path / "share").mkdir()
+    return f"folder:{tmp_path / 'share'}?unsigned=1"
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> tuple[str, str]:
+    """The option for the cache of another host."""
+    return "--cache-dir", str(tmp_path / "other")
+
+
+@pytest.fixture
+def pushed(cache_dir: Path, share: str) -> Path:
+    """Two entries of a method and one of another, here and in the tier."""
+    for number, key in enumerate((DECODE, DECODE_OLD, PREFILL)):
+        store_gears(cache_dir, key, {"1": b"one %d" % number, "2": b"two"})
+    run("push", "--to", share)
+    return cache_dir
+
+
+# -- push and pull ------------------------------------------------------------------------------------------
+
+
+def test_what_one_host_pushed_another_pulls(
+    cache_dir: Path, share: str, other: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_gears(cache_dir, DECODE, {"1": b"one", "2": b"two"})
+    (tier,) = run_json("push", "--to", share)["tiers"]
+    assert (len(tier["sent"]), tier["blobs"], tier["failed"]) == (1, 2, {})
+    monkeypatch.setenv(REMOTES, share)
+    assert run("push").stdout.endswith("sent 0 entries; 1 was there\n")
+    found = run_json("pull", *other)
+    assert (found["brought"], found["blobs"], found["required"]) == (tier["sent"], 2, None)
+    assert [entry["key"] for entry in listed(*other)] == [DECODE.digest]
+    assert "sound" in run("verify", *other).stdout
+    assert run("pull", *other).stdout.startswith("brought 0 entries (1 was there) into ")
+    assert run("pull", "-q", *other).output == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("Model.decode", [DECODE, DECODE_OLD]),
+        ("*.pre*", [PREFILL]),
+        (DECODE.digest[:8], [DECODE]),
+        (f"Model.decode-{DECODE_OLD.digest[:6]}", [DECODE_OLD]),
+    ],
+)
+def test_entries_are_chosen_by_name(
+    name: str, keys: list[CacheKey], pushed: Path, share: str, other: tuple[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "share-2").mkdir()
+    run("pull", name, "--from", share, *other)
+    assert {entry["key"] for entry in listed(*other)} == {key.digest for key in keys}
+    sent = run_json("push", name, "--to", share.replace("?", "-2?"))["tiers"][0]["sent"]
+    assert {each.rpartition("-")[2] for each in sent} == {key.digest for key in keys}
+
+
+def test_a_name_that_nothing_has_is_a_usage_error(pushed: Path, share: str, other: tuple[str, str]) -> None:
+    assert "no entry is called `Model.x` in folder:" in run("pull", "Model.x", "--from", share, *other, code=2).stderr
+    assert "no entry is called `Model.x`" in run("push", "Model.x", "--to", share, code=2).stderr
+
+
+@pytest.mark.parametrize("command", [("push",), ("pull",), ("doctor", "--tiers")])
+def test_a_command_without_tiers_says_how_to_name_them(command: tuple[str, ...], cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    assert "no tier is named: give " in run(*command, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("ftp://host/x", "names the tier `ftp://host/x`; a tier begins with folder:"),
+        (f"ftp://me:{SECRET}@host/x", "names the tier `ftp:…`"),
+        ("folder:", "without a path"),
+        ("redis://host/0?ttl=1", "has no setting `ttl`"),
+        (f"http://me:{SECRET}@host", "has a name or password, which no request would send"),
+    ],
+)
+def test_what_is_no_tier_is_a_usage_error(url: str, told: str, cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    for command in (("push", "--to"), ("pull", "--from"), ("doctor", "--tiers"), ("prune", "--remote")):
+        text = run(*command, url, code=2).stderr
+        assert told.replace(" ", "") in "".join(text.replace("│", "").split())
+        assert SECRET not in text
+
+
+def test_a_tier_whose_package_is_missing_names_the_extra(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert "gearcache[redis]" in run("pull", "--from", "redis://host/0", code=2).stderr
+
+
+def test_nothing_is_sent_to_what_is_read_only(cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_gears(cache_dir, DECODE, {"1": b"one"})
+    for url in ("https://host/x", f"folder:{tmp_path / 'x'}?read_only=1"):
+        assert "is read only" in run("push", "--to", url, code=2).stderr
+        assert "is read only" in run("prune", "--remote", url, code=2).stderr
+        monkeypatch.setenv(REMOTES, url)
+        assert "names only tiers that are read only" in run("push", code=2).stderr
+    (tmp_path / "y").mkdir()
+    monkeypatch.setenv(REMOTES, f"https://host/x folder:{tmp_path / 'y'}?unsigned=1")
+    assert [tier["tier"] for tier in run_json("push")["tiers"]] == [f"folder:{tmp_path / 'y'}"]
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_push_that_fails_ends_with_1_and_the_other_tier_has_all(cache_dir: Path, tmp_path: Path, share: str) -> None:
+    store_gears(cache_dir, DECODE, {"1": b"one"})
+    (tmp_path / "file").write_text("no folder")
+    result = run("push", "--to", f"folder:{tmp_path / 'file'}?unsigned=1", "--to", share, code=1)
+    assert f"{share.partition('?')[0]}: sent 1 entry with 1 blob" in result.stdout
+    assert "sent 0 entries; 1 failed" in result.stdout
+    assert f"warning: folder:{tmp_path / 'file'}: Model.decode-{DECODE.digest[:12]}: " in result.stderr
+
+
+def test_what_nobody_signed_is_refused_on_both_ends(cache_dir: Path, share: str, other: tuple[str, str]) -> None:
+    store_gears(cache_dir, DECODE, {"1": b"one"})
+    url = share.partition("?")[0]
+    assert "nobody signed it, so hosts would refuse it" in run("push", "--to", url, code=1).stderr
+    run("push", "--to", share)
+    result = run("pull", "--from", url, *other, code=1)
+    assert "is not trusted" in result.stderr
+    assert "none of its manifests may be used" in result.stderr
+    assert not Path(other[1]).exists()
+
+
+def test_a_tier_that_cannot_be_listed_is_told_and_the_other_is_used(
+    pushed: Path, share: str, other: tuple[str, str]
+) -> None:
+    found = run_json("pull", "--from", "http://127.0.0.1:1/x", "--from", share, *other, code=1)
+    assert (len(found["brought"]), len(found["problems"])) == (3, 1)
+
+
+def test_an_interrupted_pull_leaves_whole_entries_only(
+    pushed: Path, share: str, other: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get, seen = FolderRemote.get, []
+
+    def interrupted(self: FolderRemote, name: str, limit: int, deadline: Deadline) -> bytes | None:
+        if "/blobs/" in name:
+            seen.append(name)
+            if len(seen) == 4:
+                raise KeyboardInterrupt
+        return get(self, name, limit, deadline)
+
+    monkeypatch.setattr(FolderRemote, "get", interrupted)
+    assert "interrupted" in run("pull", "--from", share, *other, code=130).stderr
+    monkeypatch.undo()
+    monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(pushed))
+    before = len(listed(*other))
+    assert before < 3
+    assert run_json("verify", *other)["entries"] == before
+    assert len(run_json("pull", "--from", share, *other)["brought"]) == 3 - before
+
+
+@contextmanager
+def website(folder: Path) -> Iterator[str]:
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments, directory=str(folder))
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_folder_with_lists_is_a_website_to_pull_from(
+    pushed: Path, tmp_path: Path, share: str, other: tuple[str, str]
+) -> None:
+    with website(tmp_path / "share") as url:
+        text = run("pull", "--from", f"{url}?unsigned=1", *other, code=1).stderr
+        assert "has no `v4/entries/index.txt`, which `gearcache push --index` writes" in text
+        assert run_json("push", "--to", share, "--index")["tiers"][0]["indexed"]
+        assert len(run_json("pull", "*.decode", "--from", f"{url}?unsigned=1", *other)["brought"]) == 2
+
+
+def test_redis_takes_shows_gives_and_is_pruned(cache_dir: Path, other: tuple[str, str]) -> None:
+    store_gears(cache_dir, DECODE, {"1": b"one", "2": b"two"})
+    with ENGINES["redis"]() as remote:
+        url = f"{remote.label}?unsigned=1"
+        assert run_json("push", "--to", url)["tiers"][0]["blobs"] == 2
+        (tier,) = run_json("doctor", "--tiers", url)["tiers"]
+        assert (tier["reachable"], tier["leases"], tier["manifests"]) == (True, True, 1)
+        assert len(run_json("pull", "--from", url, *other)["brought"]) == 1
+        (pruned,) = run_json("prune", "--remote", url, "--older-than", "0s", "--grace", "0s")["tiers"]
+        assert (len(pruned["old"]), len(pruned["blobs"]), pruned["left"]) == (1, 2, 0)
+        assert run_json("doctor", "--tiers", url)["tiers"][0]["manifests"] == 0
+
+
+def test_a_pull_tells_whether_all_that_is_required_came(
+    cache_dir: Path, tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deploy_of_tiers.py").write_text(DEPLOY)
+    target = f"{tmp_path / 'deploy_of_tiers.py'}:build"
+    run("prewarm", target)
+    monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "other"))
+    monkeypatch.setenv(REMOTES, share)
+    found = run_json("pull", "--require", target, code=1)["required"]
+    assert (found["complete"], found["missing"]) == (False, {"Net.decode": ["x.size(0)=1", "x.size(0)=2"]})
+    run("push", "--cache-dir", str(cache_dir))
+    result = run("pull", "--require", target)
+    assert f"all that `{target}` calls is here: 2 gears" in result.stderr
+    # What is needed is here, so a tier that fails does not matter.
+    monkeypatch.setenv(REMOTES, "http://127.0.0.1:1/x")
+    assert run_json("pull", "--require", target)["required"]["present"] == 2
+    assert "is no function" not in run("pull", code=1).stderr
+
+
+def test_what_is_required_comes_although_the_entry_is_full_of_other_traces(
+    cache_dir: Path, tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One key, and a trace for each factor, as of two releases.
+    text = DEPLOY.replace("return self.linear(x)", "return self.linear(x) * self.factor")
+    text = text.replace(
+        "        self.linear =", "        self.factor = float(os.environ['FACTOR'])\n        self.linear ="
+    )
+    (tmp_path / "deploy_of_factor.py").write_text(f"import os\n{text}")
+    target = f"{tmp_path / 'deploy_of_factor.py'}:build"
+    for factor in ("2", "3"):
+        monkeypatch.setenv("FACTOR", factor)
+        run("prewarm", target, "--cache-dir", str(tmp_path / factor))
+        run("push", "--to", share, "--cache-dir", str(tmp_path / factor))
+    monkeypatch.setattr("gearcache.readable.joined.MOST_VARIANTS", 1)
+    monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "other"))
+    for factor in ("2", "3"):
+        monkeypatch.setenv("FACTOR", factor)
+        result = run("pull", "--from", share, "--require", target)
+        assert f"all that `{target}` calls is here: 2 gears" in result.stderr
+        assert os.environ.get(REMOTES) is None
+
+
+class Net(torch.nn.Module):
+    """What a trace of it depends on: `factor`."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x) * self.factor
+
+
+def compiles(root: Path, factor: float, dtype: torch.dtype) -> int:
+    """Call a cached method on a host; returns how many graphs were compiled there."""
+    net = Net(factor)
+    config = gearcache.CompilerConfig(backend="eager")
+    served = gearcache.cache_compile(net.run, config=config, gears={"x": {0: [2, 4]}}, cache_dir=root)
+    x = torch.randn(2, 3, dtype=torch.float64).to(dtype)
+    torch.testing.assert_close(served(x), net.run(x), rtol=0, atol=0)
+    return served.stats.compiles
+
+
+def test_what_was_pulled_serves_and_only_what_fits(tmp_path: Path, share: str) -> None:
+    """Three hosts have traced something else each; a fourth one has what fits of all, and compiles the rest."""
+    calls = {"a": (2.0, torch.float32), "b": (2.0, torch.float64), "c": (3.0, torch.float32)}
+    for host, call in calls.items():
+        assert compiles(tmp_path / host, *call) == 2
+        run("push", "--to", share, "--cache-dir", str(tmp_path / host))
+    assert compiles(tmp_path / "d", 4.0, torch.float32) == 2
+    found = run_json("pull", "--from", share, "--cache-dir", str(tmp_path / "d"))
+    assert (len(found["brought"]), found["failed"], found["refused"]) == (1, {}, {})
+    for call in (*calls.values(), (4.0, torch.float32)):
+        assert compiles(tmp_path / "d", *call) == 0
+    assert compiles(tmp_path / "d", 5.0, torch.float32) == 2
+
+
+# -- remote status and prune --------------------------------------------------------------------------------
+
+
+def test_status_shows_each_tier_and_ends_with_1_where_one_cannot_be_reached(pushed: Path, share: str) -> None:
+    result = run("doctor", "--tiers", share)
+    header, line = result.stdout.splitlines()
+    assert header.split()[:4] == ["Tier", "State", "Access", "Get"]
+    assert "reachable" in line
+    assert "nobody (3)" in line
+    assert " same " in line
+    strict = run("doctor", "--tiers", share.partition("?")[0]).stdout
+    assert "refuses 3 manifests of 3 that were read: it is not signed" in strict
+    result = run("doctor", "--tiers", share, f"redis://me:{SECRET}@127.0.0.1:1/0", code=1)
+    assert "FAIL" in result.stdout
+    assert SECRET not in result.output
+
+
+def test_prune_of_a_tier_takes_no_size(cache_dir: Path, share: str) -> None:
+    assert "--remote takes --older-than" in run("prune", "--remote", share, "--max-size", "1GB", code=2).stderr
+
+
+def test_prune_of_a_tier_says_what_it_would_remove(pushed: Path, tmp_path: Path, share: str) -> None:
+    arguments = ("prune", "--remote", share, "--older-than", "0s", "--grace", "0s")
+    (dry,) = run_json(*arguments, "--dry-run")["tiers"]
+    assert (len(dry["old"]), len(dry["blobs"])) == (3, 4)
+    assert "would remove 3 old and 0 superseded manifests and 4 blobs" in run(*arguments, "--dry-run").stdout
+    assert "removed 3 old and 0 superseded manifests and 4 blobs" in run(*arguments).stdout
+    assert [path for path in (tmp_path / "share").rglob("*") if path.is_file()] == []
+    assert len(listed()) == 3  # of this host
+    assert run_json("prune", "--remote", "redis://127.0.0.1:1/0", code=1)["tiers"][0]["problem"]
+
+
+# -- tiers in other commands --------------------------------------------------------------------------------
+
+
+def test_stats_tell_what_tiers_did_and_a_reset_begins_anew(pushed: Path, share: str, other: tuple[str, str]) -> None:
+    (tier,) = run_json("stats")["tiers"]
+    assert (tier["tier"], tier["uploads"], tier["faults"]) == (share.partition("?")[0], 3, 0)
+    assert tier["bytes_uploaded"] > 0
+    run("pull", "--from", share, *other)
+    (tier,) = run_json("stats", *other)["tiers"]
+    assert (tier["hits"], tier["bytes_fetched"]) == (3, len(b"one 0") * 3 + len(b"two"))
+    text = run("stats", "--reset").stdout
+    assert text.splitlines()[-1].split()[:4] == [share.partition("?")[0], "0", "0", "0"]
+    assert run_json("stats")["tiers"] == []
+    assert len(run_json("stats", *other)["tiers"]) == 1
+
+
+def test_show_and_explain_ask_the_tiers_on_request(
+    cache_dir: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(cache_dir, PREFILL, b"prefill")
+    run("push", "--to", share)
+    monkeypatch.setenv(REMOTES, f"{share} http://127.0.0.1:1/x")
+    assert "In tiers" not in run("show", "Model.prefill").stdout
+    text = run("show", "Model.prefill", "--remote").stdout
+    assert f"{share.partition('?')[0]}: has 2 gears of it in 1 manifest, which nobody signed" in text
+    assert "http://127.0.0.1:1/x: ConnectionRefusedError" in text
+    new = CacheKey("Model.prefill", (("gears", (8,)), ("versions", {"torch": "2.14.0"})))
+    store(cache_dir, new, b"new")
+    found = run_json("explain", f"Model.prefill-{new.digest[:8]}", "--remote")["tiers"][0]
+    difference = {"path": "versions.torch", "wanted": "'2.14.0'", "stored": "'2.13.0'"}
+    assert (found["manifests"], found["entries"], found["differences"]) == (0, 1, [difference])
+    text = run("explain", f"Model.prefill-{new.digest[:8]}", "--remote").stdout
+    assert "does not have it; it has 1 entry of the method" in text
+    assert "the nearest differs in versions.torch: wanted '2.14.0', stored '2.13.0'" in text
+
+
+def test_explain_of_a_function_says_what_tiers_have(
+    cache_dir: Path, tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deploy_explained.py").write_text(DEPLOY)
+    target = f"{tmp_path / 'deploy_explained.py'}:build"
+    run("prewarm", target)
+    run("push", "--to", share)
+    monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "other"))
+    monkeypatch.setenv(REMOTES, share)
+    assert "has 2 gears of it in 1 manifest" in run("explain", target, "--remote", code=1).stdout
+    ((found,),) = run_json("explain", target, "--remote", code=1)["tiers"].values()
+    assert (found["gears"], found["problem"]) == (["x.size(0)=1", "x.size(0)=2"], "")
+
+
+def test_doctor_asks_each_tier_also_one_that_rests(cache_dir: Path, share: str) -> None:
+    layout = Layout(cache_dir)
+    layout.prepare()
+    (check,) = check_tiers({}, layout)
+    assert (check.ok, "is not set" in check.detail) == (None, True)
+    (check,) = check_tiers({REMOTES: "ftp://x"}, layout)
+    assert (check.ok, "ftp://x" in check.detail) == (False, True)
+    good, bad = check_tiers({REMOTES: f"{share} redis://me:{SECRET}@127.0.0.1:1/0"}, layout)
+    assert (good.ok, bad.ok) == (True, False)
+    assert SECRET not in bad.detail
+    breaker = Breaker(layout.locks_folder, share.partition("?")[0])
+    for _ in range(FAULTS):
+        breaker.fault()
+    (check,) = check_tiers({REMOTES: share}, layout)
+    assert (check.ok, "answers after" in check.detail) == (True, True)
+    assert "it failed a moment ago, and nobody of this host was to ask it for" in check.detail
+    (bad,) = check_tiers({REMOTES: "redis://127.0.0.1:1/0"}, layout)
+    assert bad.ok is False
+
+
+def test_doctor_warns_of_a_cache_on_a_network_file_system(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {check.name: check for check in health.check_health(Layout(cache_dir))}
+    assert (found["file system"].ok is None) == bool(network_file_system(cache_dir.parent))
+    monkeypatch.setattr("gearcache.cache.admin.file_system._magic", lambda _: 0x6969)
+    found = {check.name: check for check in health.check_health(Layout(cache_dir))}
+    assert (found["file system"].ok, "lies on NFS" in found["file system"].detail) == (None, True)
+    assert "folder:" in found["file system"].remedy
+
+
+def test_the_kernel_names_file_systems() -> None:
+    from gearcache.cache.admin.file_system import _magic
+
+    assert _magic(Path("/proc")) == 0x9FA0
+    assert _magic(Path("/no/such/folder")) == 0
+    assert 0x9FA0 not in NETWORK
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (f"s3://team/x?endpoint=http://u:{SECRET}@host:9000", "s3:…"),
+        (f"redis://u:WR {SECRET}@host/0", "redis:… …"),
+        (f"redis://u:12 {SECRET}@host/0 folder:/x", "redis:… … folder:/x"),
+        (f"redis://u:12/{SECRET}@host/0", "redis:…"),
+        (f"redis://u:12?{SECRET}@host/0", "redis:…"),
+        (f"redis://u:a {SECRET} b@host/0", "redis:… … …"),
+        (f"redis://u:a {SECRET}:b@host/0", "redis:… …"),
+        (f"s3://team/x?{SECRET}", "s3://team/x"),
+        (f"redis://host?{SECRET}", "redis:…"),
+        (f"oci://h/x:{SECRET}@y", "…"),
+        (f"s3://key:{SECRET}@bucket/x", "s3:…"),
+        (f"s3://team/x?endpoint=http://[{SECRET}", "s3:…"),
+    ],
+)
+def test_no_setting_or_check_shows_a_password_in_any_form(
+    value: str, shown: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(REMOTES, value)
+    assert masked(value) == shown
+    assert SECRET not in CliRunner().invoke(main, ["config"]).output  # 1 where the setting is wrong
+    checks, _ = check_settings(os.environ)
+    assert SECRET not in "".join(check.detail for check in checks)
+
+
+def test_settings_show_no_password(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    value = f"redis://me:{SECRET}@cache:6379/3 s3://team/x?read_only=1&secret_access_key={SECRET} folder:/mnt/a@b"
+    shown = "redis://cache:6379/3 s3://team/x folder:/mnt/a@b"
+    assert masked(value) == shown
+    monkeypatch.setenv(REMOTES, value)
+    (setting,) = [each for each in run_json("doctor", "--settings")["settings"] if each["name"] == REMOTES]
+    assert (setting["value"], setting["origin"]) == (shown, "environment")
+    assert SECRET not in run("doctor", "--settings").output
+    checks, _ = check_settings(os.environ)
+    assert SECRET not in "".join(check.detail for check in checks)

@@ -1,0 +1,494 @@
+"""Odd methods and calls: each is served as eager serves it, fails as it fails there, or is refused by name."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import gc
+import importlib.util
+import inspect
+import re
+import sys
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from gearcache.errors import (
+    CaptureError,
+    GearcacheError,
+    InputError,
+    MethodRaises,
+    NoOperation,
+    PreparationError,
+    UnsupportedMethod,
+)
+from tests.scenarios.odd_calls import CASES, Net, Raising, X
+from tests.support.scenarios import strict_config
+
+
+def outcome(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    try:
+        with torch.no_grad():
+            return call(), None
+    except Exception as error:
+        return None, error
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    assert type(found) is type(expected)
+    if isinstance(expected, Tensor):
+        if expected.is_meta:
+            assert found.shape == expected.shape
+        else:
+            torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+    elif isinstance(expected, tuple):
+        for pair in zip(found, expected, strict=True):
+            assert_same(*pair)
+    elif dataclasses.is_dataclass(expected):
+        assert_same(tuple(vars(found).values()), tuple(vars(expected).values()))
+    else:
+        assert repr(found) == repr(expected)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", CASES)
+def test_an_odd_call_is_right_or_refused_by_name(name: str, cache_dir: Path) -> None:
+    method, calls, words = CASES[name]
+    net, twin = Net(), Net()
+    cached = gearcache.cache_compile(getattr(net, method.__name__), config=strict_config())
+    refused = []
+    for arguments in calls:
+        found, error = outcome(functools.partial(cached, *arguments))
+        if isinstance(error, GearcacheError):
+            assert not isinstance(error, PreparationError), error
+            refused.append(str(error))
+            continue
+        expected, expected_error = outcome(functools.partial(getattr(twin, method.__name__), *arguments))
+        assert (type(error), str(error)) == (type(expected_error), str(expected_error))
+        assert_same(found, expected)
+        assert_same(net.count, twin.count)
+    assert bool(refused) == bool(words), refused
+    for text in refused:
+        assert "Net." in text
+        assert re.search(words, text), text
+
+
+class Kinds(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def plain(self, x: Tensor, factor: float = 1.0) -> Tensor:
+        return torch.relu(self.linear(x)) * factor
+
+    def items(self, x: Tensor) -> Any:
+        yield self.linear(x)
+
+    async def later(self, x: Tensor) -> Tensor:
+        return self.linear(x)
+
+    async def stream(self, x: Tensor) -> Any:
+        yield self.linear(x)
+
+    @staticmethod
+    def static(x: Tensor) -> Tensor:
+        return x + 1
+
+    @classmethod
+    def of_class(cls, x: Tensor) -> Tensor:
+        return x + 1
+
+    @property
+    def value(self) -> Tensor:
+        return self.linear.weight
+
+    partial = functools.partialmethod(plain, factor=2.0)
+
+
+@pytest.mark.parametrize(
+    "take, words",
+    [
+        (lambda net: net.items, "generator.*method of its own"),
+        (lambda net: net.later, "coroutine.*method of its own"),
+        (lambda net: net.stream, "asynchronous generator"),
+        (lambda net: net.of_class, "Kinds.*make it a method"),
+        (lambda net: net.value, "property was read"),
+        (lambda net: net.partial, "arguments filled in"),
+        (lambda net: torch.compile(net, backend="eager").forward, "torch.compile"),
+        (lambda net: torch.compile(net, backend="eager").__call__, "torch.compile"),
+        (lambda net: torch.compile(net.plain, backend="eager"), "torch.compile"),
+        (lambda net: torch.jit.trace(net.linear, X).forward, "TorchScript"),
+        (lambda net: staticmethod(net.plain), "make it a method"),
+        (lambda net: property(net.plain), "let the property call it"),
+        (lambda net: [].append, "builtin"),
+        (lambda net: net, "a method, not a module"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_what_is_no_method_of_a_module_is_refused_with_what_to_do(take: Callable[[Any], Any], words: str) -> None:
+    with pytest.raises(UnsupportedMethod, match=words):
+        gearcache.cache_compile(take(Kinds()))
+
+
+def test_a_static_method_is_refused_when_it_is_called() -> None:
+    cached = gearcache.cache_compile(Kinds().static)
+    with pytest.raises(UnsupportedMethod, match=r"Kinds.static.*without a module"):
+        cached(X)
+
+
+def compiled(module: nn.Module) -> Any:
+    return torch.compile(module, backend="eager", fullgraph=True)(X)
+
+
+def after_a_graph_break(module: nn.Module) -> Any:
+    def outer(x: Tensor) -> Tensor:
+        y = x + 1
+        torch._dynamo.graph_break()
+        return module(y)
+
+    return torch.compile(outer, backend="eager")(X)
+
+
+def exported(module: nn.Module, *, strict: bool) -> Any:
+    return torch.export.export(module, (X,), strict=strict).module()(X)
+
+
+def recorded(module: nn.Module, **options: Any) -> Any:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    return make_fx(lambda x: module(x), **options)(X)(X * 2)
+
+
+def faked(module: nn.Module) -> Any:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        return list(module(mode.from_tensor(X)).shape)
+
+
+SURROUNDINGS: dict[str, Callable[[nn.Module], Any]] = {
+    "torch.compile": compiled,
+    "torch.compile with a graph break": after_a_graph_break,
+    "export": functools.partial(exported, strict=False),
+    "strict export": functools.partial(exported, strict=True),
+    "symbolic trace": lambda module: torch.fx.symbolic_trace(module)(X * 2),
+    "make_fx": recorded,
+    "make_fx before dispatch": functools.partial(recorded, pre_dispatch=True),
+    "jit.trace": lambda module: torch.jit.trace(module, X, check_trace=False)(X * 2),
+    "vmap": lambda module: torch.vmap(module)(torch.stack([X, X * 2])),
+    "grad": lambda module: torch.func.grad(lambda x: module(x).sum())(X),
+    "jvp": lambda module: torch.func.jvp(module, (X,), (X,)),
+    "fake tensors": faked,
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("is_warm", [False, True], ids=["cold", "warm"])
+@pytest.mark.parametrize("name", SURROUNDINGS)
+def test_inside_another_tracer_a_cached_method_is_the_method_itself(name: str, is_warm: bool, cache_dir: Path) -> None:
+    net = Kinds()
+
+    class Outer(nn.Module):
+        def __init__(self, method: Any) -> None:
+            super().__init__()
+            self.net, self.method = net, method
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.method(x) + 1  # type: ignore[no-any-return]
+
+    cached = gearcache.cache_compile(net.plain, config=strict_config())
+    if is_warm:
+        cached(X)
+    run = SURROUNDINGS[name]
+    with torch.enable_grad():
+        found, expected = run(Outer(cached)), run(Outer(net.plain))
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    with torch.no_grad():
+        assert torch.equal(cached(X), net.plain(X))
+    assert sum(cached.stats.gears.values()) == 1 + is_warm
+
+
+def test_a_cached_method_may_call_another_whichever_is_called_first(cache_dir: Path) -> None:
+    class Chain(Kinds):
+        @gearcache.cache_compile(config=strict_config())
+        def inner(self, x: Tensor) -> Tensor:
+            return torch.relu(self.linear(x))
+
+        @gearcache.cache_compile(config=strict_config())
+        def outer(self, x: Tensor) -> Tensor:
+            return self.inner(x) + 1  # type: ignore[no-any-return]
+
+    for order in (("outer", "inner", "outer"), ("inner", "outer", "inner")):
+        net = Chain()
+        for name in order:
+            expected = torch.relu(net.linear(X)) + (name == "outer")
+            assert torch.equal(getattr(net, name)(X), expected)
+        # The first call of a decorated method puts it into the instance, which is another way to it.
+        assert net.outer.stats.traces + net.outer.stats.hits <= 2
+
+
+def test_parameters_may_be_swapped_after_a_compile(cache_dir: Path) -> None:
+    net = Kinds()
+    cached = gearcache.cache_compile(net.plain, config=strict_config())
+    cached(X)
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        net.half()
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    with torch.no_grad():
+        assert torch.equal(cached(X.half()), net.plain(X.half()))
+
+
+def test_parameters_may_be_swapped_also_where_the_trace_leaves_a_cycle_of_references(cache_dir: Path) -> None:
+    class Noting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(4), requires_grad=False)
+
+        def run(self, x: Tensor) -> None:
+            self.last = {"x": x + 1}
+            self.weight.mul_(0.5)
+
+    net = Noting()
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    gc.disable()
+    try:
+        with torch.no_grad():
+            cached(X)
+        assert weakref.getweakrefs(net.weight) == []
+    finally:
+        gc.enable()
+
+
+def test_parameters_may_be_swapped_after_a_call_that_was_refused(cache_dir: Path) -> None:
+    class Refused(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def run(self, x: Tensor) -> Tensor:
+            y: Tensor = self.linear(x)
+            return y if y.sum() > 0 else -y
+
+    net = Refused()
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    with pytest.raises(CaptureError) as _caught:  # kept, with all frames that it came through
+        cached(torch.ones(2, 4))
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        net.double()
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    assert net.linear.weight.dtype == torch.float64
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_unexpected_exception_is_ours_or_the_method_runs_uncached(
+    strict: bool, cache_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("nobody thought of this")
+
+    net = Kinds()
+    config = gearcache.CompilerConfig(backend="eager", strict=strict)
+    cached = gearcache.cache_compile(net.plain, config=config)
+    with monkeypatch.context() as patch, torch.no_grad():
+        patch.setattr("gearcache.serving.find.binding.Binding.prepare", fail)
+        for _ in range(5):
+            if strict:
+                with pytest.raises(PreparationError, match=r"Kinds.plain.*ZeroDivisionError: nobody.*report"):
+                    cached(X)
+            else:
+                assert torch.equal(cached(X), net.plain(X))
+    if not strict:
+        (record,) = [record for record in caplog.records if "nobody thought" in record.getMessage()]
+        assert record.levelname == "WARNING"
+    cached.refresh()
+    with torch.no_grad():
+        assert torch.equal(cached(X), net.plain(X))
+    assert cached.stats.traces == 1
+
+
+def test_an_exception_of_the_method_itself_comes_out_unchanged(cache_dir: Path) -> None:
+    class Failing(Kinds):
+        def fail(self, x: Tensor) -> Tensor:
+            raise KeyError("mine")
+
+    cached = gearcache.cache_compile(Failing().fail, config=strict_config())
+    with torch.compiler.set_stance("force_eager"), pytest.raises(KeyError, match="mine"):
+        cached(X)
+    with pytest.raises(KeyError, match="mine") as raised:
+        cached(X)
+    assert raised.value.__context__ is None, "no error of ours stands above it"
+    with pytest.raises(MethodRaises, match="exception") as raised:
+        cached.warm(X)
+    assert "was run" not in str(raised.value), "nothing ran"
+
+
+def test_a_method_that_dynamo_takes_for_one_that_raises_is_refused(cache_dir: Path) -> None:
+    class Partial(Kinds):
+        doubled = functools.partialmethod(Kinds.plain, factor=2.0)
+
+        def run(self, x: Tensor) -> Tensor:
+            return self.doubled(x)  # type: ignore[no-any-return]
+
+    cached = gearcache.cache_compile(Partial().run, config=strict_config())
+    for _ in range(2):
+        with pytest.raises(CaptureError) as told:
+            cached(X)
+        if not isinstance(told.value, MethodRaises):
+            pytest.skip("Dynamo of torch 2.14 fails here in another way, which is refused without a run")
+        assert re.search(r"(?s)exception.*it was run once", str(told.value))
+
+
+def test_coroutines_may_call_cached_methods(cache_dir: Path) -> None:
+    net = Kinds()
+    cached = gearcache.cache_compile(net.plain, config=strict_config())
+
+    async def serve() -> Tensor:
+        return cached(X)  # type: ignore[no-any-return]
+
+    with torch.no_grad():
+        assert torch.equal(asyncio.run(serve()), net.plain(X))
+
+
+NAMELESS = """
+import torch
+
+{line}
+
+
+class Helper:
+    def __init__(self, factor):
+        self.factor = factor
+
+
+def doubled(value):
+    return value * 2
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.helper = Helper(3.0)
+
+    def compute(self, x):
+        return doubled(x) * self.helper.factor, isinstance(self.helper, Helper)
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"{name} = {value}" for name in ("__name__", "__file__") for value in ("torch.ones(3)", "4.5", "None")),
+        "class __file__: pass",
+    ],
+)
+def test_a_file_whose_name_is_no_text_is_served_or_refused_by_name(
+    line: str, tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "nameless.py"
+    file.write_text(NAMELESS.format(line=line))
+    specification = importlib.util.spec_from_file_location("nameless", file)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    monkeypatch.setitem(sys.modules, "nameless", module)
+    specification.loader.exec_module(module)
+    net = module.Net()
+    found, error = outcome(lambda: gearcache.cache_compile(net.compute, config=strict_config())(X))
+    assert error is None or (isinstance(error, CaptureError) and "Net.compute" in str(error))
+    if error is None:
+        assert_same(found, net.compute(X))
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+def test_writing_a_weight_made_in_inference_mode_and_given_other_data_is_refused(mode: Any, cache_dir: Path) -> None:
+    class Writing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(4))
+
+        def compute(self, x: Tensor) -> None:
+            self.weight.data.copy_(x[0])
+
+    with torch.inference_mode():
+        net = Writing()
+    net.weight.data = torch.zeros(8)[::2]
+    cached = gearcache.cache_compile(net.compute, config=strict_config())
+    with mode(), pytest.raises(InputError, match=r"weight.*given another `\.data`"):
+        cached(X)
+    assert net.weight.tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize("dynamic", [None, True, False])
+@pytest.mark.parametrize("name", ["value", "asserted", "key", "late"])
+def test_what_a_method_raises_for_a_call_comes_out_as_it_is(name: str, dynamic: bool | None, cache_dir: Path) -> None:
+    net, twin = Raising(), Raising()
+    cached = gearcache.cache_compile(getattr(net, name), dynamic=dynamic, config=strict_config())
+    for rows in (3, 2, 4, 1):
+        x = torch.ones(rows, 4)
+        found, error = outcome(lambda x=x: cached(x))
+        expected, expected_error = outcome(lambda x=x: getattr(twin, name)(x))
+        assert (type(error), str(error)) == (type(expected_error), str(expected_error))
+        assert_same(found, expected)
+    assert net.seen == twin.seen
+
+
+class Whole(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.forward = gearcache.cache_compile(self.forward, config=strict_config())  # type: ignore[method-assign]
+
+    def forward(self, x: Tensor, factor: float = 2.0) -> Tensor:
+        return self.linear(x) * factor
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_a_model_whose_forward_is_cached_can_be_exported(strict: bool, is_warm: bool, cache_dir: Path) -> None:
+    net, x = Whole(), torch.randn(2, 4)
+    if is_warm:
+        net(x)
+    exported = torch.export.export(net, (x,), strict=strict).module()
+    with torch.no_grad():
+        assert torch.equal(exported(x), net(x))
+
+
+def test_a_cached_method_has_the_signature_of_the_method() -> None:
+    assert str(inspect.signature(Whole().forward)) == "(x: 'Tensor', factor: 'float' = 2.0) -> 'Tensor'"
+
+
+def test_a_call_without_an_operation_is_served_by_the_method_beside_the_graphs_of_others(
+    cache_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Blocks(torch.nn.Module):
+        def run(self, x: torch.Tensor, times: int) -> dict[str, Any]:
+            for _ in range(times):
+                x = x * 2
+            return {"x": (x,), "times": times}
+
+    module = Blocks()
+    for launch in range(2):
+        cached = gearcache.cache_compile(module.run, config=strict_config())
+        for times in (0, 2, 0, 3, 0):
+            found, expected = cached(X, times), module.run(X, times)
+            assert torch.equal(found["x"][0], expected["x"][0])
+            assert found["times"] == times
+        assert cached.stats.eager_reasons == {"no operation": 3}
+        assert cached.stats.compiles == (0 if launch else 2)
+    assert caplog.text.count("there is nothing to compile") == 2
+    with pytest.raises(NoOperation):
+        cached.warm(X, 0)
+    report = gearcache.prewarm(lambda: cached.warm(X, 0), cache_dir=cache_dir)
+    (row,) = report.entries
+    assert (row.failed, len(row.impossible), report.is_complete) == ({}, 1, True)

@@ -1,0 +1,231 @@
+"""A module that differs from a stored one only where the method does not reach needs no trace."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.evict import Limits
+from gearcache.cache.layout import Layout
+from gearcache.cache.upkeep import keep_limits
+from tests.support.relaunch import run_python
+from tests.support.scenarios import strict_config
+
+
+class Layer(nn.Module):
+    """A linear layer with adapters, as libraries for low-rank adapters have it."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.base = nn.Linear(4, 4)
+        self.low = nn.ModuleDict({name: nn.Linear(4, 2, bias=False) for name in names})
+        self.high = nn.ModuleDict({name: nn.Linear(2, 4, bias=False) for name in names})
+        self.scale = {name: 2.0 + len(name) for name in names}
+        self.active = ["own"]
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.base(x)
+        names = self.low.keys()
+        for name in self.active:
+            if name not in names or name not in self.scale:
+                continue
+            out = out + self.high[name](self.low[name](x)) * self.scale[name]
+        return out
+
+
+class Model(nn.Module):
+    def __init__(self, *names: str, heads: int = 1) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList([Layer(names) for _ in range(2)])
+        self.first = nn.Linear(4, 3)
+        self.rest = nn.ModuleList([nn.Linear(4, 3 + number) for number in range(heads)])
+
+    def decode(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return self.first(x)
+
+    def counted(self, x: Tensor) -> Tensor:
+        return self.decode(x) * len(self.rest)
+
+    def named(self, x: Tensor) -> Tensor:
+        return self.decode(x) * len(sorted(self.layers[0].low.keys())[-1])
+
+    def sized(self, x: Tensor) -> Tensor:
+        return self.decode(x) * self.rest[0].weight.shape[0]
+
+    def half(self, x: Tensor) -> Tensor:
+        return x.to(next(self.rest.parameters()).dtype)
+
+
+X = torch.arange(8.0).reshape(2, 4)
+
+
+def served(model: nn.Module, name: str = "decode", backend: str = "eager", **options: Any) -> Any:
+    """Call a method once; returns its counters. The result has to be eager's."""
+    cached = gearcache.cache_compile(getattr(model, name), config=strict_config(backend), dynamic=False, **options)
+    with torch.no_grad():
+        expected = getattr(model, name)(X)
+    torch.testing.assert_close(cached(X), expected, rtol=0 if backend == "eager" else 1e-4, atol=1e-4)
+    return cached
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(lambda: Model("own", "c"), id="renamed"),
+        pytest.param(lambda: Model("own"), id="removed"),
+        pytest.param(lambda: Model("c", "own", "d", "e"), id="added before"),
+        pytest.param(lambda: Model("own", "b", heads=3), id="further heads"),
+        pytest.param(lambda: Model("own", "b", heads=0), id="without the other head"),
+    ],
+)
+def test_what_a_method_does_not_reach_costs_no_trace(cache_dir: Path, other: Callable[[], nn.Module]) -> None:
+    assert served(Model("own", "b")).stats.traces == 1
+    for _ in range(2):
+        cached = served(other())
+        assert (cached.stats.hits, cached.stats.misses, cached.stats.traces) == (1, 0, 0)
+    assert len(list(Layout(cache_dir).entries())) == 1
+    assert "differs only where the method does not reach" in cached.explain()
+
+
+@pytest.mark.parametrize("name", ["counted", "named", "sized", "half"])
+def test_what_a_method_asks_about_others_is_compared(cache_dir: Path, name: str) -> None:
+    models = [Model("own", "b"), Model("own", "longer"), Model("own", "b", heads=3), Model("own", heads=2)]
+    models += [Model("own", "b").double() if name == "half" else Model("own", "b", "longest of all")]
+    for model in models:
+        if name == "sized":
+            model.rest[0] = nn.Linear(4, 3 + len(model.rest))
+        served(model if name == "half" else model.float(), name)
+
+
+def _other_active(model: Any) -> None:
+    model.layers[1].active = ["b"]
+
+
+def _other_class(model: Any) -> None:
+    model.layers[0].base = nn.Identity()
+
+
+def _tied(model: Any) -> None:
+    model.layers[0].base.weight = model.layers[1].base.weight
+
+
+def _of_other_size(model: Any) -> None:
+    for kind, sizes in (("low", (4, 3)), ("high", (3, 4))):
+        getattr(model.layers[1], kind)["own"] = nn.Linear(*sizes, bias=False)
+
+
+def _hooked(model: Any) -> None:
+    model.first.register_forward_hook(lambda module, args, out: out * 2)
+
+
+@pytest.mark.parametrize("change", [_other_active, _other_class, _tied, _of_other_size, _hooked])
+def test_what_a_method_reaches_is_compared_although_others_differ_too(
+    cache_dir: Path, change: Callable[[Any], None]
+) -> None:
+    served(Model("own", "b"))
+    model = Model("own", "b", "c")
+    change(model)
+    assert served(model).stats.traces == 1
+    assert served(Model("own", "c")).stats.traces == 0
+
+
+def test_a_change_of_the_process_serves_a_sibling_too(cache_dir: Path) -> None:
+    model = Model("own", "b")
+    cached = served(model)
+    for layer in model.layers:
+        layer.low["c"], layer.high["c"] = nn.Linear(4, 2, bias=False), nn.Linear(2, 4, bias=False)
+    assert torch.equal(cached(X), cached.function(X))
+    assert cached.stats.traces == 1
+    for layer in model.layers:
+        layer.active = ["c"]
+        layer.scale["c"] = 5.0
+    assert torch.equal(cached(X), cached.function(X))
+    assert cached.stats.traces == 2
+
+
+def test_graphs_that_a_sibling_made_since_are_found(cache_dir: Path) -> None:
+    served(Model("own", "b"))
+    one = gearcache.cache_compile(Model("own", "c").decode, config=strict_config(), dynamic=False)
+    two = gearcache.cache_compile(Model("own", "d").decode, config=strict_config(), dynamic=False)
+    for cached in (one, two):
+        for rows in (1, 2):
+            assert torch.equal(cached(X[:rows]), cached.function(X[:rows]))
+    assert (one.stats.traces, two.stats.traces, two.stats.misses) == (1, 0, 0)
+
+
+def test_the_reason_of_a_miss_is_what_the_trace_depends_on(cache_dir: Path) -> None:
+    served(Model("own", "b"))
+    model = Model("own", "c")
+    _other_active(model)
+    assert "active[0]" in served(model).explain()
+
+
+def test_a_read_only_cache_serves_siblings(cache_dir: Path) -> None:
+    served(Model("own", "b"))
+    for path in [cache_dir, *cache_dir.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        assert served(Model("own", "c")).stats.traces == 0
+    finally:
+        for path in [cache_dir, *cache_dir.rglob("*")]:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def test_a_sibling_in_use_stays_and_counts_its_loads(cache_dir: Path) -> None:
+    served(Model("own", "b"))
+    cached = served(Model("own", "c"))
+    (entry,) = Catalog(Layout(cache_dir)).entries()
+    assert entry.hits == 1
+    assert cached.stats.hits == 1
+    keep_limits(Layout(cache_dir), Limits(1, None), ("Other", "0" * 64, ""))
+    assert len(list(Layout(cache_dir).entries())) == 1
+
+
+def test_damaged_siblings_are_no_fault_of_the_call(cache_dir: Path) -> None:
+    served(Model("own", "b"))
+    (manifest,) = Layout(cache_dir).entries()
+    manifest.write_bytes(manifest.read_bytes()[:-20])
+    assert served(Model("own", "c")).stats.traces == 1
+
+
+def test_a_sibling_with_a_missing_blob_is_compiled_anew(cache_dir: Path) -> None:
+    served(Model("own", "b"))
+    shutil.rmtree(Layout(cache_dir).blobs_folder)
+    cached = gearcache.cache_compile(Model("own", "c").decode, config=gearcache.CompilerConfig(backend="eager"))
+    assert torch.equal(cached(X), cached.function(X))
+
+
+def test_a_wrapped_model_is_served_by_the_entry_of_the_model(cache_dir: Path) -> None:
+    model = Model("own", "b")
+    served(model)
+    wrapper = nn.Sequential(copy.deepcopy(model), nn.Linear(3, 3))
+    assert served(wrapper[0]).stats.traces == 0
+
+
+PROGRAM = """
+import json, sys
+import torch
+from tests.serving.find.test_siblings import X, Model, served
+before = "torch._dynamo" in sys.modules
+cached = served(Model("own", sys.argv[1]), "decode", sys.argv[2], cache_dir=sys.argv[3])
+stats = cached.stats
+print(json.dumps([stats.hits, stats.traces, stats.compiles, "torch._dynamo" in sys.modules and not before]))
+"""
+
+
+@pytest.mark.slow
+def test_a_relaunch_by_a_sibling_imports_no_compiler(tmp_path: Path) -> None:
+    assert run_python(PROGRAM, "b", "inductor", str(tmp_path))[:3] == [0, 1, 1]
+    assert run_python(PROGRAM, "c", "inductor", str(tmp_path)) == [1, 0, 0, False]

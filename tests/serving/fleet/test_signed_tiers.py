@@ -1,0 +1,139 @@
+"""Tiers of signed entries: what a trusted key has signed is fetched, whatever else lies there is refused."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache.admin.verify import verify
+from gearcache.cache.layout import Layout
+from gearcache.cache.manifest import signed_parts
+from gearcache.cache.remote.trust import Trust
+from tests.serving.fleet.test_tiers import Host, objects
+from tests.serving.fleet.test_tiers import _fresh as _fresh
+from tests.support.signing import Pair, hmac_key
+
+SIGNING, TRUSTED, SECRET = "GEARCACHE_SIGNING_KEY_FILE", "GEARCACHE_TRUSTED_KEYS", "GEARCACHE_HMAC_KEY_FILE"
+Sets = Callable[..., None]
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Pair:
+    return Pair(tmp_path, "build-2026")
+
+
+@pytest.fixture
+def share(tmp_path: Path) -> str:
+    (tmp_path / "share").mkdir()
+    return f"folder:{tmp_path / 'share'}"
+
+
+@pytest.fixture
+def sets(monkeypatch: pytest.MonkeyPatch) -> Sets:
+    """What makes this process another host: it has these variables of keys, and no others."""
+
+    def change(**given: str) -> None:
+        for name, value in {SIGNING: "", TRUSTED: "", SECRET: "", **given}.items():
+            monkeypatch.setenv(name, value)
+
+    return change
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if "is not trusted" in record.getMessage()]
+
+
+@pytest.mark.parametrize("way", ["upload", "copy"])
+def test_what_a_build_host_signed_is_fetched_by_hosts_that_trust_its_key(
+    tmp_path: Path, share: str, build: Pair, sets: Sets, way: str
+) -> None:
+    sets(**{SIGNING: str(build.path)})
+    root = tmp_path / "a"
+    assert Host(root, share if way == "upload" else "").call().compiles == 2
+    if way == "copy":
+        shutil.copytree(root / "v4", tmp_path / "share" / "v4")
+    (manifest,) = [path for path in objects(share, "entries") if path.suffix == ".msgpack"]
+    assert build.checks.check(manifest.read_bytes(), "m") == "build-2026"
+    sets(**{TRUSTED: build.trusted.text})
+    assert Host(tmp_path / "b", f"{share}?read_only=1").call().compiles == 0
+    shutil.rmtree(tmp_path / "share")
+    assert Host(tmp_path / "b", "").call().compiles == 0
+
+
+def test_a_host_with_an_hmac_key_of_its_own_fetches_and_then_hits(
+    tmp_path: Path, share: str, build: Pair, sets: Sets
+) -> None:
+    sets(**{SIGNING: str(build.path)})
+    Host(tmp_path / "a", share).call()
+    sets(**{TRUSTED: build.trusted.text, SECRET: str(hmac_key(tmp_path))})
+    assert Host(tmp_path / "b", f"{share}?read_only=1").call().compiles == 0
+    assert Host(tmp_path / "b", "").call().compiles == 0
+
+
+def test_a_build_host_fetches_what_it_has_sent(tmp_path: Path, share: str, build: Pair, sets: Sets) -> None:
+    sets(**{SIGNING: str(build.path)})
+    Host(tmp_path / "a", share).call()
+    assert Host(tmp_path / "b", share).call().compiles == 0
+    assert len(objects(share, "entries")) == 1
+
+
+#: What lies in the tier instead, from what the build host stored; and what is said of it.
+HOSTILE: dict[str, tuple[Callable[[bytes, bytes], bytes], str]] = {
+    "stripped": (lambda data, other: signed_parts(data).manifest, "it is not signed"),
+    "signed by a thief": (lambda data, other: other, "does not list it"),
+    "replaced signature": (
+        lambda data, other: signed_parts(data).manifest + signed_parts(other).pair[:40] + signed_parts(data).pair[40:],
+        "does not list it",
+    ),
+    "flipped bit": (lambda data, other: data[:-1] + bytes([data[-1] ^ 1]), "does not fit its bytes"),
+}
+
+
+@pytest.mark.parametrize("attack", [*HOSTILE, "outdated", "rotated out", "no key at all"])
+def test_anything_else_is_refused_with_the_reason_and_compiled_here(
+    tmp_path: Path, share: str, build: Pair, sets: Sets, attack: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sets(**{SIGNING: str(build.path)})
+    Host(tmp_path / "a", share).call()
+    (manifest,) = objects(share, "entries")
+    trusted, reason = build.trusted.text, "does not list it"
+    thief = Pair(tmp_path, "thief")
+    if attack in HOSTILE:
+        change, reason = HOSTILE[attack]
+        data = manifest.read_bytes()
+        data = change(data, thief.signs.signed(signed_parts(data).manifest))
+        manifest.unlink()
+        manifest.with_name(f"{sha256(data).hexdigest()}.msgpack").write_bytes(data)
+    elif attack == "outdated":
+        trusted, reason = f"{trusted};until=2020-01-01", "is trusted for entries until 2020-01-01"
+    elif attack == "rotated out":
+        trusted = thief.trusted.text
+    else:
+        trusted, reason = "", "is not set, which would list it"
+    sets(**{TRUSTED: trusted})
+    with caplog.at_level(logging.WARNING):
+        host = Host(tmp_path / "b", f"{share}?read_only=1").call()
+    assert host.compiles == 2
+    (warning,) = warnings_of(caplog)
+    assert reason in warning
+    assert verify(Layout(tmp_path / "b"), trust=Trust([build.trusted])).is_sound
+    assert Host(tmp_path / "b", "").call().compiles == 0
+
+
+def test_a_host_that_signs_takes_nothing_unsigned_which_its_signature_would_vouch_for(
+    tmp_path: Path, share: str, build: Pair, sets: Sets
+) -> None:
+    (tmp_path / "signed").mkdir()
+    open_tier, signed_tier = f"{share}?unsigned=1", f"folder:{tmp_path / 'signed'}"
+    sets()
+    Host(tmp_path / "a", open_tier).call()
+    for variables in ({SIGNING: str(build.path)}, {SECRET: str(hmac_key(tmp_path))}):
+        sets(**variables)
+        found = Host(tmp_path / f"b{len(variables)}{next(iter(variables))}", f"{open_tier} {signed_tier}").call()
+        assert found.compiles == 2
+        assert "takes nothing that nobody signed" in found.cached.explain()

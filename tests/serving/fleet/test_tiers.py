@@ -1,0 +1,834 @@
+"""Hosts that share tiers: what one compiled, the others fetch; what is wrong with a tier costs time, and no result."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import gearcache
+from gearcache.cache.layout import Layout
+from gearcache.cache.remote import lease, tier
+from gearcache.cache.remote.engines.folder import FolderRemote
+from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
+from gearcache.cache.remote.outbox import outbox
+from gearcache.errors import CacheError, OptionError
+from gearcache.serving.fleet import compile_turn as turn
+from gearcache.serving.fleet import remote_entry
+from tests.cache.remote.clouds import azure, azurite_program
+from tests.cache.remote.real_engines import ENGINES
+from tests.support.commands import run_json
+from tests.support.relaunch import run_python
+
+GEARS = {"x": {0: [2, 4]}}
+OFFSET = 1.0
+
+
+def offset() -> float:
+    return OFFSET
+
+
+class Net(torch.nn.Module):
+    def __init__(self, factor: float = 2.0) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = torch.nn.Linear(4, 4)
+        self.factor = factor
+
+    def run(self, x: Tensor) -> Tensor:
+        return torch.relu(self.linear(x.float())) * self.factor + OFFSET
+
+    def other(self, x: Tensor) -> Tensor:
+        return self.linear(x) - self.factor
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test is as a host that was just started."""
+    monkeypatch.setattr(remote_entry, "_told", set())
+    monkeypatch.setattr(tier, "_opened", {})
+    monkeypatch.setattr(turn, "_FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(turn, "_LOOK_SECONDS", 0.2)
+    yield
+    assert outbox().flush(30) == 0
+
+
+@pytest.fixture
+def share(tmp_path: Path) -> str:
+    """A tier that takes unsigned entries."""
+    (tmp_path / "share").mkdir()
+    return f"folder:{tmp_path / 'share'}?unsigned=1"
+
+
+class Host:
+    """A process of a host with a cache of its own: a fresh module with a fresh cached method."""
+
+    def __init__(
+        self, root: Path, remotes: str | list[str] | None, *, factor: float = 2.0, method: str = "run", **options: Any
+    ) -> None:
+        self.net = Net(factor)
+        config = gearcache.CompilerConfig(backend="eager", **options)
+        self.original = getattr(self.net, method)
+        self.cached = gearcache.cache_compile(
+            self.original, config=config, gears=GEARS, cache_dir=root, remotes=remotes
+        )
+
+    def call(self, size: int = 4, dtype: torch.dtype = torch.float32) -> Host:
+        """Call with a new tensor, and compare with what the method itself gives; sends what was compiled."""
+        x = torch.randn(size, 4).to(dtype)
+        with torch.no_grad():
+            torch.testing.assert_close(self.cached(x), self.original(x), rtol=0, atol=0)
+        assert outbox().flush(30) == 0
+        return self
+
+    @property
+    def compiles(self) -> int:
+        return self.cached.stats.to_dict()["compiles"]  # type: ignore[no-any-return]
+
+
+def objects(share: str, what: str) -> list[Path]:
+    """Return the files of a folder as a tier: "blobs", "entries" or "leases"."""
+    folder = Path(share.removeprefix("folder:").partition("?")[0]) / "v4" / what
+    return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.exists() else []
+
+
+def test_what_one_host_compiled_another_fetches(tmp_path: Path, share: str) -> None:
+    assert Host(tmp_path / "a", share).call().compiles == 2
+    second = Host(tmp_path / "b", share).call().call(2)
+    assert (second.compiles, second.cached.stats.to_dict()["traces"]) == (0, 0)
+    # It is an entry of that host like any other: no tier is asked for it.
+    shutil.rmtree(tmp_path / "share")
+    assert Host(tmp_path / "b", "").call().call(2).compiles == 0
+
+
+@pytest.mark.parametrize("engine", ["redis", "bucket", "web", "azure"])
+def test_it_comes_through_every_engine(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if engine == "azure" and azurite_program() is None:
+        pytest.skip("there is no Azurite, or no node for it: see scripts/servers.sh")
+    with {**ENGINES, "azure": azure}[engine]() as remote:
+        monkeypatch.setattr("gearcache.cache.remote.urls.TierURL.open", lambda self: remote)
+        url = "redis://h?unsigned=1"
+        assert Host(tmp_path / "a", url).call().compiles == 2
+        assert Host(tmp_path / "b", url).call().compiles == 0
+
+
+def test_what_a_tier_has_served_is_no_miss_of_the_cache(tmp_path: Path, share: str) -> None:
+    for name, counted in (("a", {"absent": 1}), ("b", {})):
+        Host(tmp_path / name, share).call()
+        found = run_json("stats", "--cache-dir", str(tmp_path / name))
+        assert (found["hits"], found["misses_by_reason"]) == (1 - len(counted), counted)
+
+
+def test_a_local_hit_asks_no_tier(tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Host(tmp_path / "a", share).call()
+    monkeypatch.setattr(remote_entry, "RemoteEntry", None)
+    assert Host(tmp_path / "a", share).call().compiles == 0
+
+
+def test_a_relaunch_imports_nothing_of_tiers(tmp_path: Path) -> None:
+    code = """
+import json, sys, torch, gearcache
+from tests.scenarios.geared import Net
+config = gearcache.CompilerConfig(backend="eager")
+cached = gearcache.cache_compile(Net().encode, config=config, gears={"x": {0: [2]}}, cache_dir=sys.argv[1])
+cached(torch.randn(2, 4))
+print(json.dumps([name for name in sys.modules if ".cache.remote." in name]))
+"""
+    environ = {"GEARCACHE_REMOTES": "redis://127.0.0.1:1/0"}
+    assert run_python(code, str(tmp_path), environ=environ)
+    assert run_python(code, str(tmp_path), environ=environ) == []
+
+
+def test_tiers_are_asked_in_their_order_and_all_get_what_was_compiled(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    first, second = (f"folder:{tmp_path / name}?unsigned=1" for name in ("one", "two"))
+    Host(tmp_path / "a", [first, second]).call()
+    assert len(objects(first, "entries")) == len(objects(second, "entries")) == 1
+    shutil.rmtree(tmp_path / "one")
+    assert Host(tmp_path / "b", f"{first} {second}").call().compiles == 0
+
+
+def test_nothing_is_stored_in_a_read_only_tier(tmp_path: Path, share: str) -> None:
+    Host(tmp_path / "a", f"{share}&read_only=1").call()
+    assert not list((tmp_path / "share").iterdir())
+    Host(tmp_path / "a2", share).call()
+    assert Host(tmp_path / "b", f"{share}&read_only=1").call().compiles == 0
+
+
+def test_variants_of_all_hosts_are_found(tmp_path: Path, share: str) -> None:
+    """Two hosts that do not see each other's entries; a third has both."""
+    (tmp_path / "apart").mkdir()
+    apart = f"folder:{tmp_path / 'apart'}?unsigned=1"
+    Host(tmp_path / "a", share).call(dtype=torch.float32)
+    Host(tmp_path / "b", apart).call(dtype=torch.float64)
+    shutil.copytree(tmp_path / "apart", tmp_path / "share", dirs_exist_ok=True)
+    assert len(objects(share, "entries")) == 2
+    third = Host(tmp_path / "c", share).call(dtype=torch.float32).call(dtype=torch.float64)
+    assert third.compiles == 0
+
+
+def test_a_variant_that_was_added_elsewhere_is_found_beside_the_own_ones(tmp_path: Path, share: str) -> None:
+    Host(tmp_path / "a", share, on_miss="compile").call(dtype=torch.float32)
+    second = Host(tmp_path / "b", share, on_miss="compile").call(dtype=torch.float32)
+    Host(tmp_path / "a", share, on_miss="compile").call(dtype=torch.float64)
+    second.call(dtype=torch.float64)
+    assert second.compiles == 0
+    assert Host(tmp_path / "b", "").call(dtype=torch.float32).call(dtype=torch.float64).compiles == 0
+
+
+def test_an_entry_whose_evidence_does_not_hold_is_not_fetched(tmp_path: Path, share: str) -> None:
+    Host(tmp_path / "a", share, factor=2.0).call()
+    second = Host(tmp_path / "b", share, factor=3.0).call()
+    assert second.compiles == 2
+    assert Host(tmp_path / "c", share, factor=3.0).call().compiles == 0
+    assert Host(tmp_path / "d", share, factor=2.0).call().compiles == 0
+
+
+def test_a_changed_global_is_a_miss_in_a_tier_too(tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Host(tmp_path / "a", share).call()
+    monkeypatch.setitem(globals(), "OFFSET", 5.0)
+    assert Host(tmp_path / "b", share).call().compiles == 2
+
+
+def test_a_damaged_blob_is_compiled_again_and_replaced(tmp_path: Path, share: str) -> None:
+    Host(tmp_path / "a", share).call()
+    for blob in objects(share, "blobs"):
+        data = blob.read_bytes()
+        blob.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    second = Host(tmp_path / "b", share).call()
+    assert second.compiles == 2
+    assert "sha256" in second.cached.explain()
+    assert Host(tmp_path / "c", share).call().compiles == 0
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "of another entry", "of another name", "gone"])
+def test_a_damaged_manifest_is_as_none(tmp_path: Path, share: str, damage: str) -> None:
+    Host(tmp_path / "a", share).call()
+    Host(tmp_path / "a", share, method="other").call()
+    first, other = objects(share, "entries")
+    data = first.read_bytes()
+    if damage == "cut":
+        first.write_bytes(data[:-7])
+    elif damage == "flipped":
+        first.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
+    elif damage == "empty":
+        first.write_bytes(b"")
+    elif damage == "of another entry":
+        first.unlink()
+        (first.parent / other.name).write_bytes(other.read_bytes())
+    elif damage == "of another name":
+        first.rename(first.with_name("0" * 64 + ".msgpack"))
+    else:
+        first.unlink()
+    names = [first.parent.parent.name.partition(".")[2], other.parent.parent.name.partition(".")[2]]
+    assert Host(tmp_path / "b", share, method=names[0]).call().compiles == 2
+    assert Host(tmp_path / "b", share, method=names[1]).call().compiles == 0
+
+
+def test_an_unsigned_entry_is_refused_unless_the_user_says_so(
+    tmp_path: Path, share: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    Host(tmp_path / "a", share).call()
+    with caplog.at_level(logging.WARNING, "gearcache"):
+        careful = share.partition("?")[0]
+        assert Host(tmp_path / "b", careful).call().compiles == 2
+        assert Host(tmp_path / "c", careful).call().compiles == 2
+    warnings = [record.getMessage() for record in caplog.records if "sign" in record.getMessage()]
+    assert len(warnings) == 2
+    assert "is not signed" in warnings[0]
+    assert "nothing is sent there" in warnings[1]
+    # Nobody waits for what is refused then.
+    assert not objects(share, "leases")
+    assert len(objects(share, "entries")) == 1
+
+
+def test_a_copy_of_a_cache_is_a_tier(tmp_path: Path, share: str) -> None:
+    Host(tmp_path / "a", "").call()
+    shutil.copytree(tmp_path / "a", tmp_path / "share", dirs_exist_ok=True)
+    assert Host(tmp_path / "b", share).call().compiles == 0
+
+
+def test_a_host_that_cannot_write_fetches_into_memory(tmp_path: Path, share: str) -> None:
+    Host(tmp_path / "a", share).call()
+    (tmp_path / "file").write_text("")
+    assert Host(tmp_path / "file" / "cache", share).call().compiles == 0
+
+
+def test_a_damaged_local_blob_comes_from_a_tier(tmp_path: Path, share: str) -> None:
+    Host(tmp_path / "a", share).call()
+    for blob in (tmp_path / "a" / "v4" / "blobs").glob("*/*"):
+        blob.write_bytes(b"damaged")
+    again = Host(tmp_path / "a", share).call()
+    assert again.compiles == 0
+    assert Host(tmp_path / "a", "").call().compiles == 0
+
+
+def test_a_prewarm_sends_before_it_ends(tmp_path: Path, share: str) -> None:
+    def build() -> None:
+        Host(tmp_path / "unused", share).cached.warm(torch.empty(4, 4, device="meta"))
+
+    report = gearcache.prewarm(build, cache_dir=tmp_path / "a")
+    assert (report.compiled, [entry.failed for entry in report.entries]) == (2, [{}])
+    assert len(objects(share, "entries")) == 1
+    # What is here and not there is sent as well.
+    shutil.rmtree(tmp_path / "share" / "v4")
+    assert gearcache.prewarm(build, cache_dir=tmp_path / "a").compiled == 0
+    assert Host(tmp_path / "b", share).call().compiles == 0
+
+
+def test_a_prewarm_says_what_could_not_be_sent(tmp_path: Path, share: str, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("")
+
+    def build() -> None:
+        remotes = [f"folder:{tmp_path / 'file' / 'share'}?unsigned=1", share.partition("?")[0]]
+        Host(tmp_path / "unused", remotes).cached.warm(torch.empty(4, 4, device="meta"))
+
+    report = gearcache.prewarm(build, cache_dir=tmp_path / "a")
+    assert report.compiled == 2
+    first, second = report.entries[0].failed.values()
+    assert "nothing is sent there" in first
+    # It was asked before it was to be sent to.
+    assert "it failed a moment ago" in second
+    assert f"there is no folder `{tmp_path / 'file' / 'share'}`" in caplog.text
+
+
+def test_in_the_background_it_is_fetched_too(tmp_path: Path, share: str) -> None:
+    Host(tmp_path / "a", share).call()
+    second = Host(tmp_path / "b", share, on_miss="background")
+    deadline = time.monotonic() + 60
+    while not second.cached.stats.to_dict()["loads"]:
+        second.call()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert second.compiles == 0
+    third = Host(tmp_path / "c", share, on_miss="background", factor=7.0)
+    while not third.cached.stats.to_dict()["loads"]:
+        third.call()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert Host(tmp_path / "d", share, factor=7.0).call().compiles == 0
+
+
+def test_in_the_background_nobody_waits_until_it_is_sent(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with faulty(share, "hangs when it is written", monkeypatch) as url:
+        host = Host(tmp_path / "a", url, on_miss="background")
+        x = torch.randn(4, 4)
+        begin = time.monotonic()
+        while not host.cached.stats.to_dict()["loads"]:
+            host.cached(x)
+            assert time.monotonic() - begin < 25
+            time.sleep(0.05)
+        assert outbox().flush(0.0) == 1, "it is still being sent"
+
+
+def test_what_was_compiled_in_the_background_is_sent_and_its_lease_given_up(tmp_path: Path, share: str) -> None:
+    host = Host(tmp_path / "a", share, on_miss="background")
+    deadline = time.monotonic() + 60
+    while not host.cached.stats.to_dict()["loads"]:
+        host.call()
+        assert time.monotonic() < deadline, host.cached.explain()
+        time.sleep(0.05)
+    assert outbox().flush(30) == 0
+    assert len(objects(share, "entries")) == 1
+    assert not objects(share, "leases")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("GEARCACHE_TRUSTED_KEYS", "/no/such/keys"), ("GEARCACHE_REMOTES", "s4://bucket")]
+)
+def test_a_variable_that_is_wrong_costs_one_warning_and_no_call(
+    tmp_path: Path,
+    share: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    variable: str,
+    value: str,
+) -> None:
+    monkeypatch.setenv("GEARCACHE_REMOTES", share)
+    monkeypatch.setenv(variable, value)
+    host = Host(tmp_path / "a", None).call(2).call(4)
+    assert host.compiles == 2
+    assert Host(tmp_path / "a", None, method="other").call().compiles == 2
+    told = [record.getMessage() for record in caplog.records if value in record.getMessage()]
+    assert len(told) == 2  # of each method
+    assert all(variable in text for text in told)
+    with pytest.raises(OptionError, match=variable):
+        Host(tmp_path / "b", None, strict=True).call()
+
+
+class Faulty(FolderRemote):
+    """A share that fails in one way, and counts how often it was asked."""
+
+    asked = 0
+
+    def __init__(self, path: str, fault: str) -> None:
+        super().__init__(path)
+        self._fault = fault
+
+    def _fail(self, deadline: Deadline) -> None:
+        type(self).asked += 1
+        if self._fault == "hangs":
+            time.sleep(deadline.left)
+        raise RemoteError(self.label, f"it {self._fault}")
+
+    def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
+        if self._fault in ("denies writes", "hangs when it is written"):
+            return super().get(name, limit, deadline)
+        return self._fail(deadline)
+
+    def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
+        if self._fault in ("denies writes", "gives no objects", "hangs when it is written"):
+            return super().names(prefix, limit, deadline)
+        self._fail(deadline)
+        return []
+
+    def put(self, name: str, data: bytes, deadline: Deadline, **how: Any) -> bool:
+        if self._fault == "hangs when it is written":
+            if how.get("create"):
+                return super().put(name, data, deadline, **how)
+            time.sleep(min(2.0, deadline.left))
+        raise RemoteError(self.label, "permission denied")
+
+
+@contextmanager
+def faulty(share: str, fault: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A tier with a fault, of a budget of half a second."""
+    monkeypatch.setattr(Faulty, "asked", 0)
+    path = share.removeprefix("folder:").partition("?")[0]
+    monkeypatch.setattr("gearcache.cache.remote.urls._folder", lambda url: Faulty(path, fault))
+    monkeypatch.setitem(
+        __import__("gearcache.cache.remote.urls", fromlist=["_ENGINES"])._ENGINES,
+        "folder",
+        lambda url: Faulty(path, fault),
+    )
+    yield f"{share}&budget=0.5"
+
+
+@pytest.mark.parametrize("fault", ["hangs", "refuses", "gives no objects", "denies writes"])
+def test_a_tier_that_fails_costs_its_budget_once_and_one_warning(
+    tmp_path: Path, share: str, fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    Host(tmp_path / "a", share, method="other").call()
+    Host(tmp_path / "plain", "").call()  # what a compile imports
+    monkeypatch.setattr(tier, "_opened", {})
+    with faulty(share, fault, monkeypatch) as url, caplog.at_level(logging.WARNING, "gearcache"):
+        begin = time.monotonic()
+        Host(tmp_path / "b", url).call()
+        assert time.monotonic() - begin < 8
+        for number in range(3):
+            Host(tmp_path / "b", url, factor=10.0 + number).call()
+        asked = Faulty.asked
+        Host(tmp_path / "b", url, factor=20.0).call()
+        if fault in ("hangs", "refuses"):
+            assert Faulty.asked == asked, "a tier that failed often is left alone"
+    assert len([record for record in caplog.records if "tier" in record.getMessage()]) == 1
+
+
+def test_a_fault_is_an_error_where_the_user_wants_errors(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with faulty(share, "refuses", monkeypatch) as url, pytest.raises(CacheError, match="it refuses"):
+        Host(tmp_path / "a", url, strict=True).call()
+
+
+def test_a_package_that_is_missing_is_told_and_breaks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *_: None)
+    with caplog.at_level(logging.WARNING, "gearcache"):
+        Host(tmp_path / "a", "s3://team/gears").call()
+    assert "pip install 'gearcache[s3]'" in caplog.text
+
+
+@pytest.mark.parametrize("given", ["ftp://h/a", 3, ["s3://"], "folder:"])
+def test_what_is_no_tier_is_refused_at_once(tmp_path: Path, given: Any) -> None:
+    with pytest.raises(OptionError, match="cache_compile: remotes"):
+        Host(tmp_path, given)
+
+
+def test_of_hosts_that_lack_the_same_at_once_one_compiles(tmp_path: Path, share: str) -> None:
+    hosts = [Host(tmp_path / f"host{number}", share) for number in range(4)]
+    start = threading.Barrier(len(hosts))
+    errors: list[BaseException] = []
+
+    def begin(host: Host) -> None:
+        try:
+            start.wait()
+            host.call()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=begin, args=(host,)) for host in hosts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert sorted(host.compiles for host in hosts) == [0, 0, 0, 2]
+    assert outbox().flush(30) == 0
+    assert not objects(share, "leases")
+
+
+def _lease(share: str, **changes: Any) -> lease.Lease:
+    """A lease that somebody else holds, for whatever work."""
+    path = share.removeprefix("folder:").partition("?")[0]
+    return lease.Lease(tier.Tier(tier_url(share), Layout(Path(path).parent / "local")), "v4/leases/x", **changes)
+
+
+def tier_url(share: str) -> Any:
+    from gearcache.cache.remote.urls import parse_urls
+
+    (url,) = parse_urls(share, "test")
+    return url
+
+
+@pytest.fixture
+def one_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All work has one lease."""
+    monkeypatch.setattr(turn, "lease_name", lambda *_: "v4/leases/x")
+
+
+@pytest.mark.usefixtures("one_lease")
+def test_a_host_waits_for_who_holds_the_lease_and_compiles_when_that_gives_up(tmp_path: Path, share: str) -> None:
+    held = _lease(share)
+    assert held.take()
+    threading.Timer(0.5, held.release).start()
+    begin = time.monotonic()
+    host = Host(tmp_path / "a", share).call()
+    assert host.compiles == 2
+    assert 0.5 <= time.monotonic() - begin < 20
+    assert "waiting for process" in host.cached.explain()
+    assert not objects(share, "leases")
+
+
+@pytest.mark.usefixtures("one_lease")
+def test_a_fault_while_a_host_waits_ends_no_wait(tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Host(tmp_path / "b", "").call()
+    held = _lease(share)
+    assert held.take()
+    failed = []
+
+    def holder(self: lease.Lease, ask: Any = lease.Lease.holder) -> lease.Holder | None:
+        if not failed:
+            failed.append(True)
+            threading.Timer(0.5, finish).start()
+            raise RemoteError("share", "a request failed")
+        return ask(self)
+
+    def finish() -> None:
+        for name in ("blobs", "entries"):
+            shutil.copytree(tmp_path / "b" / "v4" / name, tmp_path / "share" / "v4" / name)
+
+    monkeypatch.setattr(lease.Lease, "holder", holder)
+    assert Host(tmp_path / "a", share).call().compiles == 0
+    assert failed
+    held.release()
+
+
+@pytest.mark.usefixtures("one_lease")
+def test_a_holder_that_shows_no_beat_is_taken_over(tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = _lease(share, beat=1000.0)
+    assert dead.take()
+    monkeypatch.setattr(turn, "Lease", lambda *arguments, **named: lease.Lease(*arguments, life=0.5, **named))
+    begin = time.monotonic()
+    assert Host(tmp_path / "a", share).call().compiles == 2
+    assert 0.5 <= time.monotonic() - begin < 20
+    dead.release()
+
+
+@pytest.mark.usefixtures("one_lease")
+def test_hosts_that_may_write_and_not_delete_wait_for_no_lease_of_the_dead(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "Lease", lambda *arguments, **named: lease.Lease(*arguments, life=0.5, **named))
+
+    def refuse(self: FolderRemote, name: str, deadline: Deadline) -> None:
+        raise RemoteError(self.label, "denied")
+
+    monkeypatch.setattr(FolderRemote, "delete", refuse)
+    dead = _lease(share, beat=1000.0)
+    assert dead.take()
+    begin = time.monotonic()
+    assert Host(tmp_path / "a", share).call().compiles == 2
+    assert time.monotonic() - begin < 20
+    # What that host leaves behind is of long ago: nobody waits for it.
+    (left,) = objects(share, "leases")
+    assert lease.Holder.decoded(left.read_bytes()).at == 0.0  # type: ignore[union-attr]
+    begin = time.monotonic()
+    assert Host(tmp_path / "b", share, factor=3.0).call().compiles == 2
+    assert time.monotonic() - begin < 5
+
+
+def test_of_hosts_that_may_not_delete_one_takes_a_dead_lease_over(share: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: FolderRemote, name: str, deadline: Deadline) -> None:
+        raise RemoteError(self.label, "denied")
+
+    old = lease.Holder("0" * 16, "host", 1, 0, time.time() - 3600).encoded()
+    FolderRemote(share.removeprefix("folder:").partition("?")[0]).put("v4/leases/x", old, Deadline.after(5))
+    monkeypatch.setattr(FolderRemote, "delete", refuse)
+    first, second = _lease(share), _lease(share)
+    assert first.holder() is second.holder() is None
+    assert first.take()
+    assert not second.take()
+    first.release()
+
+
+@pytest.mark.usefixtures("one_lease")
+def test_a_lease_that_nobody_can_read_is_waited_for_as_long_as_for_the_dead(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = _lease(share)
+    assert held.take()
+    monkeypatch.setattr(turn, "LIFE_SECONDS", 1.0)
+
+    def refuse(self: lease.Lease) -> None:
+        raise RemoteError("folder", "denied")
+
+    monkeypatch.setattr(lease.Lease, "holder", refuse)
+    begin = time.monotonic()
+    assert Host(tmp_path / "a", share).call().compiles == 2
+    assert 1.0 < time.monotonic() - begin < 20
+    held.release()
+
+
+def test_a_process_does_not_wait_for_its_own_upload(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "_LOOK_SECONDS", 30.0)
+    put = FolderRemote.put
+
+    def slow(self: FolderRemote, name: str, data: bytes, deadline: Deadline, **how: Any) -> bool:
+        if "/entries/" in name:
+            time.sleep(1.0)
+        return put(self, name, data, deadline, **how)
+
+    monkeypatch.setattr(FolderRemote, "put", slow)
+    host = Host(tmp_path / "a", share)
+    begin = time.monotonic()
+    with torch.no_grad():
+        for factor in range(3):  # one work, as the number is known only after the trace
+            host.net.factor = float(factor)
+            assert torch.equal(host.cached(torch.ones(4, 4)), host.original(torch.ones(4, 4)))
+    assert time.monotonic() - begin < 20
+    assert outbox().flush(30) == 0
+    assert host.cached.stats.to_dict()["lease_seconds"] < 1
+    assert not objects(share, "leases")
+    assert Host(tmp_path / "b", share, factor=1.0).call().compiles == 0
+
+
+def test_a_manifest_that_cannot_be_read_hides_no_other_one(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert Host(tmp_path / "a", share).call().compiles == 2
+    (sound,) = objects(share, "entries")
+    damaged = sound.with_name(f"{'0' * 64}.msgpack")
+    damaged.write_bytes(b"")
+    get = FolderRemote.get
+
+    def refuse(self: FolderRemote, name: str, limit: int, deadline: Deadline) -> bytes | None:
+        if name.endswith(damaged.name):
+            raise RemoteError(self.label, f"`{name}` cannot be read: permission denied")
+        return get(self, name, limit, deadline)
+
+    monkeypatch.setattr(FolderRemote, "get", refuse)
+    for number in range(4):
+        assert Host(tmp_path / f"b{number}", share).call().compiles == 0
+    told = [record for record in caplog.records if "permission denied" in record.getMessage()]
+    assert len(told) == 1
+
+
+@pytest.mark.usefixtures("one_lease")
+def test_a_lease_of_long_ago_is_no_lease(tmp_path: Path, share: str) -> None:
+    old = lease.Holder("0" * 16, "host", 1, 0, time.time() - 3600).encoded()
+    FolderRemote(share.removeprefix("folder:").partition("?")[0]).put("v4/leases/x", old, Deadline.after(5))
+    begin = time.monotonic()
+    Host(tmp_path / "a", share).call()
+    assert time.monotonic() - begin < 20
+
+
+@pytest.mark.usefixtures("one_lease")
+def test_a_host_does_not_wait_longer_than_for_a_lock(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEARCACHE_LOCK_TIMEOUT", "1")
+    held = _lease(share, beat=0.1)
+    assert held.take()
+    assert Host(tmp_path / "a", share).call().compiles == 2
+    held.release()
+
+
+def test_a_lease_that_was_taken_over_is_not_taken_back(tmp_path: Path, share: str) -> None:
+    hung = _lease(share, life=0.1, beat=1000.0)
+    assert hung.take()
+    other = _lease(share, life=0.1, beat=0.05)
+    assert other.holder() is not None
+    time.sleep(0.3)
+    assert other.holder() is None
+    assert other.take()
+    hung._beat_once(1)
+    hung.release()
+    (path,) = objects(share, "leases")
+    assert lease.Holder.decoded(path.read_bytes()).identity == other._identity  # type: ignore[union-attr]
+    other.release()
+    assert not objects(share, "leases")
+
+
+def test_a_build_that_fails_gives_the_lease_up(tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(tmp_path / "a", share)
+    monkeypatch.setattr("gearcache.building.build.build", lambda *_: 1 / 0)
+    host.call()
+    assert not objects(share, "leases")
+
+
+def test_an_entry_never_holds_more_variants_than_it_may(tmp_path: Path, share: str) -> None:
+    for number in range(4):
+        Host(tmp_path / f"a{number}", share, factor=2.0).call(dtype=(torch.float32, torch.float64)[number % 2])
+    dtypes = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+    for number, dtype in enumerate(dtypes):
+        Host(tmp_path / f"b{number}", share).call(dtype=dtype)
+    host = Host(tmp_path / "c", share, max_variants=2).call(dtype=torch.bfloat16)
+    assert host.compiles == 0
+    stored = Layout(tmp_path / "c")
+    (path,) = stored.entries()
+    from gearcache.cache.manifest import decode_manifest
+
+    assert len(decode_manifest(path.read_bytes(), path).payload["variants"]) == 2  # type: ignore[arg-type]
+
+
+def test_counts_tell_what_a_tier_did(tmp_path: Path, share: str) -> None:
+    from gearcache.cache.layout import Layout
+    from gearcache.cache.remote.tier_counts import tier_counts
+
+    Host(tmp_path / "a", share).call()
+    (counts,) = tier_counts(Layout(tmp_path / "a"))
+    assert (counts["misses"], counts["hits"], counts["uploads"], counts["faults"]) == (1, 0, 1, 0)
+    assert counts["bytes_uploaded"] > 100
+    Host(tmp_path / "b", share).call()
+    (counts,) = tier_counts(Layout(tmp_path / "b"))
+    assert (counts["misses"], counts["hits"], counts["uploads"]) == (0, 1, 0)
+    assert counts["bytes_fetched"] > 100
+    assert counts["label"] == share.partition("?")[0]
+
+
+def test_events_tell_what_came_and_what_went(tmp_path: Path, share: str) -> None:
+    events: list[gearcache.Event] = []
+    remove = gearcache.add_listener(events.append)
+    try:
+        Host(tmp_path / "a", share).call()
+        Host(tmp_path / "b", share).call()
+    finally:
+        remove()
+    told = [(event.kind, event.tier) for event in events if event.tier]
+    label = share.partition("?")[0]
+    assert told == [("lease", label), ("upload", label), ("fetch", label)]
+    assert all(event.seconds > 0 for event in events if event.tier)
+
+
+def test_a_forked_process_has_an_outbox_of_its_own() -> None:
+    outbox().add(lambda: time.sleep(0.1))
+    child = os.fork()
+    if not child:
+        try:
+            done = threading.Event()
+            ok = outbox().add(done.set) and outbox().flush(5) == 0 and done.is_set()
+        finally:
+            os._exit(0 if ok else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+LAST_WORDS = """
+import sys, threading, time, torch, gearcache
+from pathlib import Path
+from tests.scenarios.geared import Net
+from gearcache.cache.remote.engines.folder import FolderRemote
+
+def slow(self, name, data, deadline, write=FolderRemote.put, **how):
+    time.sleep(0.3 if sys.argv[3] == "slow" else 60 if "blobs" in name else 0)
+    return write(self, name, data, deadline, **how)
+
+FolderRemote.put = slow
+config = gearcache.CompilerConfig(backend="eager")
+cached = gearcache.cache_compile(Net().two, config=config, gears={"x": {0: [2, 3]}, "y": {0: [2, 3]}},
+                                 cache_dir=sys.argv[1], remotes=f"folder:{sys.argv[2]}?unsigned=1")
+
+def call():
+    cached(torch.randn(2, 4), torch.randn(2, 4))
+
+if sys.argv[4] == "child":
+    import multiprocessing
+    child = multiprocessing.get_context("fork").Process(target=call)
+    child.start()
+    child.join()
+else:
+    call()
+print(time.time(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("process", ["program", "child"])
+def test_what_was_compiled_last_is_sent_before_the_process_ends(tmp_path: Path, share: str, process: str) -> None:
+    folder = share.removeprefix("folder:").partition("?")[0]
+    run_python(LAST_WORDS, str(tmp_path / "a"), folder, "slow", process)
+    assert len(objects(share, "entries")) == 1
+    assert not objects(share, "leases")
+
+
+@pytest.mark.slow
+def test_a_tier_that_hangs_does_not_keep_a_process_from_ending(tmp_path: Path, share: str) -> None:
+    folder = share.removeprefix("folder:").partition("?")[0]
+    ended = run_python(LAST_WORDS, str(tmp_path / "a"), folder, "hangs", "program")
+    assert time.time() - ended < 15
+
+
+def test_what_several_hosts_compiled_alike_is_fetched_once(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apart = [f"folder:{tmp_path / name}?unsigned=1" for name in ("one", "two", "three")]
+    for number, url in enumerate(apart):
+        Path(url.removeprefix("folder:").partition("?")[0]).mkdir()
+        Host(tmp_path / f"host{number}", url).call()
+        shutil.copytree(url.removeprefix("folder:").partition("?")[0], tmp_path / "share", dirs_exist_ok=True)
+    assert len(objects(share, "entries")) == 3
+    host = Host(tmp_path / "last", share).call()
+    assert (host.compiles, host.cached.stats.loads) == (0, 2)
+    # Who has compiled the same has nothing to add.
+    monkeypatch.setattr(remote_entry.RemoteEntry, "obtain", lambda *_: False)
+    assert Host(tmp_path / "late", share).call().compiles == 2
+    assert len(objects(share, "entries")) == 3
+
+
+def test_of_like_entries_one_with_its_blobs_is_taken_and_missing_ones_are_sent_again(
+    tmp_path: Path, share: str
+) -> None:
+    Host(tmp_path / "a", share).call()
+    for blob in objects(share, "blobs"):
+        blob.unlink()
+    second = Host(tmp_path / "b", share).call()
+    assert second.compiles == 2
+    assert Host(tmp_path / "c", share).call().compiles == 0
+
+
+@pytest.mark.usefixtures("one_lease")
+def test_a_holder_of_this_host_that_is_gone_is_seen_at_once(tmp_path: Path, share: str) -> None:
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    gone = lease.Holder("0" * 16, "host", child, 0, time.time(), lease.process_space()).encoded()
+    FolderRemote(share.removeprefix("folder:").partition("?")[0]).put("v4/leases/x", gone, Deadline.after(5))
+    begin = time.monotonic()
+    Host(tmp_path / "a", share).call()
+    assert time.monotonic() - begin < 20

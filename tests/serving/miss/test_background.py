@@ -1,0 +1,432 @@
+"""`on_miss="background"`: nobody waits for a compile, which goes on in a process of its own."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import gearcache
+from gearcache.errors import CaptureError, OptionError
+from gearcache.ge_cache.private_torch.threads import compile_lock
+from gearcache.ge_cache.workers.process import WorkerProcess
+from gearcache.serving.miss import background, forked_build
+from gearcache.serving.miss import process_activity as pulse
+from tests.support.scenarios import strict_config
+
+SECONDS = 60.0
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.factor = 1
+        self.settings = types.SimpleNamespace(factor=1.0)
+
+    def run(self, x: Tensor) -> Tensor:
+        return self.linear(x) * self.factor
+
+    def scaled(self, x: Tensor) -> Tensor:
+        return self.linear(x) * self.settings.factor
+
+    def counts(self, x: Tensor) -> Tensor:
+        self.factor += 1
+        x.add_(1)
+        return x * self.factor
+
+    def prints(self, x: Tensor) -> Tensor:
+        print("no graph")
+        return x + 1
+
+    def raises(self, x: Tensor) -> Tensor:
+        if x.shape[0] > 2:
+            raise KeyError("own")
+        return x + 1
+
+    def waits(self, x: Tensor, wait: int) -> Tensor:
+        return x + wait
+
+
+def _cached(function: Callable[..., Any], gears: Any = None, **options: Any) -> Any:
+    return gearcache.cache_compile(function, gears=gears, config=strict_config(on_miss="background", **options))
+
+
+@pytest.fixture(autouse=True)
+def _free_slot() -> None:
+    """A process has one build at a time: that of a test before is over."""
+    background.wait_for_slot()
+
+
+def _until(is_so: Callable[[], object], call: Callable[[], object] = lambda: None) -> None:
+    end = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < end
+        call()
+        time.sleep(0.01)
+
+
+def test_calls_run_without_a_graph_until_it_is_there(cache_dir: Path) -> None:
+    net, events = Net(), []
+    cached = _cached(net.run, {"x": {0: [2, 3]}})
+    remove = gearcache.add_listener(lambda event: events.append(event.kind))
+    x = torch.randn(2, 4)
+    begin = time.monotonic()
+    assert torch.equal(cached(x), net.run(x))
+    assert time.monotonic() - begin < SECONDS
+    assert (cached.stats.traces, dict(cached.stats.eager_reasons)) == (0, {"background": 1})
+    _until(lambda: cached.stats.loads, lambda: torch.testing.assert_close(cached(x), net.run(x)))
+    remove()
+    assert (cached.stats.traces, cached.stats.compiles, cached.stats.hits) == (1, 2, 0)
+    assert [kind for kind in events if kind != "load"] == ["miss", "trace", "compile", "compile", "publish"]
+    eager = cached.stats.eager_calls
+    torch.testing.assert_close(cached(torch.ones(3, 4)), net.run(torch.ones(3, 4)))
+    assert cached.stats.eager_calls == eager
+
+    found = _cached(Net().run, {"x": {0: [2, 3]}})  # as a relaunch
+    found(x)
+    assert (found.stats.hits, found.stats.eager_calls, found.stats.traces) == (1, 0, 0)
+
+
+def test_a_call_outside_all_gears_adds_its_own(cache_dir: Path) -> None:
+    net = Net()
+    cached = _cached(net.run, {"x": {0: [2]}})
+    for size in (2, 5):
+        x = torch.randn(size, 4)
+        loads = cached.stats.loads
+        _until(lambda: cached.stats.loads > loads, lambda: torch.testing.assert_close(cached(x), net.run(x)))  # noqa: B023
+    assert len(cached.stats.gears) == 2
+
+
+def test_what_calls_change_meanwhile_is_never_mixed_up(cache_dir: Path) -> None:
+    """The eager calls change the module and the argument that the build begins with."""
+    net, plain = Net(), Net()
+    plain.load_state_dict(net.state_dict())
+    cached = _cached(net.counts)
+    for _ in range(150):
+        x, y = torch.zeros(2), torch.zeros(2)
+        assert torch.equal(cached(x), plain.counts(y))
+        assert torch.equal(x, y)
+        assert net.factor == plain.factor
+        time.sleep(0.005)
+    assert cached.stats.eager_calls <= 150
+
+
+def test_a_failed_build_is_told_once_and_not_repeated_in_a_loop(
+    cache_dir: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    fork = os.fork
+    monkeypatch.setattr(os, "fork", lambda: begun.append(1) or fork())
+    cached = _cached(Net().prints)
+    x = torch.ones(2)
+    _until(lambda: cached.stats.eager_reasons.get("refused"), lambda: cached(x))
+    for _ in range(5):
+        assert torch.equal(cached(x), x + 1)
+        cached(torch.ones(3))
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(begun) == 1
+    assert len(told) == 1
+    assert "`print`" in told[0]
+    assert "Net.prints runs without a graph" in told[0]
+    assert "compiling in the background failed: CaptureError" in cached.explain()
+    with pytest.raises(CaptureError, match="`print`"):
+        cached.warm(x, wait=True)
+
+
+def test_what_the_method_raises_comes_out_and_is_no_failure_to_tell(
+    cache_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cached = _cached(Net().raises)
+
+    def call() -> None:
+        with pytest.raises(KeyError, match="own"):
+            cached(torch.ones(3))
+
+    _until(lambda: cached.stats.eager_reasons.get("refused"), call)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_warm_begins_and_wait_waits(cache_dir: Path) -> None:
+    net = Net()
+    cached = _cached(net.run, {"x": {0: [2, 3]}})
+    cached.warm(torch.ones(2, 4))
+    assert cached.stats.loads == 0
+    cached.warm(torch.ones(2, 4), wait=True)
+    assert (cached.stats.loads, cached.stats.compiles, cached.stats.eager_calls) == (2, 2, 0)
+    cached(torch.ones(3, 4))
+    assert cached.stats.eager_calls == 0
+
+
+def test_wait_is_the_methods_own_argument_where_it_has_one(cache_dir: Path) -> None:
+    cached = _cached(Net().waits)
+    cached.warm(torch.ones(2), wait=7)
+    background.wait_for_slot()
+    assert torch.equal(cached(torch.ones(2), 7), torch.full((2,), 8.0))
+    assert cached.stats.loads == 1
+
+
+@pytest.mark.parametrize(("on_miss", "wait"), [("background", 1), ("compile", False), ("compile", None)])
+def test_wait_is_checked(cache_dir: Path, on_miss: str, wait: Any) -> None:
+    cached = gearcache.cache_compile(Net().run, config=strict_config(on_miss=on_miss))
+    with pytest.raises(OptionError, match=rf"`Net.run`: warm: wait is {wait}; it must be True"):
+        cached.warm(torch.ones(2, 4), wait=wait)
+
+
+def test_nobody_waits_for_a_thread_that_prepares_a_call(cache_dir: Path) -> None:
+    cached = _cached(Net().run)
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with cached.locked():
+            held.set()
+            done.wait(SECONDS)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    cached(torch.ones(2, 4))
+    done.set()
+    thread.join()
+    assert dict(cached.stats.eager_reasons) == {"background": 1}
+
+
+def test_a_process_with_cuda_is_not_forked(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    with pytest.raises(OptionError, match=r"option `on_miss` is 'background' for `Net.run`.*CUDA"):
+        _cached(Net().run)(torch.ones(2, 4))
+
+
+def test_a_child_that_is_killed_is_a_failed_build(cache_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cached = _cached(Net().run)
+    cached.warm(torch.ones(2, 4))
+    build = background._slot._build
+    assert build is not None
+    os.kill(build._pid, signal.SIGKILL)
+    _until(lambda: cached.stats.eager_reasons.get("refused"), lambda: cached(torch.ones(2, 4)))
+    assert "has ended without a report" in caplog.text
+    cached.warm(torch.ones(2, 4), wait=True)  # whoever wants it at any price gets it
+    assert cached.stats.loads == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "still", "told"),
+    [
+        (1.0, SECONDS, "had not ended after 2 s and was stopped"),
+        (SECONDS, 1.5, "did nothing for 1.5 s and was stopped"),
+    ],
+)
+def test_a_build_that_hangs_is_stopped(
+    cache_dir: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: float,
+    still: float,
+    told: str,
+) -> None:
+    for module in (pulse, forked_build):
+        monkeypatch.setattr(module, "STILL_SECONDS", still)
+    cached = _cached(Net().run, compile_timeout=limit)
+    with monkeypatch.context() as patch:
+        patch.setattr("gearcache.serving.miss.builds.Builds.build", lambda *_, **__: time.sleep(SECONDS))
+        cached.warm(torch.ones(2, 4))
+    _until(lambda: cached.stats.eager_reasons.get("refused"), lambda: cached(torch.ones(2, 4)))
+    assert told in caplog.text
+
+
+def test_a_build_that_works_or_waits_for_a_child_is_not_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulse, "STILL_SECONDS", 1.0)
+    monkeypatch.setattr(pulse, "_SAMPLE_SECONDS", 0.0)
+    busy = "while True: pass"
+    waiting = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"
+    for program, is_still in ((busy, False), (waiting, False), ("import time; time.sleep(60)", True)):
+        with subprocess.Popen([sys.executable, "-c", program], start_new_session=True) as run:
+            beat = pulse.ProcessActivity(run.pid)
+            found = []
+            for _ in range(18):
+                time.sleep(0.1)
+                found.append(beat.is_still())
+            os.killpg(run.pid, signal.SIGKILL)
+        assert found[-1] == is_still, program
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_what_changes_during_the_build_is_built_after_it(cache_dir: Path, back: bool) -> None:
+    net = Net()
+    cached, x = _cached(net.scaled), torch.ones(2, 4)
+    cached(x)
+    net.settings.factor = 3.0
+    _until(lambda: not cached.stats.eager_calls or background._slot.is_free())
+    if back:
+        cached(x)
+        net.settings.factor = 1.0
+    _until(lambda: cached.stats.loads, lambda: torch.testing.assert_close(cached(x), net.scaled(x)))
+
+
+def test_a_module_that_changes_before_each_graph_is_there_is_not_built_in_a_loop(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun: list[int] = []
+    fork = os.fork
+    monkeypatch.setattr(os, "fork", lambda: begun.append(1) or fork())
+    net = Net()
+    cached, x = _cached(net.scaled), torch.ones(2, 4)
+
+    def call() -> None:
+        net.settings.factor += 0.5  # each value of a float has a graph of its own
+        assert torch.equal(cached(x), net.scaled(x))
+
+    _until(lambda: cached.stats.eager_reasons.get("refused"), call)
+    for _ in range(20):
+        call()
+    assert len(begun) == 2
+    assert caplog.text.count("the module changes meanwhile") == 1
+    assert len(cached.explain().splitlines()) < 410  # the latest 400, and what stands around them
+
+
+def test_who_waits_for_the_end_of_a_connection_does_not_wait_for_the_build(cache_dir: Path) -> None:
+    cached = _cached(Net().run)
+    ours, theirs = socket.socketpair()
+    read, write = os.pipe()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gearcache.serving.miss.builds.Builds.build", lambda *_, **__: time.sleep(SECONDS))
+        cached.warm(torch.ones(2, 4))
+    ours.close()
+    os.close(write)
+    theirs.settimeout(SECONDS / 2)
+    assert theirs.recv(1) == b""
+    assert os.read(read, 1) == b""
+    os.close(read)
+    theirs.close()
+    assert background._slot._build is not None
+    os.kill(background._slot._build._pid, signal.SIGKILL)
+    background.wait_for_slot()
+
+
+def test_no_process_is_forked_while_a_thread_imports_or_holds_dynamos_lock(cache_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "slow_module.py").write_text("import threading\nbegun.set()\ndone.wait()\n")
+    begun, done = threading.Event(), threading.Event()
+
+    def slow_import() -> None:
+        spec = importlib.util.spec_from_file_location("slow_module", tmp_path / "slow_module.py")
+        assert spec is not None
+        module = importlib.util.module_from_spec(spec)
+        module.begun, module.done = begun, done  # type: ignore[attr-defined]
+        with importlib._bootstrap._ModuleLockManager("slow_module"):  # type: ignore[attr-defined]
+            spec.loader.exec_module(module)  # type: ignore[union-attr]
+
+    def hold() -> None:
+        with compile_lock():
+            begun.set()
+            done.wait()
+
+    for busy in (slow_import, hold):
+        begun.clear()
+        done.clear()
+        thread = threading.Thread(target=busy)
+        thread.start()
+        try:
+            begun.wait()
+            assert not forked_build.can_fork()
+            cached = _cached(Net().run)
+            cached(torch.ones(2, 4))
+            assert background._slot._build is None
+        finally:
+            done.set()
+            thread.join()
+        assert forked_build.can_fork()
+    _until(lambda: cached.stats.loads, lambda: cached(torch.ones(2, 4)))
+
+
+def test_the_session_of_a_build_and_those_of_its_workers_have_the_lowest_priority(tmp_path: Path) -> None:
+    enabled = Path("/proc/sys/kernel/sched_autogroup_enabled")
+    if not enabled.exists() or enabled.read_text().strip() != "1":
+        pytest.skip("sessions share the processors as their processes do here")
+
+    def work() -> None:
+        worker = WorkerProcess("gearcache.ge_cache.inductor.backend:InductorBackend")
+        end = time.monotonic() + SECONDS
+        found = []
+        for pid in (os.getpid(), worker.pid):
+            while "nice 19" not in (text := Path(f"/proc/{pid}/autogroup").read_text()) and time.monotonic() < end:
+                time.sleep(0.05)
+            found.append(text.split(" ", 1)[1])
+        (tmp_path / "found").write_text("".join(found))
+        worker.end()
+
+    assert forked_build.ForkedBuild(work, SECONDS).wait().error == ""
+    assert (tmp_path / "found").read_text() == "nice 19\n" * 2
+
+
+def test_a_signal_handler_that_asks_while_it_is_asked_does_not_wait(cache_dir: Path) -> None:
+    with background._slot._lock:
+        assert not background._slot.is_free()
+        assert not background._slot.begin(lambda: None, 1.0, background.deque())
+
+
+PROGRAM = """
+import os, sys, time, torch, gearcache
+from tests.serving.miss.test_background import Net, _cached, background
+from gearcache.serving.miss.builds import Builds
+build = Builds.build
+def slow(*given, **named):
+    time.sleep(1)
+    return build(*given, **named)
+Builds.build = slow
+cached = _cached(Net().run)
+cached(torch.ones(2, 4))
+print(background._slot._build._pid, flush=True)
+if sys.argv[1] == "end":
+    sys.exit()
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("how", ["end", "kill"])
+def test_the_process_can_end_at_any_moment(cache_dir: Path, how: str) -> None:
+    command = [sys.executable, "-c", PROGRAM, how]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    ) as run:
+        assert run.stdout is not None
+        child = int(run.stdout.readline())
+        if how == "kill":
+            run.kill()
+    assert run.returncode == (0 if how == "end" else -signal.SIGKILL)
+    _until(lambda: not _is_alive(child))
+    assert not list(cache_dir.rglob("manifest.msgpack"))
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+@pytest.mark.slow
+def test_compilers_work_for_a_fork_of_a_process_with_threads(cache_dir: Path) -> None:
+    net = Net()
+    torch.mm(torch.ones(600, 600), torch.ones(600, 600))  # OpenMP has its threads
+    cached = _cached(net.run, {"x": {0: [2, 3]}}, backend="inductor")
+    cached.warm(torch.ones(2, 4), wait=True)
+    assert (cached.stats.compiles, cached.stats.loads) == (2, 2)
+    torch.testing.assert_close(cached(torch.ones(3, 4)), net.run(torch.ones(3, 4)))
+    found = _cached(Net().run, {"x": {0: [2, 3]}}, backend="inductor")
+    found(torch.ones(2, 4))
+    assert (found.stats.hits, found.stats.eager_calls) == (1, 0)

@@ -1,0 +1,275 @@
+"""What a method raises comes out as it is: at a first call, after a relaunch, and where no graph serves the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from gearcache.errors import CaptureError, MethodRaises
+from gearcache.serving.miss import refused_calls as refused
+from tests.support.scenarios import strict_config
+
+X = torch.ones(2, 4)
+
+
+class Wrong(Exception):
+    def __init__(self, text: str, size: int) -> None:
+        super().__init__(text)
+        self.size = size
+
+
+@torch.library.custom_op("gearcache_raised::wrong", mutates_args=())
+def wrong(x: Tensor) -> Tensor:
+    raise Wrong("of an operator", x.shape[0])
+
+
+@wrong.register_fake
+def _(x: Tensor) -> Tensor:
+    raise Wrong("of an operator", int(x.shape[0]))
+
+
+class Net(nn.Module):
+    """Each value of `how` is a way to raise; None raises nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.sizes, self.limit = nn.Linear(4, 4), {"a": 1}, 1
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, x: Tensor, how: str | None = None, layer: Any = None) -> Tensor:
+        if how == "runtime":
+            raise RuntimeError("mine")
+        if how == "own":
+            raise Wrong("mine", x.shape[0])
+        if how == "noted":
+            error = ValueError("mine")
+            error.add_note("and more")
+            raise error
+        if how == "assert":
+            assert x.shape[0] == 99
+        if how == "assert with sizes":
+            assert x.shape[0] == 99, f"sizes are {x.shape}"
+        if how == "text by branches":
+            raise KeyError(f"{tuple(x.shape)}" if x.is_complex() else Wrong("inner", 2))
+        if how == "attribute":
+            self.missing  # noqa: B018
+        if how == "deleted":
+            del self.missing
+        if how == "name":
+            nobody_knows(x)  # type: ignore[name-defined]  # noqa: F821
+        if how == "no item":
+            for item in self.sizes if how == "" else []:
+                x = x - item
+            x = x + item
+        if how == "no cell":
+
+            def later() -> Tensor:
+                return x + given
+
+            later()
+            given = 1
+        if how == "unpacked":
+            first, *_rest = 7  # type: ignore[misc]
+            x = x + first
+        if how == "arguments":
+            self.linear(x, x)
+        if how == "no layer":
+            layer(x)
+        if how == "import":
+            import nobody_has  # type: ignore[import-not-found]  # noqa: F401
+        if how == "sizes":
+            x @ torch.ones(7, 7)
+        if how == "operator":
+            wrong(x)
+        if how == "batched":
+            torch.vmap(lambda row: row @ torch.ones(9))(x)
+        if how == "dtypes":
+            x.mm(x.T.double())
+        if how == "layer":
+            self.attention(torch.ones(1, 2, 7), x, x)
+        if how == "not implemented":
+            nn.functional.interpolate(x, scale_factor=2)
+        if how == "key":
+            self.sizes["b"]
+        return self.linear(x)  # type: ignore[no-any-return]
+
+    def limited(self, x: Tensor) -> Tensor:
+        if self.sizes["a"] > 1:
+            raise Wrong("too many", self.sizes["a"])
+        return self.linear(x)  # type: ignore[no-any-return]
+
+    def telling(self, x: Tensor) -> Tensor:
+        print("no graph")
+        if self.limit > 1:
+            raise ValueError("mine")
+        return x * 2
+
+    def caught(self, x: Tensor) -> Tensor:
+        self.limit += 1
+        try:
+            print("no graph")
+            raise ValueError("mine")
+        except ValueError:
+            return x * 2
+
+
+HOWS = [
+    "runtime",
+    "own",
+    pytest.param("noted", marks=pytest.mark.skipif(not hasattr(ValueError, "add_note"), reason="Python 3.11")),
+    "assert",
+    "assert with sizes",
+    "text by branches",
+    "attribute",
+    "deleted",
+    "name",
+    "no item",
+    "no cell",
+    "unpacked",
+    "arguments",
+    "no layer",
+    "import",
+    "sizes",
+    "dtypes",
+    "operator",
+    "batched",
+    "layer",
+    "not implemented",
+    "key",
+]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(refused, "_PATIENCE", 1e6)
+    with torch.no_grad():
+        yield
+
+
+def _raised(call: Callable[..., Any], *arguments: Any) -> tuple[type, str, dict[str, Any]]:
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        call(*arguments)
+    error = caught.value
+    return type(error), str(error), vars(error)
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_what_a_cached_method_raises_is_what_eager_raises(how: str, cache_dir: Path) -> None:
+    expected = _raised(Net(), X, how)
+    cold = gearcache.cache_compile(Net().forward, config=strict_config())
+    for _ in range(2):  # the first one may import what the second one then sees
+        assert _raised(cold, X, how) == expected
+    traces = cold.stats.traces
+    assert _raised(cold, X, how) == expected
+    assert cold.stats.traces == traces <= 4, "a like call is not traced again"
+
+
+@pytest.mark.parametrize("is_attached", [False, True])
+def test_a_relaunch_raises_it_too_where_no_graph_serves_the_call(is_attached: bool, cache_dir: Path) -> None:
+    def served(net: Net) -> Any:
+        if is_attached:
+            return gearcache.attach(net, config=strict_config())
+        return gearcache.cache_compile(net.forward, config=strict_config())
+
+    served(Net())(X)
+    net = Net()
+    relaunched = served(net)
+    relaunched(X)
+    assert relaunched.stats.traces == 0
+    for how in ("own", "assert with sizes", "sizes", "layer"):
+        assert _raised(net if is_attached else relaunched, X, how) == _raised(Net(), X, how)
+
+
+@pytest.mark.parametrize("how", ["own", "sizes", "assert with sizes"])
+def test_what_an_attached_module_raises_is_what_eager_raises(how: str, cache_dir: Path) -> None:
+    net, plain = Net(), Net()
+    for module in (net, plain):
+        module.register_forward_hook(lambda *_: None)
+    gearcache.attach(net, config=strict_config(), gears={"x": {0: [2, 3]}})
+    for _ in range(2):
+        assert _raised(net, X, how) == _raised(plain, X, how)
+
+
+def test_a_method_that_raises_no_more_runs_and_is_traced_at_the_next_call(cache_dir: Path) -> None:
+    net = Net()
+    net.sizes["a"] = 2
+    cached = gearcache.cache_compile(net.limited, config=strict_config())
+    for _ in range(2):
+        with pytest.raises(Wrong, match="too many"):
+            cached(X)
+    net.sizes["a"] = 1
+    for _ in range(3):
+        assert torch.equal(cached(X), net.limited(X))
+    assert (cached.stats.traces, cached.stats.compiles) == (2, 1)
+
+
+def test_what_is_remembered_of_an_exception_is_outdated_by_a_call_that_returns(cache_dir: Path) -> None:
+    class Far:
+        limit = 2
+
+    class Deep(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.holder: Any = [[[[Far()]]]]
+
+        def limited(self, x: Tensor) -> Tensor:
+            if self.holder[0][0][0][0].limit > 1:
+                raise Wrong("too many", 2)
+            return self.linear(x)  # type: ignore[no-any-return]
+
+    net = Deep()
+    cached = gearcache.cache_compile(net.limited, config=strict_config())
+    for _ in range(2):
+        with pytest.raises(Wrong, match="too many"):
+            cached(X)
+    net.holder[0][0][0][0].limit = 1
+    for traces in (1, 2, 2):
+        assert torch.equal(cached(X), net.limited(X))
+        assert cached.stats.traces == traces
+
+
+def test_a_construct_that_cannot_be_served_stays_a_refusal_and_nothing_runs(cache_dir: Path) -> None:
+    net = Net()
+    net.limit = 2
+    for method in (net.telling, net.caught):
+        cached = gearcache.cache_compile(method, config=strict_config())
+        for _ in range(2):
+            with pytest.raises(CaptureError, match="print") as caught:
+                cached(X)
+            assert not isinstance(caught.value, MethodRaises)
+    assert net.limit == 2
+
+
+@pytest.mark.parametrize("gears", [{}, {"x": {0: [3, 5, 7]}}], ids=["free", "gears"])
+def test_what_dynamo_cannot_do_with_symbols_is_traced_with_sizes(gears: dict[str, Any], cache_dir: Path) -> None:
+    class Parts(nn.Module):
+        def run(self, x: Tensor) -> Tensor:
+            return x * divmod(x.shape[0], 4)[1]
+
+    net = Parts()
+    cached = gearcache.cache_compile(net.run, dynamic=True, gears=gears, config=strict_config())
+    for size in (3, 5, 7):
+        assert torch.equal(cached(torch.ones(size, 2)), net.run(torch.ones(size, 2)))
+    assert cached.stats.compiles == 3
+
+
+def test_a_gear_at_which_arithmetic_on_sizes_raises_is_traced_on_its_own(cache_dir: Path) -> None:
+    class Parts(nn.Module):
+        def run(self, x: Tensor) -> Tensor:
+            try:
+                return x * (6 // round((x.size(0) - 5) / 4))
+            except ZeroDivisionError:
+                return -x
+
+    net = Parts()
+    for _ in range(2):
+        cached = gearcache.cache_compile(net.run, gears={"x": {0: [3, 5, 6, 9]}}, config=strict_config())
+        for size in (9, 3, 5, 6):
+            assert torch.equal(cached(torch.ones(size, 2)), net.run(torch.ones(size, 2)))
+    assert cached.stats.traces == 0

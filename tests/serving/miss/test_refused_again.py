@@ -1,0 +1,148 @@
+"""A call that was refused is refused again without a trace, until something has changed or an attempt is due."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import gearcache
+from gearcache.errors import CaptureError, GearSpecError
+from gearcache.serving.miss import refused_calls as refused
+from tests.support.scenarios import strict_config
+
+FLAG = True
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_printing = True
+        self.names = ["a"]
+        self.child = torch.nn.Linear(4, 4)
+
+    def run(self, x: Tensor) -> Tensor:
+        if self.is_printing:
+            print("no graph")
+        return x * 2
+
+    def by_list(self, x: Tensor) -> Tensor:
+        if "a" in self.names:
+            print("no graph")
+        return x * 2
+
+    def by_child(self, x: Tensor) -> Tensor:
+        if self.child.training:
+            print("no graph")
+        return x * 2
+
+    def by_global(self, x: Tensor) -> Tensor:
+        if FLAG:
+            print("no graph")
+        return x * 2
+
+    def by_argument(self, x: Tensor, is_printing: bool) -> Tensor:
+        if is_printing:
+            print("no graph")
+        return x * 2
+
+    def merged(self, x: Tensor) -> Tensor:
+        return x.sum(0)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refused, "_PATIENCE", 1e6)
+
+
+def test_the_second_like_call_is_not_traced(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().run, config=strict_config())
+    for size in (3, 3, 3):
+        with pytest.raises(CaptureError, match="cannot be cached") as caught:
+            cached(torch.ones(size))
+    assert cached.stats.traces == 1
+    if hasattr(caught.value, "add_note"):  # since Python 3.11
+        assert "a like call was refused before" in "".join(caught.value.__notes__)
+    with pytest.raises(CaptureError):
+        cached(torch.ones(3, 4))
+    assert cached.stats.traces == 2
+
+
+def test_after_a_refresh_it_is_traced(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().run, config=strict_config())
+    for _ in range(2):
+        with pytest.raises(CaptureError):
+            cached(torch.ones(3))
+        cached.refresh()
+    assert cached.stats.traces == 2
+
+
+def test_when_an_attempt_is_due_it_is_traced(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refused, "_PATIENCE", 0.0)
+    cached = gearcache.cache_compile(Net().run, config=strict_config())
+    for _ in range(2):
+        with pytest.raises(CaptureError):
+            cached(torch.ones(3))
+    assert cached.stats.traces == 2
+
+
+@pytest.mark.parametrize("name", ["run", "by_list", "by_child", "by_global", "by_argument"])
+def test_what_the_method_sees_otherwise_is_traced(name: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(getattr(net, name), config=strict_config())
+    arguments = (True,) if name == "by_argument" else ()
+    for _ in range(2):
+        with pytest.raises(CaptureError):
+            cached(torch.ones(3), *arguments)
+    net.is_printing = False
+    net.names.clear()
+    net.child.eval()
+    monkeypatch.setitem(globals(), "FLAG", False)
+    arguments = (False,) if name == "by_argument" else ()
+    assert torch.equal(cached(torch.ones(3), *arguments), torch.full((3,), 2.0))
+
+
+def test_a_spec_that_does_not_fit_is_traced_once(cache_dir: Path) -> None:
+    config = strict_config(on_miss="pad", pad_values={"x": 1})
+    cached = gearcache.cache_compile(Net().merged, config=config, gears={"x": {0: [2, 4]}})
+    for _ in range(3):
+        with pytest.raises(GearSpecError):
+            cached(torch.ones(3, 4))
+    traces = cached.stats.traces
+    with pytest.raises(GearSpecError):
+        cached(torch.ones(3, 4))
+    assert cached.stats.traces == traces
+
+
+class Shadowing(torch.nn.Module):
+    """A module whose attributes hide methods of `torch.nn.Module`, and a dictionary that may not be asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.child = torch.nn.Linear(4, 4)
+        for name in ("modules", "named_modules", "children", "stride", "items"):
+            setattr(self, name, 4.5)
+
+    def run(self, x: Tensor, other: object = None) -> Tensor:
+        print("no graph")
+        return x
+
+
+class Hostile(dict):  # type: ignore[type-arg]
+    def __hash__(self) -> int:
+        raise AssertionError("asked for its hash")
+
+    def items(self) -> None:  # type: ignore[override]
+        raise AssertionError("asked for its items")
+
+
+def test_nothing_of_the_users_is_called(cache_dir: Path) -> None:
+    net = Shadowing()
+    net.hostile = Hostile(a=1)
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    for _ in range(2):
+        with pytest.raises(CaptureError, match="cannot be cached"):
+            cached(torch.ones(3))
+    assert cached.stats.traces == 1
