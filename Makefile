@@ -45,8 +45,9 @@ $(BIN)/python:
 
 $(VENV)/.dev: setup.cfg setup.py pyproject.toml src/gearcache/guards/watch/_watched.c | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]' torch==$(TORCH)
-	@# In a folder of its own, for tests of it alone: transformers imports it where it finds it, and it sets options of Inductor.
+	@# In folders of their own, for tests of them alone: transformers imports them where it finds them.
 	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/torchao torchao==0.18.0
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/peft peft==0.21.2 accelerate==1.15.0 psutil
 	touch $@
 
 $(VENV)/.demo: setup.cfg setup.py pyproject.toml src/gearcache/guards/watch/_watched.c scripts/models.txt | $(BIN)/python
