@@ -103,12 +103,14 @@ def _translated(recording: Recording) -> Capture:
     recording.identities.forget(lambda source: is_of_namedtuple(source, names))
     checks += recording.identities.checks(translator.access, translator.value)
     checks += recording.autograd.checks(translator, [item.access for item in inputs], attributes.values())
-    held = [*hook.sources, *(source for name, source in hook.attribute_sources.items() if name in attributes)]
-    tensor_checks = recording.reads.checks(tensor_sources(guards), held, translator.access, translator.value)
-    types_met = [check.access for check in checks if check.kind == "type"]
-    own = {write.attribute for write in hook.writes if isinstance(write.owner, type) and write.attribute is not None}
-    traced = TracedCode(recording.original, output.traced_code, recording.module, own)
-    observed = observed_checks(recording.observer, recording.facts, traced, types_met, names, scope)
+    held_sources = [*hook.sources, *(source for name, source in hook.attribute_sources.items() if name in attributes)]
+    tensor_checks = recording.reads.checks(tensor_sources(guards), held_sources, translator.access, translator.value)
+    type_paths = [check.access for check in checks if check.kind == "type"]
+    written_attributes = {
+        write.attribute for write in hook.writes if isinstance(write.owner, type) and write.attribute is not None
+    }
+    traced = TracedCode(recording.original, output.traced_code, recording.module, written_attributes)
+    observed = observed_checks(recording.observer, recording.facts, traced, type_paths, names, scope)
     checks += _hidden_attributes(recording, translator)
     written = Written(hook.writes, scope)
     capture = Capture(

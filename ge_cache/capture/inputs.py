@@ -19,14 +19,14 @@ _NUMBERS = (torch.SymInt, torch.SymBool)
 
 def graph_inputs(hook: GraphHook, translator: GuardTranslator, scope: Scope, method: str) -> list[CapturedInput]:
     """Return the inputs of a graph; `CaptureError` where the method changes sizes or strides of one in place."""
-    found = []
+    inputs = []
     for source, node in zip(hook.sources, hook.nodes, strict=True):
         item = _describe(translator.access(source), node, scope)
         if not _has_layout_of(node.meta["example_value"], item.example):
             cause = f"it changes the sizes or strides of `{item.access.text}` in place, for its caller as well"
             raise CaptureError(method, f"{cause}; change those of a view of it: `.view_as(x)`")
-        found.append(item)
-    return found
+        inputs.append(item)
+    return inputs
 
 
 def place_checks(access: Access) -> list[Check]:
@@ -53,9 +53,9 @@ def _has_layout_of(fake: torch.Tensor, example: torch.Tensor) -> bool:
     """Return whether a tensor of a trace still has the sizes and strides of the real tensor that it represents."""
     if fake.dim() != example.dim():
         return False
-    found, expected = (*fake.shape, *fake.stride()), (*example.shape, *example.stride())
-    hints = [number.node.hint if isinstance(number, torch.SymInt) else number for number in found]
-    return all(hint is None or hint == real for hint, real in zip(hints, expected, strict=True))
+    traced_layout, real_layout = (*fake.shape, *fake.stride()), (*example.shape, *example.stride())
+    hints = [number.node.hint if isinstance(number, torch.SymInt) else number for number in traced_layout]
+    return all(hint is None or hint == real for hint, real in zip(hints, real_layout, strict=True))
 
 
 def _describe(access: Access, node: torch.fx.Node, scope: Scope) -> CapturedInput:
