@@ -72,10 +72,10 @@ def _types_in_python(function: FunctionType, place: int | str) -> set[str]:
 def _types(function: Any, place: int | str) -> set[str]:
     """Return the types of an argument in each overload of an operator that has it."""
     operator = function if isinstance(function, str) else torch.jit._builtins._find_builtin(function)  # type: ignore[no-untyped-call]
-    found = []
+    arguments = []
     for schema in torch._C._jit_get_schemas_for_operator(operator) if operator else ():
         if isinstance(place, str):
-            found += [argument for argument in schema.arguments if argument.name == place]
+            arguments += [argument for argument in schema.arguments if argument.name == place]
         else:
-            found += [argument for argument in schema.arguments if not argument.kwarg_only][place : place + 1]
-    return {str(argument.type) for argument in found}
+            arguments += [argument for argument in schema.arguments if not argument.kwarg_only][place : place + 1]
+    return {str(argument.type) for argument in arguments}

@@ -73,7 +73,7 @@ def watched_identities(identities: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watched_builtins(functions: set[Any], told: Any) -> Iterator[None]:
+def watched_builtins(functions: set[Any], report: Any) -> Iterator[None]:
     """Report calls of some builtins with their variables; a returned value, unless None, becomes the result.
 
     Dynamo keeps a handler per builtin and kinds of arguments for the life of the process: handlers made here are kept
@@ -90,7 +90,7 @@ def watched_builtins(functions: set[Any], told: Any) -> Iterator[None]:
             return handler
 
         def watched(tx: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-            return told(function, tx, arguments) or handler(tx, arguments, keywords)
+            return report(function, tx, arguments) or handler(tx, arguments, keywords)
 
         return watched
 

@@ -25,7 +25,7 @@ def watched_made_objects(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     dictionary: Any = ConstDictVariable
     tracked: Any = side_effects.SideEffects
     init_weak, contains, store = weak.__init__, proxy.__contains__, tracked.store_attr
-    made_anew: set[tuple[Any, str]] = set()
+    recreated: set[tuple[Any, str]] = set()
 
     @functools.wraps(init_weak)
     def init_reference(self: Any, referent: Any, *arguments: Any, **keywords: Any) -> None:
@@ -44,7 +44,7 @@ def watched_made_objects(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         written = self.store_attr_mutations.get(item, {})
         if isinstance(written.get(name), DeletedVariable):
             del written[name]  # a recreated attribute is the last one in the `__dict__`
-            made_anew.add((item, name))
+            recreated.add((item, name))
         store(self, item, name, *arguments, **keywords)
 
     @functools.wraps(contains)
@@ -60,7 +60,7 @@ def watched_made_objects(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         from torch._dynamo.variables.hashable import HashableTracker
 
         written = self.side_effects.store_attr_mutations.get(self.item, {})
-        if any((self.item, name) in made_anew for name in self.item_dict):
+        if any((self.item, name) in recreated for name in self.item_dict):
             facts.refuse("it lists the attributes of an object of which it has deleted one and made it anew")
         for name in self.item_dict:
             if not isinstance(written.get(name), DeletedVariable):

@@ -97,13 +97,13 @@ def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             return handler
 
         def checked(tx: Any, args: Any, kwargs: Any) -> Any:
-            found = [arg.realize() for arg in args]
-            (check_identity if function in _IDENTITIES else check_equality)(*found)
-            kinds = {_kind(arg) for arg in found if isinstance(arg, SymNodeVariable)}
-            if kinds and function in _IDENTITIES and len(set(map(_kind, found))) > 1:
+            operands = [arg.realize() for arg in args]
+            (check_identity if function in _IDENTITIES else check_equality)(*operands)
+            kinds = {_kind(arg) for arg in operands if isinstance(arg, SymNodeVariable)}
+            if kinds and function in _IDENTITIES and len(set(map(_kind, operands))) > 1:
                 return ConstantVariable.create(function is operator.is_not)  # as for `n is None`, whatever n is
-            if kinds and (function in _IDENTITIES or bool in kinds or complex in map(_kind, found)):
-                return builtin(function).call_function(tx, [as_it_is(arg) for arg in found], kwargs)
+            if kinds and (function in _IDENTITIES or bool in kinds or complex in map(_kind, operands)):
+                return builtin(function).call_function(tx, [as_it_is(arg) for arg in operands], kwargs)
             return handler(tx, args, kwargs)
 
         return checked
@@ -138,16 +138,16 @@ def watched_ranges(_: Any) -> Iterator[tuple[Any, str, Any]]:
     @functools.wraps(pop_from)
     def pop(self: Any) -> Any:
         """Unpack the range of `f(*range(1, 7, 2))`, for which Dynamo passes start, stop and step."""
-        found = pop_from(self)
+        item = pop_from(self)
         # `isinstance` would realise a lazy variable.
-        if type(found) is LazyVariableTracker:
-            is_range = type(found.unwrap()) is RangeVariable if found.is_realized() else found.peek_type() is range
+        if type(item) is LazyVariableTracker:
+            is_range = type(item.unwrap()) is RangeVariable if item.is_realized() else item.peek_type() is range
         else:
-            is_range = type(found) is RangeVariable
+            is_range = type(item) is RangeVariable
         if is_range:
             callers = (sys._getframe(1), sys._getframe(2))  # a wrapper may be in between
             if any(frame.f_code.co_name == "CALL_FUNCTION_EX" for frame in callers):
-                return TupleVariable(unpack_iterable(self, found.realize()))
-        return found
+                return TupleVariable(unpack_iterable(self, item.realize()))
+        return item
 
     yield translator, "pop", pop

@@ -61,11 +61,11 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
                     return builtin(repr).call_function(tx, [arg], {})
             if holds_made_object(arg) and not is_made(arg):
                 refuse_text()
-            found = function(self, tx, arg)
-            is_text = found is not None and found.is_python_constant() and not arg.is_python_constant()
-            if is_text and _ADDRESS.search(str(found.as_python_constant())):
+            result = function(self, tx, arg)
+            is_text = result is not None and result.is_python_constant() and not arg.is_python_constant()
+            if is_text and _ADDRESS.search(str(result.as_python_constant())):
                 facts.refuse("it makes a text of an object's address, which differs between processes")
-            return found
+            return result
 
         is_str = function.__name__ == "call_str"
         return text
@@ -109,18 +109,18 @@ def watched_addresses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(id_of)
     def call_id(self: Any, tx: Any, *arguments: Any) -> Any:
-        found = id_of(self, tx, *arguments)
-        if not isinstance(found, FakeIdVariable):
+        result = id_of(self, tx, *arguments)
+        if not isinstance(result, FakeIdVariable):
             facts.refuse("it calls `id()`, whose result differs between processes")
-        return found
+        return result
 
     @functools.wraps(hash_of)
     def generic_hash(tx: Any, obj: Any) -> Any:
-        found = hash_of(tx, obj)
-        if keys == 0 and not isinstance(found, FakeIdVariable):
+        result = hash_of(tx, obj)
+        if keys == 0 and not isinstance(result, FakeIdVariable):
             constant = obj.is_python_constant()
             facts.hashed(obj.as_python_constant() if constant else obj.get_real_python_backed_value())
-        return found
+        return result
 
     @functools.wraps(init_key)
     def init(self: Any, *arguments: Any, **keywords: Any) -> None:
