@@ -48,8 +48,8 @@ class Hooks:
         return self._recorder(owner, name, value) if callable(value) else value
 
     def _recorder(self, owner: Any, name: Any, function: Any) -> Any:
-        own = _replacements.get(function, function)
-        code = getattr(own, "__code__", None) or type(own).__call__.__code__
+        replacement = _replacements.get(function, function)
+        code = getattr(replacement, "__code__", None) or type(replacement).__call__.__code__
         self._places.setdefault(code, _place(owner, name))
 
         @functools.wraps(function)
@@ -122,10 +122,10 @@ def _put(owner: Any, name: Any, value: Any) -> None:
 
 def here(replacement: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that is `replacement` in this thread and `original` in all others."""
-    own = threading.get_ident()
+    thread = threading.get_ident()
 
     def switch(*arguments: Any, **keywords: Any) -> Any:
-        return (replacement if threading.get_ident() == own else original)(*arguments, **keywords)
+        return (replacement if threading.get_ident() == thread else original)(*arguments, **keywords)
 
     _replacements[switch] = replacement
     return switch

@@ -31,12 +31,12 @@ def graph_inputs(hook: GraphHook, translator: GuardTranslator, scope: Scope, met
 
 def place_checks(access: Access) -> list[Check]:
     """Return the checks that a module stores a tensor at a path: the frame reads it there without a look-up."""
-    *before, (kind, name) = access.steps or (("", None),)
-    if kind not in ("item", "dict_item") or not before or before[-1][1] not in ("_parameters", "_buffers"):
+    *prefix, (kind, name) = access.steps or (("", None),)
+    if kind not in ("item", "dict_item") or not prefix or prefix[-1][1] not in ("_parameters", "_buffers"):
         return []
-    owner = before[:-2] if len(before) > 1 and before[-2] == ("attr", "__dict__") else before[:-1]
-    own = Access(access.root, (*owner, ("attr", "__dict__")))
-    return [Check("contains", Access(access.root, tuple(before)), name), Check("lacks", own, name)]
+    owner = prefix[:-2] if len(prefix) > 1 and prefix[-2] == ("attr", "__dict__") else prefix[:-1]
+    attributes = Access(access.root, (*owner, ("attr", "__dict__")))
+    return [Check("contains", Access(access.root, tuple(prefix)), name), Check("lacks", attributes, name)]
 
 
 def unbacked_sizes(inputs: list[CapturedInput], shape_env: Any) -> dict[Any, int]:

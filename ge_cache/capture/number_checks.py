@@ -44,22 +44,22 @@ def number_checks(numbers: Numbers, access: Callable[[Any], Access], shape_env: 
     hints = {names[symbol]: int(shape_env.backed_var_to_val[symbol]) for symbol in places}
     groups: list[tuple[set[str], list[str]]] = [({name}, []) for name in numbers.names.values()]
     for text in dict.fromkeys(texts):
-        used = set(re.findall(r"\bn\d+\b", text))
+        used_names = set(re.findall(r"\bn\d+\b", text))
         if expression_function(text, tuple(hints))(**hints) is not True:
             raise CaptureError("", f"it assumes `{text}` of a number, which is not so in the traced call")
-        overlapping = [group for group in groups if group[0] & used]
+        overlapping = [group for group in groups if group[0] & used_names]
         groups = [group for group in groups if group not in overlapping]
         groups.append(
             (
-                used.union(*(group[0] for group in overlapping)),
+                used_names.union(*(group[0] for group in overlapping)),
                 [*(item for group in overlapping for item in group[1]), text],
             )
         )
-    return [_check(sorted(used), group_texts, paths) for used, group_texts in groups]
+    return [_check(sorted(used_names), group_texts, paths) for used_names, group_texts in groups]
 
 
-def _check(used: list[str], texts: list[str], paths: Mapping[str, Access]) -> Check:
-    return Check("numbers", paths[used[0]], [texts, [[name, paths[name].to_plain()] for name in used]])
+def _check(used_names: list[str], texts: list[str], paths: Mapping[str, Access]) -> Check:
+    return Check("numbers", paths[used_names[0]], [texts, [[name, paths[name].to_plain()] for name in used_names]])
 
 
 def number_text(condition: Any, names: Mapping[Any, str]) -> str:

@@ -129,9 +129,9 @@ class Recording:
             return inner_error
         if not private_raised.is_raised_by_method(error):
             return CaptureError(self.method, cause_of(error))
-        raised = MethodRaises(self.method, cause_of(error))
-        raised.is_by_statement = private_raised.is_about_to_raise(error)
-        return raised
+        refusal = MethodRaises(self.method, cause_of(error))
+        refusal.is_by_statement = private_raised.is_about_to_raise(error)
+        return refusal
 
     def _begin(self, frame: Any) -> None:
         self.frame = frame

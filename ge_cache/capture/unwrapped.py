@@ -90,10 +90,10 @@ def noting_code(module: fx.GraphModule) -> Iterator[None]:
             codes[id(frame.f_code)] = frame.f_code
 
     codes = {id(code): code for code in traced_code}
-    before = sys.getprofile()
+    profiler = sys.getprofile()
     sys.setprofile(note)
     try:
         yield
     finally:
-        sys.setprofile(before)
+        sys.setprofile(profiler)
         traced_code[:] = codes.values()

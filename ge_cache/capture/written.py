@@ -93,7 +93,7 @@ class Written:
                     value = holder = type(value)
                     continue
                 name = unpacked(argument) if step in ("key_item", "dict_key_item") else argument
-                if any(self._writes(each, name) for each in (value, *_holders(holder, step))):
+                if any(self._writes(container, name) for container in (value, *_holders(holder, step))):
                     return True, None
                 target = _STEPS[step](value, argument)
                 # The content of an object's dictionary belongs to the object: a class has a new view of it each time.

@@ -125,12 +125,12 @@ class FactChecks:
         return [] if access is None else [Check("not_own", access, name)]
 
     def own_key(self, source: Any, key: Any) -> Check:
-        access, own = self._own(source)
-        return Check("contains" if key in own else "lacks", access, wanted_key(key))
+        access, attributes = self._own_attributes(source)
+        return Check("contains" if key in attributes else "lacks", access, wanted_key(key))
 
     def own_keys(self, source: Any) -> Check:
-        access, own = self._own(source)
-        return observe("keys", access, own)
+        access, attributes = self._own_attributes(source)
+        return observe("keys", access, attributes)
 
     def emptiness(self, source: Any) -> list[Check]:
         access, value = self._path_and_value(source)
@@ -138,12 +138,12 @@ class FactChecks:
             return []
         return [observe("empty", access, value)]
 
-    def _own(self, source: Any) -> tuple[Access, dict[str, Any]]:
+    def _own_attributes(self, source: Any) -> tuple[Access, dict[str, Any]]:
         """Return an object's `__dict__` and the path to it."""
-        access, own = self._path_and_value(source)
-        if access is None or type(own) is not dict:
+        access, attributes = self._path_and_value(source)
+        if access is None or type(attributes) is not dict:
             raise CaptureError(self._method, "it asks an object for its `__dict__`, and no path leads to that")
-        return access, own
+        return access, attributes
 
     def type_test(self, test: TypeTest, classes: dict[type, Met]) -> list[Check]:
         checks, answers = [], []

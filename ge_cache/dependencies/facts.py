@@ -113,8 +113,8 @@ class Facts(Struct):
 
     def made_attribute(self, source: Any, value: Any, name: str) -> None:
         """Note an attribute that the class of an object makes in `__getattr__`, because the object has none."""
-        own = own_attributes(value) or {}
-        if name not in own and not any(name in own.get(part, ()) for part in MODULE_PARTS):
+        attributes = own_attributes(value) or {}
+        if name not in attributes and not any(name in attributes.get(part, ()) for part in MODULE_PARTS):
             self._made_attributes[source, name] = None
 
     def own_key(self, source: Any, key: Any) -> None:
@@ -241,19 +241,23 @@ def _hash_kind(value: Any) -> str:
         return "address" if "address" in kinds else "seed" if "seed" in kinds else "value"
     if type(value) in (bool, int, float, complex):
         return "value" if value == value else "address"  # each nan has its own hash
-    own: Any = type(value).__hash__
-    if isinstance(own, types.FunctionType):
+    hash_function: Any = type(value).__hash__
+    if isinstance(hash_function, types.FunctionType):
         return "value"  # its hash is traced, and reads the hashes of its parts
-    if value is None or own is object.__hash__ or isinstance(value, (type, types.FunctionType, types.MethodType)):
+    if (
+        value is None
+        or hash_function is object.__hash__
+        or isinstance(value, (type, types.FunctionType, types.MethodType))
+    ):
         return "address"
     return "seed"
 
 
 def _names_in(code: types.CodeType) -> Iterable[str]:
     """Yield the names that some code may look up: those that it reads, and texts that it might pass on."""
-    for each in code_objects(code):
-        yield from each.co_names
-        for constant in each.co_consts:
+    for code_object in code_objects(code):
+        yield from code_object.co_names
+        for constant in code_object.co_consts:
             for text in constant if isinstance(constant, tuple) else (constant,):
                 if type(text) is str and len(text) < 256:
                     yield from (part for part in text.split(".") if part.isidentifier())

@@ -95,8 +95,8 @@ class Identities(Struct):
                 apart.setdefault(first, set()).add(second)
         checks += _one_or_apart([(path, value(path)) for path in map(access, self._hashed_sources)])
         checks += [Check("distinct", path, [0, [item.to_plain() for item in rest]]) for path, rest in apart.items()]
-        written = {type(item) for _, item, is_written in self._tracked_objects if is_written}
-        members = [entry for entry in self._tracked_objects if type(entry[1]) in written]
+        written_classes = {type(item) for _, item, is_written in self._tracked_objects if is_written}
+        members = [entry for entry in self._tracked_objects if type(entry[1]) in written_classes]
         paths = [(access(source), item, is_written) for source, item, is_written in members]
         return checks + _apart([entry for entry in paths if not _is_inner(entry[0])])
 

@@ -127,10 +127,14 @@ def library_functions(method: str, graph: torch.fx.Graph) -> LibraryFunctions:
 def check_tensors(method: str, names: Iterable[str], traced: Iterable[types.FunctionType]) -> None:
     """Refuse a method that uses a replaced method of `torch.Tensor` whose replacement was not traced."""
     traced_ids = {id(function) for function in traced}
-    used = set(names)
+    used_names = set(names)
     for name, value in vars(torch.Tensor).items():
         special = name[:2] == "__" and name[-2:] == "__"
-        if is_foreign(value) and (special or name in used) and id(getattr(value, "__func__", value)) not in traced_ids:
+        if (
+            is_foreign(value)
+            and (special or name in used_names)
+            and id(getattr(value, "__func__", value)) not in traced_ids
+        ):
             raise _replaced(method, f"torch.Tensor.{name}")
 
 

@@ -57,21 +57,21 @@ class Covered:
     """
 
     def __init__(self, function: types.CodeType) -> None:
-        self._own: dict[int, types.CodeType] = {}
-        self._inner: set[types.CodeType] = set()
+        self._own_codes: dict[int, types.CodeType] = {}
+        self._inner_codes: set[types.CodeType] = set()
         self.add(function)
 
     def add(self, function: types.CodeType) -> None:
         """Cover a function and the code nested in it."""
-        self._own[id(function)] = function
-        self._inner.update(code for code in code_objects(function) if code is not function)
+        self._own_codes[id(function)] = function
+        self._inner_codes.update(code for code in code_objects(function) if code is not function)
 
     def __contains__(self, code: types.CodeType) -> bool:
-        return id(code) in self._own or code in self._inner
+        return id(code) in self._own_codes or code in self._inner_codes
 
     def __iter__(self) -> Iterator[types.CodeType]:
-        yield from self._own.values()
-        yield from self._inner
+        yield from self._own_codes.values()
+        yield from self._inner_codes
 
 
 class Observed(Struct):

@@ -15,8 +15,8 @@ from gearcache.guards.evidence.names import name_of
 def result_class_checks(code: types.CodeType) -> list[Check]:
     """Return checks that the classes of the named tuples in a frame still have the same fields and constructor."""
     checks = []
-    for each in code_objects(code):
-        for constant in each.co_consts:
+    for code_object in code_objects(code):
+        for constant in code_object.co_consts:
             cls = named_tuple_of(constant)
             if cls is None:
                 continue

@@ -180,7 +180,7 @@ def watched_keys(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     from torch._dynamo.variables.dicts import ConstDictVariable, DunderDictVariable
 
     dictionary: Any = ConstDictVariable
-    own: Any = DunderDictVariable
+    own_dictionary: Any = DunderDictVariable
     look_up, call = dictionary.getitem_const_raise_exception_if_absent, dictionary.call_method
 
     @functools.wraps(look_up)
@@ -212,8 +212,8 @@ def watched_keys(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     yield dictionary, "getitem_const_raise_exception_if_absent", getitem_const_raise_exception_if_absent
     yield dictionary, "call_method", call_method
     # Dynamo guards an object's `__dict__` only by the attributes that are read through it.
-    yield own, "install_dict_keys_match_guard", install_dict_keys_match_guard
-    yield own, "install_dict_contains_guard", install_dict_contains_guard
+    yield own_dictionary, "install_dict_keys_match_guard", install_dict_keys_match_guard
+    yield own_dictionary, "install_dict_contains_guard", install_dict_contains_guard
 
 
 def _may_be_caught(tx: Any) -> bool:

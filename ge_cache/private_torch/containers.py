@@ -125,7 +125,7 @@ def _of_ordered(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             return tx.inline_user_function_return(variable.build(tx, _parts_of_ordered), [self], {})
         result = call(self, tx, name, args, kwargs)
         if name == "move_to_end":
-            if not all(each.is_python_constant() for each in (*args, *kwargs.values())):
+            if not all(argument.is_python_constant() for argument in (*args, *kwargs.values())):
                 facts.refuse(
                     "it moves an object by `move_to_end`, of which a trace forgets the end: use a text as the key"
                 )
@@ -164,8 +164,8 @@ def _of_ordered_subclasses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     def plain(self: Any, name: str) -> Any:
         """Return the method without this replacement, from its base where that defines it."""
-        own = originals.get(name)
-        return getattr(super(dictionaries, self), name) if own is None else functools.partial(own, self)
+        original = originals.get(name)
+        return getattr(super(dictionaries, self), name) if original is None else functools.partial(original, self)
 
     originals = {name: vars(dictionaries).get(name) for name in ("call_method", "nb_or_impl", representation)}
 
@@ -253,4 +253,6 @@ def _is_copied_in_its_own_way(cls: Any) -> bool:
     """Return whether the state of an object differs from its `__dict__`."""
     if any(getattr(cls, name, None) is not getattr(object, name, None) for name in _WAYS_TO_COPY):
         return True
-    return any(isinstance(own, types.MemberDescriptorType) for base in cls.__mro__ for own in vars(base).values())
+    return any(
+        isinstance(attribute, types.MemberDescriptorType) for base in cls.__mro__ for attribute in vars(base).values()
+    )

@@ -77,9 +77,9 @@ def torch_function_modes() -> int:
 
 def has_own_functions(cls: type) -> bool:
     """Return whether a tensor class handles functions of torch, such as `linear`, before they become operators."""
-    own = getattr(cls.__torch_function__, "__func__", cls.__torch_function__)  # type: ignore[attr-defined]
-    usual = torch.Tensor.__torch_function__
-    return own not in (getattr(usual, "__func__", usual), torch._C._disabled_torch_function_impl)
+    handler = getattr(cls.__torch_function__, "__func__", cls.__torch_function__)  # type: ignore[attr-defined]
+    default = torch.Tensor.__torch_function__
+    return handler not in (getattr(default, "__func__", default), torch._C._disabled_torch_function_impl)
 
 
 def has_own_dispatch(tensor: torch.Tensor) -> bool:

@@ -91,14 +91,14 @@ def _linked_to(runtime: str, folder: Path, flags: list[str]) -> Iterator[None]:
 
     builder: Any = cpp_builder.CppBuilder
     original = builder.build
-    added: list[str] = []
+    added_flags: list[str] = []
 
     def build(self: Any) -> None:
         command = shlex.split(self.get_command_line())
         if _source(command) is not None:
             path = _runtime_object(command, self.get_target_file_path(), runtime, folder)
-            added.append(shlex.quote(f"Wl,{path}"))
-            flags.extend(added)
+            added_flags.append(shlex.quote(f"Wl,{path}"))
+            flags.extend(added_flags)
         original(self)
 
     if runtime:
@@ -107,7 +107,7 @@ def _linked_to(runtime: str, folder: Path, flags: list[str]) -> Iterator[None]:
         yield
     finally:
         builder.build = original
-        for flag in added:
+        for flag in added_flags:
             flags.remove(flag)
 
 

@@ -143,13 +143,13 @@ def marked_dynamic(dims: list[tuple[torch.Tensor, int]]) -> Iterator[None]:
     """
     from torch._dynamo import maybe_mark_dynamic
 
-    before = {id(tensor): (tensor, dict(vars(tensor))) for tensor, _ in dims}
+    originals = {id(tensor): (tensor, dict(vars(tensor))) for tensor, _ in dims}
     try:
         for tensor, dim in dims:
             maybe_mark_dynamic(tensor, dim)
         yield
     finally:
-        for tensor, attributes in before.values():
+        for tensor, attributes in originals.values():
             vars(tensor).clear()
             vars(tensor).update(attributes)
 

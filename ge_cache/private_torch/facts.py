@@ -47,7 +47,7 @@ def watched_facts(facts: Any) -> Iterator[None]:
 
 
 def _exchanges(replacements: Iterator[tuple[Any, str, Any]]) -> Iterator[tuple[Any, str, Any]]:
-    exchanges = [each for entry in replacements for each in _places(*entry)]
+    exchanges = [exchange for entry in replacements for exchange in _places(*entry)]
     targets = {(owner, name) for owner, name, _ in exchanges}
     if len(targets) < len(exchanges):
         raise AssertionError("one function is replaced twice at once")
@@ -64,7 +64,7 @@ def _places(owner: Any, name: str, replacement: Any) -> Iterator[tuple[Any, str,
         function = vars(owner)[name]
         others = [module for title, module in sys.modules.items() if title.startswith("torch._dynamo")]
         yield from (
-            (each, name, replacement) for each in others if each is not owner and vars(each).get(name) is function
+            (other, name, replacement) for other in others if other is not owner and vars(other).get(name) is function
         )
 
 

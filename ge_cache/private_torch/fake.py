@@ -149,7 +149,7 @@ def swap_tensors(left: torch.Tensor, right: torch.Tensor) -> None:
 
     Marks that a user left on the first one (`set_dim_gears`) stay on it.
     """
-    own = (
+    fake_attributes = (
         "fake_mode",
         "fake_device",
         "_fake_device",
@@ -163,7 +163,7 @@ def swap_tensors(left: torch.Tensor, right: torch.Tensor) -> None:
     if type(left) is not type(right):
         left.__class__, right.__class__ = type(right), type(left)
         fake, real = (left, right) if "fake_mode" in vars(left) else (right, left)
-        for name in [name for name in vars(fake) if name in own or "memo" in name]:
+        for name in [name for name in vars(fake) if name in fake_attributes or "memo" in name]:
             vars(real)[name] = vars(fake).pop(name)
 
 

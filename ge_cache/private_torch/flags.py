@@ -26,7 +26,7 @@ def watched_flags(_: Any) -> Iterator[tuple[Any, str, Any]]:
 
     functions: Any = TorchInGraphFunctionVariable
     tensors: Any = TensorVariable
-    as_it_is: Any = specialize_symnode
+    specialize: Any = specialize_symnode
     call_of_function, call_of_tensor = functions.call_function, tensors.call_method
 
     def is_symbol(argument: Any) -> bool:
@@ -38,8 +38,8 @@ def watched_flags(_: Any) -> Iterator[tuple[Any, str, Any]]:
         flags = {place for place, value in places if is_symbol(value) and _is_flag(function, place)}
         if not flags:
             return args, kwargs
-        args = [as_it_is(value) if place in flags else value for place, value in enumerate(args, first)]
-        return args, {name: as_it_is(value) if name in flags else value for name, value in kwargs.items()}
+        args = [specialize(value) if place in flags else value for place, value in enumerate(args, first)]
+        return args, {name: specialize(value) if name in flags else value for name, value in kwargs.items()}
 
     @functools.wraps(call_of_function)
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:

@@ -110,5 +110,5 @@ def tracked_objects() -> Iterator[tuple[Any, Any, bool]]:
     values = {id(value): value for value in effects.keepalive}
     for key, variable in effects.id_to_variable.items():
         if key in values and getattr(variable, "source", None) is not None:
-            written = variable in effects.store_attr_mutations or effects.is_modified(variable)
-            yield variable.source, values[key], written
+            is_written = variable in effects.store_attr_mutations or effects.is_modified(variable)
+            yield variable.source, values[key], is_written

@@ -69,12 +69,12 @@ def _with_numbers() -> Iterator[None]:
     def exchanged_inputs(function: Any, inputs: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
         @functools.wraps(function)
         def call(self: Any) -> Any:
-            before = handlers.graph.graph_inputs
-            handlers.graph.graph_inputs = inputs(before)
+            graph_inputs = handlers.graph.graph_inputs
+            handlers.graph.graph_inputs = inputs(graph_inputs)
             try:
                 return function(self)
             finally:
-                handlers.graph.graph_inputs = before
+                handlers.graph.graph_inputs = graph_inputs
 
         return call
 

@@ -99,8 +99,8 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         """Call a builtin, which may be folded with whole sets and functions as arguments."""
         by_key = self.fn in (max, min) and "key" in kwargs
         if by_key or self.fn in _ORDERED:
-            for each in (*args, *kwargs.values()):
-                note_use(each.realize(), tx, at_once=True)
+            for operand in (*args, *kwargs.values()):
+                note_use(operand.realize(), tx, at_once=True)
         result = call(self, tx, args, kwargs)
         if by_key and result.is_python_constant():
             key = kwargs["key"].realize()
@@ -110,8 +110,8 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     def call_custom_dict_fromkeys(tx: Any, user_cls: Any, *args: Any, **kwargs: Any) -> Any:
         """`dict.fromkeys`, which iterates over a set in its own way since torch 2.14."""
-        for each in args[:1]:
-            note_use(each.realize(), tx)
+        for operand in args[:1]:
+            note_use(operand.realize(), tx)
         return from_keys(tx, user_cls, *args, **kwargs)
 
     def create(value: Any, **keywords: Any) -> Any:

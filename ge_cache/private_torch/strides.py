@@ -21,10 +21,10 @@ def own_view_strides() -> Iterator[None]:
     from torch import _refs
 
     references: Any = _refs
-    theirs = references._reshape_view_helper
+    original = references._reshape_view_helper
 
     def view(a: torch.Tensor, *shape: Any, allow_copy: bool = True) -> torch.Tensor:
-        result: torch.Tensor = theirs(a, *shape, allow_copy=allow_copy)
+        result: torch.Tensor = original(a, *shape, allow_copy=allow_copy)
         sizes = [*result.shape]
         is_view = result.untyped_storage()._cdata == a.untyped_storage()._cdata
         if not is_view or not any(_is_static(size) and size <= 1 for size in sizes):
@@ -34,7 +34,7 @@ def own_view_strides() -> Iterator[None]:
             return result
         return a.as_strided(sizes, strides, a.storage_offset())
 
-    with exchanged([(references, "_reshape_view_helper", here(view, theirs))]):
+    with exchanged([(references, "_reshape_view_helper", here(view, original))]):
         yield
 
 

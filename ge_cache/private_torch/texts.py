@@ -33,8 +33,8 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     def _format_value(self: Any, fmt_spec: Any, flags: int) -> None:
         value = self.stack[-1].realize()
         if isinstance(value, UserDefinedObjectVariable) and flags & 3 == 0:
-            own: Any = value.value_type.__format__
-            if own is object.__format__ and fmt_spec.as_python_constant() == "":
+            formatter: Any = value.value_type.__format__
+            if formatter is object.__format__ and fmt_spec.as_python_constant() == "":
                 flags |= 1  # this is its effect: `str(value)`
             elif is_made(value):
                 refuse_text()
@@ -55,9 +55,9 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         @functools.wraps(function)
         def text(self: Any, tx: Any, arg: Any) -> Any:
             if isinstance(arg, UserDefinedObjectVariable) and is_str:
-                own: Any = arg.value_type
+                cls: Any = arg.value_type
                 # Dynamo calls the object itself, without the trace's knowledge of it.
-                if own.__str__ is object.__str__ and own.__repr__ is not object.__repr__:
+                if cls.__str__ is object.__str__ and cls.__repr__ is not object.__repr__:
                     return builtin(repr).call_function(tx, [arg], {})
             if holds_made_object(arg) and not is_made(arg):
                 refuse_text()

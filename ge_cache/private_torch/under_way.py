@@ -29,8 +29,8 @@ def released_if_refused() -> Iterator[None]:
         with exchanged([(graph, "__init__", here(init, begin))]):
             yield
     except BaseException:
-        for each in graphs:
-            _drop_references(each)
+        for traced_graph in graphs:
+            _drop_references(traced_graph)
         graphs.clear()  # the error being raised holds this frame
         raise
 

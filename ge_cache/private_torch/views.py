@@ -64,7 +64,7 @@ def watched_views(stale: Callable[[str, str], None], missing: Callable[[str], No
 
     def lookup_class_mro_attr(self: Any, name: str) -> Any:
         pending = effects()
-        if not pending.has_pending_mutation_of_attr(self, name) and name not in _own(self.value):
+        if not pending.has_pending_mutation_of_attr(self, name) and name not in _instance_dict(self.value):
             check(type(self.value).__mro__, name)
         return of_instance(self, name)
 
@@ -136,7 +136,7 @@ def _describe(holder: Any) -> str:
     return f"{'class' if isinstance(holder, type) else 'module'} `{holder.__name__}`"
 
 
-def _own(value: Any) -> Any:
+def _instance_dict(value: Any) -> Any:
     """Return the dictionary of an object, bypassing its class."""
     try:
         return object.__getattribute__(value, "__dict__")
@@ -146,8 +146,11 @@ def _own(value: Any) -> Any:
 
 def _attributes(value: Any) -> set[str]:
     """Return the names of an object's attributes that can be deleted."""
-    own = _own(value)
-    names = {*own, *(name for part in ("_parameters", "_buffers", "_modules") for name in own.get(part, ()))}
+    instance_dict = _instance_dict(value)
+    names = {
+        *instance_dict,
+        *(name for part in ("_parameters", "_buffers", "_modules") for name in instance_dict.get(part, ())),
+    }
     slots = {name for base in type(value).__mro__ for name, member in vars(base).items() if _is_slot(member)}
     return names | {name for name in slots if hasattr(value, name)}
 
