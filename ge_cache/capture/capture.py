@@ -90,25 +90,27 @@ def _translated(recording: Recording) -> Capture:
     names = FrameNames(output.import_sources, recording.installed, tuple(scope.closure), looked_up)
     translator = GuardTranslator(method, scope, names)
     inputs = graph_inputs(hook, translator, scope, method)
-    ints = number_accesses(hook.numbers, translator.access)
+    number_paths = number_accesses(hook.numbers, translator.access)
     attributes, tensors = _attributes(recording, translator)
     checks = translator.translate(guards)
-    of_numbers = number_checks(hook.numbers, translator.access, hook.shape_env)
+    condition_checks = number_checks(hook.numbers, translator.access, hook.shape_env)
     name_by_passed(hook.numbers, hook.shape_env)
-    fixed = [Check("constant", translator.access(source), value) for source, value in hook.numbers.fixed]
-    compared = {check.access for check in fixed} | set(ints.values())
-    checks = [check for check in checks if not (check.kind == "type" and check.access in compared)]
-    checks += [*fixed, *of_numbers]
+    fixed_checks = [Check("constant", translator.access(source), value) for source, value in hook.numbers.fixed]
+    compared_paths = {check.access for check in fixed_checks} | set(number_paths.values())
+    checks = [check for check in checks if not (check.kind == "type" and check.access in compared_paths)]
+    checks += [*fixed_checks, *condition_checks]
     checks += [check for item in inputs for check in place_checks(item.access)]
     recording.identities.forget(lambda source: is_of_namedtuple(source, names))
     checks += recording.identities.checks(translator.access, translator.value)
     checks += recording.autograd.checks(translator, [item.access for item in inputs], attributes.values())
-    held = [*hook.sources, *(source for name, source in hook.attribute_sources.items() if name in attributes)]
-    tensor_checks = recording.reads.checks(tensor_sources(guards), held, translator.access, translator.value)
-    types_met = [check.access for check in checks if check.kind == "type"]
-    own = {write.attribute for write in hook.writes if isinstance(write.owner, type) and write.attribute is not None}
-    traced = TracedCode(recording.original, output.traced_code, recording.module, own)
-    observed = observed_checks(recording.observer, recording.facts, traced, types_met, names, scope)
+    held_sources = [*hook.sources, *(source for name, source in hook.attribute_sources.items() if name in attributes)]
+    tensor_checks = recording.reads.checks(tensor_sources(guards), held_sources, translator.access, translator.value)
+    type_paths = [check.access for check in checks if check.kind == "type"]
+    written_attributes = {
+        write.attribute for write in hook.writes if isinstance(write.owner, type) and write.attribute is not None
+    }
+    traced = TracedCode(recording.original, output.traced_code, recording.module, written_attributes)
+    observed = observed_checks(recording.observer, recording.facts, traced, type_paths, names, scope)
     checks += _hidden_attributes(recording, translator)
     written = Written(hook.writes, scope)
     capture = Capture(
@@ -134,7 +136,7 @@ def _translated(recording: Recording) -> Capture:
         ],
         frame_globals=dict(output.f_globals),
         numbers=hook.numbers,
-        number_accesses=dict(ints),
+        number_accesses=dict(number_paths),
         written_ints=written_ints(checks, written),
         unbacked=unbacked_sizes(inputs, hook.shape_env),
         left_out=recording.facts.all_left_out,

@@ -78,12 +78,12 @@ class Capture(Struct):
 
     def open_symbols(self, symbols: Symbols, assignment: Mapping[Any, int]) -> set[Any]:
         """Return the symbols of sizes that stay symbolic at a gear."""
-        found: set[Any] = set()
+        size_symbols: set[Any] = set()
         for item in self.inputs:
             for dim, size in enumerate(item.sizes):
                 if (item.access.text, dim) in self.open_dims:
-                    found |= symbols.symbols_of(size)
-        return found - set(assignment) - set(self.numbers.symbols)
+                    size_symbols |= symbols.symbols_of(size)
+        return size_symbols - set(assignment) - set(self.numbers.symbols)
 
     def symbols(self) -> Symbols:
         """Return the symbols of the sizes."""

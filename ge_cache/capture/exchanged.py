@@ -36,35 +36,35 @@ class Hooks:
     @property
     def uncalled(self) -> list[tuple[str, str]]:
         """The functions that were never called: the name of our file, and the name in torch that each one replaced."""
-        left = [(code.co_filename, place) for code, place in self._places.items() if code not in self._called]
-        return [(file.rpartition("/")[2], place) for file, place in left]
+        places = [(code.co_filename, place) for code, place in self._places.items() if code not in self._called]
+        return [(file.rpartition("/")[2], place) for file, place in places]
 
     def watched(self, owner: Any, name: Any, value: Any) -> Any:
         """Return a replacement for `value` that records its calls; a value that is not a function stays unchanged."""
         if isinstance(value, staticmethod):
-            return staticmethod(self._noting(owner, name, value.__func__))
+            return staticmethod(self._recorder(owner, name, value.__func__))
         if isinstance(value, property):
-            return property(self._noting(owner, name, value.fget), value.fset)
-        return self._noting(owner, name, value) if callable(value) else value
+            return property(self._recorder(owner, name, value.fget), value.fset)
+        return self._recorder(owner, name, value) if callable(value) else value
 
-    def _noting(self, owner: Any, name: Any, function: Any) -> Any:
-        own = _replacements.get(function, function)
-        code = getattr(own, "__code__", None) or type(own).__call__.__code__
+    def _recorder(self, owner: Any, name: Any, function: Any) -> Any:
+        replacement = _replacements.get(function, function)
+        code = getattr(replacement, "__code__", None) or type(replacement).__call__.__code__
         self._places.setdefault(code, _place(owner, name))
 
         @functools.wraps(function)
-        def noting(*arguments: Any, **keywords: Any) -> Any:
+        def recorder(*arguments: Any, **keywords: Any) -> Any:
             self._called.add(code)
             return function(*arguments, **keywords)
 
-        return noting
+        return recorder
 
 
 def _place(owner: Any, name: Any) -> str:
     """Return the name in torch of an owner's attribute; an item of a dictionary has a name of its own."""
     if isinstance(owner, dict):
-        found, parts = owner[name], ("__module__", "__qualname__")
-        return ".".join(str(getattr(found, part, name)) for part in parts)
+        item, parts = owner[name], ("__module__", "__qualname__")
+        return ".".join(str(getattr(item, part, name)) for part in parts)
     if isinstance(owner, types.ModuleType):
         return f"{owner.__name__}.{name}"
     return f"{owner.__module__}.{owner.__qualname__}.{name}"
@@ -89,7 +89,9 @@ def exchanged(replacements: Iterable[tuple[Any, Any, Any]]) -> Iterator[None]:
         for owner, name, value in replacements:
             _in_place.append((owner, name, _entries(owner).get(name, _ABSENT)))
             _put(
-                owner, name, functools.reduce(lambda given, hooks: hooks.watched(owner, name, given), _watching, value)
+                owner,
+                name,
+                functools.reduce(lambda current, hooks: hooks.watched(owner, name, current), _watching, value),
             )
         yield
     finally:
@@ -99,9 +101,9 @@ def exchanged(replacements: Iterable[tuple[Any, Any, Any]]) -> Iterator[None]:
 def put_back(present: int = 0) -> None:
     """Undo all replacements but the first `present`; an interrupt may have kept their contexts from undoing them."""
     while len(_in_place) > present:
-        owner, name, before = _in_place[-1]
-        if before is not _ABSENT:
-            _put(owner, name, before)
+        owner, name, original = _in_place[-1]
+        if original is not _ABSENT:
+            _put(owner, name, original)
         elif name in _entries(owner):
             delattr(owner, name)
         _in_place.pop()
@@ -120,10 +122,10 @@ def _put(owner: Any, name: Any, value: Any) -> None:
 
 def here(replacement: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that is `replacement` in this thread and `original` in all others."""
-    own = threading.get_ident()
+    thread = threading.get_ident()
 
-    def chosen(*arguments: Any, **keywords: Any) -> Any:
-        return (replacement if threading.get_ident() == own else original)(*arguments, **keywords)
+    def switch(*arguments: Any, **keywords: Any) -> Any:
+        return (replacement if threading.get_ident() == thread else original)(*arguments, **keywords)
 
-    _replacements[chosen] = replacement
-    return chosen
+    _replacements[switch] = replacement
+    return switch

@@ -68,7 +68,7 @@ class GraphHook:
         return module
 
 
-def _words(name: str, value: Any) -> str:
+def _describe(name: str, value: Any) -> str:
     """Describe an input of a graph that is not a tensor."""
     if module_of(type(value)).startswith("torch.distributed"):
         return (
@@ -96,7 +96,7 @@ def _replace_size(
     owner = tensors.get(base.name) if base is not None else None
     if owner is None or type(source).__name__ != "TensorPropertySource":
         value = getattr(node.meta["example_value"], "real_obj", node.meta["example_value"])
-        raise CaptureError(method, _words(source.name, value)) from None
+        raise CaptureError(method, _describe(source.name, value)) from None
     assert last is not None
     if node.users:
         operator = _SIZE_OPERATORS.get(source.prop.name)

@@ -19,24 +19,24 @@ _NUMBERS = (torch.SymInt, torch.SymBool)
 
 def graph_inputs(hook: GraphHook, translator: GuardTranslator, scope: Scope, method: str) -> list[CapturedInput]:
     """Return the inputs of a graph; `CaptureError` where the method changes sizes or strides of one in place."""
-    found = []
+    inputs = []
     for source, node in zip(hook.sources, hook.nodes, strict=True):
         item = _describe(translator.access(source), node, scope)
         if not _has_layout_of(node.meta["example_value"], item.example):
             cause = f"it changes the sizes or strides of `{item.access.text}` in place, for its caller as well"
             raise CaptureError(method, f"{cause}; change those of a view of it: `.view_as(x)`")
-        found.append(item)
-    return found
+        inputs.append(item)
+    return inputs
 
 
 def place_checks(access: Access) -> list[Check]:
     """Return the checks that a module stores a tensor at a path: the frame reads it there without a look-up."""
-    *before, (kind, name) = access.steps or (("", None),)
-    if kind not in ("item", "dict_item") or not before or before[-1][1] not in ("_parameters", "_buffers"):
+    *prefix, (kind, name) = access.steps or (("", None),)
+    if kind not in ("item", "dict_item") or not prefix or prefix[-1][1] not in ("_parameters", "_buffers"):
         return []
-    owner = before[:-2] if len(before) > 1 and before[-2] == ("attr", "__dict__") else before[:-1]
-    own = Access(access.root, (*owner, ("attr", "__dict__")))
-    return [Check("contains", Access(access.root, tuple(before)), name), Check("lacks", own, name)]
+    owner = prefix[:-2] if len(prefix) > 1 and prefix[-2] == ("attr", "__dict__") else prefix[:-1]
+    attributes = Access(access.root, (*owner, ("attr", "__dict__")))
+    return [Check("contains", Access(access.root, tuple(prefix)), name), Check("lacks", attributes, name)]
 
 
 def unbacked_sizes(inputs: list[CapturedInput], shape_env: Any) -> dict[Any, int]:
@@ -53,9 +53,9 @@ def _has_layout_of(fake: torch.Tensor, example: torch.Tensor) -> bool:
     """Return whether a tensor of a trace still has the sizes and strides of the real tensor that it represents."""
     if fake.dim() != example.dim():
         return False
-    found, expected = (*fake.shape, *fake.stride()), (*example.shape, *example.stride())
-    hints = [number.node.hint if isinstance(number, torch.SymInt) else number for number in found]
-    return all(hint is None or hint == real for hint, real in zip(hints, expected, strict=True))
+    traced_layout, real_layout = (*fake.shape, *fake.stride()), (*example.shape, *example.stride())
+    hints = [number.node.hint if isinstance(number, torch.SymInt) else number for number in traced_layout]
+    return all(hint is None or hint == real for hint, real in zip(hints, real_layout, strict=True))
 
 
 def _describe(access: Access, node: torch.fx.Node, scope: Scope) -> CapturedInput:

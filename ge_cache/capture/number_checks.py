@@ -28,7 +28,7 @@ def number_checks(numbers: Numbers, access: Callable[[Any], Access], shape_env: 
     if not numbers:
         return []
     names, places = dict(numbers.names), {symbol: access(source) for symbol, source in numbers.symbols.items()}
-    compared = []
+    conditions = []
     for condition in private_symbols.assumed(shape_env, numbers.symbols):
         sizes = condition.free_symbols - set(numbers.symbols)
         if sizes and not condition.free_symbols - sizes - set(numbers.passed):
@@ -37,24 +37,29 @@ def number_checks(numbers: Numbers, access: Callable[[Any], Access], shape_env: 
             base, dim = private_symbols.size_source(shape_env, symbol)
             places[symbol] = access(base).then("size", dim)
             names.setdefault(symbol, f"n{len(names)}")
-        compared.append(condition)
-    numbers.checked.update(compared, private_symbols.implied(shape_env, numbers.symbols))
-    texts = [number_text(item, names) for item in compared]
+        conditions.append(condition)
+    numbers.checked.update(conditions, private_symbols.implied(shape_env, numbers.symbols))
+    texts = [number_text(item, names) for item in conditions]
     paths = {names[symbol]: place for symbol, place in places.items()}
     hints = {names[symbol]: int(shape_env.backed_var_to_val[symbol]) for symbol in places}
     groups: list[tuple[set[str], list[str]]] = [({name}, []) for name in numbers.names.values()]
     for text in dict.fromkeys(texts):
-        used = set(re.findall(r"\bn\d+\b", text))
+        used_names = set(re.findall(r"\bn\d+\b", text))
         if expression_function(text, tuple(hints))(**hints) is not True:
             raise CaptureError("", f"it assumes `{text}` of a number, which is not so in the traced call")
-        met = [group for group in groups if group[0] & used]
-        groups = [group for group in groups if group not in met]
-        groups.append((used.union(*(group[0] for group in met)), [*(item for group in met for item in group[1]), text]))
-    return [_check(sorted(used), held, paths) for used, held in groups]
+        overlapping = [group for group in groups if group[0] & used_names]
+        groups = [group for group in groups if group not in overlapping]
+        groups.append(
+            (
+                used_names.union(*(group[0] for group in overlapping)),
+                [*(item for group in overlapping for item in group[1]), text],
+            )
+        )
+    return [_check(sorted(used_names), group_texts, paths) for used_names, group_texts in groups]
 
 
-def _check(used: list[str], texts: list[str], paths: Mapping[str, Access]) -> Check:
-    return Check("numbers", paths[used[0]], [texts, [[name, paths[name].to_plain()] for name in used]])
+def _check(used_names: list[str], texts: list[str], paths: Mapping[str, Access]) -> Check:
+    return Check("numbers", paths[used_names[0]], [texts, [[name, paths[name].to_plain()] for name in used_names]])
 
 
 def number_text(condition: Any, names: Mapping[Any, str]) -> str:

@@ -106,9 +106,9 @@ class WantedNumbers:
         if place in self._constants or any(RangeAxis(path, 0, 1).matches(place.text) for path in self._choice.declared):
             return False
         is_argument = kind == "argument" and name != self._instance
-        found = place in self._changing or (self._choice.arguments and is_argument)
-        self.are_given |= found
-        return found
+        is_number = place in self._changing or (self._choice.arguments and is_argument)
+        self.are_given |= is_number
+        return is_number
 
 
 def _place(access: Access, scope: Scope) -> Access:

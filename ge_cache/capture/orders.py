@@ -38,9 +38,9 @@ def arranged(items: list[Any], arrangement: str, number: int) -> list[Any]:
     return random.Random(number).sample(items, len(items))
 
 
-def are_alike(one: Capture, other: Capture) -> bool:
+def are_alike(capture: Capture, other: Capture) -> bool:
     """Return whether two traces of one call have the same graph, frame and dependencies."""
-    return _outline(one) == _outline(other) and _are_same_constants(one, other)
+    return _outline(capture) == _outline(other) and _are_same_constants(capture, other)
 
 
 def _outline(capture: Capture) -> list[Any]:
@@ -65,10 +65,10 @@ def _code_outline(code: CodeType, graph_name: str) -> list[Any]:
     return [code.co_code, names, code.co_varnames, constants]
 
 
-def _are_same_constants(one: Capture, other: Capture) -> bool:
+def _are_same_constants(capture: Capture, other: Capture) -> bool:
     """Return whether the tensors made by the trace are equal; other tensors are compared by their paths."""
     return all(
         torch.equal(tensor, other.attribute_tensors[name])
-        for name, tensor in one.attribute_tensors.items()
-        if name not in one.attributes
+        for name, tensor in capture.attribute_tensors.items()
+        if name not in capture.attributes
     )

@@ -124,14 +124,14 @@ class Recording:
         self.autograd.check_graph(self.module.graph)
 
     def _refusal(self, error: BaseException) -> CaptureError:
-        own = getattr(error, "inner_exception", None)
-        if isinstance(own, CaptureError):  # raised by our hook: already complete
-            return own
+        inner_error = getattr(error, "inner_exception", None)
+        if isinstance(inner_error, CaptureError):  # raised by our hook: already complete
+            return inner_error
         if not private_raised.is_raised_by_method(error):
             return CaptureError(self.method, cause_of(error))
-        raised = MethodRaises(self.method, cause_of(error))
-        raised.is_by_statement = private_raised.is_about_to_raise(error)
-        return raised
+        refusal = MethodRaises(self.method, cause_of(error))
+        refusal.is_by_statement = private_raised.is_about_to_raise(error)
+        return refusal
 
     def _begin(self, frame: Any) -> None:
         self.frame = frame

@@ -72,26 +72,26 @@ def _installed(method: str, name: str, value: Any) -> list[str]:
 
 def _global_reads(code: types.CodeType) -> Iterator[tuple[str, str | None]]:
     """Yield each global name that is read, with each attribute read from it, also through a local."""
-    held: str | None = None  # the global on top of the stack
-    kept: dict[str, str] = {}  # locals that hold a global
+    top_global: str | None = None  # the global on top of the stack
+    globals_by_local: dict[str, str] = {}  # locals that hold a global
     for instruction in dis.get_instructions(code):
         operation, argument = instruction.opname, instruction.argval
         if operation in ("CACHE", "COPY", "DUP_TOP"):
             continue
         if operation in ("LOAD_GLOBAL", "LOAD_NAME"):
-            held = argument
+            top_global = argument
             yield argument, None
         elif operation.startswith("LOAD_FAST"):
-            held = kept.get(argument)
+            top_global = globals_by_local.get(argument)
         elif operation == "STORE_FAST":
-            if held is None:
-                kept.pop(argument, None)
+            if top_global is None:
+                globals_by_local.pop(argument, None)
             else:
-                kept[argument] = held
+                globals_by_local[argument] = top_global
         else:
-            if held is not None and operation in ("LOAD_ATTR", "LOAD_METHOD"):
-                yield held, argument
-            held = None
+            if top_global is not None and operation in ("LOAD_ATTR", "LOAD_METHOD"):
+                yield top_global, argument
+            top_global = None
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _global_reads(constant)

@@ -115,8 +115,8 @@ def is_of_namedtuple(source: Any, names: FrameNames) -> bool:
     if type(source).__name__ != "GlobalSource" or source.global_name not in names.installed:
         return False
     scope = names.installed[source.global_name]
-    own = {"_tuple_new", "__builtins__", "__name__"}
-    return type(scope) is dict and scope.keys() == own and scope["_tuple_new"] is tuple.__new__
+    namespace_keys = {"_tuple_new", "__builtins__", "__name__"}
+    return type(scope) is dict and scope.keys() == namespace_keys and scope["_tuple_new"] is tuple.__new__
 
 
 def is_builtins(name: str) -> bool:

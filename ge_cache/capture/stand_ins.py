@@ -71,16 +71,16 @@ def _stand_in(
     key = (private_core.storage_key(tensor), str(target))
     if key not in storages:
         reach = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True)) + 1
-        needed = (tensor.storage_offset() + (reach if tensor.numel() else 0)) * tensor.element_size()
-        storages[key] = _storage(max(int(needed), int(tensor.untyped_storage().nbytes())), target)
-    made = torch.empty(0, dtype=tensor.dtype, device=target)
-    made.set_(storages[key], tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
+        byte_count = (tensor.storage_offset() + (reach if tensor.numel() else 0)) * tensor.element_size()
+        storages[key] = _storage(max(int(byte_count), int(tensor.untyped_storage().nbytes())), target)
+    stand_in = torch.empty(0, dtype=tensor.dtype, device=target)
+    stand_in.set_(storages[key], tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
     kind = next(kind for kind in (torch.nn.Parameter, torch.nn.Buffer, torch.Tensor) if isinstance(tensor, kind))
     if kind is torch.nn.Parameter:
-        return torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
+        return torch.nn.Parameter(stand_in, requires_grad=tensor.requires_grad)
     if kind is torch.nn.Buffer:
-        return torch.nn.Buffer(made)
-    return made.requires_grad_(tensor.requires_grad)
+        return torch.nn.Buffer(stand_in)
+    return stand_in.requires_grad_(tensor.requires_grad)
 
 
 def _storage(size: int, device: torch.device) -> torch.UntypedStorage:

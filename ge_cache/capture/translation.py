@@ -94,8 +94,8 @@ def known_kinds() -> set[str]:
 
 def tensor_sources(guards: Any) -> list[Any]:
     """Return the sources of all tensors that Dynamo guards."""
-    found = [guard.originating_source for guard in guards if guard.inner_create_fn().__name__ == "TENSOR_MATCH"]
-    return sorted(found, key=lambda source: source.name)
+    sources = [guard.originating_source for guard in guards if guard.inner_create_fn().__name__ == "TENSOR_MATCH"]
+    return sorted(sources, key=lambda source: source.name)
 
 
 class GuardTranslator:
@@ -186,10 +186,10 @@ class GuardTranslator:
             if kind == "NOT_PRESENT_IN_GENERIC_DICT":
                 access, value = access.then("attr", "__dict__"), value.__dict__
             name = argument if _WITH_ARGUMENT[kind] == "has_attr" else wanted_key(argument)
-            wanted = _WITH_ARGUMENT[kind]
-            if wanted == "has_attr" and not hasattr(value, argument):
-                wanted = "no_attr"
-            return observe(wanted, access, value, name)
+            check_kind = _WITH_ARGUMENT[kind]
+            if check_kind == "has_attr" and not hasattr(value, argument):
+                check_kind = "no_attr"
+            return observe(check_kind, access, value, name)
         if kind in _OPAQUE:
             return observe("process_group", access, value)
         if kind == "DUPLICATE_INPUT":

@@ -17,15 +17,15 @@ def unreached_modules(instance: Any, objects: Iterable[Any]) -> list[str]:
     from gearcache.cache.module_tree import named_children  # the backends load nothing of `cache/` by themselves
 
     reached = {id(value) for value in objects if isinstance(value, torch.nn.Module)}
-    found: list[str] = []
+    paths: list[str] = []
 
     def visit(module: Any, path: str) -> bool:
-        below = [(child, f"{path}.{name}" if path else name) for name, child in named_children(module)]
-        were = [(inner, visit(child, inner)) for child, inner in below]
-        if id(module) not in reached and not any(is_reached for _, is_reached in were):
+        children = [(child, f"{path}.{name}" if path else name) for name, child in named_children(module)]
+        outcomes = [(child_path, visit(child, child_path)) for child, child_path in children]
+        if id(module) not in reached and not any(is_reached for _, is_reached in outcomes):
             return False
-        found.extend(inner for inner, is_reached in were if not is_reached)
+        paths.extend(child_path for child_path, is_reached in outcomes if not is_reached)
         return True
 
     visit(instance, "")
-    return sorted(found)
+    return sorted(paths)

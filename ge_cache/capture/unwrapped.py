@@ -59,16 +59,20 @@ def _rebuilt(capture: Capture, name: str, access: Access, tensor: Any) -> fx.Nod
         node = graph.get_attr(name)
         node.meta["example_value"] = plain
         return node
-    held, settings = tensor.__tensor_flatten__()
-    nodes = [_rebuilt(capture, f"{name}_{part}", access.then("attr", part), getattr(tensor, part)) for part in held]
-    return graph.call_function(_rebuild(type(tensor), held, settings, tensor.size(), tensor.stride()), tuple(nodes))
+    part_names, settings = tensor.__tensor_flatten__()
+    nodes = [
+        _rebuilt(capture, f"{name}_{part}", access.then("attr", part), getattr(tensor, part)) for part in part_names
+    ]
+    return graph.call_function(
+        _rebuild(type(tensor), part_names, settings, tensor.size(), tensor.stride()), tuple(nodes)
+    )
 
 
-def _rebuild(cls: Any, held: list[str], settings: Any, sizes: Any, strides: Any) -> Callable[..., torch.Tensor]:
+def _rebuild(cls: Any, part_names: list[str], settings: Any, sizes: Any, strides: Any) -> Callable[..., torch.Tensor]:
     def rebuild(*tensors: torch.Tensor) -> torch.Tensor:
-        parts = dict(zip(held, tensors, strict=True))
-        made: torch.Tensor = cls.__tensor_unflatten__(parts, settings, sizes, strides)
-        return made
+        parts = dict(zip(part_names, tensors, strict=True))
+        tensor: torch.Tensor = cls.__tensor_unflatten__(parts, settings, sizes, strides)
+        return tensor
 
     return rebuild
 
@@ -76,8 +80,8 @@ def _rebuild(cls: Any, held: list[str], settings: Any, sizes: Any, strides: Any)
 @contextmanager
 def noting_code(module: fx.GraphModule) -> Iterator[None]:
     """Add the code that runs for the weights of a captured graph to its traced code."""
-    found = module.meta.get("answering code")
-    if found is None:
+    traced_code = module.meta.get("answering code")
+    if traced_code is None:
         yield
         return
 
@@ -85,11 +89,11 @@ def noting_code(module: fx.GraphModule) -> Iterator[None]:
         if event == "call" and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
             codes[id(frame.f_code)] = frame.f_code
 
-    codes = {id(code): code for code in found}
-    before = sys.getprofile()
+    codes = {id(code): code for code in traced_code}
+    profiler = sys.getprofile()
     sys.setprofile(note)
     try:
         yield
     finally:
-        sys.setprofile(before)
-        found[:] = codes.values()
+        sys.setprofile(profiler)
+        traced_code[:] = codes.values()

@@ -17,7 +17,7 @@ class Weights:
     def __init__(self, function: types.FunctionType, unbound: Collection[str] = ()) -> None:
         code = function.__code__
         #: The frame variables that are not arguments of a call.
-        self._own = {code.co_varnames[0], *code.co_freevars} if code.co_argcount else set(code.co_freevars)
+        self._own_names = {code.co_varnames[0], *code.co_freevars} if code.co_argcount else set(code.co_freevars)
         self._unbound = frozenset(unbound)
 
     def are_bound(self, source: Any) -> bool:
@@ -28,7 +28,7 @@ class Weights:
             return False
         while (base := getattr(source, "base", None)) is not None:
             source = base
-        return type(source).__name__ != "LocalSource" or source.local_name in self._own
+        return type(source).__name__ != "LocalSource" or source.local_name in self._own_names
 
     def are_replaced(self, source: Any) -> bool:
         """Return whether the frame replaces the tensors of this source."""

@@ -93,12 +93,12 @@ class Written:
                     value = holder = type(value)
                     continue
                 name = unpacked(argument) if step in ("key_item", "dict_key_item") else argument
-                if any(self._writes(each, name) for each in (value, *_holders(holder, step))):
+                if any(self._writes(container, name) for container in (value, *_holders(holder, step))):
                     return True, None
-                found = _STEPS[step](value, argument)
+                target = _STEPS[step](value, argument)
                 # The content of an object's dictionary belongs to the object: a class has a new view of it each time.
-                holder = value if (step, argument) == ("attr", "__dict__") else found
-                value = found
+                holder = value if (step, argument) == ("attr", "__dict__") else target
+                value = target
         except _FAULTS:
             return False, None
         return None in self._names.get(id(value), ()), value
@@ -115,9 +115,9 @@ def _holders(value: Any, step: str) -> tuple[Any, ...]:
 
 def _dictionaries(value: Any) -> list[Any]:
     """Return the dictionaries in which a module (a Python or an `nn` one) keeps its attributes."""
-    held = getattr(value, "__dict__", None)
+    attributes = getattr(value, "__dict__", None)
     if isinstance(value, types.ModuleType):
-        return [held]
-    if type(held) is not dict or "_parameters" not in held:
+        return [attributes]
+    if type(attributes) is not dict or "_parameters" not in attributes:
         return []  # their attributes are reached only through the object
-    return [held, *(held[name] for name in _DICTIONARIES if name in held)]
+    return [attributes, *(attributes[name] for name in _DICTIONARIES if name in attributes)]

@@ -40,7 +40,7 @@ class AutogradReads:
         self.asks_mode = False
         self._asks_results = False
         self._is_recorded = False
-        self._set: list[Any] = []
+        self._grad_sources: list[Any] = []
 
     def of_mode(self) -> None:
         """Note that grad mode was read, or set other than by a `with`."""
@@ -48,7 +48,7 @@ class AutogradReads:
 
     def of_tensor(self, source: Any) -> None:
         """Note a tensor from before the call whose `requires_grad` was set and, as a trace allows no more, kept."""
-        self._set.append(source)
+        self._grad_sources.append(source)
 
     def of_result(self, name: str, value: Any) -> None:
         """Note a property that was read of a result; `TensorReads` notes those of earlier tensors."""
@@ -64,15 +64,15 @@ class AutogradReads:
 
     def checks(self, translator: Any, inputs: Iterable[Access], attributes: Iterable[Access]) -> list[Check]:
         """Return the dependencies of the answers, except grad mode; `CaptureError` where they cannot be compared."""
-        paths = [translator.access(source).then("attr", "requires_grad") for source in self._set]
+        paths = [translator.access(source).then("attr", "requires_grad") for source in self._grad_sources]
         if self._asks_results:  # a result requires grad if anything that it was made from does
             paths += [access.then("attr", "requires_grad") for access in inputs]
         if self._is_recorded:  # nothing is recorded for inference tensors
             paths += [access.then("attr", "is_inference").then("call") for access in [*inputs, *attributes]]
-        found = []
+        checks = []
         for path in paths:
             try:
-                found.append(Check("constant", path, to_plain(translator.value(path))))
+                checks.append(Check("constant", path, to_plain(translator.value(path))))
             except NotConstant as error:
                 raise CaptureError(
                     self._method, f"it depends on `{path.text}`, a {error}, which another process cannot compare"
@@ -83,7 +83,7 @@ class AutogradReads:
                     "it asks, with autograd on, whether a result of inference tensors requires grad; call it under "
                     "torch.no_grad() or torch.inference_mode()",
                 )
-        return found
+        return checks
 
     def check_graph(self, graph: torch.fx.Graph) -> None:
         """Refuse a captured graph that leaves grad mode changed, or whose results require grad with autograd off."""
@@ -100,7 +100,7 @@ class AutogradReads:
 
 
 def _check_results(method: str, graph: torch.fx.Graph) -> None:
-    given = {
+    input_storages = {
         private_core.storage_key(value)
         for node in graph.nodes
         if node.op in ("placeholder", "get_attr") and isinstance(value := node.meta.get("example_value"), torch.Tensor)
@@ -108,7 +108,11 @@ def _check_results(method: str, graph: torch.fx.Graph) -> None:
     (output,) = [node for node in graph.nodes if node.op == "output"]
     for node in output.all_input_nodes:
         value = node.meta.get("example_value")
-        if isinstance(value, torch.Tensor) and value.requires_grad and private_core.storage_key(value) not in given:
+        if (
+            isinstance(value, torch.Tensor)
+            and value.requires_grad
+            and private_core.storage_key(value) not in input_storages
+        ):
             raise CaptureError(
                 method,
                 "its result requires grad although autograd is off around it (torch.enable_grad() or "

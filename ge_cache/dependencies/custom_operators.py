@@ -21,14 +21,14 @@ _DEVICES = ("CPU", "CUDA", "PrivateUse1")
 
 def custom_operators(module: fx.GraphModule) -> set[Any]:
     """Return the operators of a graph outside torch, with all overloads where the graph names none."""
-    found: set[Any] = set()
+    operators: set[Any] = set()
     for node in module.graph.nodes:
         target: Any = node.target
         if isinstance(target, private_core.OpOverloadPacket):
-            found.update(getattr(target, overload) for overload in target.overloads())  # type: ignore[no-untyped-call]
+            operators.update(getattr(target, overload) for overload in target.overloads())  # type: ignore[no-untyped-call]
         elif isinstance(target, private_core.OpOverload):
-            found.add(target)
-    return {operator for operator in found if is_outside(operator.name())}
+            operators.add(target)
+    return {operator for operator in operators if is_outside(operator.name())}
 
 
 def record_expanded(
@@ -42,26 +42,26 @@ def record_expanded(
     The names are those of all user operators seen on the way.
     """
     table = private_decompositions.recorded_decompositions(decompositions)
-    met = custom_operators(lifted)
-    if met and not pre_dispatch:
+    operators = custom_operators(lifted)
+    if operators and not pre_dispatch:
         # After dispatch the composite ones are gone, and their calls cannot be distinguished from the rest.
-        met |= _expand(record, table, met)
+        operators |= _expand(record, table, operators)
     module = record(table, pre_dispatch)
-    here = custom_operators(module)
-    met |= here
-    if pre_dispatch and _composite(here, table):
-        met |= _expand(record, table, met)
+    module_operators = custom_operators(module)
+    operators |= module_operators
+    if pre_dispatch and _composite(module_operators, table):
+        operators |= _expand(record, table, operators)
         module = record(table, pre_dispatch)
-    return module, sorted(operator.name() for operator in met)
+    return module, sorted(operator.name() for operator in operators)
 
 
-def _expand(record: Callable[..., fx.GraphModule], table: dict[Any, Any], met: set[Any]) -> set[Any]:
+def _expand(record: Callable[..., fx.GraphModule], table: dict[Any, Any], operators: set[Any]) -> set[Any]:
     """Add composite operators to `table` until a graph has no more of them; return all its operators."""
-    found = set(met)
-    while composite := _composite(found, table):
+    all_operators = set(operators)
+    while composite := _composite(all_operators, table):
         table.update((operator, operator.decompose) for operator in composite)
-        found |= custom_operators(record(table, True))
-    return found
+        all_operators |= custom_operators(record(table, True))
+    return all_operators
 
 
 def _composite(operators: set[Any], table: Mapping[Any, Any]) -> set[Any]:

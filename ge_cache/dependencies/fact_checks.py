@@ -52,7 +52,7 @@ class FactChecks:
         except (UnknownSource, NotConstant):
             return None
 
-    def _found(self, source: Any) -> tuple[Access | None, Any]:
+    def _path_and_value(self, source: Any) -> tuple[Access | None, Any]:
         """Return the path to a source and its value, (None, None) where no path leads to it."""
         access = self._access(source)
         try:
@@ -71,9 +71,9 @@ class FactChecks:
 
         A name may lead to a module that no hit needs to import. The object at a position may move to another one.
         """
-        found = [access for access in map(self._access, sources) if access is not None]
-        fixed = [access for access in found if all(not step.startswith("nth_") for step, _ in access.steps)]
-        for access in (*fixed, _path_of(cls), *found, *_other_paths_of(cls)):
+        accesses = [access for access in map(self._access, sources) if access is not None]
+        fixed = [access for access in accesses if all(not step.startswith("nth_") for step, _ in access.steps)]
+        for access in (*fixed, _path_of(cls), *accesses, *_other_paths_of(cls)):
             if not access.root[1].startswith("torch._dynamo") and self._leads_to(access, cls):
                 return access
         return None
@@ -114,53 +114,53 @@ class FactChecks:
         return [Check("has_attr" if present else "no_attr", access, name)] if holds else []
 
     def level(self, source: Any, level: int) -> Check:
-        access, logger = self._found(source)
+        access, logger = self._path_and_value(source)
         if access is None:
             raise CaptureError(self._method, "it asks a logger for its level to which no path leads")
-        asked = access.then("attr", "isEnabledFor").then("called_with", level)
-        return observe("constant", asked, logger.isEnabledFor(level))
+        question = access.then("attr", "isEnabledFor").then("called_with", level)
+        return observe("constant", question, logger.isEnabledFor(level))
 
     def made_attribute(self, source: Any, name: str) -> list[Check]:
         access = self._access(source)
         return [] if access is None else [Check("not_own", access, name)]
 
     def own_key(self, source: Any, key: Any) -> Check:
-        access, own = self._own(source)
-        return Check("contains" if key in own else "lacks", access, wanted_key(key))
+        access, attributes = self._own_attributes(source)
+        return Check("contains" if key in attributes else "lacks", access, wanted_key(key))
 
     def own_keys(self, source: Any) -> Check:
-        access, own = self._own(source)
-        return observe("keys", access, own)
+        access, attributes = self._own_attributes(source)
+        return observe("keys", access, attributes)
 
     def emptiness(self, source: Any) -> list[Check]:
-        access, value = self._found(source)
+        access, value = self._path_and_value(source)
         if access is None or not isinstance(value, dict):  # an object that the method itself made
             return []
         return [observe("empty", access, value)]
 
-    def _own(self, source: Any) -> tuple[Access, dict[str, Any]]:
+    def _own_attributes(self, source: Any) -> tuple[Access, dict[str, Any]]:
         """Return an object's `__dict__` and the path to it."""
-        access, own = self._found(source)
-        if access is None or type(own) is not dict:
+        access, attributes = self._path_and_value(source)
+        if access is None or type(attributes) is not dict:
             raise CaptureError(self._method, "it asks an object for its `__dict__`, and no path leads to that")
-        return access, own
+        return access, attributes
 
     def type_test(self, test: TypeTest, classes: dict[type, Met]) -> list[Check]:
-        found, answers = [], []
-        for asked, source in test.asked:
-            cls = getattr(asked, "__origin__", asked)
+        checks, answers = [], []
+        for target, source in test.asked:
+            cls = getattr(target, "__origin__", target)
             if not isinstance(cls, type):
                 raise CaptureError(self._method, f"it asks whether something is a `{cls!r}`, which is not a class")
             if type(cls).__name__ == "tensortype":
                 return []  # `torch.FloatTensor` and similar classes: the dtype and the device of each input are checked
-            found_at = self._value_path(test, cls, classes)
-            if found_at is None:
+            location = self._value_path(test, cls, classes)
+            if location is None:
                 raise CaptureError(
                     self._method,
                     f"it asks whether a `{name_of(test.cls)}` is a `{name_of(cls)}`, which the class decides by "
                     "code of its own, and no path leads there that another process could follow",
                 )
-            kind, access, value = found_at
+            kind, access, value = location
             try:
                 answers.append((isinstance if kind == "instance" else issubclass)(value, cls))
             except TypeError:
@@ -173,46 +173,46 @@ class FactChecks:
                     self._method, f"no path leads to the class `{name_of(cls)}` that another process could follow"
                 )
             if access is not None:
-                found.append(Check(kind, access, [path.to_plain(), answers[-1]]))
+                checks.append(Check(kind, access, [path.to_plain(), answers[-1]]))
         if any(answers) is not test.answer:
             raise CaptureError(
                 self._method,
                 f"`is{test.kind}` of a `{name_of(test.cls)}` and `{name_of(test.asked[0][0])}` is {any(answers)}, and "
                 f"Dynamo takes it for {test.answer}",
             )
-        return found
+        return checks
 
     def _value_path(
-        self, test: TypeTest, asked: type, classes: dict[type, Met]
+        self, test: TypeTest, target: type, classes: dict[type, Met]
     ) -> tuple[str, Access | None, Any] | None:
         """Return (kind of the check, path, value) for a question about a value or its class."""
         access = self._access(test.source) if test.source is not None else None
         if access is not None and self._leads_to(access, test.value):
-            if test.kind == "instance" and type(asked).__instancecheck__ is _abc_instancecheck():
+            if test.kind == "instance" and type(target).__instancecheck__ is _abc_instancecheck():
                 return "subclass", access.then("type"), test.cls
             return test.kind, access, test.value
-        if _is_plain(asked):
+        if _is_plain(target):
             return "subclass", None, test.cls
-        met = classes.get(test.cls, Met())
-        access = self.class_path(test.cls, met.sources)
+        record = classes.get(test.cls, Met())
+        access = self.class_path(test.cls, record.sources)
         return None if access is None else ("subclass", access, test.cls)
 
-    def classes(self, met: dict[type, Met], names: set[str]) -> Check:
+    def classes(self, records: dict[type, Met], names: set[str]) -> Check:
         import torch
 
-        met = {torch.Tensor: Met(), **met}
+        records = {torch.Tensor: Met(), **records}
         instances: dict[type, type] = {}
-        for cls in list(met):
+        for cls in list(records):
             if type(cls) is not type and not is_fixed(type(cls)):
-                met.setdefault(type(cls), Met())
+                records.setdefault(type(cls), Met())
                 instances.setdefault(type(cls), cls)
-        found: dict[Access, tuple[type, bool]] = {}
-        for cls, each in met.items():
-            access = self.class_path(cls, each.sources)
-            if access is None and type(cls) in met:
+        classes_by_path: dict[Access, tuple[type, bool]] = {}
+        for cls, record in records.items():
+            access = self.class_path(cls, record.sources)
+            if access is None and type(cls) in records:
                 continue
             if access is None and cls in instances:  # pybind11 gives its metaclasses no name
-                instance = self.class_path(instances[cls], met[instances[cls]].sources)
+                instance = self.class_path(instances[cls], records[instances[cls]].sources)
                 access = None if instance is None else instance.then("type")
             if access is None:
                 raise CaptureError(
@@ -220,8 +220,8 @@ class FactChecks:
                     f"no path leads to the class `{name_of(cls)}` that another process could follow: "
                     "define it at the top of a module, or keep it in an attribute",
                 )
-            found[access] = (cls, each.made)
-        return Check("classes", BUILTINS, classes_plain(found, names))
+            classes_by_path[access] = (cls, record.made)
+        return Check("classes", BUILTINS, classes_plain(classes_by_path, names))
 
 
 def _path_of(cls: type) -> Access:

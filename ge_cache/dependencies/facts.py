@@ -30,7 +30,7 @@ _PROBE = "gearcache"
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 #: Names that are looked up although no traced code mentions them.
 _UNMENTIONED = frozenset({"_call_impl", "_missing_", "_slow_forward", "_wrapped_call_impl", "forward"})
-_NOT_MET = ("torch._dynamo", "torch._guards", "torch.fx", "torch._subclasses", "gearcache.")
+_IGNORED_MODULES = ("torch._dynamo", "torch._guards", "torch.fx", "torch._subclasses", "gearcache.")
 
 
 class Facts(Struct):
@@ -51,11 +51,11 @@ class Facts(Struct):
     _tests: list[TypeTest] = field(default_factory=list)
     _orders: dict[Any, None] = field(default_factory=dict)
     _constants: list[frozenset[Any]] = field(default_factory=list)
-    _folded: list[tuple[Any, Any]] = field(default_factory=list)
-    _ran: list[tuple[Any, Any]] = field(default_factory=list)
+    _folded_calls: list[tuple[Any, Any]] = field(default_factory=list)
+    _untraced_functions: list[tuple[Any, Any]] = field(default_factory=list)
     _seeded: bool = False
     _refusals: list[str] = field(default_factory=list)
-    _left_out: set[str] = field(default_factory=set)
+    _omitted_effects: set[str] = field(default_factory=set)
     _levels: dict[tuple[Any, int], None] = field(default_factory=dict)
 
     def refuse(self, cause: str) -> None:
@@ -69,7 +69,7 @@ class Facts(Struct):
 
     def left_out(self, what: str) -> None:
         """Note an effect of the method that its graphs leave out."""
-        self._left_out.add(what)
+        self._omitted_effects.add(what)
 
     def asked_level(self, source: Any, level: int) -> None:
         """Note that the trace checked whether a logger's level is enabled."""
@@ -78,16 +78,16 @@ class Facts(Struct):
     @property
     def all_left_out(self) -> list[str]:
         """The left-out effects, in words."""
-        return sorted(self._left_out)
+        return sorted(self._omitted_effects)
 
     def met_class(self, cls: Any, source: Any, made: bool = False) -> None:
         """Note a class that the trace saw, or whose objects it saw or makes."""
-        if not isinstance(cls, type) or module_of(cls).startswith(_NOT_MET) or is_fixed(cls):
+        if not isinstance(cls, type) or module_of(cls).startswith(_IGNORED_MODULES) or is_fixed(cls):
             return
-        met = self._classes.setdefault(cls, Met())
-        met.made = met.made or made or isinstance(cls, enum.EnumMeta)
+        record = self._classes.setdefault(cls, Met())
+        record.made = record.made or made or isinstance(cls, enum.EnumMeta)
         if source is not None:
-            met.sources[source] = None
+            record.sources[source] = None
 
     def called_class(self, cls: Any, source: Any) -> None:
         """Note a class that the method calls."""
@@ -113,8 +113,8 @@ class Facts(Struct):
 
     def made_attribute(self, source: Any, value: Any, name: str) -> None:
         """Note an attribute that the class of an object makes in `__getattr__`, because the object has none."""
-        own = own_attributes(value) or {}
-        if name not in own and not any(name in own.get(part, ()) for part in MODULE_PARTS):
+        attributes = own_attributes(value) or {}
+        if name not in attributes and not any(name in attributes.get(part, ()) for part in MODULE_PARTS):
             self._made_attributes[source, name] = None
 
     def own_key(self, source: Any, key: Any) -> None:
@@ -134,8 +134,8 @@ class Facts(Struct):
         metaclass: type = type(cls)
         for base in metaclass.__mro__:
             if name in vars(base):
-                found = vars(base)[name]
-                if not is_immutable(base) and not is_library(base) and not hasattr(type(found), "__get__"):
+                attribute = vars(base)[name]
+                if not is_immutable(base) and not is_library(base) and not hasattr(type(attribute), "__get__"):
                     self.refuse(
                         f"it reads `{name}` of the class `{name_of(cls)}`, which is an attribute of its metaclass: "
                         "assign it to the class itself"
@@ -182,21 +182,21 @@ class Facts(Struct):
 
     def folded(self, function: Any, source: Any) -> None:
         """Note a call without arguments that was replaced by its result."""
-        self._folded.append((function, source))
+        self._folded_calls.append((function, source))
 
     def ran(self, function: Any, source: Any) -> None:
         """Note a function that ran as an argument of a folded builtin: the trace does not show why."""
-        self._ran.append((function, source))
+        self._untraced_functions.append((function, source))
 
     @property
     def untraced(self) -> list[tuple[Any, Any]]:
         """Functions with their sources that ran without being traced."""
-        return self._ran
+        return self._untraced_functions
 
     @property
     def calls(self) -> list[tuple[Any, Any]]:
         """Functions with their sources that were called without arguments."""
-        return self._folded
+        return self._folded_calls
 
     def names(self, codes: Iterable[types.CodeType]) -> set[str]:
         """Return the names that a trace of some code may have looked up."""
@@ -206,18 +206,18 @@ class Facts(Struct):
         self,
         names: FrameNames,
         walker: Walker,
-        asked: set[str],
+        names_read: set[str],
         functions: dict[Access, types.FunctionType],
         written: set[str],
     ) -> list[Check]:
         """Return the noted facts as checks that hold now.
 
-        `asked` are the names that may have been looked up, `functions` are traced functions by their paths, `written`
-        the attributes of classes that the frame writes: calls check these.
+        `names_read` are the names that may have been looked up, `functions` are traced functions by their paths,
+        `written` the attributes of classes that the frame writes: calls check these.
         """
         translator = FactChecks(self.method, names, walker)
-        found = [Check("constant", BUILTINS.then("item", "hash").then("called_with", _PROBE), hash(_PROBE))]
-        checks = found if self._seeded else []
+        hash_checks = [Check("constant", BUILTINS.then("item", "hash").then("called_with", _PROBE), hash(_PROBE))]
+        checks = hash_checks if self._seeded else []
         checks += [translator.order(source) for source in self._orders]
         checks += [translator.constant_order(constant, functions) for constant in self._constants]
         for (source, name), present in self._attributes.items():
@@ -230,7 +230,7 @@ class Facts(Struct):
         checks += [check for source in self._emptiness for check in translator.emptiness(source)]
         for test in self._tests:
             checks += translator.type_test(test, self._classes)
-        checks.append(translator.classes(self._classes, asked - written))
+        checks.append(translator.classes(self._classes, names_read - written))
         return checks
 
 
@@ -241,19 +241,23 @@ def _hash_kind(value: Any) -> str:
         return "address" if "address" in kinds else "seed" if "seed" in kinds else "value"
     if type(value) in (bool, int, float, complex):
         return "value" if value == value else "address"  # each nan has its own hash
-    own: Any = type(value).__hash__
-    if isinstance(own, types.FunctionType):
+    hash_function: Any = type(value).__hash__
+    if isinstance(hash_function, types.FunctionType):
         return "value"  # its hash is traced, and reads the hashes of its parts
-    if value is None or own is object.__hash__ or isinstance(value, (type, types.FunctionType, types.MethodType)):
+    if (
+        value is None
+        or hash_function is object.__hash__
+        or isinstance(value, (type, types.FunctionType, types.MethodType))
+    ):
         return "address"
     return "seed"
 
 
 def _names_in(code: types.CodeType) -> Iterable[str]:
     """Yield the names that some code may look up: those that it reads, and texts that it might pass on."""
-    for each in code_objects(code):
-        yield from each.co_names
-        for constant in each.co_consts:
+    for code_object in code_objects(code):
+        yield from code_object.co_names
+        for constant in code_object.co_consts:
             for text in constant if isinstance(constant, tuple) else (constant,):
                 if type(text) is str and len(text) < 256:
                     yield from (part for part in text.split(".") if part.isidentifier())

@@ -38,22 +38,22 @@ class Identities(Struct):
 
     method: str
     #: Source, object, and whether the frame writes it.
-    _tracked: list[tuple[Any, Any, bool]] = field(default_factory=list)
-    _compared: dict[tuple[Any, Any], None] = field(default_factory=dict)
-    _hashed: dict[Any, None] = field(default_factory=dict)
-    _met_again: dict[tuple[Any, Any], None] = field(default_factory=dict)
+    _tracked_objects: list[tuple[Any, Any, bool]] = field(default_factory=list)
+    _comparisons: dict[tuple[Any, Any], None] = field(default_factory=dict)
+    _hashed_sources: dict[Any, None] = field(default_factory=dict)
+    _aliases: dict[tuple[Any, Any], None] = field(default_factory=dict)
     _descriptors: dict[Any, None] = field(default_factory=dict)
     _numbers_looked_up: bool = False
 
     def compared(self, left: Any, right: Any) -> None:
         """Note that two objects are compared by identity."""
         if left != right and is_given(left) and is_given(right):
-            self._compared[left, right] = None
+            self._comparisons[left, right] = None
 
     def hashed(self, source: Any) -> None:
         """Note that an object is looked up, or used as a key."""
         if is_given(source):
-            self._hashed[source] = None
+            self._hashed_sources[source] = None
 
     def number_looked_up(self) -> None:
         """Note that a result of `id` is looked up, or used as a key."""
@@ -62,7 +62,7 @@ class Identities(Struct):
     def met_again(self, source: Any, first: Any) -> None:
         """Note that an object of a known path is found at another one."""
         if source != first and is_given(source) and is_given(first):
-            self._met_again[source, first] = None
+            self._aliases[source, first] = None
 
     def met_descriptor(self, source: Any) -> None:
         """Note a method of a C class that is used as an object."""
@@ -71,34 +71,34 @@ class Identities(Struct):
 
     def at_the_end(self, tracked: Iterable[tuple[Any, Any, bool]]) -> None:
         """Note the objects that Dynamo tracks at the end of the trace."""
-        self._tracked = [entry for entry in tracked if is_given(entry[0])]
+        self._tracked_objects = [entry for entry in tracked if is_given(entry[0])]
 
     def checks(self, access: Callable[[Any], Access], value: Callable[[Access], Any]) -> list[Check]:
         """Return the checks of the objects. `UncacheableGuard` for an object that matters and has no path."""
         if self._numbers_looked_up:
             self._refuse_kept_numbers()
-        found = [
+        checks = [
             Check("same", access(source), access(first).to_plain())
-            for source, first in self._met_again
+            for source, first in self._aliases
             if not isinstance(value(access(source)), _CONSTANTS)
         ]
-        found += [observe("name", path, value(path)) for path in self._paths_of_descriptors(access)]
+        checks += [observe("name", path, value(path)) for path in self._paths_of_descriptors(access)]
         apart: dict[Access, set[Access]] = {}
-        for left, right in self._compared:
+        for left, right in self._comparisons:
             first, second = access(left), access(right)
-            one, other = value(first), value(second)
-            if isinstance(one, _CONSTANTS) or isinstance(other, _CONSTANTS):
+            left_object, right_object = value(first), value(second)
+            if isinstance(left_object, _CONSTANTS) or isinstance(right_object, _CONSTANTS):
                 continue
-            if one is other:
-                found.append(Check("same", first, second.to_plain()))
-            elif _may_be_one(one, other):
+            if left_object is right_object:
+                checks.append(Check("same", first, second.to_plain()))
+            elif _may_be_one(left_object, right_object):
                 apart.setdefault(first, set()).add(second)
-        found += _one_or_apart([(path, value(path)) for path in map(access, self._hashed)])
-        found += [Check("distinct", path, [0, [item.to_plain() for item in rest]]) for path, rest in apart.items()]
-        written = {type(item) for _, item, is_written in self._tracked if is_written}
-        members = [entry for entry in self._tracked if type(entry[1]) in written]
+        checks += _one_or_apart([(path, value(path)) for path in map(access, self._hashed_sources)])
+        checks += [Check("distinct", path, [0, [item.to_plain() for item in rest]]) for path, rest in apart.items()]
+        written_classes = {type(item) for _, item, is_written in self._tracked_objects if is_written}
+        members = [entry for entry in self._tracked_objects if type(entry[1]) in written_classes]
         paths = [(access(source), item, is_written) for source, item, is_written in members]
-        return found + _apart([entry for entry in paths if not _is_inner(entry[0])])
+        return checks + _apart([entry for entry in paths if not _is_inner(entry[0])])
 
     def forget(self, is_internal: Callable[[Any], bool]) -> None:
         """Leave out descriptors that are internal to the standard library: no path leads to them."""
@@ -111,14 +111,14 @@ class Identities(Struct):
 
     def _refuse_kept_numbers(self) -> None:
         """Refuse to look up an `id` in containers from before the call: another call may find a different number."""
-        for source, value, _ in self._tracked:
+        for source, value, _ in self._tracked_objects:
             if isinstance(value, (dict, set)) and any(type(key) is int and key >= _LEAST_ID for key in value):
                 raise CaptureError(self.method, f"it looks an `id` up in `{source.name}`, which holds such numbers")
 
 
 def _one_or_apart(keys: list[tuple[Access, Any]]) -> list[Check]:
     """Return checks that keys compared by identity are one object at several paths, or different objects."""
-    found, objects, firsts = [], [], dict[int, Access]()
+    checks, objects, firsts = [], [], dict[int, Access]()
     for path, item in keys:
         if type(item).__hash__ not in _IDENTITY_HASHES:
             continue
@@ -128,13 +128,13 @@ def _one_or_apart(keys: list[tuple[Access, Any]]) -> list[Check]:
         if first is path:
             objects.append((path, item, True))
         else:
-            found.append(Check("same", path, first.to_plain()))
-    return found + _apart(objects)
+            checks.append(Check("same", path, first.to_plain()))
+    return checks + _apart(objects)
 
 
 def _apart(objects: list[tuple[Access, Any, bool]]) -> list[Check]:
     """Return checks that marked objects differ from all other objects of their class."""
-    found = []
+    checks = []
     for cls in dict.fromkeys(type(item) for _, item, _ in objects):
         marked = [path for path, item, is_marked in objects if type(item) is cls and is_marked]
         rest = [
@@ -142,13 +142,13 @@ def _apart(objects: list[tuple[Access, Any, bool]]) -> list[Check]:
         ]
         if marked and len(marked) + len(rest) > 1:
             plain = [path.to_plain() for path in (*marked[1:], *rest)]
-            found.append(Check("distinct", marked[0], [len(marked) - 1, plain]))
-    return found
+            checks.append(Check("distinct", marked[0], [len(marked) - 1, plain]))
+    return checks
 
 
-def _may_be_one(one: Any, other: Any) -> bool:
+def _may_be_one(value: Any, other: Any) -> bool:
     """Return whether two values could be one object on another call: classes are checked, except among tensors."""
-    return type(one) is type(other) or (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor))
+    return type(value) is type(other) or (isinstance(value, torch.Tensor) and isinstance(other, torch.Tensor))
 
 
 def _is_inner(path: Access) -> bool:

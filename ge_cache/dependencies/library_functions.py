@@ -106,38 +106,42 @@ def _read(function: types.FunctionType, names: set[str]) -> Iterator[tuple[str, 
 
 def library_functions(method: str, graph: torch.fx.Graph) -> LibraryFunctions:
     """Return the torch functions that a graph calls; `CaptureError` where the process has replaced one."""
-    found = LibraryFunctions()
+    functions = LibraryFunctions()
     for node in graph.nodes:
         if node.op == "call_method":
-            held = inspect.getattr_static(torch.Tensor, node.target, None)
-            if is_foreign(held):
+            attribute = inspect.getattr_static(torch.Tensor, node.target, None)
+            if is_foreign(attribute):
                 raise _replaced(method, f"torch.Tensor.{node.target}")
-            found.names.add(node.target)
-            found.add(held)
+            functions.names.add(node.target)
+            functions.add(attribute)
         elif node.op == "call_function" and not is_foreign(node.target):
-            found.add(node.target)
+            functions.add(node.target)
             if isinstance(node.target, (types.FunctionType, types.BuiltinFunctionType)):
                 module, name = node.target.__module__, node.target.__name__
                 access = Access(("module", module)).then("attr", name)
                 if is_foreign(_at(access)):
                     raise _replaced(method, f"{module}.{name}")
-    return found
+    return functions
 
 
 def check_tensors(method: str, names: Iterable[str], traced: Iterable[types.FunctionType]) -> None:
     """Refuse a method that uses a replaced method of `torch.Tensor` whose replacement was not traced."""
-    known = {id(function) for function in traced}
-    used = set(names)
+    traced_ids = {id(function) for function in traced}
+    used_names = set(names)
     for name, value in vars(torch.Tensor).items():
         special = name[:2] == "__" and name[-2:] == "__"
-        if is_foreign(value) and (special or name in used) and id(getattr(value, "__func__", value)) not in known:
+        if (
+            is_foreign(value)
+            and (special or name in used_names)
+            and id(getattr(value, "__func__", value)) not in traced_ids
+        ):
             raise _replaced(method, f"torch.Tensor.{name}")
 
 
-def library_checks(method: str, found: LibraryFunctions) -> list[Check]:
+def library_checks(method: str, library: LibraryFunctions) -> list[Check]:
     """Return checks that the names of these functions still denote them."""
     checks = []
-    for (module, name), value in sorted(found.functions.items(), key=lambda item: item[0]):
+    for (module, name), value in sorted(library.functions.items(), key=lambda item: item[0]):
         access = Access(("module", module)).then("attr", name)
         if _at(access) is value:
             kind = "reached" if is_foreign(value) else "function" if isinstance(value, types.FunctionType) else "name"

@@ -34,31 +34,31 @@ class Lookups:
     """Notes, by Dynamo's source of a dictionary, how a trace uses it."""
 
     def __init__(self) -> None:
-        self._met: dict[Any, LookedUp] = {}
-        self._otherwise: set[Any] = set()
+        self._dictionaries: dict[Any, LookedUp] = {}
+        self._used_otherwise: set[Any] = set()
 
     def met(self, source: Any, value: Mapping[Any, Any]) -> None:
         """Note that the trace found a dictionary."""
-        if source in self._met:
+        if source in self._dictionaries:
             return
-        self._met[source] = LookedUp(list(dict.keys(value)))  # type: ignore[arg-type]
+        self._dictionaries[source] = LookedUp(list(dict.keys(value)))  # type: ignore[arg-type]
         # A class that overrides lookups is user code with unknown behaviour.
         if any(getattr(type(value), name) is not getattr(dict, name) for name in ("__getitem__", "__contains__")):
-            self._otherwise.add(source)
+            self._used_otherwise.add(source)
 
     def asked(self, source: Any, key: Any, present: bool) -> None:
         """Note one lookup."""
-        if source in self._met:
+        if source in self._dictionaries:
             if type(key) not in (str, int):
-                self._otherwise.add(source)
-            self._met[source].asked[key] = present
+                self._used_otherwise.add(source)
+            self._dictionaries[source].asked[key] = present
 
     def used(self, source: Any) -> None:
         """Note any other operation than a lookup."""
-        self._otherwise.add(source)
+        self._used_otherwise.add(source)
 
     def only(self, guards: Iterable[Any], written: Iterable[Any]) -> dict[Any, LookedUp]:
         """Return the dictionaries in which only keys were looked up; `written`: sources of the frame's writes."""
-        others = self._otherwise | set(written)
+        others = self._used_otherwise | set(written)
         others |= {guard.originating_source for guard in guards if guard.inner_create_fn().__name__ in _ALL_KEYS}
-        return {source: looked_up for source, looked_up in self._met.items() if source not in others}
+        return {source: looked_up for source, looked_up in self._dictionaries.items() if source not in others}

@@ -57,21 +57,21 @@ class Covered:
     """
 
     def __init__(self, function: types.CodeType) -> None:
-        self._own: dict[int, types.CodeType] = {}
-        self._inner: set[types.CodeType] = set()
+        self._own_codes: dict[int, types.CodeType] = {}
+        self._inner_codes: set[types.CodeType] = set()
         self.add(function)
 
     def add(self, function: types.CodeType) -> None:
         """Cover a function and the code nested in it."""
-        self._own[id(function)] = function
-        self._inner.update(code for code in code_objects(function) if code is not function)
+        self._own_codes[id(function)] = function
+        self._inner_codes.update(code for code in code_objects(function) if code is not function)
 
     def __contains__(self, code: types.CodeType) -> bool:
-        return id(code) in self._own or code in self._inner
+        return id(code) in self._own_codes or code in self._inner_codes
 
     def __iter__(self) -> Iterator[types.CodeType]:
-        yield from self._own.values()
-        yield from self._inner
+        yield from self._own_codes.values()
+        yield from self._inner_codes
 
 
 class Observed(Struct):
@@ -82,31 +82,31 @@ class Observed(Struct):
 
 
 def observed_checks(
-    observer: Observer, facts: Facts, traced: TracedCode, types_met: Iterable[Access], names: FrameNames, scope: Scope
+    observer: Observer, facts: Facts, traced: TracedCode, type_paths: Iterable[Access], names: FrameNames, scope: Scope
 ) -> Observed:
-    """Return the findings of an observer as checks that hold now. `types_met` are the paths whose exact type is
+    """Return the findings of an observer as checks that hold now. `type_paths` are the paths whose exact type is
     checked.
 
     The method's own code is in the key.
     """
     walker = Walker(scope)
-    found: dict[Any, Check] = _shadows(traced.method)
+    checks_by_key: dict[Any, Check] = _shadows(traced.method)
     covered = Covered(traced.method.__code__)
     functions = _method_path(traced.method, scope)
     for function, source in observer.functions:
-        found_at = located(function, source, names, walker)
+        location = located(function, source, names, walker)
         kind = "function"
-        if found_at is None:
-            found_at, kind = named(function, walker), "definition"
-        if found_at is not None:
-            key, access = found_at
-            found.setdefault(key, observe(kind, access, walker.resolve(access)))
+        if location is None:
+            location, kind = named(function, walker), "definition"
+        if location is not None:
+            key, access = location
+            checks_by_key.setdefault(key, observe(kind, access, walker.resolve(access)))
             functions[access] = function
             covered.add(function.__code__)
-        found |= _shadows(function)
+        checks_by_key |= _shadows(function)
     for name in sorted(observer.variables):
         access = Access(("environment", name))
-        found["environment", name] = Check("constant", access, to_plain(os.environ.get(name)))
+        checks_by_key["environment", name] = Check("constant", access, to_plain(os.environ.get(name)))
     calls = [(function, source, ("call", None)) for function, source in [*observer.folded, *facts.calls]]
     calls += [(function, None, ("called_with", argument)) for function, argument in observer.assumed]
     for function, source, step in calls:
@@ -117,24 +117,27 @@ def observed_checks(
             raise CaptureError(
                 observer.method, f"the result of `{name_of(function)}` is not a constant but a {error}"
             ) from None
-        found["call", access] = Check("constant", access, expected)
+        checks_by_key["call", access] = Check("constant", access, expected)
     for name, device in sorted(observer.of_devices | _ambient_autocast(traced.graph)):
         access = _path(observer.method, getattr(torch, name.partition(":")[2]), None, names).then("called_with", device)
-        found["called_with", access] = Check("constant", access, to_plain(walker.resolve(access)))
+        checks_by_key["called_with", access] = Check("constant", access, to_plain(walker.resolve(access)))
     for function, source in [*observer.untraced, *facts.untraced]:
         access = _path(observer.method, function, source, names)
         try:
-            found["reached", access] = observe("reached", access, walker.resolve(access))
+            checks_by_key["reached", access] = observe("reached", access, walker.resolve(access))
         except UnkeyableValue as error:
             raise CaptureError(observer.method, f"{error.detail} (a {error.type_name})") from None
-    found |= _ancestors(types_met, walker)
-    found |= _module_calls()
+    checks_by_key |= _ancestors(type_paths, walker)
+    checks_by_key |= _module_calls()
     codes = {*covered, *traced.codes, *(function.__code__ for function, _ in observer.functions)}
     library = library_functions(observer.method, traced.graph.graph)
-    asked = facts.names(codes) | library.names
-    check_tensors(observer.method, asked, (function for function, _ in observer.functions))
-    checks = [*library_checks(observer.method, library), *facts.checks(names, walker, asked, functions, traced.written)]
-    return Observed([*found.values(), *checks], covered)
+    names_read = facts.names(codes) | library.names
+    check_tensors(observer.method, names_read, (function for function, _ in observer.functions))
+    checks = [
+        *library_checks(observer.method, library),
+        *facts.checks(names, walker, names_read, functions, traced.written),
+    ]
+    return Observed([*checks_by_key.values(), *checks], covered)
 
 
 def _method_path(method: types.FunctionType, scope: Scope) -> dict[Access, types.FunctionType]:
@@ -184,28 +187,28 @@ def _shadows(function: types.FunctionType) -> dict[Any, Check]:
     }
 
 
-def _ancestors(types_met: Iterable[Access], walker: Walker) -> dict[Any, Check]:
+def _ancestors(type_paths: Iterable[Access], walker: Walker) -> dict[Any, Check]:
     """Return a check of the base classes of each user class: `isinstance` and `super` depend on them."""
-    found: dict[Any, Check] = {}
-    for access in types_met:
+    checks: dict[Any, Check] = {}
+    for access in type_paths:
         try:
             cls = type(walker.resolve(access))
         except _FAULTS:
             continue
-        if is_library(cls) or ("bases", cls) in found:
+        if is_library(cls) or ("bases", cls) in checks:
             continue
-        found["bases", cls] = Check("bases", access.then("type"), [name_of(base) for base in cls.__mro__])
-    return found
+        checks["bases", cls] = Check("bases", access.then("type"), [name_of(base) for base in cls.__mro__])
+    return checks
 
 
 def _module_calls() -> dict[Any, Check]:
     """Return checks of the code and hooks between the call of a module and its `forward`."""
     module = Access(("module", _MODULE_GLOBALS))
-    found = {
+    checks = {
         ("hooks", name): observe("length", module.then("attr", name), getattr(torch.nn.modules.module, name))
         for name in _GLOBAL_HOOKS
     }
     for name in ("__call__", "_call_impl"):
         access = module.then("attr", "Module").then("attr", name)
-        found["module", name] = Check("function", access, function_plain(getattr(torch.nn.Module, name)))
-    return found
+        checks["module", name] = Check("function", access, function_plain(getattr(torch.nn.Module, name)))
+    return checks

@@ -35,12 +35,12 @@ _collected: list[set[types.CodeType]] = []
 @contextlib.contextmanager
 def collected_code() -> Iterator[set[types.CodeType]]:
     """Collect the code of all functions that traces of this process enter meanwhile."""
-    found: set[types.CodeType] = set()
-    _collected.append(found)
+    codes: set[types.CodeType] = set()
+    _collected.append(codes)
     try:
-        yield found
+        yield codes
     finally:
-        _collected[:] = [each for each in _collected if each is not found]
+        _collected[:] = [each for each in _collected if each is not codes]
 
 
 class Observer(Struct):
@@ -63,8 +63,8 @@ class Observer(Struct):
         if function is _ENVIRONMENT and len(arguments) == 2:
             self.variables.add(str(arguments[1].as_python_constant()))
         self.functions.append((function, source))
-        for found in _collected:
-            found.add(function.__code__)
+        for codes in _collected:
+            codes.add(function.__code__)
 
     def constant(self, function: Any, source: Any, arguments: list[Any]) -> None:
         """Note a call that Dynamo replaces with its result; `arguments` are Dynamo's variables."""

@@ -14,9 +14,9 @@ from gearcache.guards.evidence.names import name_of
 
 def result_class_checks(code: types.CodeType) -> list[Check]:
     """Return checks that the classes of the named tuples in a frame still have the same fields and constructor."""
-    found = []
-    for each in code_objects(code):
-        for constant in each.co_consts:
+    checks = []
+    for code_object in code_objects(code):
+        for constant in code_object.co_consts:
             cls = named_tuple_of(constant)
             if cls is None:
                 continue
@@ -24,6 +24,6 @@ def result_class_checks(code: types.CodeType) -> list[Check]:
             access = Access(("module", module))
             for part in qualname.split("."):
                 access = access.then("attr", part)
-            found.append(Check("constant", access.then("attr", "_fields"), to_plain(cls._fields)))  # type: ignore[attr-defined]
-            found.append(Check("function", access.then("attr", "_make"), function_plain(constant)))
-    return found
+            checks.append(Check("constant", access.then("attr", "_fields"), to_plain(cls._fields)))  # type: ignore[attr-defined]
+            checks.append(Check("function", access.then("attr", "_make"), function_plain(constant)))
+    return checks

@@ -85,17 +85,17 @@ class TensorReads(Struct):
     def checks(
         self,
         matched: Iterable[Any],
-        held: Iterable[Any],
+        held_sources: Iterable[Any],
         access: Callable[[Any], Access],
         value: Callable[[Access], Any],
     ) -> list[Check]:
         """Return the checks of the tensors that the trace saw: `matched` are the sources of all that Dynamo guards.
 
-        Every tensor in `matched` counts: one that is not `held` by the graph, as an input or bound to it, gets a check
-        here. A buffer whose sizes alone were read is not held.
+        Every tensor in `matched` counts: one that is not in `held_sources`, as the graph has it neither as an input nor
+        bound to it, gets a check here. A buffer whose sizes alone were read is not in them.
         """
-        covered = set(held)
-        found = []
+        covered = set(held_sources)
+        checks = []
         for source in matched:
             if source not in covered:
                 path = access(source)
@@ -103,12 +103,12 @@ class TensorReads(Struct):
                 if type(tensor) not in PLAIN_TYPES:
                     cause = f"it passes on `{path.text}`, {a_type(tensor)}, which its graph does not compute with"
                     raise CaptureError(self.method, cause)
-                found.append(Check("tensor", path, tensor_plain(tensor, sizes=source in self._sized)))
+                checks.append(Check("tensor", path, tensor_plain(tensor, sizes=source in self._sized)))
         for source in self._kinds:
             path = access(source)
             tensor = value(path)
-            found.append(observe("type", path, tensor))
-            found.append(
+            checks.append(observe("type", path, tensor))
+            checks.append(
                 observe("has_attr" if hasattr(tensor, _BUFFER_MARK) else "no_attr", path, tensor, _BUFFER_MARK)
             )
         for (source, name), constant in self._values.items():
@@ -119,5 +119,5 @@ class TensorReads(Struct):
                 raise CaptureError(self.method, f"it reads `{name}` of `{path.text}`, a {error}") from None
             if not reads(value(path), expected):
                 raise CaptureError(self.method, f"it reads `{name}` of `{path.text}`, which a trace cannot tell")
-            found.append(Check("reads", path, expected))
-        return found
+            checks.append(Check("reads", path, expected))
+        return checks

@@ -11,7 +11,7 @@ from typing import Any
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 #: Attributes of a tensor that make a tensor.
-_MADE = ("T", "mT", "H", "mH", "real", "imag", "data")
+_TENSOR_ATTRIBUTES = ("T", "mT", "H", "mH", "real", "imag", "data")
 
 
 def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
@@ -48,12 +48,12 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             try:
                 if _is_made(self, name) and not is_lazy_and_new(self, tx, name):
                     return _without_source(function, self, tx, name, *rest, **keywords)
-                found = function(self, tx, name, *rest, **keywords)
+                result = function(self, tx, name, *rest, **keywords)
                 if self.source is not None and isinstance(name, str):
                     _note_maker(facts, self, name)
                     if _may_be_caught(tx) and _is_of_argument(self.source, tx) and not is_written(self, tx, name):
                         facts.attribute(self.source, name, present=True)
-                return found
+                return result
             except ObservedAttributeError:
                 if self.source is not None and not is_written(self, tx, name):
                     facts.attribute(self.source, name, present=False)
@@ -65,10 +65,10 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         @functools.wraps(function)
         def call_obj_hasattr(self: Any, tx: Any, name: Any, *rest: Any, **keywords: Any) -> Any:
             facts.asked_for(name)
-            found = function(self, tx, name, *rest, **keywords)
-            if isinstance(found, ConstantVariable) and self.source is not None and not is_written(self, tx, name):
-                facts.attribute(self.source, name, present=bool(found.value))
-            return found
+            result = function(self, tx, name, *rest, **keywords)
+            if isinstance(result, ConstantVariable) and self.source is not None and not is_written(self, tx, name):
+                facts.attribute(self.source, name, present=bool(result.value))
+            return result
 
         return call_obj_hasattr
 
@@ -85,9 +85,9 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     yield slot, "tp_descr_get_impl", tp_descr_get_impl
     yield from watched_sources()
     for cls in _all_of(VariableTracker):
-        for name, watched in ((attribute, reading), ("call_obj_hasattr", asking)):
+        for name, wrap in ((attribute, reading), ("call_obj_hasattr", asking)):
             if name in vars(cls):
-                yield cls, name, watched(vars(cls)[name])
+                yield cls, name, wrap(vars(cls)[name])
 
 
 def _is_settings(variable: Any) -> bool:
@@ -114,7 +114,7 @@ def _is_made(variable: Any, name: Any) -> bool:
 
     if not isinstance(variable, TensorVariable) or isinstance(variable, NumpyNdarrayVariable):
         return False
-    is_tensor = name in _MADE and variable.source is not None and variable.dtype is not None
+    is_tensor = name in _TENSOR_ATTRIBUTES and variable.source is not None and variable.dtype is not None
     return is_tensor and (name != "real" or bool(variable.dtype.is_complex))
 
 
@@ -138,13 +138,13 @@ def watched_sources() -> Iterator[tuple[Any, str, Any]]:
     """
     from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
 
-    known: dict[type, dict[Any, Any]] = {}
+    caches: dict[type, dict[Any, Any]] = {}
 
     def of_own_class(walk: Any, classes_of: Callable[[Any], tuple[type, ...]]) -> Any:
         @functools.wraps(walk)
         def get_source_by_walking_mro(self: Any, tx: Any, name: str) -> Any:
             holder = next((cls for cls in classes_of(self) if name in vars(cls)), object)
-            tx.output.mro_source_cache = known.setdefault(holder, {})
+            tx.output.mro_source_cache = caches.setdefault(holder, {})
             return walk(self, tx, name)
 
         return get_source_by_walking_mro
@@ -180,7 +180,7 @@ def watched_keys(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     from torch._dynamo.variables.dicts import ConstDictVariable, DunderDictVariable
 
     dictionary: Any = ConstDictVariable
-    own: Any = DunderDictVariable
+    own_dictionary: Any = DunderDictVariable
     look_up, call = dictionary.getitem_const_raise_exception_if_absent, dictionary.call_method
 
     @functools.wraps(look_up)
@@ -212,8 +212,8 @@ def watched_keys(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     yield dictionary, "getitem_const_raise_exception_if_absent", getitem_const_raise_exception_if_absent
     yield dictionary, "call_method", call_method
     # Dynamo guards an object's `__dict__` only by the attributes that are read through it.
-    yield own, "install_dict_keys_match_guard", install_dict_keys_match_guard
-    yield own, "install_dict_contains_guard", install_dict_contains_guard
+    yield own_dictionary, "install_dict_keys_match_guard", install_dict_keys_match_guard
+    yield own_dictionary, "install_dict_contains_guard", install_dict_contains_guard
 
 
 def _may_be_caught(tx: Any) -> bool:
@@ -237,7 +237,7 @@ def _is_of_argument(source: Any, tx: Any) -> bool:
 
 def _all_of(cls: Any) -> list[Any]:
     """Return a class and all its subclasses."""
-    found = {cls: None}
-    for each in type.__subclasses__(cls):
-        found |= dict.fromkeys(_all_of(each))
-    return list(found)
+    classes = {cls: None}
+    for subclass in type.__subclasses__(cls):
+        classes |= dict.fromkeys(_all_of(subclass))
+    return list(classes)

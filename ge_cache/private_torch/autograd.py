@@ -31,10 +31,10 @@ def watched_autograd(reads: Any) -> Iterator[None]:
     )
 
     def var_getattr(self: Any, tx: Any, name: str) -> Any:
-        found = read(self, tx, name)
-        if self.source is None and name in reads.PROPERTIES and found.is_python_constant():
-            reads.of_result(name, found.as_python_constant())
-        return found
+        variable = read(self, tx, name)
+        if self.source is None and name in reads.PROPERTIES and variable.is_python_constant():
+            reads.of_result(name, variable.as_python_constant())
+        return variable
 
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         if name == "requires_grad_" and self.source is not None:

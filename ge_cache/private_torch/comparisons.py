@@ -22,15 +22,15 @@ def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     contains = dynamo_utils.iter_contains
 
     @functools.wraps(contains)
-    def iter_contains(items: Any, search: Any, tx: Any, *by_identity: bool, **named: bool) -> Any:
+    def iter_contains(items: Any, search: Any, tx: Any, *by_identity: bool, **keywords: bool) -> Any:
         """`by_identity` is `check_tensor_identity`, which torch passes until 2.13."""
         facts.asked_for("__eq__")
-        found = [item.realize() for item in items]
-        if search.is_tensor() and not any((*by_identity, *named.values())):
-            return _is_one_of(facts, found, search)
-        if not search.is_python_constant() or all(item.is_python_constant() for item in found):
-            return contains(found, search, tx, *by_identity, **named)
-        return _is_among(facts, found, search, tx)
+        candidates = [item.realize() for item in items]
+        if search.is_tensor() and not any((*by_identity, *keywords.values())):
+            return _is_one_of(facts, candidates, search)
+        if not search.is_python_constant() or all(item.is_python_constant() for item in candidates):
+            return contains(candidates, search, tx, *by_identity, **keywords)
+        return _is_among(facts, candidates, search, tx)
 
     yield dynamo_utils, "iter_contains", iter_contains
     key: Any = hashable.HashableTracker

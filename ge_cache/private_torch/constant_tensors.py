@@ -46,8 +46,8 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     @functools.wraps(call)
     def proxy_call(proxy_mode: Any, func: Any, pre_dispatch: bool, args: Any, kwargs: Any) -> Any:
         for tensor in [] if _is_computed(func) else _tensors(args, kwargs):
-            if isinstance(found := proxies.fetch_object_proxy(proxy_mode.tracer, tensor), proxies._ProxyTensor):
-                found.constant = None
+            if isinstance(proxy := proxies.fetch_object_proxy(proxy_mode.tracer, tensor), proxies._ProxyTensor):
+                proxy.constant = None
         return call(proxy_mode, func, pre_dispatch, args, kwargs)
 
     yield mode, "_dispatch_impl", here(_dispatch_impl, dispatch)

@@ -25,38 +25,38 @@ def watched_constants(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     protocol: Any = object_protocol
     truth_name = name_here(protocol, "generic_bool")
     truth, ask_for_key = getattr(protocol, truth_name), dictionary.install_dict_contains_guard
-    asked = 0
+    test_depth = 0
 
     @functools.wraps(is_constant)
     def is_python_constant(self: Any) -> bool:
         """Mark that the caller only tests for a constant and has not used it yet."""
-        nonlocal asked
-        asked += 1
+        nonlocal test_depth
+        test_depth += 1
         try:
             return bool(is_constant(self))
         finally:
-            asked -= 1
+            test_depth -= 1
 
     @functools.wraps(constant)
     def as_python_constant(self: Any) -> Any:
-        found = constant(self)
-        if asked == 0:
+        value = constant(self)
+        if test_depth == 0:
             self.install_dict_keys_match_guard()
-        return found
+        return value
 
     @functools.wraps(truth)
     def generic_bool(tx: Any, obj: Any) -> Any:
-        nonlocal asked
+        nonlocal test_depth
         obj = obj.realize()
         if obj.source is None or not _is_dictionary(obj):
             return truth(tx, obj)
         if not tx.output.side_effects.is_modified(obj):
             facts.emptiness(obj.source)
-        asked += 1
+        test_depth += 1
         try:
             return truth(tx, obj)
         finally:
-            asked -= 1
+            test_depth -= 1
 
     @functools.wraps(ask_for_key)
     def install_dict_contains_guard(self: Any, tx: Any, args: Any) -> None:

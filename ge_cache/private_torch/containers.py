@@ -61,10 +61,10 @@ def _of_deques(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(call)
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        found = call(self, tx, name, args, kwargs)
+        result = call(self, tx, name, args, kwargs)
         if self.items and self.maxlen.as_python_constant() == 0:
             facts.refuse("it fills a deque whose maxlen is 0, which a trace does: use None, or a maxlen of 1 or more")
-        return found
+        return result
 
     @functools.wraps(update)
     def codegen_update_mutated(self: Any, *arguments: Any, **keywords: Any) -> None:
@@ -87,11 +87,11 @@ def _of_deques(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
         @functools.wraps(function)
         def make(self: Any, *arguments: Any, **keywords: Any) -> Any:
-            found = function(self, *arguments, **keywords)
-            if isinstance(found, deques) and found is not self:
-                found.maxlen, maxlen = self.maxlen, self.maxlen.as_python_constant()
-                found.items = found.items[-maxlen:] if maxlen else found.items
-            return found
+            result = function(self, *arguments, **keywords)
+            if isinstance(result, deques) and result is not self:
+                result.maxlen, maxlen = self.maxlen, self.maxlen.as_python_constant()
+                result.items = result.items[-maxlen:] if maxlen else result.items
+            return result
 
         return make
 
@@ -114,8 +114,8 @@ def _of_ordered(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     def class_of(variable: Any) -> type:
         """Return the class; since torch 2.14 the variable represents only an `OrderedDict` itself."""
-        found: type = getattr(variable, "value_type", collections.OrderedDict)
-        return found
+        cls: type = getattr(variable, "value_type", collections.OrderedDict)
+        return cls
 
     @functools.wraps(call)
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
@@ -123,22 +123,22 @@ def _of_ordered(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             _refuse_copy(facts, class_of(self))
         if name == "__reduce_ex__" and not hasattr(self, "value_type"):
             return tx.inline_user_function_return(variable.build(tx, _parts_of_ordered), [self], {})
-        found = call(self, tx, name, args, kwargs)
+        result = call(self, tx, name, args, kwargs)
         if name == "move_to_end":
-            if not all(each.is_python_constant() for each in (*args, *kwargs.values())):
+            if not all(argument.is_python_constant() for argument in (*args, *kwargs.values())):
                 facts.refuse(
                     "it moves an object by `move_to_end`, of which a trace forgets the end: use a text as the key"
                 )
             getattr(self, "_base_vt", self).should_reconstruct_all = True
-        return found
+        return result
 
     @functools.wraps(represent)
     def repr_impl(self: Any, tx: Any) -> Any:
-        found = represent(self, tx)
+        text = represent(self, tx)
         if class_of(self) is collections.OrderedDict:
-            return found
+            return text
         name = class_of(self).__name__
-        return variable.build(tx, name + found.as_python_constant().removeprefix("OrderedDict"))
+        return variable.build(tx, name + text.as_python_constant().removeprefix("OrderedDict"))
 
     yield ordered, "call_method", call_method
     yield ordered, representation, repr_impl
@@ -164,13 +164,13 @@ def _of_ordered_subclasses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     def plain(self: Any, name: str) -> Any:
         """Return the method without this replacement, from its base where that defines it."""
-        own = originals.get(name)
-        return getattr(super(dictionaries, self), name) if own is None else functools.partial(own, self)
+        original = originals.get(name)
+        return getattr(super(dictionaries, self), name) if original is None else functools.partial(original, self)
 
     originals = {name: vars(dictionaries).get(name) for name in ("call_method", "nb_or_impl", representation)}
 
-    def is_ordered(found: Any) -> bool:
-        return issubclass(found.value_type, collections.OrderedDict)
+    def is_ordered(dictionary: Any) -> bool:
+        return issubclass(dictionary.value_type, collections.OrderedDict)
 
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         if name == "copy" and is_ordered(self) and self.value_type.copy is collections.OrderedDict.copy:
@@ -183,10 +183,10 @@ def _of_ordered_subclasses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         return plain(self, "nb_or_impl")(tx, *arguments, **keywords)
 
     def repr_impl(self: Any, tx: Any) -> Any:
-        found, cls = plain(self, representation)(tx), self.value_type
-        text = found.as_python_constant() if is_ordered(self) and found.is_python_constant() else ""
-        named = text.startswith("OrderedDict(") and cls.__repr__ is collections.OrderedDict.__repr__
-        return variable.build(tx, cls.__name__ + text.removeprefix("OrderedDict")) if named else found
+        result, cls = plain(self, representation)(tx), self.value_type
+        text = result.as_python_constant() if is_ordered(self) and result.is_python_constant() else ""
+        has_class_name = text.startswith("OrderedDict(") and cls.__repr__ is collections.OrderedDict.__repr__
+        return variable.build(tx, cls.__name__ + text.removeprefix("OrderedDict")) if has_class_name else result
 
     yield dictionaries, "call_method", call_method
     yield dictionaries, "nb_or_impl", nb_or_impl
@@ -253,4 +253,6 @@ def _is_copied_in_its_own_way(cls: Any) -> bool:
     """Return whether the state of an object differs from its `__dict__`."""
     if any(getattr(cls, name, None) is not getattr(object, name, None) for name in _WAYS_TO_COPY):
         return True
-    return any(isinstance(own, types.MemberDescriptorType) for base in cls.__mro__ for own in vars(base).values())
+    return any(
+        isinstance(attribute, types.MemberDescriptorType) for base in cls.__mro__ for attribute in vars(base).values()
+    )

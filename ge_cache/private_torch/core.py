@@ -77,9 +77,9 @@ def torch_function_modes() -> int:
 
 def has_own_functions(cls: type) -> bool:
     """Return whether a tensor class handles functions of torch, such as `linear`, before they become operators."""
-    own = getattr(cls.__torch_function__, "__func__", cls.__torch_function__)  # type: ignore[attr-defined]
-    usual = torch.Tensor.__torch_function__
-    return own not in (getattr(usual, "__func__", usual), torch._C._disabled_torch_function_impl)
+    handler = getattr(cls.__torch_function__, "__func__", cls.__torch_function__)  # type: ignore[attr-defined]
+    default = torch.Tensor.__torch_function__
+    return handler not in (getattr(default, "__func__", default), torch._C._disabled_torch_function_impl)
 
 
 def has_own_dispatch(tensor: torch.Tensor) -> bool:
@@ -122,8 +122,8 @@ def is_traced() -> bool:
 def _is_fx_traced() -> bool:
     """Return whether `torch.fx` traces: any thread until torch 2.13, then this one; True for an unknown release."""
     tracing: Any = sys.modules["torch.fx._symbolic_trace"]
-    asked = getattr(tracing, "_get_is_fx_tracing", lambda: getattr(tracing, "_is_fx_tracing_flag", True))
-    return bool(asked())
+    is_tracing = getattr(tracing, "_get_is_fx_tracing", lambda: getattr(tracing, "_is_fx_tracing_flag", True))
+    return bool(is_tracing())
 
 
 def traced_as(function: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
@@ -131,12 +131,12 @@ def traced_as(function: Callable[..., Any], other: Callable[..., Any]) -> Callab
 
     Where Dynamo runs around it (after a graph break), it skips the function and everything that it calls.
     """
-    named: Any = function
-    named._torchdynamo_inline = other
+    callee: Any = function
+    callee._torchdynamo_inline = other
     # A release without these names never serves a call from a graph (`gearcache.torch_names`), so nothing needs
     # skipping.
     with contextlib.suppress(AttributeError):
         frames: Any = torch._C._dynamo.eval_frame
         skip = frames._FrameAction.SKIP
-        frames.set_code_exec_strategy(named.__code__, frames._FrameExecStrategy(skip, skip))
+        frames.set_code_exec_strategy(callee.__code__, frames._FrameExecStrategy(skip, skip))
     return function

@@ -74,8 +74,8 @@ def objects_by(maker: ObjectMaker, linker_flags: Sequence[str], folder: Path) ->
         return maker(make, Lowered(Written(wrapper, kernels), bool(extern), strides))
 
     def extended(*arguments: Any, **keywords: Any) -> tuple[list[str], list[str]]:
-        compiler_flags, own = original_flags(*arguments, **keywords)
-        return [*compiler_flags, *headers], [*own, *flags]
+        compiler_flags, link_flags = original_flags(*arguments, **keywords)
+        return [*compiler_flags, *headers], [*link_flags, *flags]
 
     owner.compile, builders._get_optimization_cflags = staticmethod(compile_written), extended
     try:
@@ -91,14 +91,14 @@ def _linked_to(runtime: str, folder: Path, flags: list[str]) -> Iterator[None]:
 
     builder: Any = cpp_builder.CppBuilder
     original = builder.build
-    added: list[str] = []
+    added_flags: list[str] = []
 
     def build(self: Any) -> None:
         command = shlex.split(self.get_command_line())
         if _source(command) is not None:
             path = _runtime_object(command, self.get_target_file_path(), runtime, folder)
-            added.append(shlex.quote(f"Wl,{path}"))
-            flags.extend(added)
+            added_flags.append(shlex.quote(f"Wl,{path}"))
+            flags.extend(added_flags)
         original(self)
 
     if runtime:
@@ -107,7 +107,7 @@ def _linked_to(runtime: str, folder: Path, flags: list[str]) -> Iterator[None]:
         yield
     finally:
         builder.build = original
-        for flag in added:
+        for flag in added_flags:
             flags.remove(flag)
 
 
@@ -120,28 +120,32 @@ def _runtime_object(command: list[str], target: str, source: str, folder: Path) 
     """Return the object of a runtime, compiled with the command of the wrapper and the compiler's headers."""
     from torch._inductor import cpp_builder
 
-    own = _source(command)
+    wrapper_source = _source(command)
     if "-include" in command:  # headers compiled together with ours
-        at = command.index("-include")
-        del command[at : at + 2]
+        position = command.index("-include")
+        del command[position : position + 2]
     command = [word for word in command if word != f"-{_HEADERS}"]
-    words = [{own: "SOURCE", target: "TARGET"}.get(word, word.replace(str(folder), "FOLDER")) for word in command]
-    facts = [torch.__version__, cpp_builder.get_compiler_version_info(command[0]), source, *words]
-    if "-march=native" in words:  # several hosts may share the folder
+    normalised = [
+        {wrapper_source: "SOURCE", target: "TARGET"}.get(word, word.replace(str(folder), "FOLDER")) for word in command
+    ]
+    facts = [torch.__version__, cpp_builder.get_compiler_version_info(command[0]), source, *normalised]
+    if "-march=native" in normalised:  # several hosts may share the folder
         facts += cpu_flags()
     path = folder / f"gearcache-{hashlib.sha256(chr(0).join(facts).encode()).hexdigest()}.o"
     if "," in str(path):
         raise ValueError(f"the linker cannot be given {path}: its name has a comma")
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        made, text = path.with_suffix(f".{os.getpid()}"), path.with_suffix(f".{os.getpid()}.cpp")
+        object_path, text = path.with_suffix(f".{os.getpid()}"), path.with_suffix(f".{os.getpid()}.cpp")
         try:
             text.write_text(source)
-            own_words = [{own: str(text), target: str(made)}.get(word, word) for word in command]
-            cpp_builder.run_compile_cmd(shlex.join(own_words), cwd=str(folder))
-            made.replace(path)
+            runtime_command = [
+                {wrapper_source: str(text), target: str(object_path)}.get(word, word) for word in command
+            ]
+            cpp_builder.run_compile_cmd(shlex.join(runtime_command), cwd=str(folder))
+            object_path.replace(path)
         finally:
-            made.unlink(missing_ok=True)
+            object_path.unlink(missing_ok=True)
             text.unlink(missing_ok=True)
     return str(path)
 

@@ -42,8 +42,8 @@ class _Either:
         self._ours, self._theirs = ours, theirs
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        found = self._ours(*arguments, **keywords)
-        return self._theirs(*arguments, **keywords) if found is NotImplemented else found
+        result = self._ours(*arguments, **keywords)
+        return self._theirs(*arguments, **keywords) if result is NotImplemented else result
 
 
 def _dropout(input: torch.Tensor, p: float, train: bool | None) -> Any:

@@ -65,9 +65,9 @@ def capture_settings(weights: Weights, numbers: WantedNumbers, *, dynamic: bool)
         "capture_scalar_outputs": False,
         "allow_rnn": True,
     }
-    known = {name: value for name, value in settings.items() if hasattr(dynamo_config, name)}
+    supported = {name: value for name, value in settings.items() if hasattr(dynamo_config, name)}
     with contextlib.ExitStack() as stack:
-        stack.enter_context(dynamo_config.patch(known))
+        stack.enter_context(dynamo_config.patch(supported))
         stack.enter_context(fx_config.patch(use_duck_shape=False))  # type: ignore[attr-defined]
         stack.enter_context(get_metrics_context())
         stack.enter_context(dynamo_timed("gearcache.capture"))
@@ -112,17 +112,17 @@ def observed(observer: Any) -> Iterator[None]:
         observer.left_untraced(self.value, self.source)
         result = call(self, tx, args, kwargs)
         if result.is_python_constant():
-            given = [*args, *kwargs.values()]
+            all_arguments = [*args, *kwargs.values()]
             if self.can_constant_fold_through():
-                observer.constant(self.value, self.source, given)
-            elif not given:
+                observer.constant(self.value, self.source, all_arguments)
+            elif not all_arguments:
                 observer.queried(self.value, self.source)
         return result
 
     def invoke_and_store(tx: Any, fn: Any, name: str, args: Any, kwargs: Any) -> Any:
-        given = [*args, *kwargs.values()]
-        is_plain = not kwargs and all(value.is_python_constant() for value in given)
-        observer.assumed_constant(fn, [value.as_python_constant() for value in given] if is_plain else None)
+        all_arguments = [*args, *kwargs.values()]
+        is_plain = not kwargs and all(value.is_python_constant() for value in all_arguments)
+        observer.assumed_constant(fn, [value.as_python_constant() for value in all_arguments] if is_plain else None)
         return assume(tx, fn, name, args, kwargs)
 
     replacements = [
@@ -143,13 +143,13 @@ def marked_dynamic(dims: list[tuple[torch.Tensor, int]]) -> Iterator[None]:
     """
     from torch._dynamo import maybe_mark_dynamic
 
-    before = {id(tensor): (tensor, dict(vars(tensor))) for tensor, _ in dims}
+    originals = {id(tensor): (tensor, dict(vars(tensor))) for tensor, _ in dims}
     try:
         for tensor, dim in dims:
             maybe_mark_dynamic(tensor, dim)
         yield
     finally:
-        for tensor, attributes in before.values():
+        for tensor, attributes in originals.values():
             vars(tensor).clear()
             vars(tensor).update(attributes)
 

@@ -26,16 +26,16 @@ def watched_escapes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     graph: Any = OutputGraph
     generator: Any = LocalGeneratorObjectVariable
     init_generator, compile_graph = generator.__init__, graph.compile_subgraph
-    made: list[Any] = []
+    generators: list[Any] = []
 
     @functools.wraps(init_generator)
     def init(self: Any, *arguments: Any, **keywords: Any) -> None:
         init_generator(self, *arguments, **keywords)
-        made.append(self)
+        generators.append(self)
 
     @functools.wraps(compile_graph)
     def compile_subgraph(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        for variable in made:
+        for variable in generators:
             if _is_left_early(variable):
                 name = getattr(variable.code, "co_qualname", variable.code.co_name)  # Python 3.10's name has no path
                 facts.refuse(f"it leaves the generator `{name}` in a `try` or `with` whose end Python would run")

@@ -42,11 +42,11 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     errors: Any = ExceptionVariable
     lists: Any = BaseListVariable
     setting = name_here(stack, "set_current_exception")
-    raised, init_error, item_of = getattr(stack, setting), errors.__init__, lists.getitem_const
+    set_exception, init_error, item_of = getattr(stack, setting), errors.__init__, lists.getitem_const
 
-    @functools.wraps(raised)
+    @functools.wraps(set_exception)
     def set_current_exception(self: Any, val: Any, *arguments: Any, **keywords: Any) -> None:
-        raised(self, val, *arguments, **keywords)
+        set_exception(self, val, *arguments, **keywords)
         if isinstance(val, errors) and not hasattr(val, "gearcache_raised"):
             val.gearcache_raised = True
             if _is_raised_by_dynamo() and not _is_right(val):
@@ -110,14 +110,14 @@ class _Key(list[Any]):
     def __getitem__(self, index: Any) -> Any:
         from torch._dynamo.variables.constant import ConstantVariable
 
-        found = super().__getitem__(index)
+        argument = super().__getitem__(index)
         if index != 0:
-            return found
-        if not found.is_python_constant():
+            return argument
+        if not argument.is_python_constant():
             self._facts.refuse("it makes a text of a `KeyError` whose key is an object: make a text of the key")
-            return found
+            return argument
         constants: Any = ConstantVariable
-        return constants.create(repr(found.as_python_constant()))
+        return constants.create(repr(argument.as_python_constant()))
 
 
 class _Unread(list[Any]):

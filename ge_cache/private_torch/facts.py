@@ -39,22 +39,22 @@ def watched_facts(facts: Any) -> Iterator[None]:
     try:
         with contextlib.ExitStack() as stack:
             # One after the other: the second replacement of a function wraps the first.
-            for watched in _WATCHED:
-                stack.enter_context(exchanged(_exchanges(watched(facts))))
+            for hooks in _WATCHED:
+                stack.enter_context(exchanged(_exchanges(hooks(facts))))
             yield
     finally:
         handlers.clear()
 
 
 def _exchanges(replacements: Iterator[tuple[Any, str, Any]]) -> Iterator[tuple[Any, str, Any]]:
-    found = [each for one in replacements for each in _places(*one)]
-    twice = {(owner, name) for owner, name, _ in found}
-    if len(twice) < len(found):
+    exchanges = [exchange for entry in replacements for exchange in _places(*entry)]
+    targets = {(owner, name) for owner, name, _ in exchanges}
+    if len(targets) < len(exchanges):
         raise AssertionError("one function is replaced twice at once")
-    for owner, name, replacement in found:
+    for owner, name, replacement in exchanges:
         original = vars(owner).get(name, getattr(owner, name))
-        chosen: Any = functools.wraps(replacement)(here(replacement, getattr(original, "__func__", original)))
-        yield owner, name, staticmethod(chosen) if isinstance(original, staticmethod) else chosen
+        function: Any = functools.wraps(replacement)(here(replacement, getattr(original, "__func__", original)))
+        yield owner, name, staticmethod(function) if isinstance(original, staticmethod) else function
 
 
 def _places(owner: Any, name: str, replacement: Any) -> Iterator[tuple[Any, str, Any]]:
@@ -64,7 +64,7 @@ def _places(owner: Any, name: str, replacement: Any) -> Iterator[tuple[Any, str,
         function = vars(owner)[name]
         others = [module for title, module in sys.modules.items() if title.startswith("torch._dynamo")]
         yield from (
-            (each, name, replacement) for each in others if each is not owner and vars(each).get(name) is function
+            (other, name, replacement) for other in others if other is not owner and vars(other).get(name) is function
         )
 
 
@@ -106,23 +106,23 @@ def _of_type_tests(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(isinstance_of)
     def call_isinstance(self: Any, tx: Any, arg: Any, isinstance_type_var: Any) -> Any:
-        found = isinstance_of(self, tx, arg, isinstance_type_var)
+        result = isinstance_of(self, tx, arg, isinstance_type_var)
         # From its own dictionary: for some classes `value` is computed from the variable's content, if that is
         # constant.
         value = vars(arg.realize()).get("value", arg) if arg.source is not None else arg
         if type(value) is FakeScriptObject:  # it represents a process group, which has a check of its own
-            return found
-        asked = [*_classes(isinstance_type_var)]
-        facts.type_test("instance", arg.python_type(), arg.source, value, asked, found.as_python_constant())
-        return found
+            return result
+        classes = [*_classes(isinstance_type_var)]
+        facts.type_test("instance", arg.python_type(), arg.source, value, classes, result.as_python_constant())
+        return result
 
     @functools.wraps(issubclass_of)
     def generic_issubclass(tx: Any, derived: Any, cls: Any) -> Any:
-        found = issubclass_of(tx, derived, cls)
-        if found.is_python_constant():
+        result = issubclass_of(tx, derived, cls)
+        if result.is_python_constant():
             value = derived.get_real_python_backed_value()
-            facts.type_test("subclass", value, derived.source, value, [*_classes(cls)], found.as_python_constant())
-        return found
+            facts.type_test("subclass", value, derived.source, value, [*_classes(cls)], result.as_python_constant())
+        return result
 
     yield builtin, "call_isinstance", call_isinstance
     yield protocol, "generic_issubclass", generic_issubclass

@@ -76,23 +76,23 @@ class _OwnCache(MutableMapping[Any, Any]):
     def __init__(self, others: MutableMapping[Any, Any]) -> None:
         self._thread, self._own, self._others = threading.get_ident(), dict[Any, Any](), others
 
-    def _held(self) -> MutableMapping[Any, Any]:
+    def _cache(self) -> MutableMapping[Any, Any]:
         return self._own if threading.get_ident() == self._thread else self._others
 
     def __getitem__(self, key: Any) -> Any:
-        return self._held()[key]
+        return self._cache()[key]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._held()[key] = value
+        self._cache()[key] = value
 
     def __delitem__(self, key: Any) -> None:
-        del self._held()[key]
+        del self._cache()[key]
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._held())
+        return iter(self._cache())
 
     def __len__(self) -> int:
-        return len(self._held())
+        return len(self._cache())
 
 
 def forget_tensors(mode: Any) -> None:
@@ -117,8 +117,8 @@ def without_meta_modes() -> Iterator[None]:
 
     functions: Any = overrides
     stack = functions._get_current_function_mode_stack()
-    kept = [mode for mode in stack if not (isinstance(mode, DeviceContext) and mode.device.type == "meta")]
-    changed = len(kept) != len(stack)
+    other_modes = [mode for mode in stack if not (isinstance(mode, DeviceContext) and mode.device.type == "meta")]
+    changed = len(other_modes) != len(stack)
 
     def exchange(old: list[Any], new: list[Any]) -> None:
         for _ in old:
@@ -131,7 +131,7 @@ def without_meta_modes() -> Iterator[None]:
     is_global = context is not None and context.device.type == "meta"
     with _disable_current_modes():
         if changed:
-            exchange(stack, kept)
+            exchange(stack, other_modes)
         if is_global:
             holder.device_context = None
         try:
@@ -140,7 +140,7 @@ def without_meta_modes() -> Iterator[None]:
             if is_global:
                 holder.device_context = context
             if changed:
-                exchange(kept, stack)
+                exchange(other_modes, stack)
 
 
 def swap_tensors(left: torch.Tensor, right: torch.Tensor) -> None:
@@ -149,7 +149,7 @@ def swap_tensors(left: torch.Tensor, right: torch.Tensor) -> None:
 
     Marks that a user left on the first one (`set_dim_gears`) stay on it.
     """
-    own = (
+    fake_attributes = (
         "fake_mode",
         "fake_device",
         "_fake_device",
@@ -163,7 +163,7 @@ def swap_tensors(left: torch.Tensor, right: torch.Tensor) -> None:
     if type(left) is not type(right):
         left.__class__, right.__class__ = type(right), type(left)
         fake, real = (left, right) if "fake_mode" in vars(left) else (right, left)
-        for name in [name for name in vars(fake) if name in own or "memo" in name]:
+        for name in [name for name in vars(fake) if name in fake_attributes or "memo" in name]:
             vars(real)[name] = vars(fake).pop(name)
 
 

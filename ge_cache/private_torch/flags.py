@@ -26,7 +26,7 @@ def watched_flags(_: Any) -> Iterator[tuple[Any, str, Any]]:
 
     functions: Any = TorchInGraphFunctionVariable
     tensors: Any = TensorVariable
-    as_it_is: Any = specialize_symnode
+    specialize: Any = specialize_symnode
     call_of_function, call_of_tensor = functions.call_function, tensors.call_method
 
     def is_symbol(argument: Any) -> bool:
@@ -38,8 +38,8 @@ def watched_flags(_: Any) -> Iterator[tuple[Any, str, Any]]:
         flags = {place for place, value in places if is_symbol(value) and _is_flag(function, place)}
         if not flags:
             return args, kwargs
-        args = [as_it_is(value) if place in flags else value for place, value in enumerate(args, first)]
-        return args, {name: as_it_is(value) if name in flags else value for name, value in kwargs.items()}
+        args = [specialize(value) if place in flags else value for place, value in enumerate(args, first)]
+        return args, {name: specialize(value) if name in flags else value for name, value in kwargs.items()}
 
     @functools.wraps(call_of_function)
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
@@ -72,10 +72,10 @@ def _types_in_python(function: FunctionType, place: int | str) -> set[str]:
 def _types(function: Any, place: int | str) -> set[str]:
     """Return the types of an argument in each overload of an operator that has it."""
     operator = function if isinstance(function, str) else torch.jit._builtins._find_builtin(function)  # type: ignore[no-untyped-call]
-    found = []
+    arguments = []
     for schema in torch._C._jit_get_schemas_for_operator(operator) if operator else ():
         if isinstance(place, str):
-            found += [argument for argument in schema.arguments if argument.name == place]
+            arguments += [argument for argument in schema.arguments if argument.name == place]
         else:
-            found += [argument for argument in schema.arguments if not argument.kwarg_only][place : place + 1]
-    return {str(argument.type) for argument in found}
+            arguments += [argument for argument in schema.arguments if not argument.kwarg_only][place : place + 1]
+    return {str(argument.type) for argument in arguments}

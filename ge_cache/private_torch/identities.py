@@ -73,7 +73,7 @@ def watched_identities(identities: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watched_builtins(functions: set[Any], told: Any) -> Iterator[None]:
+def watched_builtins(functions: set[Any], report: Any) -> Iterator[None]:
     """Report calls of some builtins with their variables; a returned value, unless None, becomes the result.
 
     Dynamo keeps a handler per builtin and kinds of arguments for the life of the process: handlers made here are kept
@@ -90,7 +90,7 @@ def watched_builtins(functions: set[Any], told: Any) -> Iterator[None]:
             return handler
 
         def watched(tx: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-            return told(function, tx, arguments) or handler(tx, arguments, keywords)
+            return report(function, tx, arguments) or handler(tx, arguments, keywords)
 
         return watched
 
@@ -110,5 +110,5 @@ def tracked_objects() -> Iterator[tuple[Any, Any, bool]]:
     values = {id(value): value for value in effects.keepalive}
     for key, variable in effects.id_to_variable.items():
         if key in values and getattr(variable, "source", None) is not None:
-            written = variable in effects.store_attr_mutations or effects.is_modified(variable)
-            yield variable.source, values[key], written
+            is_written = variable in effects.store_attr_mutations or effects.is_modified(variable)
+            yield variable.source, values[key], is_written

@@ -42,8 +42,14 @@ def inductor_compile(
         return inner(compile_fx_inner, graph, example_inputs, **keywords)
 
     patches = {**unassigned_settings(), **options}
-    chosen = probed_alike() if vectors is None else vectors_of(vectors)
-    with unread(weights), kept_copies(), chosen, objects_by(objects, linker_flags, header_folder()), _with_numbers():
+    instruction_sets = probed_alike() if vectors is None else vectors_of(vectors)
+    with (
+        unread(weights),
+        kept_copies(),
+        instruction_sets,
+        objects_by(objects, linker_flags, header_folder()),
+        _with_numbers(),
+    ):
         return compile_fx_aot(module, inputs, inner_compile=wrapped, config_patches=patches)  # type: ignore[arg-type]
 
 
@@ -63,12 +69,12 @@ def _with_numbers() -> Iterator[None]:
     def exchanged_inputs(function: Any, inputs: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
         @functools.wraps(function)
         def call(self: Any) -> Any:
-            before = handlers.graph.graph_inputs
-            handlers.graph.graph_inputs = inputs(before)
+            graph_inputs = handlers.graph.graph_inputs
+            handlers.graph.graph_inputs = inputs(graph_inputs)
             try:
                 return function(self)
             finally:
-                handlers.graph.graph_inputs = before
+                handlers.graph.graph_inputs = graph_inputs
 
         return call
 
@@ -162,14 +168,14 @@ def unassigned_settings() -> dict[str, Any]:
     from torch.utils._config_module import _UNSET_SENTINEL as UNSET
 
     settings: Any = config
-    found = {}
+    initial_values = {}
     for name, entry in settings._config.items():
         assigned = entry.user_override.get()
-        started = entry.default if entry.env_value_default is UNSET else entry.env_value_default
+        initial = entry.default if entry.env_value_default is UNSET else entry.env_value_default
         # A list or dict counts as assigned after the first read.
-        if assigned is not UNSET and assigned != started:
-            found[name] = started
-    return found
+        if assigned is not UNSET and assigned != initial:
+            initial_values[name] = initial
+    return initial_values
 
 
 def known_settings() -> set[str]:
@@ -186,12 +192,12 @@ def replaced(operators: set[Any]) -> list[str]:
     """
     from torch._inductor import decomposition, lowering
 
-    own = lowering.lowerings.keys() - lowering.fallbacks  # a fallback is registered as a call of the operator
-    found = {item.name() for item in operators if item in decomposition.decompositions or item in own}
+    own_lowerings = lowering.lowerings.keys() - lowering.fallbacks  # a fallback is registered as a call of the operator
+    names = {item.name() for item in operators if item in decomposition.decompositions or item in own_lowerings}
     tables: list[dict[Any, Any]] = [lowering.lowerings, decomposition.decompositions]
     entries = [entry for table in tables for entry in table.items()]
     users: set[Any] = {item for item, function in entries if isinstance(item, OpOverload) and is_users(function)}
-    return sorted(found | {item.name() for item in users if not is_outside(item.name())})
+    return sorted(names | {item.name() for item in users if not is_outside(item.name())})
 
 
 def record_strides_anew(graph: torch.fx.GraphModule) -> None:

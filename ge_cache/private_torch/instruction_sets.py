@@ -41,9 +41,9 @@ def vectors_of(name: str) -> Iterator[None]:
 
     module: Any = cpu_vec_isa
     original_list, original_choice = module.valid_vec_isa_list, module.get_isa_from_cpu_capability
-    taken = [_without_probes(name)] if name else []
-    module.valid_vec_isa_list = lambda: taken
-    module.get_isa_from_cpu_capability = lambda capability, known, invalid: known[0]
+    instruction_sets = [_without_probes(name)] if name else []
+    module.valid_vec_isa_list = lambda: instruction_sets
+    module.get_isa_from_cpu_capability = lambda capability, available, invalid: available[0]
     try:
         yield
     finally:
@@ -80,8 +80,10 @@ def _instruction_sets(original: Callable[[], list[Any]]) -> list[Any]:
     if not is_x86 or config.cpp.simdlen is not None or os.environ.get("ATEN_CPU_CAPABILITY"):
         return original()
     flags = cpu_vec_isa.x86_isa_checker()
-    known = (item for item in cpu_vec_isa.supported_vec_isa_list if all(flag in flags for flag in str(item).split()))
-    first = next((item for item in known if item), None)
+    supported = (
+        item for item in cpu_vec_isa.supported_vec_isa_list if all(flag in flags for flag in str(item).split())
+    )
+    first = next((item for item in supported if item), None)
     return [] if first is None else [first]
 
 

@@ -33,7 +33,7 @@ def _of_generators() -> Iterator[tuple[Any, str, Any]]:
 
     translator: Any = InstructionTranslatorBase
     stack: Any = ExceptionStack
-    raised = name_here(stack, "get_current_exception")
+    getter = name_here(stack, "get_current_exception")
     go_to = translator.jump
 
     @functools.wraps(go_to)
@@ -41,10 +41,10 @@ def _of_generators() -> Iterator[tuple[Any, str, Any]]:
         """Leave a `yield from` with the return value of its generator, which the `StopIteration` holds."""
         # torch 2.14 does so itself, and has dropped the exception by now.
         if getattr(inst, "opname", None) == "SEND" and self.exn_vt_stack._current_exception is not None:
-            ended = getattr(self.exn_vt_stack, raised)()
-            if ended.python_type() is StopIteration and ended.args:
+            exception = getattr(self.exn_vt_stack, getter)()
+            if exception.python_type() is StopIteration and exception.args:
                 self.pop()
-                self.push(ended.args[0])
+                self.push(exception.args[0])
             self.exn_vt_stack.clear_current_exception()
         go_to(self, inst)
 
@@ -85,15 +85,15 @@ def _of_groups() -> Iterator[tuple[Any, str, Any]]:
 def _groupby(iterable: Iterable[Any], key: Callable[[Any], Any] | None = None) -> Iterator[tuple[Any, Iterator[Any]]]:
     """`itertools.groupby` as Python's documentation writes it, to be traced."""
     iterator = iter(iterable)
-    value = found = None
+    value = latest_key = None
     is_exhausted = False
 
     def group(target: Any) -> Iterator[Any]:
-        nonlocal value, found, is_exhausted
+        nonlocal value, latest_key, is_exhausted
         yield value
         for value in iterator:
-            found = value if key is None else key(value)
-            if found != target:
+            latest_key = value if key is None else key(value)
+            if latest_key != target:
                 return
             yield value
         is_exhausted = True
@@ -102,12 +102,12 @@ def _groupby(iterable: Iterable[Any], key: Callable[[Any], Any] | None = None) -
         value = next(iterator)
     except StopIteration:
         return
-    found = value if key is None else key(value)
+    latest_key = value if key is None else key(value)
     while not is_exhausted:
-        target = found
+        target = latest_key
         current = group(target)
-        yield found, current
-        if found == target:
+        yield latest_key, current
+        if latest_key == target:
             for _ in current:
                 pass
 
@@ -150,10 +150,10 @@ def _of_members() -> Iterator[tuple[Any, str, Any]]:
     def asking(function: Any) -> Any:
         @functools.wraps(function)
         def sq_contains(self: Any, tx: Any, item: Any) -> Any:
-            found = function(self, tx, item)
-            if found.python_type() is bool:
-                return found
-            return builder.create(tx, bool).call_function(tx, [found], {})
+            answer = function(self, tx, item)
+            if answer.python_type() is bool:
+                return answer
+            return builder.create(tx, bool).call_function(tx, [answer], {})
 
         return sq_contains
 

@@ -14,7 +14,7 @@ from typing import Any
 from gearcache.ge_cache.capture.exchanged import exchanged, here
 from gearcache.ge_cache.private_torch.renamed import name_here
 
-_HELD = "dv_dict"
+_DICTIONARY_FIELD = "dv_dict"
 
 
 @contextlib.contextmanager
@@ -37,31 +37,31 @@ def single_keys() -> Iterator[None]:
 
     @functools.wraps(ask)
     def has_key(self: Any, tx: Any, item: Any) -> Any:
-        known = item.realize()  # which guards its value
-        if known.source is not None and known.is_python_constant() and type(known.as_python_constant()) is str:
-            item = ConstantVariable.create(known.as_python_constant())
+        key = item.realize()  # which guards its value
+        if key.source is not None and key.is_python_constant() and type(key.as_python_constant()) is str:
+            item = ConstantVariable.create(key.as_python_constant())
         return ask(self, tx, item)
 
     @functools.wraps(ask_view)
     def view_has_key(self: Any, tx: Any, item: Any) -> Any:
-        return getattr(vars(self)[_HELD], contains)(tx, item)
+        return getattr(vars(self)[_DICTIONARY_FIELD], contains)(tx, item)
 
-    def held(self: Any) -> Any:
-        found = vars(self)[_HELD]
-        if type(found) is dictionary and found.source is not None:
-            found.install_dict_keys_match_guard()
-            InstructionTranslator.current_tx().output.guard_on_key_order.add(found.source)
-        return found
+    def get_dictionary(self: Any) -> Any:
+        table = vars(self)[_DICTIONARY_FIELD]
+        if type(table) is dictionary and table.source is not None:
+            table.install_dict_keys_match_guard()
+            InstructionTranslator.current_tx().output.guard_on_key_order.add(table.source)
+        return table
 
-    def hold(self: Any, value: Any) -> None:
-        vars(self)[_HELD] = value
+    def set_dictionary(self: Any, value: Any) -> None:
+        vars(self)[_DICTIONARY_FIELD] = value
 
     with exchanged(
         [
             (dictionary, "call_method", here(call_method, call)),
             (dictionary, contains, here(has_key, ask)),
             (view, contains, here(view_has_key, ask_view)),
-            (view, _HELD, property(held, hold)),
+            (view, _DICTIONARY_FIELD, property(get_dictionary, set_dictionary)),
         ]
     ):
         yield

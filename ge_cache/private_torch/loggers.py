@@ -81,9 +81,9 @@ def watched_loggers(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             facts.left_out(name)
             return constants.create(None)
         if self.fn is _GET_LOGGER and all(item.is_python_constant() for item in (*args, *kwargs.values())):
-            given = [item.as_python_constant() for item in args]
-            named = {name: item.as_python_constant() for name, item in kwargs.items()}
-            return loggers(_GET_LOGGER(*given, **named))
+            positional = [item.as_python_constant() for item in args]
+            keywords = {name: item.as_python_constant() for name, item in kwargs.items()}
+            return loggers(_GET_LOGGER(*positional, **keywords))
         return call_of_function(self, tx, args, kwargs)
 
     yield loggers, "call_method", call_method

@@ -69,7 +69,7 @@ def watched_lookups(lookups: Any) -> Iterator[None]:
 
     outer: Any = UserDefinedDictVariable
     inner: Any = ConstDictVariable
-    depth, own = 0, threading.get_ident()
+    depth, thread = 0, threading.get_ident()
 
     def watched(name: str, function: Any) -> Any:
         def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -80,14 +80,14 @@ def watched_lookups(lookups: Any) -> Iterator[None]:
                     return function(self, *arguments, **keywords)
                 note_call(self, arguments)
                 try:
-                    found = function(self, *arguments, **keywords)
+                    result = function(self, *arguments, **keywords)
                 except ObservedKeyError:
                     if name in _LOOKUPS:
                         note_lookup(self.source, arguments[-1], present=False)
                     raise
                 if name in _LOOKUPS:
-                    note_lookup(self.source, arguments[-1], present=found if name == "__contains__" else True)
-                return found
+                    note_lookup(self.source, arguments[-1], present=result if name == "__contains__" else True)
+                return result
             finally:
                 depth -= 1
 
@@ -108,7 +108,7 @@ def watched_lookups(lookups: Any) -> Iterator[None]:
 
     def content(name: str) -> property:
         def read(self: Any) -> Any:
-            is_watched = depth == 0 and self.source is not None and threading.get_ident() == own
+            is_watched = depth == 0 and self.source is not None and threading.get_ident() == thread
             if is_watched and sys._getframe(1).f_code.co_name not in _CLASS_READERS:
                 lookups.used(self.source)
                 if type(self) is inner:  # `[*self.table]`, for which Dynamo guards nothing

@@ -25,7 +25,7 @@ def watched_made_objects(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     dictionary: Any = ConstDictVariable
     tracked: Any = side_effects.SideEffects
     init_weak, contains, store = weak.__init__, proxy.__contains__, tracked.store_attr
-    made_anew: set[tuple[Any, str]] = set()
+    recreated: set[tuple[Any, str]] = set()
 
     @functools.wraps(init_weak)
     def init_reference(self: Any, referent: Any, *arguments: Any, **keywords: Any) -> None:
@@ -41,16 +41,16 @@ def watched_made_objects(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(store)
     def store_attr(self: Any, item: Any, name: str, *arguments: Any, **keywords: Any) -> None:
-        written = self.store_attr_mutations.get(item, {})
-        if isinstance(written.get(name), DeletedVariable):
-            del written[name]  # a recreated attribute is the last one in the `__dict__`
-            made_anew.add((item, name))
+        mutations = self.store_attr_mutations.get(item, {})
+        if isinstance(mutations.get(name), DeletedVariable):
+            del mutations[name]  # a recreated attribute is the last one in the `__dict__`
+            recreated.add((item, name))
         store(self, item, name, *arguments, **keywords)
 
     @functools.wraps(contains)
     def has_key(self: Any, key: Any) -> bool:
-        written = self.side_effects.store_attr_mutations.get(self.item, {})
-        if isinstance(written.get(self._maybe_unwrap_key(key)), DeletedVariable):
+        mutations = self.side_effects.store_attr_mutations.get(self.item, {})
+        if isinstance(mutations.get(self._maybe_unwrap_key(key)), DeletedVariable):
             return False
         return bool(contains(self, key))
 
@@ -59,13 +59,13 @@ def watched_made_objects(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         from torch._dynamo.variables.constant import ConstantVariable
         from torch._dynamo.variables.hashable import HashableTracker
 
-        written = self.side_effects.store_attr_mutations.get(self.item, {})
-        if any((self.item, name) in made_anew for name in self.item_dict):
+        mutations = self.side_effects.store_attr_mutations.get(self.item, {})
+        if any((self.item, name) in recreated for name in self.item_dict):
             facts.refuse("it lists the attributes of an object of which it has deleted one and made it anew")
         for name in self.item_dict:
-            if not isinstance(written.get(name), DeletedVariable):
+            if not isinstance(mutations.get(name), DeletedVariable):
                 yield HashableTracker(ConstantVariable.create(name))
-        for name, value in written.items():
+        for name, value in mutations.items():
             is_own = self.side_effects.has_pending_mutation_of_attr(
                 self.item, name, effects.AttrMutationKind.INSTANCE_DICT
             )

@@ -16,12 +16,12 @@ _global: Any = torch.nn.modules.module
 
 def has_hooks(module: Any) -> bool:
     """Whether a call of the module runs hooks, its own or those of all modules."""
-    held = module.__dict__
+    attributes = module.__dict__
     return bool(
-        held["_forward_hooks"]
-        or held["_forward_pre_hooks"]
-        or held["_backward_hooks"]
-        or held["_backward_pre_hooks"]
+        attributes["_forward_hooks"]
+        or attributes["_forward_pre_hooks"]
+        or attributes["_backward_hooks"]
+        or attributes["_backward_pre_hooks"]
         or _global._global_forward_hooks
         or _global._global_forward_pre_hooks
         or _global._global_backward_hooks
@@ -31,13 +31,13 @@ def has_hooks(module: Any) -> bool:
 
 def backward_hooks(module: Any) -> list[Callable[..., Any]]:
     """Return the hooks that a backward pass would run."""
-    found = (
+    hook_tables = (
         module._backward_hooks,
         module._backward_pre_hooks,
         _global._global_backward_hooks,
         _global._global_backward_pre_hooks,
     )
-    return [hook for hooks in found for hook in hooks.values()]
+    return [hook for hooks in hook_tables for hook in hooks.values()]
 
 
 def call_with_hooks(module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -50,7 +50,7 @@ class _HookedCall:
 
     def __init__(self, module: Any) -> None:
         self._module = module
-        self._met: set[int] = set()
+        self._called_hooks: set[int] = set()
         self._args: tuple[Any, ...] = ()
         self._kwargs: dict[str, Any] = {}
         self._result: Any = None
@@ -71,42 +71,42 @@ class _HookedCall:
         hooks = [*_global._global_forward_pre_hooks.items(), *module._forward_pre_hooks.items()]
         for number, hook in hooks:
             if number in module._forward_pre_hooks_with_kwargs:
-                given = hook(module, self._args, self._kwargs)
-                if given is None:
+                output = hook(module, self._args, self._kwargs)
+                if output is None:
                     continue
-                if not isinstance(given, tuple) or len(given) != 2:
+                if not isinstance(output, tuple) or len(output) != 2:
                     raise RuntimeError(
-                        f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {given}."
+                        f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {output}."
                     )
-                self._args, self._kwargs = given
+                self._args, self._kwargs = output
             else:
-                given = hook(module, self._args)
-                if given is not None:
-                    self._args = given if isinstance(given, tuple) else (given,)
+                output = hook(module, self._args)
+                if output is not None:
+                    self._args = output if isinstance(output, tuple) else (output,)
 
     def _after(self) -> None:
         for number, hook, takes_kwargs, is_always, _ in self._forward_hooks():
             if is_always:
-                self._met.add(number)
+                self._called_hooks.add(number)
             if takes_kwargs:
-                given = hook(self._module, self._args, self._kwargs, self._result)
+                output = hook(self._module, self._args, self._kwargs, self._result)
             else:
-                given = hook(self._module, self._args, self._result)
-            if given is not None:
-                self._result = given
+                output = hook(self._module, self._args, self._result)
+            if output is not None:
+                self._result = output
 
     def _always(self) -> None:
         """Run the hooks registered with `always_call=True` that have not run; their errors become warnings."""
         for number, hook, takes_kwargs, is_always, kind in self._forward_hooks():
-            if not is_always or number in self._met:
+            if not is_always or number in self._called_hooks:
                 continue
             try:
                 if takes_kwargs and kind == "module":  # torch passes no keywords to a global hook here
-                    given = hook(self._module, self._args, self._kwargs, self._result)
+                    output = hook(self._module, self._args, self._kwargs, self._result)
                 else:
-                    given = hook(self._module, self._args, self._result)
-                if given is not None:
-                    self._result = given
+                    output = hook(self._module, self._args, self._result)
+                if output is not None:
+                    self._result = output
             except Exception as error:
                 warnings.warn(
                     f"{kind} forward hook with ``always_call=True`` raised an exception that was silenced as another "

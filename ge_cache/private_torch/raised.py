@@ -82,10 +82,10 @@ def _translators(error: BaseException) -> Iterator[Any]:
 
     last, trace = None, error.__traceback__
     while trace is not None:
-        found = trace.tb_frame.f_locals.get("self")
-        if isinstance(found, InstructionTranslatorBase) and found is not last:
-            yield found
-            last = found
+        tracer = trace.tb_frame.f_locals.get("self")
+        if isinstance(tracer, InstructionTranslatorBase) and tracer is not last:
+            yield tracer
+            last = tracer
         trace = trace.tb_next
 
 
@@ -95,12 +95,12 @@ def _can_only_raise(translator: Any) -> bool:
     if pointer is None:
         return False
     places = {id(instruction): index for index, instruction in enumerate(instructions)}
-    waiting, met, raises = [pointer - 1], set(), False
+    waiting, visited, raises = [pointer - 1], set(), False
     while waiting:
         place = waiting.pop()
-        if place in met or place >= len(instructions):
+        if place in visited or place >= len(instructions):
             continue
-        met.add(place)
+        visited.add(place)
         instruction = instructions[place]
         name = instruction.opname
         if name in _ENDS:

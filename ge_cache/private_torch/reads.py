@@ -65,8 +65,8 @@ def watched_reads(reads: Any) -> Iterator[None]:
 
     def remove_unused_graphargs(self: Any) -> None:
         inputs = [node for node in self.placeholders if isinstance(node.meta["grapharg"].example, torch.Tensor)]
-        kept = [node for node in inputs if node.users or reads.is_sized(node.meta["grapharg"].source)]
-        user = self.graph.call_function(_keep, tuple(kept))
+        kept_inputs = [node for node in inputs if node.users or reads.is_sized(node.meta["grapharg"].source)]
+        user = self.graph.call_function(_keep, tuple(kept_inputs))
         prune(self)
         self.graph.erase_node(user)
 

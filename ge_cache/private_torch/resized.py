@@ -29,15 +29,15 @@ def watched_sizes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(method)
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        found = method(self, tx, name, args, kwargs)
+        result = method(self, tx, name, args, kwargs)
         note_anew(tx, name, (self, *args))
-        return found
+        return result
 
     @functools.wraps(call)
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        found = call(self, tx, args, kwargs)
+        result = call(self, tx, args, kwargs)
         note_anew(tx, str(getattr(self.value, "__name__", "")), (*args, *kwargs.values()))
-        return found
+        return result
 
     yield tensor, "call_method", call_method
     yield function, "call_function", call_function

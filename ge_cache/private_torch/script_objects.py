@@ -13,7 +13,7 @@ from typing import Any
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 #: Answers of a group that do not follow from its name and its ranks.
-_UNTOLD = ("_get_backend_name", "group_desc")
+_VARYING_MEMBERS = ("_get_backend_name", "group_desc")
 _WAY_OUT = "ask in `__init__`, and keep the answer as an attribute"
 
 
@@ -44,7 +44,7 @@ def watched_script_objects(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         return call_of(self, tx, name, args, kwargs)
 
     def refuse_member(name: str) -> None:
-        if name in _UNTOLD:
+        if name in _VARYING_MEMBERS:
             facts.refuse(
                 f"it asks a process group for `{name}`, which may be another one in the next process: {_WAY_OUT}"
             )

@@ -41,9 +41,9 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     constants: Any = ConstantVariable
     unordered: list[Any] = []
     #: Sets that were iterated over, with their items in that order: unchanged sets keep it.
-    settled: dict[int, tuple[Any, list[Any]]] = {}
+    orders: dict[int, tuple[Any, list[Any]]] = {}
 
-    def used(self: Any, tx: Any, *, at_once: bool = False) -> None:
+    def note_use(self: Any, tx: Any, *, at_once: bool = False) -> None:
         """Note that a set is iterated over; `at_once`: by Python itself, so that its order cannot be chosen here."""
         if type(self) not in (sets, frozen) or len(self.items) < 2 or any(self is item for item in unordered):
             return
@@ -53,18 +53,18 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         if self.source is not None and not tx.output.side_effects.is_modified(self):
             facts.ordered(self.source)
             return
-        if not at_once and id(self) in settled and settled[id(self)][1] == list(self.items):
+        if not at_once and id(self) in orders and orders[id(self)][1] == list(self.items):
             return
         order = facts.order_of_made(items, getattr(self, "gearcache_constant", None), at_once=at_once)
         if order is not None:
             by_item = dict(zip(items, list(self.items.items()), strict=True))
             self.items = dict(by_item[item] for item in order)
-        settled[id(self)] = self, list(self.items)
+        orders[id(self)] = self, list(self.items)
 
     def using(function: Any) -> Any:
         @functools.wraps(function)
         def method(self: Any, tx: Any, *arguments: Any, **keywords: Any) -> Any:
-            used(self, tx)
+            note_use(self, tx)
             return function(self, tx, *arguments, **keywords)
 
         return method
@@ -87,38 +87,38 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         if name == "pop":
-            used(self, tx, at_once=True)
+            note_use(self, tx, at_once=True)
         return set_call(self, tx, name, args, kwargs)
 
     def call_list_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         if name == "extend" and len(args) == 1:
-            used(args[0].realize(), tx)
+            note_use(args[0].realize(), tx)
         return list_call(self, tx, name, args, kwargs)
 
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         """Call a builtin, which may be folded with whole sets and functions as arguments."""
         by_key = self.fn in (max, min) and "key" in kwargs
         if by_key or self.fn in _ORDERED:
-            for each in (*args, *kwargs.values()):
-                used(each.realize(), tx, at_once=True)
-        found = call(self, tx, args, kwargs)
-        if by_key and found.is_python_constant():
+            for operand in (*args, *kwargs.values()):
+                note_use(operand.realize(), tx, at_once=True)
+        result = call(self, tx, args, kwargs)
+        if by_key and result.is_python_constant():
             key = kwargs["key"].realize()
             if isinstance(key, functions.BaseUserFunctionVariable):
                 facts.ran(key.get_function(), key.source)
-        return found
+        return result
 
     def call_custom_dict_fromkeys(tx: Any, user_cls: Any, *args: Any, **kwargs: Any) -> Any:
         """`dict.fromkeys`, which iterates over a set in its own way since torch 2.14."""
-        for each in args[:1]:
-            used(each.realize(), tx)
+        for operand in args[:1]:
+            note_use(operand.realize(), tx)
         return from_keys(tx, user_cls, *args, **kwargs)
 
     def create(value: Any, **keywords: Any) -> Any:
-        made = original_create(value, **keywords)
-        if type(value) is frozenset and made.source is None:
-            made.gearcache_constant = value
-        return made
+        variable = original_create(value, **keywords)
+        if type(value) is frozenset and variable.source is None:
+            variable.gearcache_constant = value
+        return variable
 
     set_call, list_call, call, from_keys, original_create = (
         sets.call_method,

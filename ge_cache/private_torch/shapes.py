@@ -83,12 +83,12 @@ def shape_marks(tensors: Mapping[str, torch.Tensor]) -> list[list[Any]]:
     The order is defined. Dims for which `set_dim_gears` left gears are left out: torchair's function marks those
     besides.
     """
-    found = []
+    entries = []
     for path, tensor in tensors.items():
         marks = _beside_gears(tensor)
         if marks:
-            found.append([path, [[name, _plain_mark(marks[name])] for name in _MARKS if name in marks]])
-    return sorted(found)
+            entries.append([path, [[name, _plain_mark(marks[name])] for name in _MARKS if name in marks]])
+    return sorted(entries)
 
 
 _MARKS = (
@@ -112,8 +112,8 @@ def _beside_gears(tensor: torch.Tensor) -> dict[str, Any]:
     geared = geared_dims(tensor)
     for name in _SUBSUMED if geared else ():
         if name in marks:
-            left = {item for item in marks.pop(name) if getattr(item, "dim", item) not in geared}
-            marks |= {name: left} if left else {}
+            remaining = {item for item in marks.pop(name) if getattr(item, "dim", item) not in geared}
+            marks |= {name: remaining} if remaining else {}
     return marks
 
 
@@ -150,21 +150,21 @@ def unmarked_gears(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _marked_as(wanted: Iterable[tuple[torch.Tensor, dict[str, Any]]]) -> Iterator[None]:
+def _marked_as(new_marks: Iterable[tuple[torch.Tensor, dict[str, Any]]]) -> Iterator[None]:
     """Replace all marks of tensors by others, and restore them."""
     changed = [
         (tensor, marks, {name: vars(tensor)[name] for name in _MARKS if name in vars(tensor)})
-        for tensor, marks in wanted
+        for tensor, marks in new_marks
     ]
     try:
-        for tensor, marks, before in changed:
-            for name in before:
+        for tensor, marks, old_marks in changed:
+            for name in old_marks:
                 delattr(tensor, name)
             vars(tensor).update(marks)
         yield
     finally:
-        for tensor, _, before in changed:
-            vars(tensor).update(before)
+        for tensor, _, old_marks in changed:
+            vars(tensor).update(old_marks)
 
 
 def check_marked_dims() -> None:

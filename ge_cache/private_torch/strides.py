@@ -21,20 +21,20 @@ def own_view_strides() -> Iterator[None]:
     from torch import _refs
 
     references: Any = _refs
-    theirs = references._reshape_view_helper
+    original = references._reshape_view_helper
 
     def view(a: torch.Tensor, *shape: Any, allow_copy: bool = True) -> torch.Tensor:
-        found: torch.Tensor = theirs(a, *shape, allow_copy=allow_copy)
-        sizes = [*found.shape]
-        is_view = found.untyped_storage()._cdata == a.untyped_storage()._cdata
+        result: torch.Tensor = original(a, *shape, allow_copy=allow_copy)
+        sizes = [*result.shape]
+        is_view = result.untyped_storage()._cdata == a.untyped_storage()._cdata
         if not is_view or not any(_is_static(size) and size <= 1 for size in sizes):
-            return found
+            return result
         strides = _view_strides([*a.shape], [*a.stride()], sizes)
-        if strides is None or (all(map(_is_static, strides)) and tuple(strides) == found.stride()):
-            return found
+        if strides is None or (all(map(_is_static, strides)) and tuple(strides) == result.stride()):
+            return result
         return a.as_strided(sizes, strides, a.storage_offset())
 
-    with exchanged([(references, "_reshape_view_helper", here(view, theirs))]):
+    with exchanged([(references, "_reshape_view_helper", here(view, original))]):
         yield
 
 
@@ -49,32 +49,32 @@ def _view_strides(sizes: list[Any], strides: list[Any], new_sizes: list[Any]) ->
     Walks both shapes from the last dim. Dims of the old shape that are contiguous in memory form a chunk, which must be
     divided by whole dims of the new one.
     """
-    found: list[Any] = [0] * len(new_sizes)
+    new_strides: list[Any] = [0] * len(new_sizes)
     if not sizes:
         return [1] * len(new_sizes)
     if any(size == 0 for size in sizes):
         return _empty_strides(sizes, strides, new_sizes)
     place = len(new_sizes) - 1
-    base, chunk, taken = strides[-1], 1, 1
+    base, chunk, filled = strides[-1], 1, 1
     for dim in range(len(sizes) - 1, -1, -1):
         chunk = chunk * sizes[dim]
         if dim != 0 and (sizes[dim - 1] == 1 or strides[dim - 1] == chunk * base):
             continue
-        while place >= 0 and (taken < chunk or new_sizes[place] == 1):
-            found[place] = taken * base
-            taken = taken * new_sizes[place]
+        while place >= 0 and (filled < chunk or new_sizes[place] == 1):
+            new_strides[place] = filled * base
+            filled = filled * new_sizes[place]
             place -= 1
-        if taken != chunk:
+        if filled != chunk:
             return None
         if dim > 0:
-            base, chunk, taken = strides[dim - 1], 1, 1
-    return found if place == -1 else None
+            base, chunk, filled = strides[dim - 1], 1, 1
+    return new_strides if place == -1 else None
 
 
 def _empty_strides(sizes: list[Any], strides: list[Any], new_sizes: list[Any]) -> list[Any]:
     if len(sizes) == len(new_sizes) and all(old == new for old, new in zip(sizes, new_sizes, strict=True)):
         return strides
-    found: list[Any] = [1] * len(new_sizes)
+    new_strides: list[Any] = [1] * len(new_sizes)
     for dim in range(len(new_sizes) - 2, -1, -1):
-        found[dim] = torch.sym_max(new_sizes[dim + 1], 1) * found[dim + 1]  # type: ignore[no-untyped-call]
-    return found
+        new_strides[dim] = torch.sym_max(new_sizes[dim + 1], 1) * new_strides[dim + 1]  # type: ignore[no-untyped-call]
+    return new_strides

@@ -29,7 +29,7 @@ def watched_numbers(_: Any) -> Iterator[tuple[Any, str, Any]]:
 
     symbol: Any = SymNodeVariable
     builtin: Any = BuiltinVariable
-    as_it_is: Any = specialize_symnode
+    specialize: Any = specialize_symnode
     comparison = name_here(symbol, "richcompare_impl")
     compare, round_of, smaller = getattr(symbol, comparison), builtin.call_round, builtin._call_min_max_binary
 
@@ -37,12 +37,12 @@ def watched_numbers(_: Any) -> Iterator[tuple[Any, str, Any]]:
     def richcompare_impl(self: Any, tx: Any, other: Any, op: str) -> Any:
         other = other.realize()
         if bool in (kinds := (_kind(self), _kind(other))) or complex in kinds:
-            return getattr(as_it_is(self), comparison)(tx, as_it_is(other), op)
+            return getattr(specialize(self), comparison)(tx, specialize(other), op)
         return compare(self, tx, other, op)
 
     @functools.wraps(round_of)
     def call_round(self: Any, tx: Any, arg: Any, *args: Any, **kwargs: Any) -> Any:
-        return round_of(self, tx, as_it_is(arg) if args or kwargs else arg, *args, **kwargs)
+        return round_of(self, tx, specialize(arg) if args or kwargs else arg, *args, **kwargs)
 
     @functools.wraps(smaller)
     def _call_min_max_binary(self: Any, tx: Any, a: Any, b: Any) -> Any:
@@ -51,7 +51,7 @@ def watched_numbers(_: Any) -> Iterator[tuple[Any, str, Any]]:
             if isinstance(a, symbol) or isinstance(b, symbol):
                 kinds = {_kind(a), _kind(b)}
                 if len(kinds) == 2 and kinds <= {int, float, bool}:  # the result has the type of the chosen one
-                    a, b = as_it_is(a), as_it_is(b)
+                    a, b = specialize(a), specialize(b)
         return smaller(self, tx, a, b)
 
     yield symbol, comparison, richcompare_impl
@@ -69,7 +69,7 @@ def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     from torch._dynamo.variables.user_defined import UserDefinedClassVariable
 
     builtin: Any = BuiltinVariable
-    as_it_is: Any = specialize_symnode
+    specialize: Any = specialize_symnode
     make = builtin._make_handler
 
     def check_identity(left: Any, right: Any) -> None:
@@ -85,8 +85,8 @@ def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             facts.refuse("it compares bound methods: compare the objects they are bound to")
         for variable in (left, right):
             if isinstance(variable, UserDefinedClassVariable):
-                own: Any = type(variable.value).__eq__
-                if isinstance(own, types.FunctionType):
+                equality: Any = type(variable.value).__eq__
+                if isinstance(equality, types.FunctionType):
                     name = variable.value.__qualname__
                     facts.refuse(f"it compares the class `{name}`, whose metaclass has an `__eq__`: use `is`")
 
@@ -97,13 +97,13 @@ def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             return handler
 
         def checked(tx: Any, args: Any, kwargs: Any) -> Any:
-            found = [arg.realize() for arg in args]
-            (check_identity if function in _IDENTITIES else check_equality)(*found)
-            kinds = {_kind(arg) for arg in found if isinstance(arg, SymNodeVariable)}
-            if kinds and function in _IDENTITIES and len(set(map(_kind, found))) > 1:
+            operands = [arg.realize() for arg in args]
+            (check_identity if function in _IDENTITIES else check_equality)(*operands)
+            kinds = {_kind(arg) for arg in operands if isinstance(arg, SymNodeVariable)}
+            if kinds and function in _IDENTITIES and len(set(map(_kind, operands))) > 1:
                 return ConstantVariable.create(function is operator.is_not)  # as for `n is None`, whatever n is
-            if kinds and (function in _IDENTITIES or bool in kinds or complex in map(_kind, found)):
-                return builtin(function).call_function(tx, [as_it_is(arg) for arg in found], kwargs)
+            if kinds and (function in _IDENTITIES or bool in kinds or complex in map(_kind, operands)):
+                return builtin(function).call_function(tx, [specialize(arg) for arg in operands], kwargs)
             return handler(tx, args, kwargs)
 
         return checked
@@ -138,16 +138,16 @@ def watched_ranges(_: Any) -> Iterator[tuple[Any, str, Any]]:
     @functools.wraps(pop_from)
     def pop(self: Any) -> Any:
         """Unpack the range of `f(*range(1, 7, 2))`, for which Dynamo passes start, stop and step."""
-        found = pop_from(self)
+        item = pop_from(self)
         # `isinstance` would realise a lazy variable.
-        if type(found) is LazyVariableTracker:
-            is_range = type(found.unwrap()) is RangeVariable if found.is_realized() else found.peek_type() is range
+        if type(item) is LazyVariableTracker:
+            is_range = type(item.unwrap()) is RangeVariable if item.is_realized() else item.peek_type() is range
         else:
-            is_range = type(found) is RangeVariable
+            is_range = type(item) is RangeVariable
         if is_range:
             callers = (sys._getframe(1), sys._getframe(2))  # a wrapper may be in between
             if any(frame.f_code.co_name == "CALL_FUNCTION_EX" for frame in callers):
-                return TupleVariable(unpack_iterable(self, found.realize()))
-        return found
+                return TupleVariable(unpack_iterable(self, item.realize()))
+        return item
 
     yield translator, "pop", pop

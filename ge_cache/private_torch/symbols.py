@@ -41,7 +41,7 @@ class SymbolicInputs:
             self._names[symbol] = name
             self._narrow(symbol, *(ranges or {}).get(name, (None, None)))
             self.numbers[name] = self.env.create_symintnode(symbol, hint=hint, source=source)
-        self._known = dict(self.env.var_to_range)
+        self._initial_ranges = dict(self.env.var_to_range)
         for name, hint in hints.items():
             source = ConstantSource(name)
             hint = max(hint, 2)  # a smaller hint would become a constant
@@ -69,12 +69,12 @@ class SymbolicInputs:
 
     def plain(self, value: Any) -> int | bool | str:
         """Return a symbolic number as an int where it is constant, else as source over the names."""
-        found = self.env.simplify(self.env.replace(value.node.expr))
-        if getattr(found, "is_Integer", False):
-            return int(found)
-        if found in (True, False):
-            return bool(found)
-        return print_expression(found.xreplace(self._renamed()))
+        expression = self.env.simplify(self.env.replace(value.node.expr))
+        if getattr(expression, "is_Integer", False):
+            return int(expression)
+        if expression in (True, False):
+            return bool(expression)
+        return print_expression(expression.xreplace(self._renamed()))
 
     def names_in(self, value: Any) -> set[str]:
         """Return the names that a symbolic number depends on."""
@@ -82,10 +82,10 @@ class SymbolicInputs:
 
     def text_of(self, value: Any) -> tuple[str | None, int | None, int | None]:
         """Return a symbolic int as source over the names (None for a constant), and its least and greatest value."""
-        found = self.env.simplify(self.env.replace(value.node.expr))
-        if not found.free_symbols:
+        expression = self.env.simplify(self.env.replace(value.node.expr))
+        if not expression.free_symbols:
             return None, None, None
-        return (print_expression(found.xreplace(self._renamed())), *bounds_of(self.env, found))
+        return (print_expression(expression.xreplace(self._renamed())), *bounds_of(self.env, expression))
 
     def assumptions(self) -> list[str]:
         """Return the guards added since, as Python source over the names."""
@@ -94,15 +94,18 @@ class SymbolicInputs:
         rename = self._renamed()
         numbers = [symbol for symbol, name in self._names.items() if name in self.numbers]
         of_numbers = [item for item in assumed(self.env, numbers) if item.free_symbols <= set(numbers)]
-        known = [
+        initial_bounds = [
             condition
             for symbol in numbers
-            for condition in (symbol >= self._known[symbol].lower, symbol <= self._known[symbol].upper)
+            for condition in (
+                symbol >= self._initial_ranges[symbol].lower,
+                symbol <= self._initial_ranges[symbol].upper,
+            )
         ]
-        found = [item.xreplace(rename) for item in of_numbers if item not in known]
+        expressions = [item.xreplace(rename) for item in of_numbers if item not in initial_bounds]
         others = [guard.expr for guard in self.env.guards if not guard.expr.free_symbols <= set(numbers)]
         conditions = [self.env.simplify(self.env.replace(item)) for item in others]
-        found += [item.xreplace(rename) for item in conditions if getattr(item, "free_symbols", None)]
+        expressions += [item.xreplace(rename) for item in conditions if getattr(item, "free_symbols", None)]
         for symbol, bounds in self.env.var_to_range.items():
             replaced = self.env.replacements.get(symbol)
             if symbol in numbers and (replaced is None or replaced.free_symbols <= set(numbers)):
@@ -110,12 +113,12 @@ class SymbolicInputs:
             if (
                 symbol in rename and str(rename[symbol])[:1] == "u"
             ):  # a symbol of `mark_unbacked`: code requires at least 2
-                found.append(rename[symbol] >= bounds.lower)
+                expressions.append(rename[symbol] >= bounds.lower)
             if symbol in rename and replaced is not None and replaced != symbol:
-                found.append(sympy.Eq(rename[symbol], replaced.xreplace(rename), evaluate=False))
+                expressions.append(sympy.Eq(rename[symbol], replaced.xreplace(rename), evaluate=False))
             elif symbol in rename and bounds.upper.is_Integer and int(bounds.upper) < 2**62:
-                found.append(rename[symbol] <= bounds.upper)
-        return list(dict.fromkeys(print_expression(item) for item in found))
+                expressions.append(rename[symbol] <= bounds.upper)
+        return list(dict.fromkeys(print_expression(item) for item in expressions))
 
 
 def print_expression(expression: Any) -> str:
@@ -146,15 +149,15 @@ def number_sources(shape_env: Any) -> list[tuple[Any, Any]]:
 
     `CaptureError` for one without a value (`TORCH_COMPILE_UNBACKED_SOURCES`).
     """
-    found = []
+    pairs = []
     for symbol, sources in shape_env.var_to_sources.items():
         for source in sources[:1]:
             if not is_number_source(source):
                 continue
             if symbol not in shape_env.backed_var_to_val:
                 raise CaptureError("", f"`{source.name}` is an int that torch was told to trace without a value")
-            found.append((symbol, source))
-    return found
+            pairs.append((symbol, source))
+    return pairs
 
 
 def size_source(shape_env: Any, symbol: Any) -> tuple[Any, int]:
@@ -169,8 +172,8 @@ def bounds_of(shape_env: Any, expression: Any) -> tuple[int | None, int | None]:
     """Return the least and the greatest value of an expression; None where its symbols have no such limit."""
     from torch.utils._sympy.value_ranges import bound_sympy
 
-    found = bound_sympy(expression, {symbol: shape_env.var_to_range[symbol] for symbol in expression.free_symbols})
-    return tuple(int(bound) if bound.is_Integer else None for bound in (found.lower, found.upper))  # type: ignore[return-value]
+    bounds = bound_sympy(expression, {symbol: shape_env.var_to_range[symbol] for symbol in expression.free_symbols})
+    return tuple(int(bound) if bound.is_Integer else None for bound in (bounds.lower, bounds.upper))  # type: ignore[return-value]
 
 
 def range_of(shape_env: Any, symbol: Any) -> tuple[int | None, int | None]:
@@ -180,9 +183,9 @@ def range_of(shape_env: Any, symbol: Any) -> tuple[int | None, int | None]:
 
 def fixed_value(shape_env: Any, symbol: Any) -> int | None:
     """Return the only value of a symbol for which a trace is right; None where others may be."""
-    found = shape_env.replace(symbol)
-    if getattr(found, "is_Integer", False):
-        return int(found)
+    expression = shape_env.replace(symbol)
+    if getattr(expression, "is_Integer", False):
+        return int(expression)
     bounds = shape_env.var_to_range.get(symbol)
     return int(bounds.lower) if bounds is not None and bounds.is_singleton() else None
 
@@ -192,32 +195,32 @@ def assumed(shape_env: Any, symbols: Collection[Any]) -> list[Any]:
 
     `CaptureError` when the trace left an assumption to be checked by the graph.
     """
-    wanted = set(symbols)
-    left = [item for group in shape_env.deferred_runtime_asserts.values() for item in group]
-    if any(wanted & item.expr.free_symbols for item in left):
+    symbol_set = set(symbols)
+    deferred = [item for group in shape_env.deferred_runtime_asserts.values() for item in group]
+    if any(symbol_set & item.expr.free_symbols for item in deferred):
         raise CaptureError("", "its graph is to check what it assumes about a number")
-    found = []
+    range_conditions = []
     for symbol in symbols:
         bounds = shape_env.var_to_range[symbol]
-        found += [symbol >= bounds.lower] if bounds.lower.is_Integer else []
-        found += [symbol <= bounds.upper] if bounds.upper.is_Integer else []
+        range_conditions += [symbol >= bounds.lower] if bounds.lower.is_Integer else []
+        range_conditions += [symbol <= bounds.upper] if bounds.upper.is_Integer else []
     follows = set(implied(shape_env, symbols))
-    guards = [guard.expr for guard in shape_env.guards if wanted & getattr(guard.expr, "free_symbols", set())]
-    return list(dict.fromkeys([*found, *(item for item in guards if item not in follows)]))
+    guards = [guard.expr for guard in shape_env.guards if symbol_set & getattr(guard.expr, "free_symbols", set())]
+    return list(dict.fromkeys([*range_conditions, *(item for item in guards if item not in follows)]))
 
 
 def implied(shape_env: Any, symbols: Collection[Any]) -> list[Any]:
     """Return the guards on some symbols alone that follow from their ranges."""
     from torch.utils._sympy.value_ranges import bound_sympy
 
-    wanted, found = set(symbols), []
+    symbol_set, expressions = set(symbols), []
     for guard in shape_env.guards:
         free: set[Any] = getattr(guard.expr, "free_symbols", set())
-        if free and free <= wanted:
-            known = bound_sympy(guard.expr, {symbol: shape_env.var_to_range[symbol] for symbol in free})
-            if known.is_singleton() and bool(known.lower):
-                found.append(guard.expr)
-    return found
+        if free and free <= symbol_set:
+            truth = bound_sympy(guard.expr, {symbol: shape_env.var_to_range[symbol] for symbol in free})
+            if truth.is_singleton() and bool(truth.lower):
+                expressions.append(guard.expr)
+    return expressions
 
 
 def size_symbol(name: str) -> Any:
@@ -234,17 +237,17 @@ def watched_floats() -> Iterator[set[Any]]:
     sympy computes with real numbers: it simplifies `n * 0.1 * 10` to `n`, decides a branch on that without a guard, and
     one node of the graph represents both.
     """
-    made: set[Any] = set()
+    symbols: set[Any] = set()
     number: Any = torch.SymFloat
     init = number.__init__
 
     def watched(self: Any, *arguments: Any, **keywords: Any) -> None:
         init(self, *arguments, **keywords)
         if not _is_inside_operator():
-            made.update(getattr(getattr(self.node, "_expr", None), "free_symbols", ()))
+            symbols.update(getattr(getattr(self.node, "_expr", None), "free_symbols", ()))
 
     with exchanged([(number, "__init__", here(watched, init))]):
-        yield made
+        yield symbols
 
 
 def _is_inside_operator() -> bool:

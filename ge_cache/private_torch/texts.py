@@ -33,8 +33,8 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     def _format_value(self: Any, fmt_spec: Any, flags: int) -> None:
         value = self.stack[-1].realize()
         if isinstance(value, UserDefinedObjectVariable) and flags & 3 == 0:
-            own: Any = value.value_type.__format__
-            if own is object.__format__ and fmt_spec.as_python_constant() == "":
+            formatter: Any = value.value_type.__format__
+            if formatter is object.__format__ and fmt_spec.as_python_constant() == "":
                 flags |= 1  # this is its effect: `str(value)`
             elif is_made(value):
                 refuse_text()
@@ -55,17 +55,17 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         @functools.wraps(function)
         def text(self: Any, tx: Any, arg: Any) -> Any:
             if isinstance(arg, UserDefinedObjectVariable) and is_str:
-                own: Any = arg.value_type
+                cls: Any = arg.value_type
                 # Dynamo calls the object itself, without the trace's knowledge of it.
-                if own.__str__ is object.__str__ and own.__repr__ is not object.__repr__:
+                if cls.__str__ is object.__str__ and cls.__repr__ is not object.__repr__:
                     return builtin(repr).call_function(tx, [arg], {})
             if holds_made_object(arg) and not is_made(arg):
                 refuse_text()
-            found = function(self, tx, arg)
-            is_text = found is not None and found.is_python_constant() and not arg.is_python_constant()
-            if is_text and _ADDRESS.search(str(found.as_python_constant())):
+            result = function(self, tx, arg)
+            is_text = result is not None and result.is_python_constant() and not arg.is_python_constant()
+            if is_text and _ADDRESS.search(str(result.as_python_constant())):
                 facts.refuse("it makes a text of an object's address, which differs between processes")
-            return found
+            return result
 
         is_str = function.__name__ == "call_str"
         return text
@@ -109,18 +109,18 @@ def watched_addresses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(id_of)
     def call_id(self: Any, tx: Any, *arguments: Any) -> Any:
-        found = id_of(self, tx, *arguments)
-        if not isinstance(found, FakeIdVariable):
+        result = id_of(self, tx, *arguments)
+        if not isinstance(result, FakeIdVariable):
             facts.refuse("it calls `id()`, whose result differs between processes")
-        return found
+        return result
 
     @functools.wraps(hash_of)
     def generic_hash(tx: Any, obj: Any) -> Any:
-        found = hash_of(tx, obj)
-        if keys == 0 and not isinstance(found, FakeIdVariable):
+        result = hash_of(tx, obj)
+        if keys == 0 and not isinstance(result, FakeIdVariable):
             constant = obj.is_python_constant()
             facts.hashed(obj.as_python_constant() if constant else obj.get_real_python_backed_value())
-        return found
+        return result
 
     @functools.wraps(init_key)
     def init(self: Any, *arguments: Any, **keywords: Any) -> None:

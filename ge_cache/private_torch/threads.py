@@ -63,13 +63,13 @@ def own_guards() -> Iterator[None]:
     from torch.fx.experimental import symbolic_shapes
 
     state = vars(symbolic_shapes.TLS)
-    before = dict(state)
+    saved_state = dict(state)
     try:
         state.clear()
         yield
     finally:
         state.clear()
-        state.update(before)
+        state.update(saved_state)
 
 
 def _trace(tracer: Any, root: Any, concrete_args: Any = None) -> torch.fx.Graph:

@@ -19,19 +19,19 @@ def released_if_refused() -> Iterator[None]:
     from torch._dynamo.output_graph import OutputGraph
 
     graph: Any = OutputGraph
-    begin, made = graph.__init__, []
+    begin, graphs = graph.__init__, []
 
     def init(self: Any, *arguments: Any, **keywords: Any) -> None:
-        made.append(self)
+        graphs.append(self)
         begin(self, *arguments, **keywords)
 
     try:
         with exchanged([(graph, "__init__", here(init, begin))]):
             yield
     except BaseException:
-        for each in made:
-            _drop_references(each)
-        made.clear()  # the error being raised holds this frame
+        for traced_graph in graphs:
+            _drop_references(traced_graph)
+        graphs.clear()  # the error being raised holds this frame
         raise
 
 
@@ -72,19 +72,19 @@ def writes() -> list[tuple[Any, Any, str | None, bool]]:
 
     effects: Any = InstructionTranslator.current_tx().output.side_effects
     owners = {id(value): value for value in effects.keepalive}
-    found: list[tuple[Any, Any, str | None, bool]] = []
+    entries: list[tuple[Any, Any, str | None, bool]] = []
     for key, variable in effects.id_to_variable.items():
         source = getattr(variable, "source", None)
         if source is None or key not in owners:
             continue
         attributes = effects.store_attr_mutations.get(variable, ())
         is_global = type(variable).__name__ == "NewGlobalVariable"
-        found.extend((source, owners[key], name, is_global) for name in attributes)
+        entries.extend((source, owners[key], name, is_global) for name in attributes)
         base = getattr(variable, "_base_vt", None)  # the content of an object of a user's list or dictionary class
-        held = base if base is not None else variable if not attributes else None
-        if held is not None and effects.is_modified(held):
-            found.append((source, owners[key], None, False))
-    return found
+        container = base if base is not None else variable if not attributes else None
+        if container is not None and effects.is_modified(container):
+            entries.append((source, owners[key], None, False))
+    return entries
 
 
 def attribute_sources() -> dict[str, Any]:

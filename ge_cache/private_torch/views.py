@@ -43,19 +43,19 @@ def watched_views(stale: Callable[[str, str], None], missing: Callable[[str], No
         shown[id(holder)] = holder
         variable = effects().id_to_variable.get(id(holder))
         for name in effects().store_attr_mutations.get(variable, ()):
-            stale(name, _named(holder))
+            stale(name, _describe(holder))
         if isinstance(holder, types.ModuleType):
             for name in InstructionTranslator.current_tx().symbolic_globals:
                 check_module(holder, name)
 
     def check(holders: Iterable[Any], name: str) -> None:
-        written = effects()
-        if not written.store_attr_mutations:
+        pending = effects()
+        if not pending.store_attr_mutations:
             return
         for holder in holders:
-            variable = written.id_to_variable.get(id(holder))
-            if variable is not None and name in written.store_attr_mutations.get(variable, ()):
-                stale(name, _named(holder))
+            variable = pending.id_to_variable.get(id(holder))
+            if variable is not None and name in pending.store_attr_mutations.get(variable, ()):
+                stale(name, _describe(holder))
 
     def check_module(module: types.ModuleType, name: str) -> None:
         root = InstructionTranslator.current_tx()
@@ -63,8 +63,8 @@ def watched_views(stale: Callable[[str, str], None], missing: Callable[[str], No
             stale(name, f"globals of `{module.__name__}`")
 
     def lookup_class_mro_attr(self: Any, name: str) -> Any:
-        written = effects()
-        if not written.has_pending_mutation_of_attr(self, name) and name not in _own(self.value):
+        pending = effects()
+        if not pending.has_pending_mutation_of_attr(self, name) and name not in _instance_dict(self.value):
             check(type(self.value).__mro__, name)
         return of_instance(self, name)
 
@@ -109,7 +109,7 @@ def watched_views(stale: Callable[[str, str], None], missing: Callable[[str], No
             if not is_there:
                 missing(name)
         if id(getattr(item, "value", None)) in shown:
-            stale(name, _named(item.value))
+            stale(name, _describe(item.value))
         return store(self, item, name, value, *rest, **keywords)
 
     store = side_effects.store_attr
@@ -132,11 +132,11 @@ def watched_views(stale: Callable[[str, str], None], missing: Callable[[str], No
         yield
 
 
-def _named(holder: Any) -> str:
+def _describe(holder: Any) -> str:
     return f"{'class' if isinstance(holder, type) else 'module'} `{holder.__name__}`"
 
 
-def _own(value: Any) -> Any:
+def _instance_dict(value: Any) -> Any:
     """Return the dictionary of an object, bypassing its class."""
     try:
         return object.__getattribute__(value, "__dict__")
@@ -146,10 +146,13 @@ def _own(value: Any) -> Any:
 
 def _attributes(value: Any) -> set[str]:
     """Return the names of an object's attributes that can be deleted."""
-    own = _own(value)
-    found = {*own, *(name for part in ("_parameters", "_buffers", "_modules") for name in own.get(part, ()))}
-    slots = {name for base in type(value).__mro__ for name, held in vars(base).items() if _is_slot(held)}
-    return found | {name for name in slots if hasattr(value, name)}
+    instance_dict = _instance_dict(value)
+    names = {
+        *instance_dict,
+        *(name for part in ("_parameters", "_buffers", "_modules") for name in instance_dict.get(part, ())),
+    }
+    slots = {name for base in type(value).__mro__ for name, member in vars(base).items() if _is_slot(member)}
+    return names | {name for name in slots if hasattr(value, name)}
 
 
 def _is_slot(value: Any) -> bool:
