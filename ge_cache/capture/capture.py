@@ -6,13 +6,14 @@ replaced by `aten.sym_size` of the tensor that has them, so the frame passes ten
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import torch
 
-from gearcache.errors import CaptureError
+from gearcache.errors import CaptureError, UncacheableGuard
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.inputs import graph_inputs, place_checks, unbacked_sizes
 from gearcache.ge_cache.capture.number_checks import number_checks
@@ -152,14 +153,16 @@ def _unreached(
     recording: Recording, translator: GuardTranslator, items: Iterable[Any], attributes: Mapping[str, Access]
 ) -> list[str]:
     """Return the modules that the trace did not reach; none if it ran functions without looking into them."""
+    instance = recording.scope.arguments.get(recording.frame.code.co_varnames[0])
     observer = recording.observer
-    if observer.untraced or observer.assumed or recording.facts.untraced:
+    if not isinstance(instance, torch.nn.Module) or observer.untraced or observer.assumed or recording.facts.untraced:
         return []
     accesses = [*(item.access for item in items), *attributes.values()]
-    sources = [guard.originating_source for guard in recording.output.output_graph.guards]
-    sources += [write.source for write in recording.hook.writes]
-    objects = translator.objects(sources, accesses)
-    return unreached_modules(recording.scope.arguments[recording.frame.code.co_varnames[0]], objects)
+    for write in recording.hook.writes:
+        with contextlib.suppress(UncacheableGuard):  # an object that the trace made has no path
+            accesses.append(translator.access(write.source))
+    objects = translator.objects(recording.output.output_graph.guards, accesses)
+    return [] if objects is None else unreached_modules(instance, objects)
 
 
 def _hidden_attributes(recording: Recording, translator: GuardTranslator) -> list[Check]:

@@ -6,7 +6,6 @@ another mechanism (`_COVERED`, with the reason), or makes the method uncacheable
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import types
@@ -34,6 +33,9 @@ _COVERED = {
     "FUNCTORCH_STACK_MATCH": "inside a transform of `torch.func` the method itself runs; a graph holds its own ones",
     "AUTOGRAD_SAVED_TENSORS_HOOKS": "inference only: nothing is saved for a backward pass",
 }
+
+#: Those of them that are about the process, and not about an object on a path.
+_WITHOUT_OBJECT = _COVERED.keys() - {"TENSOR_MATCH"}
 
 #: Guard kinds with a direct counterpart; the value at the source gives the expected data.
 _DIRECT = {
@@ -121,17 +123,28 @@ class GuardTranslator:
         except (LookupError, AttributeError, TypeError):
             return None
 
-    def objects(self, sources: Iterable[Any], accesses: Iterable[Access]) -> list[Any]:
-        """Return all objects on the paths of some sources of Dynamo, on further paths, and of all that was translated.
+    def objects(self, guards: Any, accesses: Iterable[Access]) -> list[Any] | None:
+        """Return all objects on the paths of guards, also of those that need no check, and on further paths.
 
-        Sources without a path are skipped: only what the trace made itself has none.
+        None if a guard is about something without a path.
         """
-        for source in sources:
-            with contextlib.suppress(UncacheableGuard):
+        for guard in guards:
+            source = guard.originating_source
+            if guard.inner_create_fn().__name__ in _WITHOUT_OBJECT or is_of_namedtuple(source, self._names):
+                continue
+            if self._is_key_position(source):
+                source = source.base
+            try:
                 self.value(self.access(source))
+            except UncacheableGuard:
+                return None
         for access in accesses:
             self.value(access)
         return self._walker.objects
+
+    def _is_key_position(self, source: Any) -> bool:
+        """Whether a source is the key at a position of a dictionary whose relevant keys are known by themselves."""
+        return type(source).__name__ == "ConstDictKeySource" and source.base in self._names.looked_up
 
     def translate(self, guards: Any) -> list[Check]:
         """Return the distinct checks, in a defined order; `UncacheableGuard` for a guard without a translation."""
@@ -157,8 +170,8 @@ class GuardTranslator:
             raise UncacheableGuard(self._method, kind, source.name, _REFUSED[kind])
         if kind not in known_kinds():
             raise UncacheableGuard(self._method, kind, source.name, "a guard kind that gearcache does not know")
-        if type(source).__name__ == "ConstDictKeySource" and source.base in self._names.looked_up:
-            return []  # the relevant keys are known, independent of their positions
+        if self._is_key_position(source):
+            return []
         if is_of_namedtuple(source, self._names):
             return []
         access = self.access(source)

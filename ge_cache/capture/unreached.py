@@ -16,7 +16,7 @@ def unreached_modules(instance: Any, objects: Iterable[Any]) -> list[str]:
     """
     from gearcache.cache.module_tree import named_children  # the backends load nothing of `cache/` by themselves
 
-    reached = {id(value) for value in objects if isinstance(value, torch.nn.Module)}
+    reached = {id(value) for value in (instance, *objects) if isinstance(value, torch.nn.Module)}
     paths: list[str] = []
 
     def visit(module: Any, path: str) -> bool:

@@ -55,6 +55,9 @@ class Model(nn.Module):
             x = layer(x)
         return self.first(x)
 
+    def apart(self, x: Tensor) -> Tensor:
+        return x * 2
+
     def counted(self, x: Tensor) -> Tensor:
         return self.decode(x) * len(self.rest)
 
@@ -97,6 +100,11 @@ def test_what_a_method_does_not_reach_costs_no_trace(cache_dir: Path, other: Cal
         assert (cached.stats.hits, cached.stats.misses, cached.stats.traces) == (1, 0, 0)
     assert len(list(Layout(cache_dir).entries())) == 1
     assert "differs only where the method does not reach" in cached.explain()
+
+
+def test_a_method_that_reaches_no_module_is_traced_once_for_all(cache_dir: Path) -> None:
+    assert served(Model("own", "b"), "apart").stats.traces == 1
+    assert served(Model("c", heads=3), "apart").stats.traces == 0
 
 
 @pytest.mark.parametrize("name", ["counted", "named", "sized", "half"])
