@@ -113,12 +113,12 @@ def _read(path: Path, source: str) -> list[tuple[str, TrustedKey]]:
         raise OptionError(f"{source}: the file `{path}` has more than {_MAX_FILE_SIZE} bytes; {_ALLOWED}")
     if "PRIVATE KEY" in text:
         raise OptionError(f"{source}: the file `{path}` holds a private key; {_ALLOWED}")
-    found = []
+    placed_keys = []
     for number, line in enumerate(text.splitlines(), 1):
         if item := line.partition("#")[0].strip():
             place = f"{source}: `{path}`, line {number},"
-            found.append((place, _parse(item, place)))
-    return found
+            placed_keys.append((place, _parse(item, place)))
+    return placed_keys
 
 
 def _parse(item: str, source: str) -> TrustedKey:
@@ -166,17 +166,17 @@ def _moment(text: str, source: str) -> float:
     return seconds
 
 
-def _distinct(found: list[tuple[str, TrustedKey]]) -> tuple[TrustedKey, ...]:
+def _distinct(placed_keys: list[tuple[str, TrustedKey]]) -> tuple[TrustedKey, ...]:
     """Refuse a name or key that is given twice: its time, or the signer, would be ambiguous."""
     names: set[str] = set()
     keys: set[bytes] = set()
-    for source, key in found:
+    for source, key in placed_keys:
         if key.name in names or key.public_key in keys:
             what = "name" if key.name in names else f"key, {key.fingerprint},"
             raise OptionError(f"{source} lists `{key.name}`, whose {what} is there already; each may be there once")
         names.add(key.name)
         keys.add(key.public_key)
-    return tuple(key for _, key in found)
+    return tuple(key for _, key in placed_keys)
 
 
 def _shown(text: str) -> str:

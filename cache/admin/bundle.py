@@ -106,7 +106,7 @@ class _Taking:
         self._trust = trust
         self._max_size = max_size
         self._summary = BundleSummary()
-        self._left: dict[str, int] = {}
+        self._blob_sizes: dict[str, int] = {}
 
     def run(self, join: Join) -> BundleSummary:
         store = DiskStore(self._layout)
@@ -175,10 +175,10 @@ class _Taking:
                 raise self._wrong(f"it holds more than {self._max_size} bytes")
             yield name, member.size, cast(BinaryIO, tar.extractfile(member))
 
-    def _check_header(self, first: tuple[str, int, BinaryIO] | None) -> None:
-        if first is None or first[0] != HEADER_NAME or first[1] > _MAX_HEADER_SIZE:
+    def _check_header(self, first_member: tuple[str, int, BinaryIO] | None) -> None:
+        if first_member is None or first_member[0] != HEADER_NAME or first_member[1] > _MAX_HEADER_SIZE:
             raise self._wrong(f"it does not begin with `{HEADER_NAME}`")
-        header = json.loads(first[2].read(_MAX_HEADER_SIZE))
+        header = json.loads(first_member[2].read(_MAX_HEADER_SIZE))
         if not isinstance(header, dict) or header.get("bundle") != 1:
             raise self._wrong("it is a bundle of another kind")
         if header.get("format") != FORMAT_VERSION:
@@ -187,7 +187,7 @@ class _Taking:
     def _take_blob(self, digest: str, size: int, file: BinaryIO) -> None:
         path = self._layout.blob(digest)
         prepare_folder(self._layout, path.parent)
-        self._left[digest] = size
+        self._blob_sizes[digest] = size
         write_pieces_atomic(path, self._verified(digest, file))
         self._summary.blobs += 1
         self._summary.size += size
@@ -201,7 +201,7 @@ class _Taking:
         if self._trust.asks:
             data = self._signed(name, data)
         for digest, size in manifest.blobs.items():
-            if self._left.get(digest) != size:
+            if self._blob_sizes.get(digest) != size:
                 raise self._wrong(f"`{name}` needs the blob {digest} of {size} bytes, which it does not hold")
         path = self._layout.entry(*identity) / MANIFEST_NAME
         prepare_entry(self._layout, path.parent, manifest.blobs)
@@ -213,11 +213,11 @@ class _Taking:
     def _join(self, path: Path, identity: Identity, manifest: Manifest, data: bytes, join: Join) -> None:
         """Store the entry with the blobs that are here; `LockTimeout` where a process keeps compiling it."""
         with key_lock(self._layout.locks_folder / f"{manifest.key_digest}.lock", LOCK_SECONDS):
-            made = join(self._own(path, manifest.key_digest), [manifest], self._is_here)
-            if made is not None:
-                if made is not manifest:
-                    data = self._trust.signed(entry_bytes(made, path))
-                write_entry(self._layout, identity, made, data)
+            joined_manifest = join(self._own_entry(path, manifest.key_digest), [manifest], self._is_here)
+            if joined_manifest is not None:
+                if joined_manifest is not manifest:
+                    data = self._trust.signed(entry_bytes(joined_manifest, path))
+                write_entry(self._layout, identity, joined_manifest, data)
                 self._summary.entries.append(manifest.name)
                 return
         self._summary.skipped.append(manifest.name)
@@ -244,7 +244,7 @@ class _Taking:
             raise self._wrong(f"`{name}` holds the entry {manifest.name}")
         return label, manifest.key_digest, ranks
 
-    def _own(self, path: Path, key_digest: str) -> Manifest | None:
+    def _own_entry(self, path: Path, key_digest: str) -> Manifest | None:
         """Return the entry that this cache has; None for an entry that no process would use."""
         try:
             return read_manifest(path, key_digest, self._trust.hmac)

@@ -58,14 +58,14 @@ def guarded_all(name: str, check: Callable[[], list[Check]]) -> list[Check]:
     """Return the results of some checks, or one result of this name with their fault, so that other checks still
     run.
     """
-    made: list[Check] = []
+    checks: list[Check] = []
 
     def make() -> Check:
-        made.extend(check())
+        checks.extend(check())
         return Check(name, None, "")
 
-    failed = _guarded(name, make)
-    return made if failed.ok is None else [failed]
+    outcome = _guarded(name, make)
+    return checks if outcome.ok is None else [outcome]
 
 
 def _guarded(name: str, check: Callable[[], Check]) -> Check:
