@@ -24,7 +24,7 @@ def is_alike(wanted: Plain, stored: Plain, unreached: Sequence[str]) -> bool:
         our_classes = [(str(path), name) for path, name in cast("list[list[str]]", ours["classes"])]
         reached = {path for path, _ in their_classes if not _is_below(path, unreached)}
         if [item for item in our_classes if item[0] in reached] != [
-            pair for pair in their_classes if pair[0] in reached
+            item for item in their_classes if item[0] in reached
         ]:
             return False
         our_paths, their_paths = {path for path, _ in our_classes}, {path for path, _ in their_classes}

@@ -80,13 +80,13 @@ def masked(text: str) -> str:
 
     A password may contain a blank, so the tier before an invalid one is not shown either.
     """
-    shown: list[str] = []
+    labels: list[str] = []
     for part in text.split():
         try:
-            shown.append(_parse(part, REMOTES_VARIABLE).label)
+            labels.append(_parse(part, REMOTES_VARIABLE).label)
         except ValueError:  # an `OptionError`, or an endpoint that is not a URL
-            shown = shown[:-1] + [_scheme_of(each) for each in shown[-1:]] + [_scheme_of(part)]
-    return " ".join(shown)
+            labels = labels[:-1] + [_scheme_of(each) for each in labels[-1:]] + [_scheme_of(part)]
+    return " ".join(labels)
 
 
 def _scheme_of(text: str) -> str:
