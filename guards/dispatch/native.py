@@ -62,9 +62,9 @@ def state_checks() -> list[Callable[[], bool]]:
 
     They do not compare inference mode: it changes the dispatch keys of tensors, which `tensor_check` compares.
     """
-    present = state_check()
+    current = state_check()
     with torch.set_grad_enabled(not torch.is_grad_enabled()):
-        return [present, state_check()]
+        return [current, state_check()]
 
 
 #: A context of inference mode (its argument: on or off), in a tenth of the time that `torch.inference_mode` takes.
@@ -77,8 +77,8 @@ def decorating_context(function: Any) -> Any:
     if code is None or code.co_filename != torch.utils._contextlib.context_decorator.__code__.co_filename:
         return None
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-    made_by = cells["ctx_factory"].cell_contents
-    return getattr(made_by, "__self__", made_by)
+    factory = cells["ctx_factory"].cell_contents
+    return getattr(factory, "__self__", factory)
 
 
 def is_operator(value: Any) -> bool:
