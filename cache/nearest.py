@@ -48,10 +48,14 @@ def nearest_entry(layout: Layout, key: CacheKey) -> Nearest | None:
             manifest = decode_manifest(read_trusted(path, MAX_MANIFEST_SIZE), path)
         except (CacheError, OSError):
             continue
-        stored = manifest.components
+        stored_components = manifest.components
         # Plain equality is enough to rank (it only confuses 1 with True); the difference itself is computed exactly.
-        differing = sum(1 for name in {*components, *stored} if name not in components or name not in stored)
-        differing += sum(1 for name in components if name in stored and components[name] != stored[name])
+        differing = sum(
+            1 for name in {*components, *stored_components} if name not in components or name not in stored_components
+        )
+        differing += sum(
+            1 for name in components if name in stored_components and components[name] != stored_components[name]
+        )
         if best is None or differing < best[0]:
             best = differing, path, manifest
     if best is None:

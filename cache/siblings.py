@@ -28,9 +28,9 @@ def sibling_keys(layout: Layout, key: CacheKey) -> Iterator[CacheKey]:
             _, digest, ranks = layout.identify(path)
             if digest == key.digest or ranks != layout.ranks:
                 continue
-            stored = decode_manifest(read_trusted(path, MAX_MANIFEST_SIZE), path).components
-            if first_difference(components, _without_module(stored)) is None:
-                yield CacheKey.of_stored(key.label, digest, stored)
+            stored_components = decode_manifest(read_trusted(path, MAX_MANIFEST_SIZE), path).components
+            if first_difference(components, _without_module(stored_components)) is None:
+                yield CacheKey.of_stored(key.label, digest, stored_components)
 
 
 def _without_module(components: Mapping[str, Plain]) -> dict[str, Plain]:

@@ -69,18 +69,18 @@ def _compares_as(kind: type, base: type) -> bool:
 
 def packed(key: Any) -> bytes:
     """Return a key of `plain_key` as bytes, for an access path; `NotKey` where it cannot be rebuilt."""
-    data: bytes = msgpack.packb(_encoded(key))
+    data: bytes = msgpack.packb(_encode(key))
     return data
 
 
-def _encoded(key: Any) -> Any:
+def _encode(key: Any) -> Any:
     kind = type(key)
     if kind is complex:
         return [kind.__name__, repr(key)]
     if kind is int and not -(1 << 63) <= key < (1 << 64):
         return ["int", repr(key)]
     if kind in (tuple, frozenset):
-        items = [_encoded(item) for item in key]
+        items = [_encode(item) for item in key]
         return [kind.__name__, items if kind is tuple else sorted(items, key=msgpack.packb)]
     if _is_of_torch(kind, _ENUMS):
         return ["torch", str(key).removeprefix("torch.")]
@@ -94,12 +94,12 @@ _CONSTRUCTORS: dict[str, Callable[[Any], Any]] = {
     "int": int,
     "device": lambda text: _torch().device(text),
     "torch": lambda name: getattr(_torch(), name),
-    "tuple": lambda items: tuple(map(_decoded, items)),
-    "frozenset": lambda items: frozenset(map(_decoded, items)),
+    "tuple": lambda items: tuple(map(_decode, items)),
+    "frozenset": lambda items: frozenset(map(_decode, items)),
 }
 
 
-def _decoded(data: Any) -> Any:
+def _decode(data: Any) -> Any:
     return _CONSTRUCTORS[data[0]](data[1]) if isinstance(data, list) else data
 
 
@@ -107,7 +107,7 @@ def _decoded(data: Any) -> Any:
 def unpacked(data: bytes) -> Any:
     """Inverse of `packed`; `ValueError` for other bytes."""
     try:
-        key = _decoded(msgpack.unpackb(data, strict_map_key=False))
+        key = _decode(msgpack.unpackb(data, strict_map_key=False))
         if packed(plain_key(key)) == data:
             return key
     except (NotKey, LookupError, TypeError, AttributeError, RuntimeError, msgpack.UnpackException) as error:

@@ -110,7 +110,7 @@ class _Taking:
 
     def run(self, join: Join) -> BundleSummary:
         store = DiskStore(self._layout)
-        with self._opened() as tar, store.writing():
+        with self._open_tar() as tar, store.writing():
             members = self._members(tar)
             self._check_header(next(members, None))
             for name, size, file in members:
@@ -124,7 +124,7 @@ class _Taking:
         return self._summary
 
     def manifests(self) -> Iterator[tuple[Identity, Manifest]]:
-        with self._opened() as tar:
+        with self._open_tar() as tar:
             members = self._members(tar)
             self._check_header(next(members, None))
             for name, size, file in members:
@@ -136,7 +136,7 @@ class _Taking:
                     yield self._identity(name, manifest), manifest
 
     @contextmanager
-    def _opened(self) -> Iterator[tarfile.TarFile]:
+    def _open_tar(self) -> Iterator[tarfile.TarFile]:
         try:
             with (
                 os.fdopen(self._open(), "rb") as file,
@@ -162,14 +162,14 @@ class _Taking:
 
     def _members(self, tar: tarfile.TarFile) -> Iterator[tuple[str, int, BinaryIO]]:
         total = 0
-        seen: set[str] = set()
+        names: set[str] = set()
         for member in tar:
             name = member.name
             if not member.isreg() or member.issparse() or member.size < 0:
                 raise self._wrong(f"`{name}` is not a regular file")
-            if name in seen or len(seen) >= MAX_MEMBERS:
+            if name in names or len(names) >= MAX_MEMBERS:
                 raise self._wrong(f"it holds `{name}` twice, or more than {MAX_MEMBERS} files")
-            seen.add(name)
+            names.add(name)
             total += member.size
             if self._max_size is not None and total > self._max_size:
                 raise self._wrong(f"it holds more than {self._max_size} bytes")
@@ -188,7 +188,7 @@ class _Taking:
         path = self._layout.blob(digest)
         prepare_folder(self._layout, path.parent)
         self._blob_sizes[digest] = size
-        write_pieces_atomic(path, self._verified(digest, file))
+        write_pieces_atomic(path, self._verified_pieces(digest, file))
         self._summary.blobs += 1
         self._summary.size += size
 
@@ -254,7 +254,7 @@ class _Taking:
     def _is_here(self, digest: str, size: int) -> bool:
         return present_size(self._layout.blob(digest)) == size
 
-    def _verified(self, digest: str, file: BinaryIO) -> Iterator[bytes]:
+    def _verified_pieces(self, digest: str, file: BinaryIO) -> Iterator[bytes]:
         state = sha256()
         for piece in pieces(file):
             state.update(piece)

@@ -227,18 +227,18 @@ class Catalog:
             self._drop_blobs(removed, dry_run, outcome)
         return busy
 
-    def _drop_blobs(self, removed: list[EntryRow], dry_run: bool, outcome: Removal) -> None:
+    def _drop_blobs(self, removed_entries: list[EntryRow], dry_run: bool, outcome: Removal) -> None:
         scan_result = scan(self.layout, exact=True)
         removed_identities = {entry.identity for entry in outcome.removed}
         scan_result.entries = [entry for entry in scan_result.entries if entry.identity not in removed_identities]
-        needed = needed_blobs(scan_result)
-        sizes = {digest: size for entry in removed for digest, size in entry.blob_sizes().items()}
+        needed_digests = needed_blobs(scan_result)
+        sizes = {digest: size for entry in removed_entries for digest, size in entry.blob_sizes().items()}
 
         def count(path: Path, size: int) -> None:
             outcome.blobs += 1
             outcome.freed += size
 
-        unneeded = [digest for digest in sizes if digest not in needed]
+        unneeded = [digest for digest in sizes if digest not in needed_digests]
         if dry_run:
             for digest in unneeded:
                 count(self.layout.blob(digest), sizes[digest])

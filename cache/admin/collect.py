@@ -89,13 +89,13 @@ def _collect(layout: Layout, now: float, collected: Collected, *, dry_run: bool)
         for identity in abandoned_identities:
             if remove_entry(layout, identity):
                 collected._add_leftover(layout.entry(*identity), 0)
-    needed = needed_blobs(scan(layout, exact=True))
-    unneeded = [path for path in layout.blobs() if is_digest(path.name) and path.name not in needed]
+    needed_digests = needed_blobs(scan(layout, exact=True))
+    unneeded_paths = [path for path in layout.blobs() if is_digest(path.name) and path.name not in needed_digests]
     if dry_run:
-        for path in unneeded:
+        for path in unneeded_paths:
             collected._add_blob(path, _size(path))
     else:
-        unlink_all(layout, unneeded, collected._add_blob)
+        unlink_all(layout, unneeded_paths, collected._add_blob)
 
 
 def _unfinished(layout: Layout, now: float) -> Iterator[Path]:

@@ -69,7 +69,7 @@ class Counts:
         path = self._layout.bucket / BASELINE_NAME
         try:
             check_folders(self._layout.root, path.parent)
-            return _unpacked(read_trusted(path, _LARGEST))
+            return _unpack(read_trusted(path, _LARGEST))
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
@@ -88,7 +88,9 @@ def reset_counts(layout: Layout, entries: Iterable[EntryRow], now: float) -> Non
         {
             "since": now,
             "hits": [[*entry.identity, entry.use_inode, entry.hits] for entry in entries if entry.hits],
-            "misses": [[label, reason, n] for label, each in misses(layout).items() for reason, n in each.items()],
+            "misses": [
+                [label, reason, n] for label, reasons in misses(layout).items() for reason, n in reasons.items()
+            ],
         }
     )
     path = layout.bucket / BASELINE_NAME
@@ -98,7 +100,7 @@ def reset_counts(layout: Layout, entries: Iterable[EntryRow], now: float) -> Non
         raise PublishError(path, error.strerror or type(error).__name__) from error
 
 
-def _unpacked(data: bytes) -> _Baseline:
+def _unpack(data: bytes) -> _Baseline:
     fields: Any = msgpack.unpackb(data, strict_map_key=True)
     since = float(fields["since"])
     if not 0 <= since < 1e11:

@@ -36,7 +36,7 @@ def other_formats(layout: Layout) -> list[OtherFormatFolder]:
             version = version_of(path.name)
             with suppress(OSError):
                 if version is not None and version != FORMAT_VERSION and is_bucket(path):
-                    folders.append(_measured(path, version))
+                    folders.append(_measure(path, version))
     return sorted(folders, key=lambda folder: folder.version)
 
 
@@ -65,7 +65,7 @@ def remove_format(layout: Layout, folder: OtherFormatFolder) -> int:
     return folder.size
 
 
-def _measured(path: Path, version: int) -> OtherFormatFolder:
+def _measure(path: Path, version: int) -> OtherFormatFolder:
     entries = size = 0
     for inner, _, names in os.walk(path):
         for name in names:

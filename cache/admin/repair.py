@@ -63,18 +63,18 @@ class Repair(Struct, frozen=True):
 
 def lost_blobs(layout: Layout, entry: EntryRow, damaged: Collection[str]) -> dict[str, str]:
     """Return the unusable blobs that an entry names, each with the reason; `damaged` have failed before."""
-    lost = {}
+    reasons = {}
     for digest, size in entry.blob_sizes().items():
         try:
             stored_size = layout.blob(digest).lstat().st_size
         except OSError:
-            lost[digest] = f"its blob {digest} is missing"
+            reasons[digest] = f"its blob {digest} is missing"
             continue
         if stored_size != size:
-            lost[digest] = f"its blob {digest} has {stored_size} bytes instead of {size}"
+            reasons[digest] = f"its blob {digest} has {stored_size} bytes instead of {size}"
         elif digest in damaged:
-            lost[digest] = f"its blob {digest} is damaged"
-    return lost
+            reasons[digest] = f"its blob {digest} is damaged"
+    return reasons
 
 
 def split(manifest: Manifest, lost: Collection[str], parts: Parts) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -100,13 +100,13 @@ def repair_entry(layout: Layout, path: Path, damaged: Collection[str], parts: Pa
         ):
             data = read_trusted(path, MAX_MANIFEST_SIZE)
             manifest = read_manifest(path, digest, trust.hmac)
-            lost = frozenset(_lost(layout, manifest, damaged))
-            removed_parts, kept_parts = split(manifest, lost, parts)
-            if not lost:
+            lost_digests = frozenset(_lost_digests(layout, manifest, damaged))
+            removed_parts, kept_parts = split(manifest, lost_digests, parts)
+            if not lost_digests:
                 return Repair(kept=kept_parts)  # another process has put them back
-            rest = parts.without(manifest, lost)
+            rest = parts.without(manifest, lost_digests)
             if rest is None:
-                fault = CorruptEntry(path, f"its blob {min(lost)} is lost, and nothing is left without it")
+                fault = CorruptEntry(path, f"its blob {min(lost_digests)} is lost, and nothing is left without it")
                 quarantine(layout, fault, f"{label}-{digest}.manifest", lambda: _raise(fault))
                 is_gone = not path.exists()
                 return Repair(
@@ -126,11 +126,11 @@ def repair_entry(layout: Layout, path: Path, damaged: Collection[str], parts: Pa
         return Repair(problem=f"`{error.filename}` cannot be changed: {error.strerror}")
 
 
-def _lost(layout: Layout, manifest: Manifest, damaged: Collection[str]) -> list[str]:
+def _lost_digests(layout: Layout, manifest: Manifest, damaged: Collection[str]) -> list[str]:
     """Return the blobs that are missing or damaged now; raises for an untrusted or unreadable one, which may be
     sound.
     """
-    lost = []
+    digests = []
     for digest, size in manifest.blobs.items():
         path = layout.blob(digest)
         try:
@@ -140,8 +140,8 @@ def _lost(layout: Layout, manifest: Manifest, damaged: Collection[str]) -> list[
         except (CorruptEntry, FileNotFoundError, NotADirectoryError):
             is_odd = True
         if is_odd:
-            lost.append(digest)
-    return lost
+            digests.append(digest)
+    return digests
 
 
 def _raise(fault: CorruptEntry) -> None:

@@ -42,9 +42,9 @@ def scan(layout: Layout, *, exact: bool = False) -> Scan:
     with paused_collection(), open_index(layout) as index:
         index_rows = _Known(index.entries if index is not None else read_journal(layout.index_folder)[0])
         result = Scan()
-        changed = _Look(layout, index_rows, exact or index_rows.count <= MANY_ENTRIES, result).at_all()
+        changed_identities = _Look(layout, index_rows, exact or index_rows.count <= MANY_ENTRIES, result).at_all()
         if index is not None:
-            index.save(result.entries, changed)
+            index.save(result.entries, changed_identities)
     return result
 
 
@@ -101,9 +101,9 @@ class _Look:
         self._exact = exact
         self._result = result
         self._entries_folder = str(layout.entries_folder)
-        self._changed: set[Identity] = set()
+        self._changed_identities: set[Identity] = set()
         #: How many of the indexed entries still exist.
-        self._present = 0
+        self._present_count = 0
 
     def at_all(self) -> set[Identity]:
         """Fill in the entries found, and return the identities whose rows in the index must change."""
@@ -112,9 +112,11 @@ class _Look:
                 self._look_at_label(label)
         except OSError as error:
             self._result.faults.append(CacheError(f"`{error.filename}` cannot be read: {error.strerror}"))
-        if self._present != self._index_rows.count:
-            self._changed |= self._index_rows.identities() - {entry.identity for entry in self._result.entries}
-        return self._changed
+        if self._present_count != self._index_rows.count:
+            self._changed_identities |= self._index_rows.identities() - {
+                entry.identity for entry in self._result.entries
+            }
+        return self._changed_identities
 
     def _look_at_label(self, label: str) -> None:
         unranked = self._index_rows.unranked.get(label, {})
@@ -140,7 +142,7 @@ class _Look:
                 unchanged.append(entry)
             else:
                 other_digests.append(digest)
-        self._present += len(unchanged) - count_before
+        self._present_count += len(unchanged) - count_before
         for digest in other_digests:
             try:
                 self._look_at(label, digest)
@@ -159,13 +161,13 @@ class _Look:
             if (self._exact or is_used) and not entry.is_state_of(manifest_state(f"{folder}/{MANIFEST_NAME}")):
                 unread_paths.append(self._layout.entry(label, digest, entry.ranks) / MANIFEST_NAME)
                 continue
-            self._present += 1
+            self._present_count += 1
             current_entry = entry.with_use(use) if is_used else entry
             if entry.has_folders:
                 current_entry = current_entry.with_folders(folder)
             self._result.entries.append(current_entry)
             if current_entry is not entry:
-                self._changed.add(entry.identity)
+                self._changed_identities.add(entry.identity)
         if not entries or (self._exact and not _has_ranks_of(key_folder, entries)):
             seen_paths = {self._layout.entry(*entry.identity) / MANIFEST_NAME for entry in entries}
             unread_paths += [path for path in self._layout.manifests_of(label, digest) if path not in seen_paths]
@@ -181,7 +183,7 @@ class _Look:
                 self._result.faults.append(error)
             else:
                 self._result.entries.append(entry)
-                self._changed.add(entry.identity)
+                self._changed_identities.add(entry.identity)
 
 
 def _has_ranks_of(folder: str, entries: list[EntryRow]) -> bool:

@@ -140,19 +140,21 @@ class _Verifier:
         entry = read_entry(self._layout, path, self._trust.hmac)
         if self._trust.keys or self._trust.signing_key is not None:
             self._check_pair(path)
-        lost = lost_blobs(self._layout, entry, self._damaged)
-        if not lost:
+        lost_reasons = lost_blobs(self._layout, entry, self._damaged)
+        if not lost_reasons:
             self._entries[path] = entry.own_size
             return
         # Unless the entry was removed meanwhile: its blobs go after it.
         manifest = read_manifest(path, entry.digest, self._trust.hmac)
-        parts, kept_parts = split(manifest, lost, self._parts)
-        for digest in lost.keys() & self._damaged.keys():
+        parts, kept_parts = split(manifest, lost_reasons, self._parts)
+        for digest in lost_reasons.keys() & self._damaged.keys():
             names = [part.text for part in self._parts.of(manifest) if digest in part.blobs]
             fault = self._damaged[digest]
             fault = replace(fault, entries=(*fault.entries, entry.name), parts=(*fault.parts, *names))
             self._damaged[digest] = fault
-        reason = next(iter(lost.values())) + (f", and {len(lost) - 1} more" if len(lost) > 1 else "")
+        reason = next(iter(lost_reasons.values())) + (
+            f", and {len(lost_reasons) - 1} more" if len(lost_reasons) > 1 else ""
+        )
         repaired = False
         if self._repair:
             outcome = repair_entry(self._layout, path, self._damaged, self._parts, self._trust)

@@ -89,20 +89,20 @@ class RemotePrune:
         old_manifests = [each for each in stored if before is not None and each.manifest.created < before]
         outcome.old = [each.name for each in old_manifests]
         remaining = [each for each in stored if each.name not in set(outcome.old)]
-        present = set(persistently(lambda: blobs(self._tier, Deadline.after(SECONDS))))
-        superseded = self._superseded(remaining, present)
+        present_digests = set(persistently(lambda: blobs(self._tier, Deadline.after(SECONDS))))
+        superseded = self._superseded(remaining, present_digests)
         outcome.superseded = [each.name for each in superseded]
         removed_names = {each.name for each in (*old_manifests, *superseded)}
         remaining = [each for each in remaining if each.name not in removed_names]
         outcome.left = len(remaining)
         needed_digests = {digest for each in remaining for digest in each.manifest.blobs}
-        unneeded = sorted(present - needed_digests) if not outcome.unread else []
+        unneeded_digests = sorted(present_digests - needed_digests) if not outcome.unread else []
         if not dry_run:
             self._delete(sorted(removed_names))
-            if unneeded:
+            if unneeded_digests:
                 self._sleep(grace)
-                unneeded = self._still_unneeded(unneeded)
-        sizes = self._sizes(unneeded)
+                unneeded_digests = self._still_unneeded(unneeded_digests)
+        sizes = self._sizes(unneeded_digests)
         outcome.blobs = sorted(sizes)
         outcome.freed = sum(sizes.values()) + sum(each.size for each in stored if each.name in removed_names)
         if not dry_run:
@@ -170,8 +170,8 @@ class RemotePrune:
         return is_whole and candidate.may_replace(other) and self._covers([candidate.manifest], other.manifest)
 
     def _still_unneeded(self, digests: Iterable[str]) -> list[str]:
-        needed = {digest for each in self._stored() for digest in each.manifest.blobs}
-        return [] if self.outcome.unread else [digest for digest in digests if digest not in needed]
+        needed_digests = {digest for each in self._stored() for digest in each.manifest.blobs}
+        return [] if self.outcome.unread else [digest for digest in digests if digest not in needed_digests]
 
     def _remove_late(self) -> None:
         """Remove manifests stored while their blobs were removed: a host would assume that they are whole."""

@@ -103,23 +103,27 @@ class Pull:
         """
         manifests = [each.manifest for each in candidates]
         offered_sizes = {digest: size for manifest in manifests for digest, size in manifest.blobs.items()}
-        has_come, lost, problems = False, set[str](), list[str]()
+        has_come, lost_digests, problems = False, set[str](), list[str]()
 
         def may_be_had(digest: str, size: int) -> bool:
-            return self._is_here(digest, size) or (digest in offered_sizes and digest not in lost)
+            return self._is_here(digest, size) or (digest in offered_sizes and digest not in lost_digests)
 
         while True:
             joined_manifest = self._join(own_manifest, manifests, may_be_had)
             sizes = (joined_manifest or own_manifest or manifests[0]).blobs
             missing = self._lacking(
-                {digest: size for digest, size in sizes.items() if digest in offered_sizes and digest not in lost}
+                {
+                    digest: size
+                    for digest, size in sizes.items()
+                    if digest in offered_sizes and digest not in lost_digests
+                }
             )
             problems += self._fetch(missing, candidates)
             absent = self._lacking(missing).keys()
             has_come |= bool(missing.keys() - absent)
             if not absent:
                 return has_come, problems
-            lost |= absent
+            lost_digests |= absent
 
     def _own_manifest(self, entry: EntryName) -> tuple[Manifest | None, str]:
         """Return the usable manifest of this host, and its name in a tier if it is whole."""

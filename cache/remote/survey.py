@@ -109,7 +109,7 @@ def _skew(tier: Tier, name: str, deadline: Deadline) -> float | None:
 
 def _read(tier: Tier, contents: Holdings, trust: Trust, result: Survey) -> None:
     """Read some manifests and count their signers; if they are all, also sum the size of what they need."""
-    of: dict[str, EntryName] = {name: entry for entry, names in contents.manifests.items() for name in names}
+    entry_by_name: dict[str, EntryName] = {name: entry for entry, names in contents.manifests.items() for name in names}
     names = contents.names
     sample = names if len(names) <= _SAMPLE else [names[len(names) * at // _SAMPLE] for at in range(_SAMPLE)]
     signers, refused = Counter[str](), Counter[str]()
@@ -120,7 +120,7 @@ def _read(tier: Tier, contents: Holdings, trust: Trust, result: Survey) -> None:
     for name, data in manifests.items():
         result.read += 1
         try:
-            candidate = read_found(tier, of[name], name, data, trust)
+            candidate = read_found(tier, entry_by_name[name], name, data, trust)
         except UnsignedEntry as error:
             refused[error.reason] += 1
         except CacheError:

@@ -113,15 +113,15 @@ class GraphCall:
         if self._checks.add(tensors):
             self.function = self._build()
 
-    def tensors(self, passed: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
+    def tensors(self, arguments: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
         """Return all inputs of the graph, given those that the frame passes."""
-        rest = iter(passed)
+        rest = iter(arguments)
         return tuple(
             next(rest) if stored.in_frame else stored.access.resolve(self._scope) for stored in self.variant.inputs
         )
 
-    def _first_call(self, *passed: Any) -> Any:
-        raise Mismatch(self, self.tensors(passed))
+    def _first_call(self, *arguments: Any) -> Any:
+        raise Mismatch(self, self.tensors(arguments))
 
     def _build(self) -> Callable[..., Any]:
         names = [f"t{index}" for index in range(len(self.variant.inputs))]
@@ -195,17 +195,17 @@ class GraphCall:
         """Check that no written input shares memory with others: at once for addresses that were seen before."""
         if not self.gear.written or (len(names) < 2 and not (self._is_native and self._attributes)):
             return []
-        seen: set[tuple[int, ...]] = set()
+        free_places: set[tuple[int, ...]] = set()
 
         def is_apart(place: tuple[int, ...], tensors: tuple[torch.Tensor, ...]) -> bool:
             if self.overlap(tensors) is not None:
                 return False
-            if len(seen) >= _MAX_PLACES:
-                seen.clear()
-            seen.add(place)
+            if len(free_places) >= _MAX_PLACES:
+                free_places.clear()
+            free_places.add(place)
             return True
 
-        namespace["seen"], namespace["is_apart"] = seen, is_apart
+        namespace["seen"], namespace["is_apart"] = free_places, is_apart
         place = [f"{name}.data_ptr()" for name in names] + [name for name, *_ in self.gear.symbols]
         tensors = f"({', '.join(names)},)"
         return [

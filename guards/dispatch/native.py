@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 
-def _looked_up(find: Callable[[], Any]) -> Any:
+def _find_or_none(find: Callable[[], Any]) -> Any:
     """Return the object behind a name of torch; None where it is missing, which `gearcache.torch_names` reports."""
     try:
         return find()
@@ -17,11 +17,11 @@ def _looked_up(find: Callable[[], Any]) -> Any:
 
 
 #: `tensor.size(0)`, or 0 for a scalar, in a third of the time: the C slot behind `len`.
-first_size: Callable[[Any], int] = _looked_up(lambda: torch._C.TensorBase.__len__)  # type: ignore[attr-defined]
+first_size: Callable[[Any], int] = _find_or_none(lambda: torch._C.TensorBase.__len__)  # type: ignore[attr-defined]
 
 
 #: Whether a torch function mode is active in this thread, in 30 ns.
-has_function_mode: Callable[[], bool] = _looked_up(lambda: torch._C._is_torch_function_mode_enabled)
+has_function_mode: Callable[[], bool] = _find_or_none(lambda: torch._C._is_torch_function_mode_enabled)
 
 
 def tensor_check(
@@ -68,7 +68,7 @@ def state_checks() -> list[Callable[[], bool]]:
 
 
 #: A context of inference mode (its argument: on or off), in a tenth of the time that `torch.inference_mode` takes.
-inference_mode: Callable[[bool], Any] = _looked_up(lambda: torch._C._InferenceMode)
+inference_mode: Callable[[bool], Any] = _find_or_none(lambda: torch._C._InferenceMode)
 
 
 def decorating_context(function: Any) -> Any:

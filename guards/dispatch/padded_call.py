@@ -105,7 +105,7 @@ def _padded_gear(
         text=text,
         sizes=sizes,
         strides=strides,
-        results=[[_evaluated(part, real) for part in form] for form in plan["results"]],
+        results=[[_evaluate(part, real) for part in form] for form in plan["results"]],
         assumed=[],
     )
     outputs = [(_list(row, real), _list(steps, real)) for row, steps in plan["outputs"]]
@@ -188,18 +188,18 @@ def _number(text: str, values: Values) -> Any:
     return expression_function(text, tuple(values))(**values)
 
 
-def _evaluated(part: Any, values: Values) -> Any:
+def _evaluate(part: Any, values: Values) -> Any:
     if isinstance(part, dict):
         text = part["expression"]
         if re.search(r"\bn\d+\b", text):  # a number: each call has its own
             sizes = re.compile(r"\b[su]\d+\b")
             return {"expression": sizes.sub(lambda match: str(values.get(match[0], match[0])), text)}
         return _number(text, values)
-    return [_evaluated(item, values) for item in part] if isinstance(part, list) else part
+    return [_evaluate(item, values) for item in part] if isinstance(part, list) else part
 
 
 def _list(row: list[Any], values: Values) -> list[int]:
-    return [int(_evaluated(item, values)) for item in row]
+    return [int(_evaluate(item, values)) for item in row]
 
 
 def _rows(rows: list[list[Any]], present: list[list[int | None]], values: Values) -> list[list[int | None]]:

@@ -143,15 +143,15 @@ def changed_class(expected: list[Any], walker: Walker) -> tuple[str, str] | None
         if not isinstance(cls, type):
             return _text(path), f"is {a_type(cls)} now"
         bases = cls.__mro__
-        others = [pair for pair in zip(bases, numbers) if compared.get(pair[0]) != pair[1]]  # noqa: B905
-        if len(bases) != len(numbers) or any(name_of(base) != classes[number][0] for base, number in others):
+        pairs = [pair for pair in zip(bases, numbers) if compared.get(pair[0]) != pair[1]]  # noqa: B905
+        if len(bases) != len(numbers) or any(name_of(base) != classes[number][0] for base, number in pairs):
             was, now = (", ".join(each) for each in ([classes[n][0] for n in numbers], map(name_of, bases)))
             return _text(path), f"has the bases {now} now, and had {was}"
         name = classes[numbers[0]][0]
         # A class name that `told_apart` has numbered identifies no class by itself.
         if f"{name}#1" not in walker.classes and walker.classes.setdefault(name, cls) is not cls:
             return _text(path), "is another class than that of the objects"
-        for base, number in others:
+        for base, number in pairs:
             name, is_made, library, members_then = classes[number]
             members_now = members.of(base, made=is_made, library=library)
             if members_now != members_then:

@@ -42,24 +42,24 @@ class InputSpecs(Struct, frozen=True):
         )
 
     @staticmethod
-    def of_signature(signature: Any) -> InputSpecs:
+    def of_signature(specs: Any) -> InputSpecs:
         """Return the specs of an `input_signature=`: one spec, a tuple or list of specs, or a dict by name."""
-        if signature is None:
+        if specs is None:
             return InputSpecs()
-        if isinstance(signature, InputSpecs):
-            return signature
-        if isinstance(signature, (torch.Tensor, TensorSpec)):
-            signature = (signature,)
-        if not isinstance(signature, _CONTAINERS):
+        if isinstance(specs, InputSpecs):
+            return specs
+        if isinstance(specs, (torch.Tensor, TensorSpec)):
+            specs = (specs,)
+        if not isinstance(specs, _CONTAINERS):
             raise GearSpecError(
-                f"input_signature is {a_type(signature)}; it must be a TensorSpec or an example tensor, a tuple of one per "
+                f"input_signature is {a_type(specs)}; it must be a TensorSpec or an example tensor, a tuple of one per "
                 "argument, or a dict of argument names to them"
             )
-        if not signature:
-            raise GearSpecError(f"input_signature is {signature!r}; it must name at least one argument, or be None")
-        if isinstance(signature, dict):
-            return InputSpecs.of_inputs("input_signature", (), signature)
-        return InputSpecs.of_inputs("input_signature", tuple(signature), {})
+        if not specs:
+            raise GearSpecError(f"input_signature is {specs!r}; it must name at least one argument, or be None")
+        if isinstance(specs, dict):
+            return InputSpecs.of_inputs("input_signature", (), specs)
+        return InputSpecs.of_inputs("input_signature", tuple(specs), {})
 
     @staticmethod
     def of_inputs(owner: str, positional: tuple[Any, ...], named: Mapping[str, Any]) -> InputSpecs:
@@ -73,12 +73,12 @@ class InputSpecs(Struct, frozen=True):
             if not isinstance(name, str) or not name.isidentifier():
                 raise GearSpecError(f"{owner} names {name!r}; it must be the name of an argument")
         return InputSpecs(
-            tuple(_checked(spec, f"{owner}[{index}]") for index, spec in enumerate(positional)),
-            {name: _checked(spec, f"{owner} of `{name}`") for name, spec in named.items()},
+            tuple(_check_spec(spec, f"{owner}[{index}]") for index, spec in enumerate(positional)),
+            {name: _check_spec(spec, f"{owner} of `{name}`") for name, spec in named.items()},
         )
 
 
-def _checked(spec: Any, owner: str, around: tuple[Any, ...] = ()) -> Any:
+def _check_spec(spec: Any, owner: str, around: tuple[Any, ...] = ()) -> Any:
     """Return a checked spec; `around` are the containers that it is in."""
     if isinstance(spec, TensorSpec) or type(spec) in _VALUES:
         return spec
@@ -88,9 +88,9 @@ def _checked(spec: Any, owner: str, around: tuple[Any, ...] = ()) -> Any:
         raise GearSpecError(f"{owner} is {a_type(spec)} that holds itself; it must be of specs and have an end")
     inside = (*around, spec)
     if type(spec) in (list, tuple):
-        return type(spec)(_checked(item, f"{owner}[{index}]", inside) for index, item in enumerate(spec))
+        return type(spec)(_check_spec(item, f"{owner}[{index}]", inside) for index, item in enumerate(spec))
     if type(spec) is dict:
-        return {key: _checked(item, f"{owner}[{key!r}]", inside) for key, item in spec.items()}
+        return {key: _check_spec(item, f"{owner}[{key!r}]", inside) for key, item in spec.items()}
     raise GearSpecError(
         f"{owner} is {a_type(spec)}; it must be a TensorSpec, an example tensor, None, a number, a text, a dtype, a "
         "device, or a list, tuple or dict of these; an argument of another kind can be left out where specs have names"

@@ -71,13 +71,13 @@ def with_specs(gears: GearSpec, specs: Mapping[str, TensorSpec]) -> GearSpec:
     """
     axes, ranges = list(gears.axes), list(gears.ranges)
     for path, spec in specs.items():
-        declared_dims = taken_dims(gears, path)
-        if declared_dims and max(declared_dims) >= spec.rank:
+        used_dims = taken_dims(gears, path)
+        if used_dims and max(used_dims) >= spec.rank:
             raise GearSpecError(
-                f"gears name dim {max(declared_dims)} of `{path}`, whose spec has shape {spec.shape_text}: {spec.rank} dims"
+                f"gears name dim {max(used_dims)} of `{path}`, whose spec has shape {spec.shape_text}: {spec.rank} dims"
             )
         for dim, size in enumerate(spec.shape):
-            if dim not in declared_dims:
+            if dim not in used_dims:
                 _add(axes, ranges, path, dim, size, is_shape=True)
             elif size is not None and not (isinstance(spec, ExampleSpec) and isinstance(size, int)):
                 raise GearSpecError(

@@ -149,7 +149,7 @@ class Symbol(SizeExpression):
         self.name = name
         self.min, self.max = min, max or None
         self.divisor, self.remainder, self.unique = divisor, remainder, unique
-        self.gears = None if gears is None else self._checked(gears)
+        self.gears = None if gears is None else self._check_gears(gears)
 
     @staticmethod
     def of_any_size() -> Symbol:
@@ -166,7 +166,7 @@ class Symbol(SizeExpression):
     def __hash__(self) -> int:
         return object.__hash__(self) if self.name is None else hash(self.name)
 
-    def _checked(self, gears: Sequence[int]) -> tuple[int, ...]:
+    def _check_gears(self, gears: Sequence[int]) -> tuple[int, ...]:
         sizes = check_size_list(f"symbol `{self.text()}`", gears)
         for size in sizes:
             if not self.admits(size):

@@ -51,10 +51,10 @@ def write_layer(target: BinaryIO, members: Iterable[Member]) -> Layer:
     return Layer(descriptor, f"sha256:{plain.state.hexdigest()}", sum(member.size for member in sorted_members))
 
 
-def _add_folders(tar: tarfile.TarFile, path: PurePosixPath, present: set[PurePosixPath]) -> None:
+def _add_folders(tar: tarfile.TarFile, path: PurePosixPath, present_folders: set[PurePosixPath]) -> None:
     for folder in reversed(path.parents[:-1]):
-        if folder not in present:
-            present.add(folder)
+        if folder not in present_folders:
+            present_folders.add(folder)
             entry = tarfile.TarInfo(str(folder))
             entry.type, entry.mode = tarfile.DIRTYPE, 0o755
             tar.addfile(entry)

@@ -146,7 +146,7 @@ class ObjectRemote:
         """
         check_name(self.label, arguments["name"] if "name" in arguments else arguments["prefix"].removesuffix("/"))
         if _users and os.getpid() not in _users:
-            result: _Result = self._relayed().ask(operation, arguments, deadline)
+            result: _Result = self._relay().ask(operation, arguments, deadline)
             return result
         _users.add(os.getpid())
         try:
@@ -161,7 +161,7 @@ class ObjectRemote:
             problem = f"its client failed: {error}"
         raise RemoteError(self.label, self._without_secrets(problem))
 
-    def _relayed(self) -> Relay:
+    def _relay(self) -> Relay:
         """Return the process that sends requests for this one; each child has its own."""
         from gearcache.cache.remote.engines.relay import Relay
 
