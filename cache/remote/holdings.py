@@ -86,10 +86,8 @@ def read_manifests(tier: Tier, names: Sequence[str]) -> tuple[dict[str, bytes], 
             break
         time.sleep(pause)
         with suppress(RemoteError):
-            failed_names = list(faults)
-            more, faults = tier.ask(
-                lambda remote, failed_names=failed_names: read_each(remote, failed_names, MAX_SIZE, deadline)
-            )  # type: ignore[misc]
+            failures = list(faults)
+            more, faults = tier.ask(lambda remote, failures=failures: read_each(remote, failures, MAX_SIZE, deadline))  # type: ignore[misc]
             data_by_name |= more
     return data_by_name, faults
 

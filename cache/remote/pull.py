@@ -148,11 +148,9 @@ class Pull:
         problems: list[str] = []
         data_by_name: dict[str, bytes] = {}
         for tier, names in tier_names:
-            unread_names = [name for name in names if name not in data_by_name]
+            new_names = [name for name in names if name not in data_by_name]
             try:
-                read, faults = self._ask(
-                    tier, lambda tier=tier, unread_names=unread_names: read_manifests(tier, unread_names)
-                )  # type: ignore[misc]
+                read, faults = self._ask(tier, lambda tier=tier, new_names=new_names: read_manifests(tier, new_names))  # type: ignore[misc]
             except CacheError as error:
                 problems.append(str(error))
                 continue
