@@ -90,15 +90,15 @@ def _padded_gear(
         or _rows(plan["strides"], gear.strides, full) != gear.strides
     ):
         return "has dims that do not follow the padded one"
-    padded_inputs = [
+    padded_indices = [
         index for index, row in enumerate(sizes) if row != gear.sizes[index] or strides[index] != gear.strides[index]
     ]
-    for index in padded_inputs:
+    for index in padded_indices:
         pairs = zip(gear.sizes[index], gear.strides[index], strict=True)
         if any(stride == 0 and size != 1 for size, stride in pairs):
             return f"takes `{variant.inputs[index].access.text}` expanded, which cannot be filled"
     values = {
-        index: fills.value(variant.inputs[index].access.text, variant.inputs[index].dtype) for index in padded_inputs
+        index: fills.value(variant.inputs[index].access.text, variant.inputs[index].dtype) for index in padded_indices
     }
     small_gear = replace(
         gear,
@@ -109,11 +109,11 @@ def _padded_gear(
         assumed=[],
     )
     outputs = [(_list(row, real), _list(steps, real)) for row, steps in plan["outputs"]]
-    written_inputs = [index for index in padded_inputs if index in gear.written]
+    written_indices = [index for index in padded_indices if index in gear.written]
     doubtful_outputs = {index: text for proof in proofs for index in proof["doubtful"]}
     return PaddedGear(
         small_gear,
-        _runner(run, gear, sizes, values, written_inputs, outputs, doubtful_outputs),
+        _runner(run, gear, sizes, values, written_indices, outputs, doubtful_outputs),
         sum(map(_product, gear.sizes)),
     )
 
@@ -147,7 +147,7 @@ def _runner(
     gear: StoredGear,
     sizes: list[list[int | None]],
     values: dict[int, Any],
-    written_inputs: list[int],
+    written_indices: list[int],
     outputs: list[tuple[list[int], list[int]]],
     doubtful_outputs: Mapping[int, str],
 ) -> Runner:
@@ -167,7 +167,7 @@ def _runner(
             for index, text in doubtful_outputs.items():
                 if results[index].isnan().any():
                     raise PaddedResultError(gear.text, text)
-            for index in written_inputs:
+            for index in written_indices:
                 inputs[index].copy_(padded_inputs[index][regions[index]])
             return results
 
