@@ -74,8 +74,8 @@ def regular_target(path: Path) -> Path:
 @contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """A file for writing that appears at `path` when the `with` ends without an error; `PublishError`."""
-    with _replacing(path) as temporary:
-        descriptor = os.open(temporary, _NEW_FILE, 0o600)
+    with _replacing(path) as temporary_path:
+        descriptor = os.open(temporary_path, _NEW_FILE, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
@@ -107,9 +107,9 @@ def move_aside(path: Path, target: Path) -> None:
 def read_verified(path: Path, digest: str) -> bytes:
     """Read a trusted file whose sha256 must be `digest`, else `CorruptEntry`. Raises `OSError` too."""
     data = read_trusted(path)
-    found = sha256(data).hexdigest()
-    if found != digest:
-        raise CorruptEntry(path, f"its {len(data)} bytes have the sha256 {found}")
+    actual_digest = sha256(data).hexdigest()
+    if actual_digest != digest:
+        raise CorruptEntry(path, f"its {len(data)} bytes have the sha256 {actual_digest}")
     return data
 
 
@@ -121,9 +121,9 @@ def check_digest(path: Path, digest: str) -> None:
 
 def check_descriptor(descriptor: int, path: Path, digest: str) -> None:
     """Raise `CorruptEntry` where the sha256 of an open file differs; the message names `path`."""
-    found = descriptor_digest(descriptor)
-    if found != digest:
-        raise CorruptEntry(path, f"it has the sha256 {found}")
+    actual_digest = descriptor_digest(descriptor)
+    if actual_digest != digest:
+        raise CorruptEntry(path, f"it has the sha256 {actual_digest}")
 
 
 def descriptor_digest(descriptor: int) -> str:
@@ -137,21 +137,21 @@ def descriptor_digest(descriptor: int) -> str:
 
 
 def _commit(path: Path, pieces: Iterable[bytes]) -> None:
-    with _replacing(path) as temporary:
-        _write_all(temporary, pieces)
+    with _replacing(path) as temporary_path:
+        _write_all(temporary_path, pieces)
 
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name to write a file under, which then replaces `path`; after an error it is removed."""
-    temporary = path.parent / _temporary_name()
+    temporary_path = path.parent / _temporary_name()
     try:
-        yield temporary
-        temporary.replace(path)
+        yield temporary_path
+        temporary_path.replace(path)
         sync_folder(path.parent)
     except BaseException as error:
         with suppress(OSError):
-            temporary.unlink()
+            temporary_path.unlink()
         if isinstance(error, OSError):
             raise PublishError(path, error.strerror or type(error).__name__) from error
         raise

@@ -56,9 +56,9 @@ class BlobFolder:
 
         A file that replaces it meanwhile does not matter: the verified bytes are read.
         """
-        with ExitStack() as opened:
+        with ExitStack() as stack:
             with self._verifying(digest) as path:
-                descriptor = opened.enter_context(open_trusted(path))
+                descriptor = stack.enter_context(open_trusted(path))
                 check_descriptor(descriptor, path, digest)
             yield opened_name(descriptor, path)
 
@@ -122,9 +122,9 @@ def prepare_entry(layout: Layout, folder: Path, blobs: Iterable[str]) -> None:
     may have made these a moment ago, and the blobs too, so they are synced in any case.
     """
     prepare_folder(layout, folder)
-    needed = {parent for path in (folder, *map(layout.blob, blobs)) for parent in path.parents}
+    parents = {parent for path in (folder, *map(layout.blob, blobs)) for parent in path.parents}
     try:
-        for parent in sorted(needed - set(layout.root.parent.parents), reverse=True):
+        for parent in sorted(parents - set(layout.root.parent.parents), reverse=True):
             sync_folder(parent)
     except OSError as error:
         raise PublishError(folder, error.strerror or type(error).__name__) from error
@@ -143,7 +143,7 @@ def _is_sound(path: Path, digest: str, size: int) -> bool:
 def present_size(path: Path) -> int | None:
     """Return the size of a regular file in bytes, or None where it is missing."""
     try:
-        found = os.lstat(path)
+        state = os.lstat(path)
     except OSError:
         return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return state.st_size if stat.S_ISREG(state.st_mode) else None

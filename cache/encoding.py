@@ -46,10 +46,10 @@ def encode(component: str, value: Encodable) -> bytes:
     out: list[bytes] = []
     try:
         _write(out, value, 0)
-    except _RefusedError as refused:
-        where = f"at `{'.'.join(reversed(refused.path))}`" if refused.path else ""
-        detail = ", ".join(filter(None, (where, refused.detail)))
-        raise UnkeyableValue(component, refused.type_name, detail) from None
+    except _RefusedError as refusal:
+        where = f"at `{'.'.join(reversed(refusal.path))}`" if refusal.path else ""
+        detail = ", ".join(filter(None, (where, refusal.detail)))
+        raise UnkeyableValue(component, refusal.type_name, detail) from None
     return b"".join(out)
 
 
@@ -111,8 +111,8 @@ def _write_container(out: list[bytes], value: Any, depth: int) -> None:
         for index, item in enumerate(value):
             try:
                 _write(out, item, depth)
-            except _RefusedError as refused:
-                refused.path.append(str(index))
+            except _RefusedError as refusal:
+                refusal.path.append(str(index))
                 raise
         return
     if kind is dict:
@@ -131,8 +131,8 @@ def _write_container(out: list[bytes], value: Any, depth: int) -> None:
         _write_text(out, b"S", name)
         try:
             _write(out, item, depth)
-        except _RefusedError as refused:
-            refused.path.append(name)
+        except _RefusedError as refusal:
+            refusal.path.append(name)
             raise
 
 

@@ -31,9 +31,9 @@ def entry_bytes(manifest: Manifest, path: Path) -> bytes:
 def check_blobs(layout: Layout, manifest: Manifest, path: Path) -> None:
     """Raise `PublishError` unless all blobs of a manifest are stored in their sizes."""
     for digest, size in manifest.blobs.items():
-        found = present_size(layout.blob(digest))
-        if found != size:
-            state = "is not stored" if found is None else f"has {found} bytes instead of {size}"
+        stored_size = present_size(layout.blob(digest))
+        if stored_size != size:
+            state = "is not stored" if stored_size is None else f"has {stored_size} bytes instead of {size}"
             raise PublishError(path, f"the blob {digest} {state}")
 
 

@@ -65,25 +65,25 @@ def module_component(module: torch.nn.Module) -> dict[str, Any]:
     }
 
 
-def _tensors(named: Any) -> list[str]:
+def _tensors(named_tensors: Any) -> list[str]:
     """Return dtype, device type, sizes, strides, requires_grad and name; for a repeated tensor, its first position.
 
     One text each, with the name last as it may contain anything: the key of a large model is read and hashed at every
     start.
     """
-    places: dict[int, int] = {}
-    found: list[str] = []
-    for name, tensor in named:
-        place = places.setdefault(id(tensor), len(found))
-        if place < len(found):
-            found.append(f"same as {place}: {name}")
+    positions: dict[int, int] = {}
+    texts: list[str] = []
+    for name, tensor in named_tensors:
+        position = positions.setdefault(id(tensor), len(texts))
+        if position < len(texts):
+            texts.append(f"same as {position}: {name}")
             continue
         grad = " requires_grad" if tensor.requires_grad else ""
-        found.append(f"{tensor.dtype} {tensor.device.type} {_layout(tensor)}{grad}{_held(tensor)}: {name}")
-    return found
+        texts.append(f"{tensor.dtype} {tensor.device.type} {_layout(tensor)}{grad}{_wrapper_text(tensor)}: {name}")
+    return texts
 
 
-def _held(tensor: Any) -> str:
+def _wrapper_text(tensor: Any) -> str:
     """Return the class of a wrapper tensor, its settings, and its inner tensors; "" for a plain tensor."""
     if not hasattr(tensor, "__tensor_flatten__"):
         return ""
@@ -91,8 +91,8 @@ def _held(tensor: Any) -> str:
         return f" {_class(tensor)}"  # the version of torch identifies the rest
     names, settings = tensor.__tensor_flatten__()
     parts = [(name, getattr(tensor, name)) for name in names]
-    held = [f"{name}: {part.dtype} {_layout(part)}{_held(part)}" for name, part in parts]
-    return f" {_class(tensor)} {_setting(settings)} {held}"
+    inner_texts = [f"{name}: {part.dtype} {_layout(part)}{_wrapper_text(part)}" for name, part in parts]
+    return f" {_class(tensor)} {_setting(settings)} {inner_texts}"
 
 
 def _setting(value: Any) -> str:

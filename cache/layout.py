@@ -57,11 +57,11 @@ def resolve_root(cache_dir: str | os.PathLike[str] | None, environ: Mapping[str,
     In a working folder that was removed there is no absolute path: no file can be made at the relative one either.
     """
     check_root(cache_dir)
-    chosen = os.path.expanduser(os.fspath(cache_dir or "") or environ.get(ROOT_VARIABLE) or DEFAULT_ROOT)
+    root = os.path.expanduser(os.fspath(cache_dir or "") or environ.get(ROOT_VARIABLE) or DEFAULT_ROOT)
     try:
-        return Path(os.path.abspath(chosen))
+        return Path(os.path.abspath(root))
     except FileNotFoundError:
-        return Path(chosen)
+        return Path(root)
 
 
 def check_root(cache_dir: str | os.PathLike[str] | None) -> None:
@@ -235,8 +235,8 @@ class Layout(Struct, frozen=True):
             raise UnsafePath(
                 self.bucket, f"it holds `{foreign}`, which is of no cache", "set `cache_dir` to another folder"
             )
-        for own in (self.entries_folder, self.blobs_folder, self.locks_folder, self.quarantine_folder):
-            make_folder(own)
+        for subfolder in (self.entries_folder, self.blobs_folder, self.locks_folder, self.quarantine_folder):
+            make_folder(subfolder)
         if folder is not None:
             path = self.bucket
             # One by one: `parents=True` would leave the mode of the parents to the umask.
@@ -250,8 +250,8 @@ class Layout(Struct, frozen=True):
 def _names(folder: Path) -> Iterator[str]:
     # Folders may appear and vanish under a reader, and a file may be where a folder is expected: both count as empty.
     try:
-        with os.scandir(folder) as found:
-            for item in found:
+        with os.scandir(folder) as items:
+            for item in items:
                 yield item.name
     except (FileNotFoundError, NotADirectoryError):
         return

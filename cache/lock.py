@@ -17,7 +17,7 @@ from gearcache.errors import LockTimeout, PublishError
 _POLL_SECONDS = 0.01
 #: Seconds that this process has waited in vain for a lock since it last had it, by path and kind. The holder hangs or
 #: was stopped: a process waits for it once, not once for each of its methods.
-_waited: dict[tuple[str, str], float] = {}
+_waited_seconds: dict[tuple[str, str], float] = {}
 
 
 @contextmanager
@@ -82,16 +82,16 @@ class _Patience:
 
     def __init__(self, path: Path, kind: str, timeout: float) -> None:
         self._lock = str(path), kind
-        self.left = waiting_time(max(0.0, timeout - _waited.get(self._lock, 0.0)))
+        self.left = waiting_time(max(0.0, timeout - _waited_seconds.get(self._lock, 0.0)))
 
     def ended(self) -> float:
         """Record a wait in vain, and return the seconds that this process has waited in all."""
-        _waited[self._lock] = waited = self.left + _waited.get(self._lock, 0.0)
-        return round(waited, 2)
+        _waited_seconds[self._lock] = seconds = self.left + _waited_seconds.get(self._lock, 0.0)
+        return round(seconds, 2)
 
     def rewarded(self) -> None:
         """Reset the wait budget once the lock was acquired."""
-        _waited.pop(self._lock, None)
+        _waited_seconds.pop(self._lock, None)
 
 
 def unlock(descriptor: int) -> None:

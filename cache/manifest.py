@@ -96,8 +96,8 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
         raise OtherFormat(path, f"written by format {version}, this is format {FORMAT_VERSION}")
     end = _HEADER.size + length
     if not is_trailer(data, end):
-        found = len(data) - _HEADER.size
-        raise CorruptEntry(path, f"it holds {found} bytes where {length} and perhaps signatures were written")
+        rest_size = len(data) - _HEADER.size
+        raise CorruptEntry(path, f"it holds {rest_size} bytes where {length} and perhaps signatures were written")
     body = memoryview(data)[_HEADER.size : end]
     if sha256(body).digest() != digest:
         raise CorruptEntry(path, "its content does not match its sha256")
@@ -118,7 +118,7 @@ def _decode_body(body: memoryview, path: Path) -> Manifest:
     try:
         # msgpack checks everything while it reads, in C where possible: a second walk would double the time of a
         # lookup. Timestamps bypass the hook and are refused by their length; msgpack bounds the nesting.
-        found = msgpack.unpackb(
+        body_fields = msgpack.unpackb(
             body,
             strict_map_key=True,
             object_hook=_check_names,
@@ -130,10 +130,10 @@ def _decode_body(body: memoryview, path: Path) -> Manifest:
     # msgpack names some of its errors and adds that "other exceptions can be raised".
     except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
         raise CorruptEntry(path, f"its body cannot be decoded: {error or type(error).__name__}") from error
-    problem = _check_fields(found)
+    problem = _check_fields(body_fields)
     if problem:
         raise CorruptEntry(path, problem)
-    return Manifest(**found)
+    return Manifest(**body_fields)
 
 
 def _check_plain(value: object) -> None:
@@ -154,37 +154,37 @@ def _check_plain(value: object) -> None:
     raise ValueError(f"nested more than {MAX_NESTING} deep")
 
 
-def _check_names(found: dict[str, object]) -> dict[str, object]:
+def _check_names(mapping: dict[str, object]) -> dict[str, object]:
     # msgpack lets bytes pass as names even with `strict_map_key`.
-    for name in found:
+    for name in mapping:
         if type(name) is not str:
             raise TypeError(f"a map key of type `{type(name).__qualname__}`")
-    return found
+    return mapping
 
 
 def _refuse_extension(code: int, data: bytes) -> None:
     raise TypeError(f"an extension of type {code}")
 
 
-def _check_fields(found: object) -> str:
+def _check_fields(body_fields: object) -> str:
     """Return the fault of the top level, or an empty text."""
-    if not isinstance(found, dict) or sorted(found) != sorted(_FIELDS):
+    if not isinstance(body_fields, dict) or sorted(body_fields) != sorted(_FIELDS):
         return f"its fields are not {', '.join(_FIELDS)}"
-    if type(found["key_digest"]) is not str or not is_digest(found["key_digest"]):
+    if type(body_fields["key_digest"]) is not str or not is_digest(body_fields["key_digest"]):
         return "`key_digest` is not a sha256"
-    label, _, digest = found["name"].rpartition("-") if type(found["name"]) is str else ("", "", "")
-    if digest != found["key_digest"] or not is_label(label):
+    label, _, digest = body_fields["name"].rpartition("-") if type(body_fields["name"]) is str else ("", "", "")
+    if digest != body_fields["key_digest"] or not is_label(label):
         return "`name` is not the name of a method and its `key_digest`"
     # A NaN fails every comparison.
-    if type(found["created"]) is not float or not 0 <= found["created"] <= MAX_TIME:
+    if type(body_fields["created"]) is not float or not 0 <= body_fields["created"] <= MAX_TIME:
         return "`created` is not a time"
     for name in ("components", "payload", "blobs", "producer"):
-        if type(found[name]) is not dict:
+        if type(body_fields[name]) is not dict:
             return f"`{name}` is not a map"
-    for digest, size in found["blobs"].items():
+    for digest, size in body_fields["blobs"].items():
         if not is_digest(digest) or type(size) is not int or not 0 <= size <= MAX_BLOB_SIZE:
             return "`blobs` does not map sha256 to sizes"
-    for name, value in found["producer"].items():
+    for name, value in body_fields["producer"].items():
         if name in _PRODUCER and not _PRODUCER[name](value):
             return f"`producer.{name}` is of another type, or beyond all bounds"
     return ""

@@ -94,9 +94,9 @@ class MemoryStore:
         """Make the entry exist, or replace it."""
         path = self.layout.manifest(key)
         for digest, size in blobs.items():
-            found = len(self._blobs[digest]) if digest in self._blobs else None
-            if found != size:
-                state = "is not stored" if found is None else f"has {found} bytes instead of {size}"
+            stored_size = len(self._blobs[digest]) if digest in self._blobs else None
+            if stored_size != size:
+                state = "is not stored" if stored_size is None else f"has {stored_size} bytes instead of {size}"
                 raise PublishError(path, f"the blob {digest} {state}")
         manifest = Manifest(
             name=key.name,

@@ -23,7 +23,9 @@ def is_alike(wanted: Plain, stored: Plain, unreached: Sequence[str]) -> bool:
         their_classes = [(str(path), name) for path, name in cast("list[list[str]]", theirs["classes"])]
         our_classes = [(str(path), name) for path, name in cast("list[list[str]]", ours["classes"])]
         reached = {path for path, _ in their_classes if not _is_below(path, unreached)}
-        if [row for row in our_classes if row[0] in reached] != [row for row in their_classes if row[0] in reached]:
+        if [item for item in our_classes if item[0] in reached] != [
+            item for item in their_classes if item[0] in reached
+        ]:
             return False
         our_paths, their_paths = {path for path, _ in our_classes}, {path for path, _ in their_classes}
         return all(
@@ -45,14 +47,14 @@ def _tensors(rows: Sequence[str], paths: Collection[str], reached: Collection[st
 
     A tensor at several places has one description; its first name is that of its first place in a reached module.
     """
-    described = [_split(row, paths) for row in rows]
-    first: dict[int, str] = {}
-    found = []
-    for index, (text, name) in enumerate(described):
+    descriptions = [_split(row, paths) for row in rows]
+    first_names: dict[int, str] = {}
+    tensors = []
+    for index, (text, name) in enumerate(descriptions):
         original = int(text.removeprefix(_SAME)) if text.startswith(_SAME) else index
         if name.rpartition(".")[0] in reached:
-            found.append((name, described[original][0], first.setdefault(original, name)))
-    return found
+            tensors.append((name, descriptions[original][0], first_names.setdefault(original, name)))
+    return tensors
 
 
 def _split(row: str, paths: Collection[str]) -> tuple[str, str]:

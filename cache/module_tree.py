@@ -18,7 +18,7 @@ def named_modules(module: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def named_children(module: Any) -> list[tuple[str, Any]]:
     """Return name and module of those directly below a module."""
-    return _held(module, "_modules")
+    return _own_members(module, "_modules")
 
 
 def named_parameters(module: Any) -> Iterator[tuple[str, Any]]:
@@ -33,10 +33,10 @@ def named_buffers(module: Any) -> Iterator[tuple[str, Any]]:
 
 def _members(module: Any, dictionary: str) -> Iterator[tuple[str, Any]]:
     for path, child in named_modules(module):
-        for name, tensor in _held(child, dictionary):
+        for name, tensor in _own_members(child, dictionary):
             yield f"{path}.{name}" if path else name, tensor
 
 
-def _held(module: Any, dictionary: str) -> list[tuple[str, Any]]:
-    found = object.__getattribute__(module, "__dict__")[dictionary]
-    return [(name, value) for name, value in found.items() if value is not None]
+def _own_members(module: Any, dictionary: str) -> list[tuple[str, Any]]:
+    members = object.__getattribute__(module, "__dict__")[dictionary]
+    return [(name, value) for name, value in members.items() if value is not None]

@@ -41,37 +41,41 @@ def nearest_entry(layout: Layout, key: CacheKey) -> Nearest | None:
     Of the first `MAX_SEEN` entries in the folder of the label, the newest `MAX_CANDIDATES` are read, so the cost is
     bounded. Faulty entries are skipped, as this only explains.
     """
-    wanted = key.lowered()
+    components = key.lowered()
     best: tuple[int, Path, Manifest] | None = None
     for path in newest_first(layout, key, MAX_CANDIDATES):
         try:
             manifest = decode_manifest(read_trusted(path, MAX_MANIFEST_SIZE), path)
         except (CacheError, OSError):
             continue
-        stored = manifest.components
+        stored_components = manifest.components
         # Plain equality is enough to rank (it only confuses 1 with True); the difference itself is computed exactly.
-        differing = sum(1 for name in {*wanted, *stored} if name not in wanted or name not in stored)
-        differing += sum(1 for name in wanted if name in stored and wanted[name] != stored[name])
+        differing = sum(
+            1 for name in {*components, *stored_components} if name not in components or name not in stored_components
+        )
+        differing += sum(
+            1 for name in components if name in stored_components and components[name] != stored_components[name]
+        )
         if best is None or differing < best[0]:
             best = differing, path, manifest
     if best is None:
         return None
     differing, path, manifest = best
-    return Nearest(path, manifest, differing, first_difference(wanted, manifest.components))
+    return Nearest(path, manifest, differing, first_difference(components, manifest.components))
 
 
 def newest_first(layout: Layout, key: CacheKey, most: int) -> list[Path]:
     """Return the newest manifests among the first `MAX_SEEN` entries of a key's label, at most so many."""
-    dated = []
+    dated_paths = []
     entries, ranks = str(layout.entries_folder), layout.ranks
     for label, digest in islice(layout.names(key.safe_label), MAX_SEEN):
         # Ranks are part of the key, so an entry mostly belongs to certain ranks, and mostly to ours. Texts are built
         # faster than paths, which is most of the work here.
-        own = "/".join(filter(None, (entries, label, digest, ranks, MANIFEST_NAME)))
+        own_path = "/".join(filter(None, (entries, label, digest, ranks, MANIFEST_NAME)))
         try:
-            dated.append((os.lstat(own).st_mtime_ns, own))
+            dated_paths.append((os.lstat(own_path).st_mtime_ns, own_path))
         except OSError:
             for path in layout.manifests_of(label, digest):
                 with suppress(OSError):
-                    dated.append((os.lstat(path).st_mtime_ns, str(path)))
-    return [Path(path) for _, path in sorted(dated, reverse=True)[:most]]
+                    dated_paths.append((os.lstat(path).st_mtime_ns, str(path)))
+    return [Path(path) for _, path in sorted(dated_paths, reverse=True)[:most]]

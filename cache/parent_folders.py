@@ -22,53 +22,53 @@ def check_parents(root: Path) -> None:
     Unsafe is a folder of another user, or one that others may write without a sticky bit, among all from `/` down,
     through links. A group without other members is harmless. Raises `OSError` where the path cannot be examined.
     """
-    named = trusted_folders(os.environ)
+    trusted = trusted_folders(os.environ)
     pending = list(reversed(os.path.abspath(root).split("/")[1:]))
-    path, folder, links = "/", os.lstat("/"), 0
-    owners = {0, os.geteuid(), folder.st_uid}  # in a user name space root may have another number
-    while pending and stat.S_ISDIR(folder.st_mode):
-        if path not in named:
-            _check_folder(path, folder, owners)
+    path, folder_state, links = "/", os.lstat("/"), 0
+    owners = {0, os.geteuid(), folder_state.st_uid}  # in a user name space root may have another number
+    while pending and stat.S_ISDIR(folder_state.st_mode):
+        if path not in trusted:
+            _check_folder(path, folder_state, owners)
         part = pending.pop()
         inner = f"{path.rstrip('/')}/{part}" if part != ".." else path.rpartition("/")[0] or "/"
         try:
-            found = os.lstat(inner)
+            inner_state = os.lstat(inner)
         except (FileNotFoundError, NotADirectoryError):
             return
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(inner_state.st_mode):
             links += 1
             if links > _MAX_LINKS:
                 return  # nothing can be opened there either
-            if found.st_uid not in owners and folder.st_mode & stat.S_ISVTX and path not in named:
-                raise _unsafe(inner, f"it is a link of user {found.st_uid}, who may lead it elsewhere", "")
+            if inner_state.st_uid not in owners and folder_state.st_mode & stat.S_ISVTX and path not in trusted:
+                raise _unsafe(inner, f"it is a link of user {inner_state.st_uid}, who may lead it elsewhere", "")
             target = str(Path(inner).readlink())
             pending.extend(part for part in reversed(target.split("/")) if part not in ("", "."))
             if target.startswith("/"):
-                path, folder = "/", os.lstat("/")
+                path, folder_state = "/", os.lstat("/")
         else:
-            path, folder = inner, found
+            path, folder_state = inner, inner_state
 
 
 def trusted_folders(environ: Mapping[str, str]) -> set[str]:
     """Return the folders whose writers the user trusts, by `$GEARCACHE_TRUSTED_FOLDERS`, a list like `PATH`."""
-    named = filter(None, environ.get(TRUSTED_VARIABLE, "").split(os.pathsep))
-    return {name for text in named for name in (os.path.abspath(text), os.path.realpath(text))}
+    texts = filter(None, environ.get(TRUSTED_VARIABLE, "").split(os.pathsep))
+    return {name for text in texts for name in (os.path.abspath(text), os.path.realpath(text))}
 
 
 def is_trusted_by_name(folder: Path) -> bool:
     """Whether `$GEARCACHE_TRUSTED_FOLDERS` names a folder."""
-    named = trusted_folders(os.environ)
-    return bool(named) and not named.isdisjoint((os.path.abspath(folder), os.path.realpath(folder)))
+    trusted = trusted_folders(os.environ)
+    return bool(trusted) and not trusted.isdisjoint((os.path.abspath(folder), os.path.realpath(folder)))
 
 
-def _check_folder(path: str, found: os.stat_result, owners: set[int]) -> None:
-    if found.st_uid not in owners:
-        raise _unsafe(path, f"it belongs to user {found.st_uid}, who may exchange what lies in it", "")
-    if found.st_mode & stat.S_ISVTX:
+def _check_folder(path: str, state: os.stat_result, owners: set[int]) -> None:
+    if state.st_uid not in owners:
+        raise _unsafe(path, f"it belongs to user {state.st_uid}, who may exchange what lies in it", "")
+    if state.st_mode & stat.S_ISVTX:
         return
-    others = found.st_mode & stat.S_IWOTH
-    if others or (found.st_mode & stat.S_IWGRP and not is_private(path, found.st_gid)):
-        mode = stat.S_IMODE(found.st_mode)
+    others = state.st_mode & stat.S_IWOTH
+    if others or (state.st_mode & stat.S_IWGRP and not is_private(path, state.st_gid)):
+        mode = stat.S_IMODE(state.st_mode)
         reason = f"its mode {mode:04o} lets others write there, and so exchange the cache below it"
         raise _unsafe(path, reason, f"run `chmod {'o-w' if others else 'g-w'} {path}`, ")
 
@@ -97,12 +97,12 @@ def _is_own_group(group: int, user: int) -> bool:
     names = {entry.pw_name for entry in users if entry.pw_uid in (0, user)}
     others = {entry.pw_name for entry in users if entry.pw_gid == group} - names
     try:
-        known = grp.getgrgid(group)
+        group_entry = grp.getgrgid(group)
     except KeyError:
         # In a container, users and groups may have no names: this group must be ours.
         return not others and group in {os.getegid(), *os.getgroups()}
-    others |= set(known.gr_mem) - names
-    return not others and (group == 0 or known.gr_name in names or _knows_all_users())
+    others |= set(group_entry.gr_mem) - names
+    return not others and (group == 0 or group_entry.gr_name in names or _knows_all_users())
 
 
 def _knows_all_users() -> bool:

@@ -45,5 +45,5 @@ def size_text(size: int) -> str:
 
 
 def _split(text: str) -> tuple[float | None, str]:
-    found = _QUANTITY.fullmatch(text)
-    return (float(found[1]), found[2]) if found else (None, "")
+    match = _QUANTITY.fullmatch(text)
+    return (float(match[1]), match[2]) if match else (None, "")

@@ -31,12 +31,12 @@ def quarantine(layout: Layout, fault: CorruptEntry, name: str, check: Callable[[
     target = layout.quarantine(f"{name}-{os.urandom(4).hex()}")
     with suppress(OSError, CacheError):
         layout.prepare()
-        damaged = _identity(fault.path)
+        damaged_identity = _identity(fault.path)
         try:
             check()
         except CorruptEntry:
             move_aside(fault.path, target)
-            if _identity(target) != damaged:
+            if _identity(target) != damaged_identity:
                 _put_back(target, fault.path)  # a sound file that replaced it between the check and the move
                 return
             write_atomic(target.with_name(target.name + REASON_SUFFIX), f"{fault}\n".encode())
@@ -57,7 +57,7 @@ class Quarantined(Struct, frozen=True):
 
 def quarantined(layout: Layout) -> list[Quarantined]:
     """Return the content of the quarantine, the oldest first. Never raises."""
-    found = []
+    items = []
     for name in {path.name.removesuffix(REASON_SUFFIX) for path in _files(layout)}:
         path = layout.quarantine(name)
         reason, size, since = "", 0, 0.0
@@ -68,8 +68,8 @@ def quarantined(layout: Layout) -> list[Quarantined]:
                     # A rename changes the ctime of a file, not its mtime.
                     size, since = size + state.st_size, max(since, state.st_ctime)
             reason = read_trusted(_parts(path)[1], _MAX_REASON_SIZE).decode(errors="replace").strip()
-        found.append(Quarantined(path, reason, size, since))
-    return sorted(found, key=lambda item: (item.since, item.path.name))
+        items.append(Quarantined(path, reason, size, since))
+    return sorted(items, key=lambda item: (item.since, item.path.name))
 
 
 def excess(items: list[Quarantined], *, before: float = 0.0, room: int | None = None) -> list[Quarantined]:
@@ -109,20 +109,20 @@ def _parts(path: Path) -> tuple[Path, Path]:
 
 def _identity(path: Path) -> tuple[int, int, int]:
     """Return the part of a file's state that a move within the cache does not change."""
-    found = path.lstat()
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    state = path.lstat()
+    return state.st_ino, state.st_mtime_ns, state.st_size
 
 
-def _put_back(moved: Path, path: Path) -> None:
+def _put_back(moved_path: Path, path: Path) -> None:
     """Undo a move, unless a file exists there again."""
     try:
-        path.hardlink_to(moved)
+        path.hardlink_to(moved_path)
     except FileExistsError:
-        moved.unlink()
+        moved_path.unlink()
     except OSError:  # a file system without hard links
-        move_aside(moved, path)
+        move_aside(moved_path, path)
     else:
-        moved.unlink()
+        moved_path.unlink()
 
 
 def _files(layout: Layout) -> list[Path]:

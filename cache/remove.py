@@ -63,11 +63,11 @@ def remove_empty(folder: Path, top: Path) -> None:
 
 def unlink_all(layout: Layout, paths: Iterable[Path], removed: Callable[[Path, int], None]) -> None:
     """Unlink files of the cache and report each with its size; absent ones are skipped. Raises as `remove_entry`."""
-    checked: set[Path] = set()
+    checked_folders: set[Path] = set()
     for path in paths:
-        if path.parent not in checked:
+        if path.parent not in checked_folders:
             check_folders(layout.root, path.parent)
-            checked.add(path.parent)
+            checked_folders.add(path.parent)
         with suppress(FileNotFoundError):
             size = os.lstat(path).st_size
             path.unlink()

@@ -21,15 +21,15 @@ def mark_folder(layout: Layout, name: str) -> tuple[str, bool]:
     """
     prepare_folder(layout, layout.locks_folder)
     text, path = secrets.token_hex(8), layout.locks_folder / name
-    own = path.with_name(f"{name}-{text}")
-    write_new(own, text.encode())
+    own_path = path.with_name(f"{name}-{text}")
+    write_new(own_path, text.encode())
     try:
-        os.link(own, path)  # the link has its text at once, and only one process can make it
+        os.link(own_path, path)  # the link has its text at once, and only one process can make it
         return text, True
     except FileExistsError:
         return read_trusted(path, _SIZE).decode(), False
     finally:
-        own.unlink()
+        own_path.unlink()
 
 
 def unmark_folder(layout: Layout, name: str) -> None:

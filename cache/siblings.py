@@ -22,15 +22,15 @@ def sibling_keys(layout: Layout, key: CacheKey) -> Iterator[CacheKey]:
 
     Only a hint: whoever uses an entry looks it up by its key, which verifies it. Faulty entries are skipped.
     """
-    wanted = _without_module(key.lowered())
+    components = _without_module(key.lowered())
     for path in newest_first(layout, key, MAX_READ):
         with suppress(CacheError, OSError, ValueError):
             _, digest, ranks = layout.identify(path)
             if digest == key.digest or ranks != layout.ranks:
                 continue
-            stored = decode_manifest(read_trusted(path, MAX_MANIFEST_SIZE), path).components
-            if first_difference(wanted, _without_module(stored)) is None:
-                yield CacheKey.of_stored(key.label, digest, stored)
+            stored_components = decode_manifest(read_trusted(path, MAX_MANIFEST_SIZE), path).components
+            if first_difference(components, _without_module(stored_components)) is None:
+                yield CacheKey.of_stored(key.label, digest, stored_components)
 
 
 def _without_module(components: Mapping[str, Plain]) -> dict[str, Plain]:

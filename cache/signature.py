@@ -35,8 +35,8 @@ class Signer:
         from hmac import compare_digest
 
         rest = memoryview(data)
-        body, found = rest[:-HMAC_SIZE], rest[-HMAC_SIZE:]
-        return compare_digest(self.signature(bytes(body)), bytes(found))
+        body, actual_signature = rest[:-HMAC_SIZE], rest[-HMAC_SIZE:]
+        return compare_digest(self.signature(bytes(body)), bytes(actual_signature))
 
     def _secret(self) -> bytes:
         if self._key is None:

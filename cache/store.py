@@ -144,11 +144,11 @@ class DiskStore(BlobFolder):
     def load(self, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
         """Like `lookup`, and use the entry: from here on it is not evicted."""
         is_used = self.use(key)
-        found = self.lookup(key, explain=explain)
-        if isinstance(found, Hit) and not is_used and self._register(key, create=True):
+        result = self.lookup(key, explain=explain)
+        if isinstance(result, Hit) and not is_used and self._register(key, create=True):
             # Published after the check of its use file, or brought here without one: it may have been removed since.
-            found = self.lookup(key, explain=explain)
-        return found
+            result = self.lookup(key, explain=explain)
+        return result
 
     def use(self, key: CacheKey) -> bool:
         """Keep the entry from being evicted as long as this store lives; call it before `lookup`.
@@ -171,13 +171,13 @@ class DiskStore(BlobFolder):
 
     def _register(self, key: CacheKey, *, create: bool) -> bool:
         path = self.layout.use(key)
-        present = self._uses.pop(path, None)
-        found = register_use(path, create=create)
-        if found is not None:
-            self._uses[path] = found
-        if present is not None:
-            present.close()
-        return found is not None
+        previous = self._uses.pop(path, None)
+        use = register_use(path, create=create)
+        if use is not None:
+            self._uses[path] = use
+        if previous is not None:
+            previous.close()
+        return use is not None
 
     def _absent(self, key: CacheKey, explain: bool) -> Miss:
         from gearcache.cache.nearest import nearest_entry

@@ -66,13 +66,13 @@ def check_folders(root: Path, folder: Path, *, above: bool = True) -> bool:
         chain.append(chain[-1] / part)
     for path in chain:
         try:
-            found = os.stat(path) if path is root else os.lstat(path)
+            state = os.stat(path) if path is root else os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(state.st_mode):
             raise UnsafePath(path, "it is a symbolic link", _ELSEWHERE)
         if path is not root or not is_trusted_by_name(root):
-            _check_owner(path, found)
+            _check_owner(path, state)
     return True
 
 
@@ -101,26 +101,26 @@ def opened_name(descriptor: int, path: Path) -> str:
     return name if os.access(name, os.F_OK) else str(path)
 
 
-def others_wrote(path: Path, found: os.stat_result) -> str:
+def others_wrote(path: Path, state: os.stat_result) -> str:
     """Return why other users may have written a file anywhere on the host, or an empty text."""
-    if found.st_uid not in (os.geteuid(), 0):
-        return f"it belongs to user {found.st_uid}, who may have put anything into it"
-    if found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not is_private(str(path), found.st_gid)):
-        return f"its mode {stat.S_IMODE(found.st_mode):04o} lets others write"
+    if state.st_uid not in (os.geteuid(), 0):
+        return f"it belongs to user {state.st_uid}, who may have put anything into it"
+    if state.st_mode & stat.S_IWOTH or (state.st_mode & stat.S_IWGRP and not is_private(str(path), state.st_gid)):
+        return f"its mode {stat.S_IMODE(state.st_mode):04o} lets others write"
     return ""
 
 
-def _check_trusted(path: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def _check_trusted(path: Path, state: os.stat_result) -> None:
+    if not stat.S_ISREG(state.st_mode):
         raise UnsafePath(path, "it is not a regular file", _ELSEWHERE)
-    _check_owner(path, found)
+    _check_owner(path, state)
 
 
-def _check_owner(path: Path, found: os.stat_result) -> None:
+def _check_owner(path: Path, state: os.stat_result) -> None:
     # Root can change everything anyway, and images are often baked by root and served by another user.
-    if found.st_uid not in (os.geteuid(), 0):
-        raise UnsafePath(path, f"it belongs to user {found.st_uid}, not to {os.geteuid()}", _ELSEWHERE)
-    if found.st_mode & _OTHERS_WRITE:
-        mode = stat.S_IMODE(found.st_mode)
+    if state.st_uid not in (os.geteuid(), 0):
+        raise UnsafePath(path, f"it belongs to user {state.st_uid}, not to {os.geteuid()}", _ELSEWHERE)
+    if state.st_mode & _OTHERS_WRITE:
+        mode = stat.S_IMODE(state.st_mode)
         remedy = f"run `chmod go-w {path}` if you trust what it holds, or set `cache_dir` to a folder of your own"
         raise UnsafePath(path, f"its mode {mode:04o} lets others write", remedy)

@@ -103,7 +103,7 @@ def _read(path: Path, source: str) -> list[tuple[str, TrustedKey]]:
         data, _ = read_named(path, _MAX_FILE_SIZE)
         text = data.decode()
     except OSError as error:
-        problem = f"{source} is {_shown(str(path))}, which cannot be read: {error.strerror}"
+        problem = f"{source} is {_excerpt(str(path))}, which cannot be read: {error.strerror}"
         raise OptionError(f"{problem}; {_ALLOWED}") from error
     except UnicodeDecodeError as error:
         raise OptionError(f"{source}: the file `{path}` is no text in UTF-8; {_ALLOWED}") from error
@@ -113,12 +113,12 @@ def _read(path: Path, source: str) -> list[tuple[str, TrustedKey]]:
         raise OptionError(f"{source}: the file `{path}` has more than {_MAX_FILE_SIZE} bytes; {_ALLOWED}")
     if "PRIVATE KEY" in text:
         raise OptionError(f"{source}: the file `{path}` holds a private key; {_ALLOWED}")
-    found = []
+    placed_keys = []
     for number, line in enumerate(text.splitlines(), 1):
         if item := line.partition("#")[0].strip():
             place = f"{source}: `{path}`, line {number},"
-            found.append((place, _parse(item, place)))
-    return found
+            placed_keys.append((place, _parse(item, place)))
+    return placed_keys
 
 
 def _parse(item: str, source: str) -> TrustedKey:
@@ -126,26 +126,26 @@ def _parse(item: str, source: str) -> TrustedKey:
     name, _, encoded = key.partition(":")
     if not is_key_name(name):
         raise OptionError(
-            f"{source} names a key {_shown(name)}; a name is 1 to 64 letters, digits and `._-`, and not `{HMAC_NAME}`"
+            f"{source} names a key {_excerpt(name)}; a name is 1 to 64 letters, digits and `._-`, and not `{HMAC_NAME}`"
         )
-    public_key = _decoded(encoded)
+    public_key = _decode(encoded)
     if public_key is None:
-        raise OptionError(f"{source} holds {_shown(key)}, which is no public key of 32 bytes in base64; {_ALLOWED}")
+        raise OptionError(f"{source} holds {_excerpt(key)}, which is no public key of 32 bytes in base64; {_ALLOWED}")
     if int.from_bytes(public_key, "little") & ((1 << 255) - 1) in _SMALL_ORDER:
-        raise OptionError(f"{source} holds {_shown(key)}, a key for which anybody can sign; {_ALLOWED}")
+        raise OptionError(f"{source} holds {_excerpt(key)}, a key for which anybody can sign; {_ALLOWED}")
     bounds: dict[str, float] = {}
     for setting in settings:
         word, _, moment = setting.partition("=")
         if word not in ("from", "until") or word in bounds:
-            raise OptionError(f"{source} holds {_shown(setting)} behind the key `{name}`; {_ALLOWED}")
-        bounds[word] = _moment(moment, f"{source} says {_shown(setting)} of the key `{name}`")
+            raise OptionError(f"{source} holds {_excerpt(setting)} behind the key `{name}`; {_ALLOWED}")
+        bounds[word] = _moment(moment, f"{source} says {_excerpt(setting)} of the key `{name}`")
     start, end = bounds.get("from"), bounds.get("until")
     if start is not None and end is not None and start >= end:
         raise OptionError(f"{source} says of the key `{name}` that it is trusted until a moment before its first one")
     return TrustedKey(name, public_key, start, end)
 
 
-def _decoded(text: str) -> bytes | None:
+def _decode(text: str) -> bytes | None:
     try:
         data = base64.b64decode(text.encode(), validate=True)
     except (binascii.Error, ValueError):
@@ -166,18 +166,18 @@ def _moment(text: str, source: str) -> float:
     return seconds
 
 
-def _distinct(found: list[tuple[str, TrustedKey]]) -> tuple[TrustedKey, ...]:
+def _distinct(placed_keys: list[tuple[str, TrustedKey]]) -> tuple[TrustedKey, ...]:
     """Refuse a name or key that is given twice: its time, or the signer, would be ambiguous."""
     names: set[str] = set()
     keys: set[bytes] = set()
-    for source, key in found:
+    for source, key in placed_keys:
         if key.name in names or key.public_key in keys:
             what = "name" if key.name in names else f"key, {key.fingerprint},"
             raise OptionError(f"{source} lists `{key.name}`, whose {what} is there already; each may be there once")
         names.add(key.name)
         keys.add(key.public_key)
-    return tuple(key for _, key in found)
+    return tuple(key for _, key in placed_keys)
 
 
-def _shown(text: str) -> str:
+def _excerpt(text: str) -> str:
     return f"`{text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}`"

@@ -19,7 +19,7 @@ logger = logging.getLogger("gearcache")
 _PATIENCE_SECONDS = 1.0
 #: Interval at which a process checks the default limit; a limit set by the user is checked at each publish.
 _DEFAULT_SECONDS = 60.0
-_looked: dict[Path, float] = {}
+_check_times: dict[Path, float] = {}
 
 
 def note_entry(layout: Layout, manifest: Manifest, identity: tuple[str, str, str]) -> None:
@@ -37,24 +37,24 @@ def keep_limits(layout: Layout, limits: Limits, identity: tuple[str, str, str]) 
     """Remove entries over the limits, but not this one; while others write or delete, leave it to the next publish."""
     by_default = limits == Limits(DEFAULT_MAX_SIZE)
     now = time.monotonic()
-    if by_default and now - _looked.get(layout.root, -math.inf) < _DEFAULT_SECONDS:
+    if by_default and now - _check_times.get(layout.root, -math.inf) < _DEFAULT_SECONDS:
         return
     with suppress(OSError, CacheError):
         if by_default:
-            _looked[layout.root] = now
+            _check_times[layout.root] = now
             if bytes_stored(layout) <= DEFAULT_MAX_SIZE:
                 return
         from gearcache.cache.admin.catalog import Catalog
 
         catalog = Catalog(layout, patience=_PATIENCE_SECONDS)
-        gone = len(catalog.prune(max_size=limits.max_size, max_age=limits.max_age, keep=[identity]).removed)
-        if gone and by_default:
+        removed_count = len(catalog.prune(max_size=limits.max_size, max_age=limits.max_age, keep=[identity]).removed)
+        if removed_count and by_default:
             logger.warning(
                 "`%s` was over its limit of %s: the %d entries that nobody used for longest are removed; "
                 "`GEARCACHE_MAX_SIZE` sets another limit, or `none`",
                 layout.root,
                 size_text(DEFAULT_MAX_SIZE),
-                gone,
+                removed_count,
             )
 
 

@@ -34,7 +34,7 @@ class _Held:
 
 
 #: The locks of this process, by device and inode: one descriptor for an entry, however many methods have it loaded.
-_held: WeakValueDictionary[tuple[int, int], _Held] = WeakValueDictionary()
+_shared_locks: WeakValueDictionary[tuple[int, int], _Held] = WeakValueDictionary()
 
 
 class Use:
@@ -45,8 +45,8 @@ class Use:
 
     __slots__ = ("_held",)
 
-    def __init__(self, held: _Held) -> None:
-        self._held: _Held | None = held
+    def __init__(self, lock: _Held) -> None:
+        self._held: _Held | None = lock
 
     def count(self) -> None:
         """Count a load: the size of the file is the number of loads, its time that of the last one."""
@@ -71,8 +71,8 @@ def register_use(path: Path, *, create: bool = False) -> Use | None:
     `create` makes the file, in a folder that exists. Never blocks or raises: a process that cannot register may still
     load.
     """
-    held = _found(path) or _lock(path, create)
-    return Use(held) if held is not None else None
+    lock = _existing_lock(path) or _lock(path, create)
+    return Use(lock) if lock is not None else None
 
 
 @contextmanager
@@ -111,7 +111,7 @@ class User(Struct, frozen=True):
 def users_of(path: Path) -> list[User]:
     """The processes that hold the lock of a use file, from `/proc/locks` on Linux; elsewhere none."""
     try:
-        found = path.stat()
+        state = path.stat()
         lines = Path("/proc/locks").read_text().splitlines()
     except OSError:
         return []
@@ -119,25 +119,25 @@ def users_of(path: Path) -> list[User]:
     holders = set()
     for line in lines:
         fields = line.split()
-        if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(found.st_ino):
+        if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(state.st_ino):
             holders.add(int(fields[4]))
     return [User(pid, _command(pid)) for pid in sorted(holders) if pid > 0]
 
 
 def _command(pid: int) -> str:
     """Return the command line of a process; for a worker of `multiprocessing`, which has none, its parent's."""
-    words = _words(pid)
+    arguments = _arguments(pid)
     parent = pid
     for _ in range(_MAX_PARENTS):
-        if not any(word.startswith("from multiprocessing.") for word in words):
+        if not any(argument.startswith("from multiprocessing.") for argument in arguments):
             break
         parent = _parent(parent)
-        words = _words(parent)
-    text = " ".join([os.path.basename(words[0]), *words[1:]]) if words else ""  # noqa: PTH119 - a word, no path of ours
+        arguments = _arguments(parent)
+    text = " ".join([os.path.basename(arguments[0]), *arguments[1:]]) if arguments else ""  # noqa: PTH119 - a word, no path of ours
     return text if parent == pid or not text else f"worker of {parent}: {text}"
 
 
-def _words(pid: int) -> list[str]:
+def _arguments(pid: int) -> list[str]:
     try:
         text = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -154,29 +154,29 @@ def _parent(pid: int) -> int:
         return 0
 
 
-def _found(path: Path) -> _Held | None:
+def _existing_lock(path: Path) -> _Held | None:
     """Return the lock that this process already holds on the file: a locked file keeps its name and its inode."""
     try:
-        found = os.lstat(path)
+        state = os.lstat(path)
     except OSError:
         return None
-    return _held.get((found.st_dev, found.st_ino))
+    return _shared_locks.get((state.st_dev, state.st_ino))
 
 
 def _lock(path: Path, create: bool) -> _Held | None:
     descriptor = _open(path, create)
     if descriptor is None:
         return None
-    held = _Held(descriptor)
+    lock = _Held(descriptor)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        found = os.fstat(descriptor)
+        state = os.fstat(descriptor)
     except OSError:
         return None
     # A process that removes the entry unlinks the file under the lock: then this file no longer belongs to the entry.
-    if found.st_nlink == 0:
+    if state.st_nlink == 0:
         return None
-    return _held.setdefault((found.st_dev, found.st_ino), held)
+    return _shared_locks.setdefault((state.st_dev, state.st_ino), lock)
 
 
 def _open(path: Path, create: bool) -> int | None:

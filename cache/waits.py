@@ -15,25 +15,25 @@ class _Present(threading.local):
     end = math.inf
 
 
-_present = _Present()
+_wait_limit = _Present()
 
 
 @contextmanager
 def waits_end_after(seconds: float) -> Iterator[None]:
     """Let no wait of this thread last longer than some seconds from now."""
-    before = _present.end
-    _present.end = min(before, time.monotonic() + seconds)
+    before = _wait_limit.end
+    _wait_limit.end = min(before, time.monotonic() + seconds)
     try:
         yield
     finally:
-        _present.end = before
+        _wait_limit.end = before
 
 
 def waiting_time(seconds: float) -> float:
     """Return how long a wait may last that allows itself some seconds."""
-    return max(0.0, min(seconds, _present.end - time.monotonic()))
+    return max(0.0, min(seconds, _wait_limit.end - time.monotonic()))
 
 
 def are_limited() -> bool:
     """Return whether waits of this thread are limited."""
-    return _present.end < math.inf
+    return _wait_limit.end < math.inf

@@ -84,10 +84,10 @@ MODULE_PARTS = ("_parameters", "_buffers", "_modules")
 def own_attributes(value: Any) -> dict[str, Any] | None:
     """Return the dictionary of an object's own attributes, bypassing its class's `__dict__`; None where it has none."""
     try:
-        found = object.__getattribute__(value, "__dict__")
+        attributes = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return None
-    return found if type(found) is dict else None
+    return attributes if type(attributes) is dict else None
 
 
 @functools.lru_cache(maxsize=1024)

@@ -20,46 +20,46 @@ def find_tensors(arguments: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 
     Modules are not entered: their content is the method's own state. Paths are those of `Access.text`.
     """
-    found: dict[str, torch.Tensor] = {}
-    seen: set[int] = set()
+    tensors: dict[str, torch.Tensor] = {}
+    seen_ids: set[int] = set()
     for name, value in arguments.items():
-        _find(value, name, found, seen, 0)
-    return found
+        _find(value, name, tensors, seen_ids, 0)
+    return tensors
 
 
-def _find(value: Any, path: str, found: dict[str, torch.Tensor], seen: set[int], depth: int) -> None:
+def _find(value: Any, path: str, tensors: dict[str, torch.Tensor], seen_ids: set[int], depth: int) -> None:
     if isinstance(value, torch.Tensor):
-        found[path] = value
+        tensors[path] = value
         return
-    if depth > _MAX_DEPTH or id(value) in seen or issubclass(type(value), (str, bytes, int, float, type(None))):
+    if depth > _MAX_DEPTH or id(value) in seen_ids or issubclass(type(value), (str, bytes, int, float, type(None))):
         return
     children = _children(value)
     if children:
-        seen.add(id(value))
+        seen_ids.add(id(value))
         for (kind, name), child in children:
-            _find(child, f"{path}.{name}" if kind == "attr" else f"{path}[{name!r}]", found, seen, depth + 1)
+            _find(child, f"{path}.{name}" if kind == "attr" else f"{path}[{name!r}]", tensors, seen_ids, depth + 1)
 
 
 def find_varying(arguments: Mapping[str, Any]) -> dict[Access, torch.Tensor | int]:
     """Return the tensors and the ints (no bools) among arguments, where `find_tensors` looks."""
-    found: dict[Access, torch.Tensor | int] = {}
-    seen: set[int] = set()
+    values: dict[Access, torch.Tensor | int] = {}
+    seen_ids: set[int] = set()
 
     def look(access: Access, value: Any) -> None:
         if isinstance(value, torch.Tensor) or type(value) is int:
-            found[access] = value
+            values[access] = value
             return
-        if id(value) in seen or issubclass(type(value), (str, bytes, int, float, type(None))):
+        if id(value) in seen_ids or issubclass(type(value), (str, bytes, int, float, type(None))):
             return
         if len(access.steps) <= _MAX_DEPTH and (children := _children(value)):
-            seen.add(id(value))
+            seen_ids.add(id(value))
             for (kind, name), child in children:
                 if kind == "attr" or type(name) in (str, int):
                     look(access.then(kind, name), child)
 
     for name, value in arguments.items():
         look(Access(("argument", name)), value)
-    return found
+    return values
 
 
 def _children(value: Any) -> list[tuple[tuple[str, Any], Any]]:
@@ -92,24 +92,24 @@ def replace_tensors(value: Any, replacements: Mapping[int, torch.Tensor], memo: 
     children = _children(value)
     if not children:
         return value
-    changed = {step: replace_tensors(child, replacements, memo) for step, child in children}
-    if all(changed[step] is child for step, child in children):
+    new_children = {step: replace_tensors(child, replacements, memo) for step, child in children}
+    if all(new_children[step] is child for step, child in children):
         return value
     result: Any
     if isinstance(value, tuple):
-        items = [changed[step] for step, _ in children]
+        items = [new_children[step] for step, _ in children]
         result = type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     elif isinstance(value, list):
         result = copy.copy(value)
-        result[:] = [changed[step] for step, _ in children]
+        result[:] = [new_children[step] for step, _ in children]
     elif isinstance(value, dict):
         result = copy.copy(value)
         for key, (step, _) in zip(list(value), children, strict=True):
-            result[key] = changed[step]
+            result[key] = new_children[step]
     else:
         result = copy.copy(value)
         for name, (step, _) in zip(list(own_attributes(value) or ()), children, strict=True):
-            object.__setattr__(result, name, changed[step])
+            object.__setattr__(result, name, new_children[step])
     memo[id(value)] = result
     return result
 

@@ -69,18 +69,18 @@ def _compares_as(kind: type, base: type) -> bool:
 
 def packed(key: Any) -> bytes:
     """Return a key of `plain_key` as bytes, for an access path; `NotKey` where it cannot be rebuilt."""
-    found: bytes = msgpack.packb(_encoded(key))
-    return found
+    data: bytes = msgpack.packb(_encode(key))
+    return data
 
 
-def _encoded(key: Any) -> Any:
+def _encode(key: Any) -> Any:
     kind = type(key)
     if kind is complex:
         return [kind.__name__, repr(key)]
     if kind is int and not -(1 << 63) <= key < (1 << 64):
         return ["int", repr(key)]
     if kind in (tuple, frozenset):
-        items = [_encoded(item) for item in key]
+        items = [_encode(item) for item in key]
         return [kind.__name__, items if kind is tuple else sorted(items, key=msgpack.packb)]
     if _is_of_torch(kind, _ENUMS):
         return ["torch", str(key).removeprefix("torch.")]
@@ -89,27 +89,27 @@ def _encoded(key: Any) -> Any:
     return key
 
 
-_MADE: dict[str, Callable[[Any], Any]] = {
+_CONSTRUCTORS: dict[str, Callable[[Any], Any]] = {
     "complex": complex,
     "int": int,
     "device": lambda text: _torch().device(text),
     "torch": lambda name: getattr(_torch(), name),
-    "tuple": lambda items: tuple(map(_decoded, items)),
-    "frozenset": lambda items: frozenset(map(_decoded, items)),
+    "tuple": lambda items: tuple(map(_decode, items)),
+    "frozenset": lambda items: frozenset(map(_decode, items)),
 }
 
 
-def _decoded(data: Any) -> Any:
-    return _MADE[data[0]](data[1]) if isinstance(data, list) else data
+def _decode(data: Any) -> Any:
+    return _CONSTRUCTORS[data[0]](data[1]) if isinstance(data, list) else data
 
 
 @functools.lru_cache(maxsize=4096)
 def unpacked(data: bytes) -> Any:
     """Inverse of `packed`; `ValueError` for other bytes."""
     try:
-        found = _decoded(msgpack.unpackb(data, strict_map_key=False))
-        if packed(plain_key(found)) == data:
-            return found
+        key = _decode(msgpack.unpackb(data, strict_map_key=False))
+        if packed(plain_key(key)) == data:
+            return key
     except (NotKey, LookupError, TypeError, AttributeError, RuntimeError, msgpack.UnpackException) as error:
         raise ValueError(f"no key: {data[:40]!r}") from error
     raise ValueError(f"no key: {data[:40]!r}")
@@ -150,7 +150,9 @@ def has_key(value: Any, key: Any) -> bool:
     """Return whether a container holds a key of `plain_key`, as `in` does; items without a plain key differ."""
     if isinstance(value, _HASHED):
         return key in (dict.keys(value) if isinstance(value, dict) else value)
-    return any(_is_key(found) and found == key for found in (value.keys() if isinstance(value, Mapping) else value))
+    return any(
+        _is_key(candidate) and candidate == key for candidate in (value.keys() if isinstance(value, Mapping) else value)
+    )
 
 
 def _is_key(value: Any) -> bool:

@@ -106,11 +106,11 @@ class _Taking:
         self._trust = trust
         self._max_size = max_size
         self._summary = BundleSummary()
-        self._left: dict[str, int] = {}
+        self._blob_sizes: dict[str, int] = {}
 
     def run(self, join: Join) -> BundleSummary:
         store = DiskStore(self._layout)
-        with self._opened() as tar, store.writing():
+        with self._open_tar() as tar, store.writing():
             members = self._members(tar)
             self._check_header(next(members, None))
             for name, size, file in members:
@@ -124,7 +124,7 @@ class _Taking:
         return self._summary
 
     def manifests(self) -> Iterator[tuple[Identity, Manifest]]:
-        with self._opened() as tar:
+        with self._open_tar() as tar:
             members = self._members(tar)
             self._check_header(next(members, None))
             for name, size, file in members:
@@ -136,7 +136,7 @@ class _Taking:
                     yield self._identity(name, manifest), manifest
 
     @contextmanager
-    def _opened(self) -> Iterator[tarfile.TarFile]:
+    def _open_tar(self) -> Iterator[tarfile.TarFile]:
         try:
             with (
                 os.fdopen(self._open(), "rb") as file,
@@ -162,23 +162,23 @@ class _Taking:
 
     def _members(self, tar: tarfile.TarFile) -> Iterator[tuple[str, int, BinaryIO]]:
         total = 0
-        seen: set[str] = set()
+        names: set[str] = set()
         for member in tar:
             name = member.name
             if not member.isreg() or member.issparse() or member.size < 0:
                 raise self._wrong(f"`{name}` is not a regular file")
-            if name in seen or len(seen) >= MAX_MEMBERS:
+            if name in names or len(names) >= MAX_MEMBERS:
                 raise self._wrong(f"it holds `{name}` twice, or more than {MAX_MEMBERS} files")
-            seen.add(name)
+            names.add(name)
             total += member.size
             if self._max_size is not None and total > self._max_size:
                 raise self._wrong(f"it holds more than {self._max_size} bytes")
             yield name, member.size, cast(BinaryIO, tar.extractfile(member))
 
-    def _check_header(self, first: tuple[str, int, BinaryIO] | None) -> None:
-        if first is None or first[0] != HEADER_NAME or first[1] > _MAX_HEADER_SIZE:
+    def _check_header(self, first_member: tuple[str, int, BinaryIO] | None) -> None:
+        if first_member is None or first_member[0] != HEADER_NAME or first_member[1] > _MAX_HEADER_SIZE:
             raise self._wrong(f"it does not begin with `{HEADER_NAME}`")
-        header = json.loads(first[2].read(_MAX_HEADER_SIZE))
+        header = json.loads(first_member[2].read(_MAX_HEADER_SIZE))
         if not isinstance(header, dict) or header.get("bundle") != 1:
             raise self._wrong("it is a bundle of another kind")
         if header.get("format") != FORMAT_VERSION:
@@ -187,8 +187,8 @@ class _Taking:
     def _take_blob(self, digest: str, size: int, file: BinaryIO) -> None:
         path = self._layout.blob(digest)
         prepare_folder(self._layout, path.parent)
-        self._left[digest] = size
-        write_pieces_atomic(path, self._verified(digest, file))
+        self._blob_sizes[digest] = size
+        write_pieces_atomic(path, self._verified_pieces(digest, file))
         self._summary.blobs += 1
         self._summary.size += size
 
@@ -201,7 +201,7 @@ class _Taking:
         if self._trust.asks:
             data = self._signed(name, data)
         for digest, size in manifest.blobs.items():
-            if self._left.get(digest) != size:
+            if self._blob_sizes.get(digest) != size:
                 raise self._wrong(f"`{name}` needs the blob {digest} of {size} bytes, which it does not hold")
         path = self._layout.entry(*identity) / MANIFEST_NAME
         prepare_entry(self._layout, path.parent, manifest.blobs)
@@ -213,11 +213,11 @@ class _Taking:
     def _join(self, path: Path, identity: Identity, manifest: Manifest, data: bytes, join: Join) -> None:
         """Store the entry with the blobs that are here; `LockTimeout` where a process keeps compiling it."""
         with key_lock(self._layout.locks_folder / f"{manifest.key_digest}.lock", LOCK_SECONDS):
-            made = join(self._own(path, manifest.key_digest), [manifest], self._is_here)
-            if made is not None:
-                if made is not manifest:
-                    data = self._trust.signed(entry_bytes(made, path))
-                write_entry(self._layout, identity, made, data)
+            joined_manifest = join(self._own_entry(path, manifest.key_digest), [manifest], self._is_here)
+            if joined_manifest is not None:
+                if joined_manifest is not manifest:
+                    data = self._trust.signed(entry_bytes(joined_manifest, path))
+                write_entry(self._layout, identity, joined_manifest, data)
                 self._summary.entries.append(manifest.name)
                 return
         self._summary.skipped.append(manifest.name)
@@ -244,7 +244,7 @@ class _Taking:
             raise self._wrong(f"`{name}` holds the entry {manifest.name}")
         return label, manifest.key_digest, ranks
 
-    def _own(self, path: Path, key_digest: str) -> Manifest | None:
+    def _own_entry(self, path: Path, key_digest: str) -> Manifest | None:
         """Return the entry that this cache has; None for an entry that no process would use."""
         try:
             return read_manifest(path, key_digest, self._trust.hmac)
@@ -254,7 +254,7 @@ class _Taking:
     def _is_here(self, digest: str, size: int) -> bool:
         return present_size(self._layout.blob(digest)) == size
 
-    def _verified(self, digest: str, file: BinaryIO) -> Iterator[bytes]:
+    def _verified_pieces(self, digest: str, file: BinaryIO) -> Iterator[bytes]:
         state = sha256()
         for piece in pieces(file):
             state.update(piece)

@@ -65,12 +65,12 @@ class Catalog:
     def entries(self) -> list[EntryRow]:
         """All readable entries, the last used first."""
         with paused_collection():
-            found = scan(self.layout)
-            self.faults = found.faults
+            scan_result = scan(self.layout)
+            self.faults = scan_result.faults
             # Two stable sorts by one number are four times as fast as one sort by a pair of numbers.
-            found.entries.sort(key=attrgetter("created"), reverse=True)
-            found.entries.sort(key=attrgetter("last_use"), reverse=True)
-            return found.entries
+            scan_result.entries.sort(key=attrgetter("created"), reverse=True)
+            scan_result.entries.sort(key=attrgetter("last_use"), reverse=True)
+            return scan_result.entries
 
     def find(self, text: str) -> list[EntryRow]:
         """Entries by label, `<label>-<start of digest>`, start of digest (4 digits at least), or path; may be empty."""
@@ -122,19 +122,19 @@ class Catalog:
         limits, and is emptied first.
         """
         outcome = Removal()
-        found = scan(self.layout, exact=True)
-        outcome.faults += found.faults
-        present = found.entries
-        aside = self._prune_quarantine(Limits(max_size, max_age), total_size(present), dry_run, outcome)
-        limits = Limits(None if max_size is None else max(0, max_size - aside), max_age)
-        kept = set(keep)
-        while chosen := entries_to_evict(present, limits, self.clock(), kept):
+        scan_result = scan(self.layout, exact=True)
+        outcome.faults += scan_result.faults
+        remaining = scan_result.entries
+        quarantine_size = self._prune_quarantine(Limits(max_size, max_age), total_size(remaining), dry_run, outcome)
+        limits = Limits(None if max_size is None else max(0, max_size - quarantine_size), max_age)
+        protected = set(keep)
+        while victims := entries_to_evict(remaining, limits, self.clock(), protected):
             busy, faults = len(outcome.in_use), len(outcome.faults)
-            self._remove(chosen, 0.0, dry_run, outcome)
-            gone = {entry.identity for entry in outcome.removed}
-            present = [entry for entry in present if entry.identity not in gone]
+            self._remove(victims, 0.0, dry_run, outcome)
+            removed_identities = {entry.identity for entry in outcome.removed}
+            remaining = [entry for entry in remaining if entry.identity not in removed_identities]
             # Other entries must be removed instead of those in use.
-            kept |= {entry.identity for entry in outcome.in_use}
+            protected |= {entry.identity for entry in outcome.in_use}
             if len(outcome.in_use) == busy or len(outcome.faults) > faults:
                 break
         return outcome
@@ -227,18 +227,18 @@ class Catalog:
             self._drop_blobs(removed, dry_run, outcome)
         return busy
 
-    def _drop_blobs(self, removed: list[EntryRow], dry_run: bool, outcome: Removal) -> None:
-        found = scan(self.layout, exact=True)
-        gone = {entry.identity for entry in outcome.removed}
-        found.entries = [entry for entry in found.entries if entry.identity not in gone]
-        needed = needed_blobs(found)
-        sizes = {digest: size for entry in removed for digest, size in entry.blob_sizes().items()}
+    def _drop_blobs(self, removed_entries: list[EntryRow], dry_run: bool, outcome: Removal) -> None:
+        scan_result = scan(self.layout, exact=True)
+        removed_identities = {entry.identity for entry in outcome.removed}
+        scan_result.entries = [entry for entry in scan_result.entries if entry.identity not in removed_identities]
+        needed_digests = needed_blobs(scan_result)
+        sizes = {digest: size for entry in removed_entries for digest, size in entry.blob_sizes().items()}
 
         def count(path: Path, size: int) -> None:
             outcome.blobs += 1
             outcome.freed += size
 
-        unneeded = [digest for digest in sizes if digest not in needed]
+        unneeded = [digest for digest in sizes if digest not in needed_digests]
         if dry_run:
             for digest in unneeded:
                 count(self.layout.blob(digest), sizes[digest])

@@ -45,57 +45,57 @@ def collect(layout: Layout, now: float, patience: float, *, dry_run: bool = Fals
     Files over the limit of the quarantine, or older than `MAX_KEPT_SECONDS`, are removed as well. Blobs stay while a
     manifest cannot be read: it may name them.
     """
-    found = Collected()
+    collected = Collected()
     try:
         if not layout.bucket.is_dir():
-            return found
+            return collected
         if dry_run:
-            _collect(layout, now, found, dry_run=True)
+            _collect(layout, now, collected, dry_run=True)
         else:
-            old = excess(quarantined(layout), before=now - MAX_KEPT_SECONDS)
-            found.quarantined = len(old)
-            found.freed += drop(layout, old)
+            excess_files = excess(quarantined(layout), before=now - MAX_KEPT_SECONDS)
+            collected.quarantined = len(excess_files)
+            collected.freed += drop(layout, excess_files)
             with deleting(layout, patience):
-                _collect(layout, now, found, dry_run=False)
+                _collect(layout, now, collected, dry_run=False)
     except CacheError as error:
-        found.fault = error
+        collected.fault = error
     except OSError as error:
-        found.fault = CacheError(f"`{error.filename}` cannot be removed: {error.strerror}")
-    return found
+        collected.fault = CacheError(f"`{error.filename}` cannot be removed: {error.strerror}")
+    return collected
 
 
-def needed_blobs(found: Scan) -> set[str]:
+def needed_blobs(scan_result: Scan) -> set[str]:
     """Return the digests that entries name; `CacheError` when an entry is unreadable: its blobs are then unknown."""
     misplaced: set[str] = set()
-    for fault in found.faults:
+    for fault in scan_result.faults:
         if isinstance(fault, MisplacedEntry):
             misplaced.update(fault.blobs)  # the manifest is sound, only misplaced: an entry may need its blobs
         # Damaged for good: a miss for every process, moved to the quarantine at its next lookup.
         elif type(fault) is not CorruptEntry:
             raise fault
-    packed = {entry.blobs for entry in found.entries}
+    packed = {entry.blobs for entry in scan_result.entries}
     return misplaced | {blobs[at : at + 32].hex() for blobs in packed for at in range(0, len(blobs), 40)}
 
 
-def _collect(layout: Layout, now: float, found: Collected, *, dry_run: bool) -> None:
-    unfinished, abandoned = list(_unfinished(layout, now)), list(_abandoned(layout))
+def _collect(layout: Layout, now: float, collected: Collected, *, dry_run: bool) -> None:
+    unfinished_paths, abandoned_identities = list(_unfinished(layout, now)), list(_abandoned(layout))
     if dry_run:
-        for path in unfinished:
-            found._add_leftover(path, _size(path))
-        for identity in abandoned:
-            found._add_leftover(layout.entry(*identity), 0)
+        for path in unfinished_paths:
+            collected._add_leftover(path, _size(path))
+        for identity in abandoned_identities:
+            collected._add_leftover(layout.entry(*identity), 0)
     else:
-        unlink_all(layout, unfinished, found._add_leftover)
-        for identity in abandoned:
+        unlink_all(layout, unfinished_paths, collected._add_leftover)
+        for identity in abandoned_identities:
             if remove_entry(layout, identity):
-                found._add_leftover(layout.entry(*identity), 0)
-    needed = needed_blobs(scan(layout, exact=True))
-    unneeded = [path for path in layout.blobs() if is_digest(path.name) and path.name not in needed]
+                collected._add_leftover(layout.entry(*identity), 0)
+    needed_digests = needed_blobs(scan(layout, exact=True))
+    unneeded_paths = [path for path in layout.blobs() if is_digest(path.name) and path.name not in needed_digests]
     if dry_run:
-        for path in unneeded:
-            found._add_blob(path, _size(path))
+        for path in unneeded_paths:
+            collected._add_blob(path, _size(path))
     else:
-        unlink_all(layout, unneeded, found._add_blob)
+        unlink_all(layout, unneeded_paths, collected._add_blob)
 
 
 def _unfinished(layout: Layout, now: float) -> Iterator[Path]:
@@ -116,19 +116,19 @@ def _abandoned(layout: Layout) -> Iterator[Identity]:
     """Yield folders without a manifest, inner folders first."""
     for label, digest in layout.names():
         folder = layout.entry(label, digest, "")
-        inside = {path.name for path in _inside(folder)} - {USE_NAME}
-        found_ranks = {ranks for ranks in inside if is_ranks_folder(ranks)}
-        for ranks in found_ranks:
+        names = {path.name for path in _inside(folder)} - {USE_NAME}
+        rank_folders = {ranks for ranks in names if is_ranks_folder(ranks)}
+        for ranks in rank_folders:
             if not _holds_entry({path.name for path in _inside(folder / ranks)}):
                 yield label, digest, ranks
-        if not _holds_entry(inside):
+        if not _holds_entry(names):
             yield label, digest, ""
 
 
 def _holds_entry(names: set[str]) -> bool:
     """Return whether a folder holds more than the remains of an entry; files of others could not be removed."""
-    left = {USE_NAME, *BACKEND_FOLDERS}
-    return any(name not in left and not name.startswith(TEMPORARY_PREFIX) for name in names)
+    remains = {USE_NAME, *BACKEND_FOLDERS}
+    return any(name not in remains and not name.startswith(TEMPORARY_PREFIX) for name in names)
 
 
 def _inside(folder: Path) -> list[Path]:

@@ -47,7 +47,7 @@ class Counts:
         self.fault: CacheError | None = None
         self._baseline = self._read()
         self.was_reset = self._baseline.since is not None
-        self.since = self._baseline.since if self._baseline.since is not None else _made(layout)
+        self.since = self._baseline.since if self._baseline.since is not None else _creation_time(layout)
 
     def hits(self, entry: EntryRow) -> int:
         """The loads of an entry."""
@@ -57,19 +57,19 @@ class Counts:
 
     def misses(self) -> dict[str, dict[str, int]]:
         """Return label of the method -> reason -> misses, without zeros."""
-        found: dict[str, dict[str, int]] = {}
+        misses_by_label: dict[str, dict[str, int]] = {}
         for label, reasons in misses(self._layout).items():
             for reason, number in reasons.items():
-                left = number - self._baseline.misses.get((label, reason), 0)
-                if left > 0:
-                    found.setdefault(label, {})[reason] = left
-        return found
+                count = number - self._baseline.misses.get((label, reason), 0)
+                if count > 0:
+                    misses_by_label.setdefault(label, {})[reason] = count
+        return misses_by_label
 
     def _read(self) -> _Baseline:
         path = self._layout.bucket / BASELINE_NAME
         try:
             check_folders(self._layout.root, path.parent)
-            return _unpacked(read_trusted(path, _LARGEST))
+            return _unpack(read_trusted(path, _LARGEST))
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
@@ -88,7 +88,9 @@ def reset_counts(layout: Layout, entries: Iterable[EntryRow], now: float) -> Non
         {
             "since": now,
             "hits": [[*entry.identity, entry.use_inode, entry.hits] for entry in entries if entry.hits],
-            "misses": [[label, reason, n] for label, each in misses(layout).items() for reason, n in each.items()],
+            "misses": [
+                [label, reason, n] for label, reasons in misses(layout).items() for reason, n in reasons.items()
+            ],
         }
     )
     path = layout.bucket / BASELINE_NAME
@@ -98,19 +100,19 @@ def reset_counts(layout: Layout, entries: Iterable[EntryRow], now: float) -> Non
         raise PublishError(path, error.strerror or type(error).__name__) from error
 
 
-def _unpacked(data: bytes) -> _Baseline:
-    found: Any = msgpack.unpackb(data, strict_map_key=True)
-    since = float(found["since"])
+def _unpack(data: bytes) -> _Baseline:
+    fields: Any = msgpack.unpackb(data, strict_map_key=True)
+    since = float(fields["since"])
     if not 0 <= since < 1e11:
         raise ValueError("no time")
     return _Baseline(
         since,
-        {(str(label), str(key), str(ranks)): (int(inode), int(n)) for label, key, ranks, inode, n in found["hits"]},
-        {(str(label), str(reason)): int(n) for label, reason, n in found["misses"]},
+        {(str(label), str(key), str(ranks)): (int(inode), int(n)) for label, key, ranks, inode, n in fields["hits"]},
+        {(str(label), str(reason)): int(n) for label, reason, n in fields["misses"]},
     )
 
 
-def _made(layout: Layout) -> float:
+def _creation_time(layout: Layout) -> float:
     """Return when the cache was made: its mark is written then, and never again."""
     for folder in (layout.root, layout.bucket):
         with suppress(OSError):

@@ -45,17 +45,17 @@ def entries_to_evict(
     """
     oldest = sorted(entries, key=lambda entry: (entry.last_use, entry.created, entry.identity))
     evicted: list[EntryRow] = []
-    stays: list[EntryRow] = []
+    remaining: list[EntryRow] = []
     for entry in oldest:
         too_old = limits.max_age is not None and now - entry.last_use > limits.max_age
-        (evicted if too_old and entry.identity not in keep else stays).append(entry)
+        (evicted if too_old and entry.identity not in keep else remaining).append(entry)
     if limits.max_size is None:
         return evicted
-    blobs = [entry.blob_sizes() for entry in stays]
+    blobs = [entry.blob_sizes() for entry in remaining]
     holders = Counter(digest for sizes in blobs for digest in sizes)
     unique = {digest: size for sizes in blobs for digest, size in sizes.items()}
-    total = sum(entry.own_size for entry in stays) + sum(unique.values())
-    for entry, sizes in zip(stays, blobs, strict=True):
+    total = sum(entry.own_size for entry in remaining) + sum(unique.values())
+    for entry, sizes in zip(remaining, blobs, strict=True):
         if total <= limits.max_size:
             break
         if entry.identity in keep:

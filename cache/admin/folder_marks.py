@@ -30,8 +30,8 @@ _LONGEST_MARK = 4096
 
 def version_of(name: str) -> int | None:
     """The format version that a folder is named after; None for any other name."""
-    found = _BUCKET.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _BUCKET.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def foreign_name(folder: Path) -> str | None:

@@ -30,14 +30,14 @@ class OtherFormatFolder(Struct, frozen=True):
 
 def other_formats(layout: Layout) -> list[OtherFormatFolder]:
     """Return the folders of other format versions, the oldest first, without a user's own `v1`. Never raises."""
-    found = []
+    folders = []
     with suppress(OSError):
         for path in layout.root.iterdir():
             version = version_of(path.name)
             with suppress(OSError):
                 if version is not None and version != FORMAT_VERSION and is_bucket(path):
-                    found.append(_measured(path, version))
-    return sorted(found, key=lambda folder: folder.version)
+                    folders.append(_measure(path, version))
+    return sorted(folders, key=lambda folder: folder.version)
 
 
 def remove_format(layout: Layout, folder: OtherFormatFolder) -> int:
@@ -65,7 +65,7 @@ def remove_format(layout: Layout, folder: OtherFormatFolder) -> int:
     return folder.size
 
 
-def _measured(path: Path, version: int) -> OtherFormatFolder:
+def _measure(path: Path, version: int) -> OtherFormatFolder:
     entries = size = 0
     for inner, _, names in os.walk(path):
         for name in names:

@@ -40,16 +40,16 @@ def check_health(layout: Layout, hmac_key_file: Path | None = None) -> list[Chec
 
     Creates nothing where there is no cache yet: the nearest existing parent folder is checked instead. Never raises.
     """
-    checks = [_guarded("folder", lambda: _check_root(layout))]
+    checks = [_guard("folder", lambda: _check_root(layout))]
     if checks[0].ok:
-        checks += [_guarded("permissions", lambda: _check_trust(layout))]
-        checks += [_guarded("entries", lambda: _check_entries(layout))]
+        checks += [_guard("permissions", lambda: _check_trust(layout))]
+        checks += [_guard("entries", lambda: _check_entries(layout))]
     folder = _nearest_folder(layout.root)
     checks += guarded_all("writing", lambda: _check_changes(layout, folder))
     checks += [
-        _guarded("file system", lambda: _check_file_system(folder)),
-        _guarded("space", lambda: _check_space(folder)),
-        _guarded("signatures", lambda: _check_signatures(hmac_key_file)),
+        _guard("file system", lambda: _check_file_system(folder)),
+        _guard("space", lambda: _check_space(folder)),
+        _guard("signatures", lambda: _check_signatures(hmac_key_file)),
     ]
     return checks
 
@@ -58,17 +58,17 @@ def guarded_all(name: str, check: Callable[[], list[Check]]) -> list[Check]:
     """Return the results of some checks, or one result of this name with their fault, so that other checks still
     run.
     """
-    made: list[Check] = []
+    checks: list[Check] = []
 
     def make() -> Check:
-        made.extend(check())
+        checks.extend(check())
         return Check(name, None, "")
 
-    failed = _guarded(name, make)
-    return made if failed.ok is None else [failed]
+    outcome = _guard(name, make)
+    return checks if outcome.ok is None else [outcome]
 
 
-def _guarded(name: str, check: Callable[[], Check]) -> Check:
+def _guard(name: str, check: Callable[[], Check]) -> Check:
     try:
         return check()
     except UnsafePath as error:
@@ -119,7 +119,7 @@ def _check_changes(layout: Layout, folder: Path) -> list[Check]:
     if not os.access(folder, os.W_OK) and Catalog(layout).entries():
         text = f"this user cannot write to `{folder}`: stored entries serve, and what they lack is not stored"
         return [Check("writing", None, text, "let this user write there, or compile as the user that can")]
-    return [_guarded("writing", lambda: _check_writing(folder)), _guarded("locks", lambda: _check_locks(folder))]
+    return [_guard("writing", lambda: _check_writing(folder)), _guard("locks", lambda: _check_locks(folder))]
 
 
 def _check_writing(folder: Path) -> Check:

@@ -70,21 +70,21 @@ class Index:
         self._cache = cache
         self._folder = folder
         self.entries = [entry for shard in list(cache) for entry in self._read(shard)]
-        fresh, self._journal_size = read_journal(folder)
-        self.entries += fresh
-        self._unsaved = {shard_of(entry.identity) for entry in fresh}
+        journal_entries, self._journal_size = read_journal(folder)
+        self.entries += journal_entries
+        self._unsaved = {shard_of(entry.identity) for entry in journal_entries}
 
     def save(self, entries: Iterable[EntryRow], changed: Iterable[Identity]) -> None:
         """Write the shards of the identities in `changed`, given all entries; never raises."""
         # A full disk, another program's lock, any error: the next command saves the index.
         with suppress(Exception):
-            wanted: dict[str, list[Any]] = {shard: [] for shard in {*self._unsaved, *map(shard_of, changed)}}
-            for entry in entries if wanted else ():
-                if (plain := wanted.get(entry.digest[:_SHARD])) is not None:
-                    plain.append(entry)
-            for shard, plain in wanted.items():
-                body: bytes = msgpack.packb(plain)
-                if plain:
+            shards: dict[str, list[Any]] = {shard: [] for shard in {*self._unsaved, *map(shard_of, changed)}}
+            for entry in entries if shards else ():
+                if (shard_entries := shards.get(entry.digest[:_SHARD])) is not None:
+                    shard_entries.append(entry)
+            for shard, shard_entries in shards.items():
+                body: bytes = msgpack.packb(shard_entries)
+                if shard_entries:
                     self._cache.set(shard, sha256(body).digest() + body)
                 else:
                     self._cache.delete(shard)
@@ -115,11 +115,11 @@ def open_index(layout: Layout) -> Iterator[Index | None]:
         yield None
         return
     try:
-        opened = _open(layout.index_folder)
-        if opened is None:
+        cache_and_index = _open(layout.index_folder)
+        if cache_and_index is None:
             yield None
             return
-        cache, index = opened
+        cache, index = cache_and_index
         try:
             yield index
         finally:

@@ -39,9 +39,9 @@ def members_of(packed: Packing) -> Iterator[Member]:
 @contextmanager
 def _blob(packed: Packing, digest: str, size: int) -> Iterator[BinaryIO]:
     with packed.blob(digest) as file:
-        found = os.fstat(file.fileno()).st_size
-        if found != size:
-            raise CorruptEntry(f"blob {digest}", f"it has {found} bytes, where an entry says {size}")
+        stored_size = os.fstat(file.fileno()).st_size
+        if stored_size != size:
+            raise CorruptEntry(f"blob {digest}", f"it has {stored_size} bytes, where an entry says {size}")
         yield file
 
 

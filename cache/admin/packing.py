@@ -48,10 +48,10 @@ def packing(layout: Layout, entries: Iterable[EntryRow], sign: Sign = as_it_is) 
 
     Raises `CacheError` when a manifest is missing, damaged or untrusted, and the errors of `sign`.
     """
-    chosen = list(entries)
+    rows = list(entries)
     with ExitStack() as stack:
-        for entry in chosen:
+        for entry in rows:
             use = register_use(layout.entry(*entry.identity) / USE_NAME)
             if use is not None:
                 stack.callback(use.close)
-        yield Packing(layout, chosen, sign)
+        yield Packing(layout, rows, sign)

@@ -63,25 +63,25 @@ class Repair(Struct, frozen=True):
 
 def lost_blobs(layout: Layout, entry: EntryRow, damaged: Collection[str]) -> dict[str, str]:
     """Return the unusable blobs that an entry names, each with the reason; `damaged` have failed before."""
-    lost = {}
+    reasons = {}
     for digest, size in entry.blob_sizes().items():
         try:
-            found = layout.blob(digest).lstat().st_size
+            stored_size = layout.blob(digest).lstat().st_size
         except OSError:
-            lost[digest] = f"its blob {digest} is missing"
+            reasons[digest] = f"its blob {digest} is missing"
             continue
-        if found != size:
-            lost[digest] = f"its blob {digest} has {found} bytes instead of {size}"
+        if stored_size != size:
+            reasons[digest] = f"its blob {digest} has {stored_size} bytes instead of {size}"
         elif digest in damaged:
-            lost[digest] = f"its blob {digest} is damaged"
-    return lost
+            reasons[digest] = f"its blob {digest} is damaged"
+    return reasons
 
 
 def split(manifest: Manifest, lost: Collection[str], parts: Parts) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The texts of the parts that need one of the lost blobs, and of the others, as far as they are known."""
-    found = list(parts.of(manifest))
-    gone = tuple(part.text for part in found if part.blobs & frozenset(lost))
-    return gone, tuple(part.text for part in found if not part.blobs & frozenset(lost))
+    entry_parts = list(parts.of(manifest))
+    lost_texts = tuple(part.text for part in entry_parts if part.blobs & frozenset(lost))
+    return lost_texts, tuple(part.text for part in entry_parts if not part.blobs & frozenset(lost))
 
 
 def repair_entry(layout: Layout, path: Path, damaged: Collection[str], parts: Parts, trust: Trust) -> Repair:
@@ -100,35 +100,37 @@ def repair_entry(layout: Layout, path: Path, damaged: Collection[str], parts: Pa
         ):
             data = read_trusted(path, MAX_MANIFEST_SIZE)
             manifest = read_manifest(path, digest, trust.hmac)
-            lost = frozenset(_lost(layout, manifest, damaged))
-            removed, kept = split(manifest, lost, parts)
-            if not lost:
-                return Repair(kept=kept)  # another process has put them back
-            rest = parts.without(manifest, lost)
+            lost_digests = frozenset(_lost_digests(layout, manifest, damaged))
+            removed_parts, kept_parts = split(manifest, lost_digests, parts)
+            if not lost_digests:
+                return Repair(kept=kept_parts)  # another process has put them back
+            rest = parts.without(manifest, lost_digests)
             if rest is None:
-                fault = CorruptEntry(path, f"its blob {min(lost)} is lost, and nothing is left without it")
+                fault = CorruptEntry(path, f"its blob {min(lost_digests)} is lost, and nothing is left without it")
                 quarantine(layout, fault, f"{label}-{digest}.manifest", lambda: _raise(fault))
-                gone = not path.exists()
-                return Repair(removed or kept, (), "" if gone else "it cannot be moved to the quarantine")
+                is_gone = not path.exists()
+                return Repair(
+                    removed_parts or kept_parts, (), "" if is_gone else "it cannot be moved to the quarantine"
+                )
             if missing := " and ".join(f"`{variable}`" for variable in trust.missing_keys(data)):
                 problem = f"it is signed; set {missing} to sign the rest of it, or remove it with `gearcache clear`"
-                return Repair(removed, kept, problem)
-            written = encode_manifest(rest)
-            decode_manifest(written, path)  # check that the new manifest can be read
-            write_atomic(path, trust.signed(written))
+                return Repair(removed_parts, kept_parts, problem)
+            new_data = encode_manifest(rest)
+            decode_manifest(new_data, path)  # check that the new manifest can be read
+            write_atomic(path, trust.signed(new_data))
             note_entry(layout, rest, (label, digest, ranks))
-            return Repair(removed, kept)
+            return Repair(removed_parts, kept_parts)
     except (GearcacheError, TypeError, ValueError) as error:
         return Repair(problem=str(error))
     except OSError as error:
         return Repair(problem=f"`{error.filename}` cannot be changed: {error.strerror}")
 
 
-def _lost(layout: Layout, manifest: Manifest, damaged: Collection[str]) -> list[str]:
+def _lost_digests(layout: Layout, manifest: Manifest, damaged: Collection[str]) -> list[str]:
     """Return the blobs that are missing or damaged now; raises for an untrusted or unreadable one, which may be
     sound.
     """
-    lost = []
+    digests = []
     for digest, size in manifest.blobs.items():
         path = layout.blob(digest)
         try:
@@ -138,8 +140,8 @@ def _lost(layout: Layout, manifest: Manifest, damaged: Collection[str]) -> list[
         except (CorruptEntry, FileNotFoundError, NotADirectoryError):
             is_odd = True
         if is_odd:
-            lost.append(digest)
-    return lost
+            digests.append(digest)
+    return digests
 
 
 def _raise(fault: CorruptEntry) -> None:

@@ -143,11 +143,11 @@ def stored_entry(manifest: Manifest, identity: Identity, path: Path) -> EntryRow
 def total_size(entries: Iterable[EntryRow]) -> int:
     """Bytes on disk; a blob that several entries share counts once."""
     blobs: dict[bytes, int] = {}
-    own = 0
+    own_size = 0
     for entry in entries:
-        own += entry.own_size
+        own_size += entry.own_size
         blobs.update(_BLOB.iter_unpack(entry.blobs))
-    return own + sum(blobs.values())
+    return own_size + sum(blobs.values())
 
 
 def folders_size(folder: str) -> int:
@@ -156,21 +156,21 @@ def folders_size(folder: str) -> int:
     for name in BACKEND_FOLDERS:
         for inner, _, files in os.walk(f"{folder}/{name}"):
             for file in files:
-                found = _lstat(f"{inner}/{file}")
-                size += found.st_size if found is not None else 0
+                state = _lstat(f"{inner}/{file}")
+                size += state.st_size if state is not None else 0
     return size
 
 
 def manifest_state(path: str | Path) -> FileState:
     """Return the state of a manifest, with the time of its last change of any kind; `OSError` except when absent."""
-    found = _lstat(path)
-    return (found.st_ino, found.st_ctime_ns, found.st_size) if found is not None else ABSENT
+    state = _lstat(path)
+    return (state.st_ino, state.st_ctime_ns, state.st_size) if state is not None else ABSENT
 
 
 def use_state(path: str | Path) -> FileState:
     """Return the state of a use file, with the time of the last load; `OSError` other than for an absent one."""
-    found = _lstat(path)
-    return (found.st_ino, found.st_mtime_ns, found.st_size) if found is not None else ABSENT
+    state = _lstat(path)
+    return (state.st_ino, state.st_mtime_ns, state.st_size) if state is not None else ABSENT
 
 
 def _lstat(path: str | Path) -> os.stat_result | None:

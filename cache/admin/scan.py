@@ -40,12 +40,12 @@ def scan(layout: Layout, *, exact: bool = False) -> Scan:
 
     # 100,000 entries are a million objects, none of them garbage.
     with paused_collection(), open_index(layout) as index:
-        known = _Known(index.entries if index is not None else read_journal(layout.index_folder)[0])
-        found = Scan()
-        changed = _Look(layout, known, exact or known.count <= MANY_ENTRIES, found).at_all()
+        index_rows = _Known(index.entries if index is not None else read_journal(layout.index_folder)[0])
+        result = Scan()
+        changed_identities = _Look(layout, index_rows, exact or index_rows.count <= MANY_ENTRIES, result).at_all()
         if index is not None:
-            index.save(found.entries, changed)
-    return found
+            index.save(result.entries, changed_identities)
+    return result
 
 
 def read_entry(layout: Layout, path: Path, signer: Signer | None = None) -> EntryRow:
@@ -95,15 +95,15 @@ class _Known:
 class _Look:
     """One look at the disk."""
 
-    def __init__(self, layout: Layout, known: _Known, exact: bool, found: Scan) -> None:
+    def __init__(self, layout: Layout, index_rows: _Known, exact: bool, result: Scan) -> None:
         self._layout = layout
-        self._known = known
+        self._index_rows = index_rows
         self._exact = exact
-        self._found = found
+        self._result = result
         self._entries_folder = str(layout.entries_folder)
-        self._changed: set[Identity] = set()
+        self._changed_identities: set[Identity] = set()
         #: How many of the indexed entries still exist.
-        self._present = 0
+        self._present_count = 0
 
     def at_all(self) -> set[Identity]:
         """Fill in the entries found, and return the identities whose rows in the index must change."""
@@ -111,65 +111,67 @@ class _Look:
             for label in self._layout.labels():
                 self._look_at_label(label)
         except OSError as error:
-            self._found.faults.append(CacheError(f"`{error.filename}` cannot be read: {error.strerror}"))
-        if self._present != self._known.count:
-            self._changed |= self._known.identities() - {entry.identity for entry in self._found.entries}
-        return self._changed
+            self._result.faults.append(CacheError(f"`{error.filename}` cannot be read: {error.strerror}"))
+        if self._present_count != self._index_rows.count:
+            self._changed_identities |= self._index_rows.identities() - {
+                entry.identity for entry in self._result.entries
+            }
+        return self._changed_identities
 
     def _look_at_label(self, label: str) -> None:
-        unranked = self._known.unranked.get(label, {})
-        ranked = self._known.ranked
+        unranked = self._index_rows.unranked.get(label, {})
+        ranked = self._index_rows.ranked
         folder = f"{self._entries_folder}/{label}"
-        unchanged = self._found.entries
-        before = len(unchanged)
-        others = []
+        unchanged = self._result.entries
+        count_before = len(unchanged)
+        other_digests = []
         lstat, exact = os.lstat, self._exact
         # Texts instead of paths, which take ten times as long: these lines may run for 100,000 entries.
         for digest in self._layout.digest_names(label):
             entry = unranked.get(digest)
             if entry is None or exact or entry.has_folders or (ranked and (label, digest) in ranked):
                 if is_digest(digest):
-                    others.append(digest)
+                    other_digests.append(digest)
                 continue
             try:
                 use = lstat(f"{folder}/{digest}/{USE_NAME}")
             except OSError:
-                others.append(digest)
+                other_digests.append(digest)
                 continue
             if use.st_mtime_ns == entry.used_ns and use.st_size == entry.hits and use.st_ino == entry.use_inode:
                 unchanged.append(entry)
             else:
-                others.append(digest)
-        self._present += len(unchanged) - before
-        for digest in others:
+                other_digests.append(digest)
+        self._present_count += len(unchanged) - count_before
+        for digest in other_digests:
             try:
                 self._look_at(label, digest)
             except OSError as error:
-                self._found.faults.append(CacheError(f"`{error.filename}` cannot be read: {error.strerror}"))
+                self._result.faults.append(CacheError(f"`{error.filename}` cannot be read: {error.strerror}"))
 
     def _look_at(self, label: str, digest: str) -> None:
-        entry = self._known.unranked.get(label, {}).get(digest)
-        entries = [*([entry] if entry is not None else ()), *self._known.ranked.get((label, digest), {}).values()]
-        unread = []
-        place = f"{self._entries_folder}/{label}/{digest}"
+        entry = self._index_rows.unranked.get(label, {}).get(digest)
+        entries = [*([entry] if entry is not None else ()), *self._index_rows.ranked.get((label, digest), {}).values()]
+        unread_paths = []
+        key_folder = f"{self._entries_folder}/{label}/{digest}"
         for entry in entries:
-            folder = f"{place}/{entry.ranks}" if entry.ranks else place
+            folder = f"{key_folder}/{entry.ranks}" if entry.ranks else key_folder
             use = use_state(f"{folder}/{USE_NAME}")
             is_used = use != (entry.use_inode, entry.used_ns, entry.hits)
             if (self._exact or is_used) and not entry.is_state_of(manifest_state(f"{folder}/{MANIFEST_NAME}")):
-                unread.append(self._layout.entry(label, digest, entry.ranks) / MANIFEST_NAME)
+                unread_paths.append(self._layout.entry(label, digest, entry.ranks) / MANIFEST_NAME)
                 continue
-            self._present += 1
-            now = entry.with_use(use) if is_used else entry
+            self._present_count += 1
+            current_entry = entry.with_use(use) if is_used else entry
             if entry.has_folders:
-                now = now.with_folders(folder)
-            self._found.entries.append(now)
-            if now is not entry:
-                self._changed.add(entry.identity)
-        if not entries or (self._exact and not _has_ranks_of(place, entries)):
-            seen = {self._layout.entry(*entry.identity) / MANIFEST_NAME for entry in entries}
-            unread += [path for path in self._layout.manifests_of(label, digest) if path not in seen]
-        self._read(unread)
+                current_entry = current_entry.with_folders(folder)
+            self._result.entries.append(current_entry)
+            if current_entry is not entry:
+                self._changed_identities.add(entry.identity)
+        if not entries or (self._exact and not _has_ranks_of(key_folder, entries)):
+            seen_paths = {self._layout.entry(*entry.identity) / MANIFEST_NAME for entry in entries}
+            unread_paths += [path for path in self._layout.manifests_of(label, digest) if path not in seen_paths]
+        self._read(unread_paths)
 
     def _read(self, paths: Iterable[Path]) -> None:
         for path in paths:
@@ -178,10 +180,10 @@ class _Look:
             except FileNotFoundError:
                 continue
             except CacheError as error:
-                self._found.faults.append(error)
+                self._result.faults.append(error)
             else:
-                self._found.entries.append(entry)
-                self._changed.add(entry.identity)
+                self._result.entries.append(entry)
+                self._changed_identities.add(entry.identity)
 
 
 def _has_ranks_of(folder: str, entries: list[EntryRow]) -> bool:
@@ -190,7 +192,7 @@ def _has_ranks_of(folder: str, entries: list[EntryRow]) -> bool:
     The number of links mostly gives the answer.
     """
     try:
-        inside = os.lstat(folder).st_nlink - 2
+        folder_count = os.lstat(folder).st_nlink - 2
     except FileNotFoundError:  # removed since it was listed: a closer look finds nothing
         return False
-    return inside == sum(1 for entry in entries if entry.ranks)
+    return folder_count == sum(1 for entry in entries if entry.ranks)

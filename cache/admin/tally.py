@@ -20,10 +20,10 @@ def count_misses(layout: Layout, label: str, reasons: Iterable[str]) -> None:
     """Add misses of a method; a cache that cannot be written loses them. Appends of one byte need no lock."""
     folder = layout.bucket / _FOLDER
     with suppress(OSError):
-        for each in (folder, folder / (label if is_label(label) else "_")):
-            each.mkdir(mode=0o700, exist_ok=True)
+        for subfolder in (folder, folder / (label if is_label(label) else "_")):
+            subfolder.mkdir(mode=0o700, exist_ok=True)
         for reason in reasons:
-            descriptor = open_regular(each / _name(reason), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            descriptor = open_regular(subfolder / _name(reason), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
                 os.write(descriptor, _MARK)
             finally:
@@ -32,15 +32,15 @@ def count_misses(layout: Layout, label: str, reasons: Iterable[str]) -> None:
 
 def misses(layout: Layout) -> dict[str, dict[str, int]]:
     """Label of the method -> reason -> misses since the cache was made."""
-    found: dict[str, dict[str, int]] = {}
+    misses_by_label: dict[str, dict[str, int]] = {}
     for folder in _sorted(layout.bucket / _FOLDER):
         for item in _sorted(folder) if is_label(folder.name) else ():
-            if number := _counted(item):
-                found.setdefault(folder.name, {})[item.name.replace("_", " ")] = number
-    return found
+            if number := _count(item):
+                misses_by_label.setdefault(folder.name, {})[item.name.replace("_", " ")] = number
+    return misses_by_label
 
 
-def _counted(path: Path) -> int:
+def _count(path: Path) -> int:
     """Return how often a file was counted in; 0 for a file that gearcache did not write."""
     if _name(path.name) != path.name:
         return 0
@@ -56,11 +56,11 @@ def _counted(path: Path) -> int:
 
 
 def _sorted(folder: Path) -> Iterator[Path]:
-    found: list[Path] = []
+    paths: list[Path] = []
     with suppress(OSError):
         if not folder.is_symlink():
-            found = sorted(folder.iterdir())
-    yield from found
+            paths = sorted(folder.iterdir())
+    yield from paths
 
 
 def _name(reason: str) -> str:

@@ -94,22 +94,22 @@ class _Verifier:
         self._trust = trust
         self._progress = progress
         self._parts = parts
-        self._found = Verification()
-        self._done = 0
+        self._result = Verification()
+        self._done_count = 0
         #: Bytes of sound files, and the faults of blobs by their digests.
         self._blobs: dict[Path, int] = {}
         self._entries: dict[Path, int] = {}
         self._damaged: dict[str, Fault] = {}
 
     def run(self) -> Verification:
-        found = self._found
+        result = self._result
         try:
             blobs = [path for path in self._layout.blobs() if is_digest(path.name)]
             manifests = list(self._layout.entries())
         except OSError as error:
             self._add(Path(error.filename or self._layout.root), CacheError(str(error.strerror)))
-            return found
-        found.all_entries, found.all_blobs = len(manifests), len(blobs)
+            return result
+        result.all_entries, result.all_blobs = len(manifests), len(blobs)
         # Blobs first: an entry is sound when its blobs are.
         for path in blobs:
             self._step()
@@ -117,11 +117,11 @@ class _Verifier:
         for path in manifests:
             self._step()
             self._check(path, partial(self._read_entry, path))
-        found.faults = [*self._damaged.values(), *found.faults]
+        result.faults = [*self._damaged.values(), *result.faults]
         self._collect()
-        found.entries, found.blobs = len(self._entries), len(self._blobs)
-        found.size = sum(self._entries.values()) + sum(self._blobs.values())
-        return found
+        result.entries, result.blobs = len(self._entries), len(self._blobs)
+        result.size = sum(self._entries.values()) + sum(self._blobs.values())
+        return result
 
     def _check(self, path: Path, read: Callable[[], object]) -> None:
         try:
@@ -140,32 +140,34 @@ class _Verifier:
         entry = read_entry(self._layout, path, self._trust.hmac)
         if self._trust.keys or self._trust.signing_key is not None:
             self._check_pair(path)
-        lost = lost_blobs(self._layout, entry, self._damaged)
-        if not lost:
+        lost_reasons = lost_blobs(self._layout, entry, self._damaged)
+        if not lost_reasons:
             self._entries[path] = entry.own_size
             return
         # Unless the entry was removed meanwhile: its blobs go after it.
         manifest = read_manifest(path, entry.digest, self._trust.hmac)
-        parts, kept = split(manifest, lost, self._parts)
-        for digest in lost.keys() & self._damaged.keys():
+        parts, kept_parts = split(manifest, lost_reasons, self._parts)
+        for digest in lost_reasons.keys() & self._damaged.keys():
             names = [part.text for part in self._parts.of(manifest) if digest in part.blobs]
             fault = self._damaged[digest]
             fault = replace(fault, entries=(*fault.entries, entry.name), parts=(*fault.parts, *names))
             self._damaged[digest] = fault
-        reason = next(iter(lost.values())) + (f", and {len(lost) - 1} more" if len(lost) > 1 else "")
+        reason = next(iter(lost_reasons.values())) + (
+            f", and {len(lost_reasons) - 1} more" if len(lost_reasons) > 1 else ""
+        )
         repaired = False
         if self._repair:
-            done = repair_entry(self._layout, path, self._damaged, self._parts, self._trust)
-            repaired, reason = not done.problem, done.problem or reason
-            parts, kept = (done.removed, done.kept) if repaired else (parts, kept)
+            outcome = repair_entry(self._layout, path, self._damaged, self._parts, self._trust)
+            repaired, reason = not outcome.problem, outcome.problem or reason
+            parts, kept_parts = (outcome.removed, outcome.kept) if repaired else (parts, kept_parts)
             if repaired and path.exists():
                 self._entries[path] = read_entry(self._layout, path, self._trust.hmac).own_size
-        self._found.faults.append(Fault(path, "incomplete", reason, repaired, (entry.name,), parts, kept))
+        self._result.faults.append(Fault(path, "incomplete", reason, repaired, (entry.name,), parts, kept_parts))
 
     def _check_pair(self, path: Path) -> None:
-        found = self._trust.local_problem(read_trusted(path, MAX_MANIFEST_SIZE), str(path))
-        if found is not None:
-            raise UnsignedEntry(path, found.problem, found.remedy)
+        refusal = self._trust.local_problem(read_trusted(path, MAX_MANIFEST_SIZE), str(path))
+        if refusal is not None:
+            raise UnsignedEntry(path, refusal.problem, refusal.remedy)
 
     def _add(self, path: Path, error: CacheError | OSError, read: Callable[[], object] | None = None) -> None:
         reason = error.reason if isinstance(error, (CorruptEntry, UnsafePath)) else str(error)
@@ -176,7 +178,7 @@ class _Verifier:
         if is_digest(path.name):
             self._damaged[path.name] = fault
         else:
-            self._found.faults.append(replace(fault, entries=_entry_names(self._layout, path)))
+            self._result.faults.append(replace(fault, entries=_entry_names(self._layout, path)))
 
     def _quarantine(self, error: CorruptEntry, path: Path, read: Callable[[], object]) -> bool:
         try:
@@ -194,12 +196,12 @@ class _Verifier:
         ):
             for path in paths:
                 size = self._blobs.pop(path, 0) if self._repair else self._blobs.get(path, 0)
-                self._found.faults.append(Fault(path, kind, reason, self._repair, size=size))
+                self._result.faults.append(Fault(path, kind, reason, self._repair, size=size))
 
     def _step(self) -> None:
-        self._done += 1
+        self._done_count += 1
         if self._progress is not None:
-            self._progress(self._done, self._found.all_entries + self._found.all_blobs)
+            self._progress(self._done_count, self._result.all_entries + self._result.all_blobs)
 
 
 def _kind(error: CacheError | OSError) -> str:

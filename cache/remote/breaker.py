@@ -26,25 +26,25 @@ class Breaker:
     def __init__(self, folder: Path, label: str) -> None:
         self._path = folder / f"remote-{sha256(label.encode()).hexdigest()[:16]}"
         #: Faults of this process that no file could hold, and the `time.monotonic` of the last one.
-        self._own, self._last = 0, 0.0
+        self._own_faults, self._last = 0, 0.0
 
     def is_open(self) -> bool:
         """Return whether the tier should not be asked now."""
-        if self._own >= FAULTS and time.monotonic() - self._last < REST_SECONDS:
+        if self._own_faults >= FAULTS and time.monotonic() - self._last < REST_SECONDS:
             return True
         try:
-            found = self._path.stat()
+            state = self._path.stat()
         except OSError:
             return False
-        return found.st_size >= FAULTS and 0 <= time.time() - found.st_mtime < REST_SECONDS
+        return state.st_size >= FAULTS and 0 <= time.time() - state.st_mtime < REST_SECONDS
 
     def seconds_left(self) -> float:
         """Return for how many seconds no process of this host asks the tier, by the file; 0 where it may be asked."""
         with contextlib.suppress(OSError):
-            found = self._path.stat()
-            left = found.st_mtime + REST_SECONDS - time.time()
-            if found.st_size >= FAULTS and 0.0 < left <= REST_SECONDS:
-                return left
+            state = self._path.stat()
+            seconds = state.st_mtime + REST_SECONDS - time.time()
+            if state.st_size >= FAULTS and 0.0 < seconds <= REST_SECONDS:
+                return seconds
         return 0.0
 
     def fault(self, *, is_last: bool = False) -> None:
@@ -62,12 +62,12 @@ class Breaker:
                 os.close(descriptor)
         except (OSError, CacheError):
             now = time.monotonic()
-            self._own = number + (self._own if now - self._last < REST_SECONDS else 0)
+            self._own_faults = number + (self._own_faults if now - self._last < REST_SECONDS else 0)
             self._last = now
 
     def success(self) -> None:
         """Record that the tier answered."""
-        self._own = 0
+        self._own_faults = 0
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
 

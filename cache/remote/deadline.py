@@ -27,10 +27,10 @@ def within(
     `give_up` is called at the deadline, to end what the thread waits for; without it the thread is abandoned. A tier
     for which `MOST_HANGING` threads wait is refused at once.
     """
-    left = deadline.check(label)
-    _hanging[label] = waiting = [thread for thread in _hanging.get(label, ()) if thread.is_alive()]
-    if len(waiting) >= MOST_HANGING:
-        raise RemoteError(label, f"{len(waiting)} earlier requests still hang")
+    seconds = deadline.check(label)
+    _hanging[label] = hanging_threads = [thread for thread in _hanging.get(label, ()) if thread.is_alive()]
+    if len(hanging_threads) >= MOST_HANGING:
+        raise RemoteError(label, f"{len(hanging_threads)} earlier requests still hang")
     results: list[_Result] = []
     errors: list[BaseException] = []
 
@@ -46,14 +46,14 @@ def within(
     except RuntimeError as error:  # the host has no more threads, or the process is about to end
         raise RemoteError(label, str(error)) from error
     try:
-        thread.join(left)
+        thread.join(seconds)
     except BaseException:
         give_up()
         raise
     if thread.is_alive():
         give_up()
         _hanging.setdefault(label, []).append(thread)
-        raise RemoteError(label, f"it did not answer within {left:.1f} s")
+        raise RemoteError(label, f"it did not answer within {seconds:.1f} s")
     if errors:
         raise errors[0]
     return results[0]
@@ -69,13 +69,13 @@ class Cutter:
     def __init__(self) -> None:
         self.is_cut = False
         self._lock = threading.Lock()
-        self._held: socket.socket | None = None
+        self._socket: socket.socket | None = None
 
-    def hold(self, used: socket.socket) -> None:
+    def hold(self, connection: socket.socket) -> None:
         """Take a connection in place of the previous one; it ends at once where `cut` was called before."""
         with self._lock:
             self._drop()
-            self._held = socket.socket(fileno=os.dup(used.fileno()))
+            self._socket = socket.socket(fileno=os.dup(connection.fileno()))
             if self.is_cut:
                 self._shut()
 
@@ -91,14 +91,14 @@ class Cutter:
             self._drop()
 
     def _shut(self) -> None:
-        if self._held is not None:
+        if self._socket is not None:
             with contextlib.suppress(OSError):
-                self._held.shutdown(socket.SHUT_RDWR)
+                self._socket.shutdown(socket.SHUT_RDWR)
 
     def _drop(self) -> None:
-        if self._held is not None:
-            self._held.close()
-            self._held = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
     def __del__(self) -> None:
         self._drop()

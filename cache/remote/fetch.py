@@ -28,9 +28,9 @@ def fetch_blobs(tier: Tier, sizes: Mapping[str, int], take: Callable[[bytes], ob
         if data is None:
             tier.damaged.add(digest)
             raise CorruptEntry(tier.path(blob_name(digest)), "the blob is missing")
-        if (found := sha256(data).hexdigest()) != digest:
+        if (actual_digest := sha256(data).hexdigest()) != digest:
             tier.damaged.add(digest)
-            raise CorruptEntry(tier.path(blob_name(digest)), f"its {len(data)} bytes have the sha256 {found}")
+            raise CorruptEntry(tier.path(blob_name(digest)), f"its {len(data)} bytes have the sha256 {actual_digest}")
         take(data)
         return len(data)
 

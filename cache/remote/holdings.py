@@ -49,27 +49,27 @@ def is_called(entry: EntryName, text: str) -> bool:
 
 def holdings(tier: Tier, deadline: Deadline) -> Holdings:
     """List the manifests of a tier; `RemoteError`, also for a website without a list of them."""
-    found = listed(tier, ENTRIES, deadline)
-    if not found.manifests and tier.url.scheme in ("http", "https"):
+    result = listed(tier, ENTRIES, deadline)
+    if not result.manifests and tier.url.scheme in ("http", "https"):
         index = ENTRIES + INDEX
         if tier.ask(lambda remote: remote.get(index, MAX_INDEX, deadline)) is None:
             raise RemoteError(tier.label, f"it has no `{index}`, which `gearcache push --index` writes")
-    return found
+    return result
 
 
 def listed(tier: Tier, prefix: str, deadline: Deadline) -> Holdings:
     """List the manifests below a prefix; `RemoteError`. A website has a list of all, and of each entry alone."""
     if tier.url.scheme in ("http", "https") and len(prefix.split("/")) <= len(ENTRIES.split("/")) + 1:
-        found = [name for name in _names(tier, ENTRIES, deadline) if name.startswith(prefix)]
+        names = [name for name in _names(tier, ENTRIES, deadline) if name.startswith(prefix)]
     else:
-        found = _names(tier, prefix, deadline)
-    held = Holdings()
-    for name in found:
+        names = _names(tier, prefix, deadline)
+    result = Holdings()
+    for name in names:
         if (entry := parse_name(name)) is not None:
-            held.manifests.setdefault(entry, []).append(name)
+            result.manifests.setdefault(entry, []).append(name)
         elif name.rpartition("/")[2] == INDEX:
-            held.indexes.append(name)
-    return held
+            result.indexes.append(name)
+    return result
 
 
 def read_manifests(tier: Tier, names: Sequence[str]) -> tuple[dict[str, bytes], dict[str, RemoteError]]:
@@ -80,22 +80,22 @@ def read_manifests(tier: Tier, names: Sequence[str]) -> tuple[dict[str, bytes], 
     if not names:
         return {}, {}
     deadline = Deadline.after(SECONDS + len(names))
-    found, faults = tier.ask(lambda remote: read_each(remote, names, MAX_SIZE, deadline))
+    data_by_name, faults = tier.ask(lambda remote: read_each(remote, names, MAX_SIZE, deadline))
     for pause in PAUSES:
         if not faults or deadline.left <= pause:
             break
         time.sleep(pause)
         with suppress(RemoteError):
-            again = list(faults)
-            more, faults = tier.ask(lambda remote, again=again: read_each(remote, again, MAX_SIZE, deadline))  # type: ignore[misc]
-            found |= more
-    return found, faults
+            failures = list(faults)
+            more, faults = tier.ask(lambda remote, failures=failures: read_each(remote, failures, MAX_SIZE, deadline))  # type: ignore[misc]
+            data_by_name |= more
+    return data_by_name, faults
 
 
 def blobs(tier: Tier, deadline: Deadline) -> list[str]:
     """List the digests of the blobs of a tier; `RemoteError`."""
-    found = (name.rpartition("/")[2] for name in _names(tier, BLOBS, deadline))
-    return sorted(digest for digest in found if is_digest(digest))
+    digests = (name.rpartition("/")[2] for name in _names(tier, BLOBS, deadline))
+    return sorted(digest for digest in digests if is_digest(digest))
 
 
 def write_index(tier: Tier, deadline: Deadline, are_meant: Callable[[str], bool] = lambda _: True) -> int:
@@ -103,20 +103,20 @@ def write_index(tier: Tier, deadline: Deadline, are_meant: Callable[[str], bool]
 
     `are_meant` chooses among them by name. Nothing else in a tier changes: a reader sees the old or the new file.
     """
-    found = holdings(tier, deadline)
-    texts = {ENTRIES + INDEX: _text(ENTRIES, found.names)}
-    for entry in found.manifests:
-        inside = found.manifests[entry] if entry.ranks else _of_all_ranks(found.manifests, entry)
-        texts[entry.prefix + INDEX] = _text(entry.prefix, inside)
-    gone = [name for name in found.indexes if name not in texts]
-    changed = 0
+    contents = holdings(tier, deadline)
+    texts = {ENTRIES + INDEX: _text(ENTRIES, contents.names)}
+    for entry in contents.manifests:
+        names = contents.manifests[entry] if entry.ranks else _of_all_ranks(contents.manifests, entry)
+        texts[entry.prefix + INDEX] = _text(entry.prefix, names)
+    stale_names = [name for name in contents.indexes if name not in texts]
+    changed_count = 0
     for name, text in sorted({name: text for name, text in texts.items() if are_meant(name)}.items()):
         if tier.ask(lambda remote, name=name: remote.get(name, MAX_INDEX, deadline)) != text:  # type: ignore[misc]
             tier.ask(lambda remote, name=name, text=text: remote.put(name, text, deadline))  # type: ignore[misc]
-            changed += 1
-    for name in gone:
+            changed_count += 1
+    for name in stale_names:
         tier.ask(lambda remote, name=name: remote.delete(name, deadline))  # type: ignore[misc]
-    return changed + len(gone)
+    return changed_count + len(stale_names)
 
 
 def _of_all_ranks(manifests: Mapping[EntryName, list[str]], entry: EntryName) -> list[str]:
@@ -128,7 +128,7 @@ def _text(prefix: str, names: Iterable[str]) -> bytes:
 
 
 def _names(tier: Tier, prefix: str, deadline: Deadline) -> list[str]:
-    found = tier.ask(lambda remote: remote.names(prefix, MOST_NAMES, deadline))
-    if len(found) >= MOST_NAMES:
+    names = tier.ask(lambda remote: remote.names(prefix, MOST_NAMES, deadline))
+    if len(names) >= MOST_NAMES:
         raise RemoteError(tier.label, f"it has more than {MOST_NAMES} objects below `{prefix}`")
-    return found
+    return names

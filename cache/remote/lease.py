@@ -91,14 +91,14 @@ class Lease:
         self.tier = tier
         self._name = name
         self._life = life
-        self._every = beat
+        self._beat_seconds = beat
         self._identity = identity or secrets.token_hex(8)
         self._ended = threading.Event()
         self._beats: threading.Thread | None = None
         #: The last beat seen from another holder, and the `time.monotonic` of it.
-        self._seen: tuple[bytes, float] = (b"", 0.0)
+        self._last_beat: tuple[bytes, float] = (b"", 0.0)
         #: The lease of a dead holder that this host may overwrite but not delete.
-        self._stays: bytes | None = None
+        self._dead_lease: bytes | None = None
 
     def holder(self) -> Holder | None:
         """Return the other holder of the lease; None where it is free, or the holder showed no beat for too long."""
@@ -110,7 +110,7 @@ class Lease:
         try:
             self._ask(lambda remote, deadline: remote.delete(self._name, deadline))
         except RemoteError:
-            self._stays = data
+            self._dead_lease = data
         return None
 
     def take(self) -> bool:
@@ -121,13 +121,13 @@ class Lease:
         return False
 
     def _create(self, remote: Remote, deadline: Deadline) -> bool:
-        own = self._own(0).encoded()
-        if (dead := self._stays) is not None:
-            self._stays = None
+        own_data = self._own_holder(0).encoded()
+        if (dead_data := self._dead_lease) is not None:
+            self._dead_lease = None
             # Of many hosts that saw it die, the first one writes.
-            if remote.get(self._name, _MAX_SIZE, deadline) != dead:
+            if remote.get(self._name, _MAX_SIZE, deadline) != dead_data:
                 return False
-            remote.put(self._name, own, deadline, lifetime=self._life)
+            remote.put(self._name, own_data, deadline, lifetime=self._life)
             return True
 
         tries = itertools.count()
@@ -136,7 +136,7 @@ class Lease:
             # A failed create may have succeeded, with only its answer lost.
             is_again = next(tries) > 0
             return (is_again and self._is_own()) or remote.put(
-                self._name, own, deadline, create=True, lifetime=self._life
+                self._name, own_data, deadline, create=True, lifetime=self._life
             )
 
         return again(create, deadline)
@@ -162,7 +162,7 @@ class Lease:
         try:
             self._ask(lambda remote, deadline: remote.delete(self._name, deadline))
         except RemoteError:
-            data = replace(self._own(0), at=0.0).encoded()
+            data = replace(self._own_holder(0), at=0.0).encoded()
             self._ask(lambda remote, deadline: remote.put(self._name, data, deadline, lifetime=self._life))
 
     def _is_own(self) -> bool:
@@ -172,16 +172,16 @@ class Lease:
 
     def _is_dead(self, data: bytes) -> bool:
         now = time.monotonic()
-        if data != self._seen[0]:
-            self._seen = data, now
+        if data != self._last_beat[0]:
+            self._last_beat = data, now
         holder = Holder.decoded(data)
         # Clocks of hosts differ, so the time alone is enough only for a very old lease.
         is_old = holder is None or time.time() - holder.at > 10 * self._life
-        return is_old or now - self._seen[1] > self._life or (holder is not None and holder.has_ended)
+        return is_old or now - self._last_beat[1] > self._life or (holder is not None and holder.has_ended)
 
     def _beat(self) -> None:
         number = 0
-        while not self._ended.wait(self._every):
+        while not self._ended.wait(self._beat_seconds):
             number += 1
             with suppress(RemoteError):
                 if not self._beat_once(number):
@@ -191,11 +191,11 @@ class Lease:
         """Show a beat; False where another process has taken the lease."""
         if not self._is_own():
             return False
-        data = self._own(number).encoded()
+        data = self._own_holder(number).encoded()
         self._ask(lambda remote, deadline: remote.put(self._name, data, deadline, lifetime=self._life))
         return True
 
-    def _own(self, beat: int) -> Holder:
+    def _own_holder(self, beat: int) -> Holder:
         return Holder(self._identity, socket.gethostname(), os.getpid(), beat, time.time(), process_space())
 
     def _ask(self, work: Any) -> Any:

@@ -52,34 +52,34 @@ class Lookup:
 
     def _look(self, remote: Remote, deadline: Deadline, is_enough: Callable[[Found], bool]) -> list[Found]:
         names = [name for name in remote.names(self._entry.prefix, MOST_MANIFESTS, deadline) if self._entry.has(name)]
-        new = [name for name in names if name.endswith(MANIFEST_NAME) or not self._is_known(name)]
-        fresh: list[Found] = []
-        for start in range(0, len(new), MOST_AT_ONCE):
-            read, faults = read_each(remote, new[start : start + MOST_AT_ONCE], MAX_SIZE, deadline)
+        new_names = [name for name in names if name.endswith(MANIFEST_NAME) or not self._is_known(name)]
+        candidates: list[Found] = []
+        for start in range(0, len(new_names), MOST_AT_ONCE):
+            read, faults = read_each(remote, new_names[start : start + MOST_AT_ONCE], MAX_SIZE, deadline)
             self.refused |= faults
             for name, data in read.items():  # a manifest removed meanwhile was pruned
-                if (found := self._checked(name, data)) is not None:
-                    fresh.append(found)
-            if any(map(is_enough, fresh)):
+                if (candidate := self._check(name, data)) is not None:
+                    candidates.append(candidate)
+            if any(map(is_enough, candidates)):
                 break
-        return fresh
+        return candidates
 
     def _is_known(self, name: str) -> bool:
         """Return whether a manifest need not be read again; an unreadable one may become readable."""
-        refused = self.refused.get(name)
-        return name in self.found or (refused is not None and not isinstance(refused, RemoteError))
+        error = self.refused.get(name)
+        return name in self.found or (error is not None and not isinstance(error, RemoteError))
 
-    def _checked(self, name: str, data: bytes) -> Found | None:
+    def _check(self, name: str, data: bytes) -> Found | None:
         try:
-            found = read_found(self.tier, self._entry, name, data, self._trust)
+            candidate = read_found(self.tier, self._entry, name, data, self._trust)
         except CacheError as error:
             self.refused[name] = error
             return None
-        known = self.found.get(name)
-        if known is not None and known.manifest == found.manifest:
+        previous = self.found.get(name)
+        if previous is not None and previous.manifest == candidate.manifest:
             return None
-        self.found[name] = found
-        return found
+        self.found[name] = candidate
+        return candidate
 
 
 def read_named(tier: Tier, entry: EntryName, name: str, data: bytes) -> Manifest:

@@ -21,7 +21,7 @@ class Outbox:
     """Runs jobs one after the other, in a thread of its own that starts with the first job."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Callable[[], object]] = deque()
+        self._jobs: deque[Callable[[], object]] = deque()
         self._changed = threading.Condition()
         self._is_busy = False
         self._thread: threading.Thread | None = None
@@ -29,9 +29,9 @@ class Outbox:
     def add(self, job: Callable[[], object]) -> bool:
         """Queue a job; False where too many jobs wait. An exception of the job is only logged."""
         with self._changed:
-            if len(self._waiting) >= MOST_WAITING:
+            if len(self._jobs) >= MOST_WAITING:
                 return False
-            self._waiting.append(job)
+            self._jobs.append(job)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, daemon=True, name="gearcache-outbox")
                 self._thread.start()
@@ -42,16 +42,18 @@ class Outbox:
         """Wait at most this many seconds until all jobs are done; returns how many are not."""
         deadline = time.monotonic() + seconds
         with self._changed:
-            while (left := len(self._waiting) + self._is_busy) and (rest := deadline - time.monotonic()) > 0:
-                self._changed.wait(rest)
-        return left
+            while (unfinished_count := len(self._jobs) + self._is_busy) and (
+                seconds_left := deadline - time.monotonic()
+            ) > 0:
+                self._changed.wait(seconds_left)
+        return unfinished_count
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._waiting:
+                while not self._jobs:
                     self._changed.wait()
-                job, self._is_busy = self._waiting.popleft(), True
+                job, self._is_busy = self._jobs.popleft(), True
             try:
                 job()
             except Exception:
@@ -77,10 +79,10 @@ def _after_fork() -> None:
 
 
 def _at_exit() -> None:
-    if left := _outbox.flush(EXIT_SECONDS):
+    if unfinished_count := _outbox.flush(EXIT_SECONDS):
         logger.warning(
             "%d uploads had not ended %g s after the program had; `gearcache push` sends what is missing",
-            left,
+            unfinished_count,
             EXIT_SECONDS,
         )
 

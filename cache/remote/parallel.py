@@ -18,18 +18,18 @@ def at_once(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_R
     Not a `ThreadPoolExecutor`: at process exit it accepts no more work, and it waits for its threads, however long a
     tier hangs.
     """
-    chosen = list(items)
-    if len(chosen) <= 1:
-        return [work(item) for item in chosen]
+    item_list = list(items)
+    if len(item_list) <= 1:
+        return [work(item) for item in item_list]
     results: dict[int, _Result] = {}
     errors: dict[int, BaseException] = {}
-    waiting = iter(enumerate(chosen))
-    taking = threading.Lock()
+    remaining = iter(enumerate(item_list))
+    lock = threading.Lock()
 
     def run() -> None:
         while True:
-            with taking:
-                number, item = next(waiting, (-1, None))
+            with lock:
+                number, item = next(remaining, (-1, None))
             if number < 0:
                 return
             try:
@@ -39,7 +39,7 @@ def at_once(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_R
 
     threads = [
         threading.Thread(target=run, daemon=True, name="gearcache-remote")
-        for _ in range(min(MOST_AT_ONCE, len(chosen)))
+        for _ in range(min(MOST_AT_ONCE, len(item_list)))
     ]
     for thread in threads:
         thread.start()
@@ -47,4 +47,4 @@ def at_once(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_R
         thread.join()
     if errors:
         raise errors[min(errors)]
-    return [results[number] for number in range(len(chosen))]
+    return [results[number] for number in range(len(item_list))]

@@ -76,7 +76,7 @@ class RemotePrune:
         self._covers = covers
         self._clock = clock
         self._sleep = sleep
-        self._known: dict[str, _Stored] = {}
+        self._manifests: dict[str, _Stored] = {}
         self._indexes: list[str] = []
 
     def run(self, max_age: float | None, grace: float, *, dry_run: bool) -> RemotePruned:
@@ -86,25 +86,25 @@ class RemotePrune:
         outcome = self.outcome
         stored = self._stored()
         before = None if max_age is None else self._clock() - max_age
-        old = [each for each in stored if before is not None and each.manifest.created < before]
-        outcome.old = [each.name for each in old]
-        left = [each for each in stored if each.name not in set(outcome.old)]
-        present = set(persistently(lambda: blobs(self._tier, Deadline.after(SECONDS))))
-        superseded = self._superseded(left, present)
+        old_manifests = [each for each in stored if before is not None and each.manifest.created < before]
+        outcome.old = [each.name for each in old_manifests]
+        remaining = [each for each in stored if each.name not in set(outcome.old)]
+        present_digests = set(persistently(lambda: blobs(self._tier, Deadline.after(SECONDS))))
+        superseded = self._superseded(remaining, present_digests)
         outcome.superseded = [each.name for each in superseded]
-        gone = {each.name for each in (*old, *superseded)}
-        left = [each for each in left if each.name not in gone]
-        outcome.left = len(left)
-        needed = {digest for each in left for digest in each.manifest.blobs}
-        unneeded = sorted(present - needed) if not outcome.unread else []
+        removed_names = {each.name for each in (*old_manifests, *superseded)}
+        remaining = [each for each in remaining if each.name not in removed_names]
+        outcome.left = len(remaining)
+        needed_digests = {digest for each in remaining for digest in each.manifest.blobs}
+        unneeded_digests = sorted(present_digests - needed_digests) if not outcome.unread else []
         if not dry_run:
-            self._delete(sorted(gone))
-            if unneeded:
+            self._delete(sorted(removed_names))
+            if unneeded_digests:
                 self._sleep(grace)
-                unneeded = self._still_unneeded(unneeded)
-        sizes = self._sizes(unneeded)
+                unneeded_digests = self._still_unneeded(unneeded_digests)
+        sizes = self._sizes(unneeded_digests)
         outcome.blobs = sorted(sizes)
-        outcome.freed = sum(sizes.values()) + sum(each.size for each in stored if each.name in gone)
+        outcome.freed = sum(sizes.values()) + sum(each.size for each in stored if each.name in removed_names)
         if not dry_run:
             self._delete([blob_name(digest) for digest in outcome.blobs])
             self._remove_late()
@@ -114,23 +114,25 @@ class RemotePrune:
 
     def _stored(self) -> list[_Stored]:
         """Return the manifests that exist now and can be read; each is read once."""
-        found = persistently(lambda: holdings(self._tier, Deadline.after(SECONDS)))
-        self._indexes = found.indexes
-        of = {name: entry for entry, names in found.manifests.items() for name in names}
-        self._known = {name: each for name, each in self._known.items() if name in of}
-        unread = [name for name in of if name not in self._known]
-        read, faults = persistently(lambda: read_manifests(self._tier, unread))
+        contents = persistently(lambda: holdings(self._tier, Deadline.after(SECONDS)))
+        self._indexes = contents.indexes
+        entry_by_name = {name: entry for entry, names in contents.manifests.items() for name in names}
+        self._manifests = {name: each for name, each in self._manifests.items() if name in entry_by_name}
+        unread_names = [name for name in entry_by_name if name not in self._manifests]
+        read, faults = persistently(lambda: read_manifests(self._tier, unread_names))
         self.outcome.unread = {name: str(error) for name, error in faults.items()}
         for name, data in read.items():
             try:
-                manifest = read_named(self._tier, of[name], name, data)
+                manifest = read_named(self._tier, entry_by_name[name], name, data)
             except CacheError as error:
                 self.outcome.unread[name] = str(error)
                 continue
             vouched = self._is_trusted(data, name, unsigned=False)
             trusted = vouched or self._is_trusted(data, name, unsigned=self._tier.url.unsigned)
-            self._known[name] = _Stored(of[name], name, manifest, len(data), trusted, vouched, is_signed(data))
-        return list(self._known.values())
+            self._manifests[name] = _Stored(
+                entry_by_name[name], name, manifest, len(data), trusted, vouched, is_signed(data)
+            )
+        return list(self._manifests.values())
 
     def _is_trusted(self, data: bytes, name: str, *, unsigned: bool) -> bool:
         try:
@@ -150,31 +152,31 @@ class RemotePrune:
         for each in stored:
             if each.is_trusted:
                 by_entry.setdefault(each.entry, []).append(each)
-        found: list[_Stored] = []
+        superseded: list[_Stored] = []
         for group in by_entry.values():
-            kept: list[_Stored] = []
+            survivors: list[_Stored] = []
             group.sort(key=lambda each: (each.manifest.created, each.name), reverse=True)
             for each in group:
-                if any(self._passes(other, each, present) for other in kept):
-                    found.append(each)
+                if any(self._passes(other, each, present) for other in survivors):
+                    superseded.append(each)
                     continue
-                passed = [other for other in kept if self._passes(each, other, present)]
-                found += passed
-                kept = [other for other in kept if other not in passed] + [each]
-        return found
+                overtaken = [other for other in survivors if self._passes(each, other, present)]
+                superseded += overtaken
+                survivors = [other for other in survivors if other not in overtaken] + [each]
+        return superseded
 
-    def _passes(self, one: _Stored, other: _Stored, present: set[str]) -> bool:
-        is_whole = one.manifest.blobs.keys() <= present
-        return is_whole and one.may_replace(other) and self._covers([one.manifest], other.manifest)
+    def _passes(self, candidate: _Stored, other: _Stored, present: set[str]) -> bool:
+        is_whole = candidate.manifest.blobs.keys() <= present
+        return is_whole and candidate.may_replace(other) and self._covers([candidate.manifest], other.manifest)
 
     def _still_unneeded(self, digests: Iterable[str]) -> list[str]:
-        needed = {digest for each in self._stored() for digest in each.manifest.blobs}
-        return [] if self.outcome.unread else [digest for digest in digests if digest not in needed]
+        needed_digests = {digest for each in self._stored() for digest in each.manifest.blobs}
+        return [] if self.outcome.unread else [digest for digest in digests if digest not in needed_digests]
 
     def _remove_late(self) -> None:
         """Remove manifests stored while their blobs were removed: a host would assume that they are whole."""
-        if gone := set(self.outcome.blobs):
-            self.outcome.late = [each.name for each in self._stored() if gone & each.manifest.blobs.keys()]
+        if removed_digests := set(self.outcome.blobs):
+            self.outcome.late = [each.name for each in self._stored() if removed_digests & each.manifest.blobs.keys()]
             self._delete(self.outcome.late)
 
     def _sizes(self, digests: Sequence[str]) -> dict[str, int]:
@@ -182,8 +184,8 @@ class RemotePrune:
             return digest, remote.size(blob_name(digest), deadline)
 
         deadline = Deadline.after(SECONDS + len(digests))
-        found = persistently(lambda: self._tier.ask(lambda remote: at_once(lambda d: size(remote, d), digests)))
-        return {digest: number for digest, number in found if number is not None}
+        pairs = persistently(lambda: self._tier.ask(lambda remote: at_once(lambda d: size(remote, d), digests)))
+        return {digest: number for digest, number in pairs if number is not None}
 
     def _delete(self, names: Sequence[str]) -> None:
         deadline = Deadline.after(SECONDS + len(names))

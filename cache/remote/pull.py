@@ -58,68 +58,74 @@ class Pull:
         #: Consecutive faults by tier.
         self._faults: Counter[Tier] = Counter()
 
-    def bring(self, entry: EntryName, named: Sequence[tuple[Tier, Sequence[str]]]) -> None:
+    def bring(self, entry: EntryName, tier_names: Sequence[tuple[Tier, Sequence[str]]]) -> None:
         """Bring one entry here from the named manifests in tiers; raises no error of the cache."""
         name = name_of(entry)
         try:
-            state = self._bring(entry, named)
+            state = self._bring(entry, tier_names)
         except CacheError as error:
             self.outcome.failed[name] = str(error)
             return
         if state is not None:
             (self.outcome.brought if state else self.outcome.present).append(name)
 
-    def _bring(self, entry: EntryName, named: Sequence[tuple[Tier, Sequence[str]]]) -> bool | None:
+    def _bring(self, entry: EntryName, tier_names: Sequence[tuple[Tier, Sequence[str]]]) -> bool | None:
         """Return whether anything was added; None where the entry could not be brought, which is reported."""
         name = name_of(entry)
-        own, own_name = self._own(entry)
-        found, problems = self._found(entry, [(tier, [n for n in names if n != own_name]) for tier, names in named])
-        if not found:
-            if own is None and not problems:
+        own_manifest, own_name = self._own_manifest(entry)
+        candidates, problems = self._candidates(
+            entry, [(tier, [n for n in names if n != own_name]) for tier, names in tier_names]
+        )
+        if not candidates:
+            if own_manifest is None and not problems:
                 problems = ["none of its manifests may be used"]
             if problems:
                 self.outcome.failed[name] = "; ".join(problems)
             return None if problems else False
-        manifests = [each.manifest for each in found]
+        manifests = [each.manifest for each in candidates]
         # Until the manifest names them, only the lock of the store protects blobs from being collected.
         with self._store.writing():
-            came, lost = self._fetch_of(own, found)
-            is_new = self._publish(entry, found)
-            if lost and self._join(self._own(entry)[0], manifests, lambda *_: True) is not None:
-                problems += lost  # otherwise another host's copies replaced the lost ones
+            has_come, losses = self._fetch_of(own_manifest, candidates)
+            is_new = self._publish(entry, candidates)
+            if losses and self._join(self._own_manifest(entry)[0], manifests, lambda *_: True) is not None:
+                problems += losses  # otherwise another host's copies replaced the lost ones
         if problems:
             self.outcome.failed[name] = "; ".join(dict.fromkeys(problems))
-        if is_new or (own is not None and came):
+        if is_new or (own_manifest is not None and has_come):
             return True
         return None if problems else False
 
-    def _fetch_of(self, own: Manifest | None, found: Sequence[Found]) -> tuple[bool, list[str]]:
+    def _fetch_of(self, own_manifest: Manifest | None, candidates: Sequence[Found]) -> tuple[bool, list[str]]:
         """Bring the blobs that the joined entry needs; returns whether any arrived, and why others did not.
 
         Of a gear that several hosts have compiled, the blobs of one host are enough: where they are lost, another
         host's are used.
         """
-        manifests = [each.manifest for each in found]
-        offered = {digest: size for manifest in manifests for digest, size in manifest.blobs.items()}
-        has_come, lost, problems = False, set[str](), list[str]()
+        manifests = [each.manifest for each in candidates]
+        offered_sizes = {digest: size for manifest in manifests for digest, size in manifest.blobs.items()}
+        has_come, lost_digests, problems = False, set[str](), list[str]()
 
         def may_be_had(digest: str, size: int) -> bool:
-            return self._is_here(digest, size) or (digest in offered and digest not in lost)
+            return self._is_here(digest, size) or (digest in offered_sizes and digest not in lost_digests)
 
         while True:
-            wanted = self._join(own, manifests, may_be_had)
-            sizes = (wanted or own or manifests[0]).blobs
+            joined_manifest = self._join(own_manifest, manifests, may_be_had)
+            sizes = (joined_manifest or own_manifest or manifests[0]).blobs
             missing = self._lacking(
-                {digest: size for digest, size in sizes.items() if digest in offered and digest not in lost}
+                {
+                    digest: size
+                    for digest, size in sizes.items()
+                    if digest in offered_sizes and digest not in lost_digests
+                }
             )
-            problems += self._fetch(missing, found)
+            problems += self._fetch(missing, candidates)
             absent = self._lacking(missing).keys()
             has_come |= bool(missing.keys() - absent)
             if not absent:
                 return has_come, problems
-            lost |= absent
+            lost_digests |= absent
 
-    def _own(self, entry: EntryName) -> tuple[Manifest | None, str]:
+    def _own_manifest(self, entry: EntryName) -> tuple[Manifest | None, str]:
         """Return the usable manifest of this host, and its name in a tier if it is whole."""
         path = self._layout.entry(entry.label, entry.digest, entry.ranks) / MANIFEST_NAME
         try:
@@ -134,54 +140,56 @@ class Pull:
         is_whole = all(self._is_here(*item) for item in manifest.blobs.items())
         return manifest, entry.manifest(data) if is_whole else ""
 
-    def _found(self, entry: EntryName, named: Sequence[tuple[Tier, Sequence[str]]]) -> tuple[list[Found], list[str]]:
+    def _candidates(
+        self, entry: EntryName, tier_names: Sequence[tuple[Tier, Sequence[str]]]
+    ) -> tuple[list[Found], list[str]]:
         """Return the usable manifests, and why tiers failed to give theirs."""
-        found: list[Found] = []
+        candidates: list[Found] = []
         problems: list[str] = []
-        known: dict[str, bytes] = {}
-        for tier, names in named:
-            unread = [name for name in names if name not in known]
+        data_by_name: dict[str, bytes] = {}
+        for tier, names in tier_names:
+            new_names = [name for name in names if name not in data_by_name]
             try:
-                read, faults = self._ask(tier, lambda tier=tier, unread=unread: read_manifests(tier, unread))  # type: ignore[misc]
+                read, faults = self._ask(tier, lambda tier=tier, new_names=new_names: read_manifests(tier, new_names))  # type: ignore[misc]
             except CacheError as error:
                 problems.append(str(error))
                 continue
             problems += map(str, faults.values())
-            at_hand = {name: known[name] for name in names if name in known} | read
+            at_hand = {name: data_by_name[name] for name in names if name in data_by_name} | read
             # The name of a manifest contains its digest; that of a copied cache does not.
-            known |= {name: data for name, data in read.items() if expected_digest(name) is not None}
+            data_by_name |= {name: data for name, data in read.items() if expected_digest(name) is not None}
             for name, data in at_hand.items():
                 try:
-                    found.append(replace(read_found(tier, entry, name, data, self._trust), data=data))
+                    candidates.append(replace(read_found(tier, entry, name, data, self._trust), data=data))
                 except CacheError as error:
                     self.outcome.refused[str(tier.path(name))] = str(error)
-        return found, problems
+        return candidates, problems
 
-    def _fetch(self, missing: dict[str, int], found: Iterable[Found]) -> list[str]:
+    def _fetch(self, missing: dict[str, int], candidates: Iterable[Found]) -> list[str]:
         """Bring blobs from any tier that has them; returns the errors of blobs that did not arrive."""
         faults: dict[str, str] = {}
         by_tier: dict[Tier, dict[str, int]] = {}
-        for each in found:
+        for each in candidates:
             by_tier.setdefault(each.tier, {}).update(each.manifest.blobs)
         for tier, offered in by_tier.items():
-            wanted = self._lacking({digest: size for digest, size in missing.items() if digest in offered})
-            if not wanted:
+            sizes = self._lacking({digest: size for digest, size in missing.items() if digest in offered})
+            if not sizes:
                 continue
             try:
-                self._ask(tier, lambda tier=tier, wanted=wanted: self._fetch_from(tier, wanted))  # type: ignore[misc]
+                self._ask(tier, lambda tier=tier, sizes=sizes: self._fetch_from(tier, sizes))  # type: ignore[misc]
             except CacheError as error:
-                faults |= dict.fromkeys(wanted, str(error))
-            came = wanted.keys() - self._lacking(wanted).keys()
-            size = sum(wanted[digest] for digest in came)
-            self.outcome.blobs += len(came)
+                faults |= dict.fromkeys(sizes, str(error))
+            new_digests = sizes.keys() - self._lacking(sizes).keys()
+            size = sum(sizes[digest] for digest in new_digests)
+            self.outcome.blobs += len(new_digests)
             self.outcome.bytes += size
-            if came:
+            if new_digests:
                 tier.counts.add(hits=1, bytes_fetched=size)
         problems = []
         for digest in self._lacking(missing):
-            where = [tier.label for tier, offered in by_tier.items() if digest in offered]
+            sources = [tier.label for tier, offered in by_tier.items() if digest in offered]
             why = f": {faults[digest]}" if digest in faults else ""
-            problems.append(f"the blob {digest[:12]} did not come from {' or '.join(where) or 'any tier'}{why}")
+            problems.append(f"the blob {digest[:12]} did not come from {' or '.join(sources) or 'any tier'}{why}")
         return problems
 
     def _ask(self, tier: Tier, work: Callable[[], _Result]) -> _Result:
@@ -189,34 +197,36 @@ class Pull:
         if self._faults[tier] >= MOST_FAULTS:
             raise RemoteError(tier.label, "not asked, as it failed again and again")
         try:
-            found = persistently(work)
+            result = persistently(work)
         except RemoteError:
             self._faults[tier] += 1
             raise
         self._faults[tier] = 0
-        return found
+        return result
 
-    def _fetch_from(self, tier: Tier, wanted: dict[str, int]) -> None:
-        lacking = self._lacking(wanted)
-        seconds = max(tier.url.budget, SECONDS) + sum(lacking.values()) / _BYTES_PER_SECOND
-        fetch_blobs(tier, lacking, self._store.put_blob, Deadline.after(seconds))
+    def _fetch_from(self, tier: Tier, sizes: dict[str, int]) -> None:
+        missing = self._lacking(sizes)
+        seconds = max(tier.url.budget, SECONDS) + sum(missing.values()) / _BYTES_PER_SECOND
+        fetch_blobs(tier, missing, self._store.put_blob, Deadline.after(seconds))
 
-    def _publish(self, entry: EntryName, found: Sequence[Found]) -> bool:
+    def _publish(self, entry: EntryName, candidates: Sequence[Found]) -> bool:
         """Write the entry with everything that is here now; returns whether there was anything to write."""
         lock = self._layout.locks_folder / f"{entry.digest}.lock"
         prepare_folder(self._layout, lock.parent)
         with key_lock(lock, LOCK_SECONDS):
-            own, _ = self._own(entry)
-            made = self._join(own, [each.manifest for each in found], self._is_here)
-            if (stored := made or own) is not None and isinstance(traces := stored.producer.get("variants"), int):
+            own_manifest, _ = self._own_manifest(entry)
+            joined_manifest = self._join(own_manifest, [each.manifest for each in candidates], self._is_here)
+            if (current := joined_manifest or own_manifest) is not None and isinstance(
+                traces := current.producer.get("variants"), int
+            ):
                 self.outcome.traces[name_of(entry)] = traces
-            if made is None:
+            if joined_manifest is None:
                 return False
             identity = entry.label, entry.digest, entry.ranks
             # An unchanged manifest keeps the signature of its producer.
-            as_it_is = next((each.data for each in found if each.manifest is made), None)
-            data = as_it_is or entry_bytes(made, self._layout.entry(*identity) / MANIFEST_NAME)
-            write_entry(self._layout, identity, made, self._trust.signed(data))
+            unchanged_data = next((each.data for each in candidates if each.manifest is joined_manifest), None)
+            data = unchanged_data or entry_bytes(joined_manifest, self._layout.entry(*identity) / MANIFEST_NAME)
+            write_entry(self._layout, identity, joined_manifest, self._trust.signed(data))
             return True
 
     def _lacking(self, sizes: dict[str, int]) -> dict[str, int]:

@@ -62,13 +62,13 @@ def push_entries(
             done()
             continue
         try:
-            sent = persistently(lambda entry=entry: upload_entry(tier, layout, entry, trust, covers))  # type: ignore[misc]
+            upload = persistently(lambda entry=entry: upload_entry(tier, layout, entry, trust, covers))  # type: ignore[misc]
         except CacheError as error:
             outcome.failed[name] = error.problem if isinstance(error, RemoteError) else str(error)
             faults = faults + 1 if isinstance(error, RemoteError) else 0
         else:
             faults = 0
-            _note(outcome, name, sent)
+            _record(outcome, name, upload)
         done()
     return outcome
 
@@ -78,10 +78,10 @@ def name_of(entry: EntryName) -> str:
     return f"{entry.label}-{entry.digest}{f'/{entry.ranks}' if entry.ranks else ''}"
 
 
-def _note(outcome: Pushed, name: str, sent: Uploaded) -> None:
-    (outcome.sent if sent.manifest else outcome.had).append(name)
-    outcome.blobs += sent.blobs
-    outcome.bytes += sent.bytes
+def _record(outcome: Pushed, name: str, upload: Uploaded) -> None:
+    (outcome.sent if upload.manifest else outcome.had).append(name)
+    outcome.blobs += upload.blobs
+    outcome.bytes += upload.bytes
 
 
 def is_signed_there(layout: Layout, entry: EntryName, trust: Trust) -> bool:

@@ -23,8 +23,8 @@ def read_each(
         except RemoteError as error:
             return name, error
 
-    rows = at_once(get, names)
-    faults = {name: data for name, data in rows if isinstance(data, RemoteError)}
-    if faults and (len(faults) == len(rows) or not deadline.left):
+    answers = at_once(get, names)
+    faults = {name: data for name, data in answers if isinstance(data, RemoteError)}
+    if faults and (len(faults) == len(answers) or not deadline.left):
         raise next(iter(faults.values()))
-    return {name: data for name, data in rows if isinstance(data, bytes)}, faults
+    return {name: data for name, data in answers if isinstance(data, bytes)}, faults

@@ -58,44 +58,44 @@ class Survey(Struct):
 
 def survey(tier: Tier, trust: Trust) -> Survey:
     """Try a tier and examine its content; never raises for the tier. Objects written by the probe are removed again."""
-    found = Survey(tier.label, tier.url.read_only, tier.url.unsigned, tier.rest_seconds)
+    result = Survey(tier.label, tier.url.read_only, tier.url.unsigned, tier.rest_seconds)
     try:
-        _try(tier, found)
-        held = holdings(tier, Deadline.after(SECONDS))
-        found.entries = len(held.manifests)
-        found.manifests = len(held.names)
-        _read(tier, held, trust, found)
+        _try(tier, result)
+        contents = holdings(tier, Deadline.after(SECONDS))
+        result.entries = len(contents.manifests)
+        result.manifests = len(contents.names)
+        _read(tier, contents, trust, result)
     except CacheError as error:
-        found.problem = error.problem if isinstance(error, RemoteError) else str(error)
-    return found
+        result.problem = error.problem if isinstance(error, RemoteError) else str(error)
+    return result
 
 
-def _try(tier: Tier, found: Survey) -> None:
+def _try(tier: Tier, result: Survey) -> None:
     name = f"{PROBES}{secrets.token_hex(16)}"
     deadline = tier.begin()
     try:
         if not tier.url.read_only:
-            found.put_seconds = _seconds(lambda: tier.ask(lambda remote: remote.put(name, _PROBE, deadline)))
-        found.clock_skew = _skew(tier, name, deadline)
-        found.get_seconds = _seconds(lambda: tier.ask(lambda remote: remote.get(name, len(_PROBE), deadline)))
+            result.put_seconds = _seconds(lambda: tier.ask(lambda remote: remote.put(name, _PROBE, deadline)))
+        result.clock_skew = _skew(tier, name, deadline)
+        result.get_seconds = _seconds(lambda: tier.ask(lambda remote: remote.get(name, len(_PROBE), deadline)))
         if not tier.url.read_only:
             if tier.ask(lambda remote: remote.get(name, len(_PROBE), deadline)) != _PROBE:
                 raise RemoteError(tier.label, "it does not give back what was stored")
-            found.leases = tier.has_leases()
+            result.leases = tier.has_leases()
     finally:
-        if not tier.url.read_only and found.put_seconds is not None:
+        if not tier.url.read_only and result.put_seconds is not None:
             with suppress(RemoteError):
                 tier.ask(lambda remote: remote.delete(name, Deadline.after(tier.url.budget)))
 
 
 def _seconds(work: Callable[[], object]) -> float:
     """Return how long some work takes: the median of several runs."""
-    found = []
+    times = []
     for _ in range(_TRIES):
         begin = time.perf_counter()
         work()
-        found.append(time.perf_counter() - begin)
-    return median(found)
+        times.append(time.perf_counter() - begin)
+    return median(times)
 
 
 def _skew(tier: Tier, name: str, deadline: Deadline) -> float | None:
@@ -107,27 +107,27 @@ def _skew(tier: Tier, name: str, deadline: Deadline) -> float | None:
     return None if moment is None else moment - (before + time.time()) / 2
 
 
-def _read(tier: Tier, held: Holdings, trust: Trust, found: Survey) -> None:
+def _read(tier: Tier, contents: Holdings, trust: Trust, result: Survey) -> None:
     """Read some manifests and count their signers; if they are all, also sum the size of what they need."""
-    of: dict[str, EntryName] = {name: entry for entry, names in held.manifests.items() for name in names}
-    names = held.names
-    chosen = names if len(names) <= _SAMPLE else [names[len(names) * at // _SAMPLE] for at in range(_SAMPLE)]
+    entry_by_name: dict[str, EntryName] = {name: entry for entry, names in contents.manifests.items() for name in names}
+    names = contents.names
+    sample = names if len(names) <= _SAMPLE else [names[len(names) * at // _SAMPLE] for at in range(_SAMPLE)]
     signers, refused = Counter[str](), Counter[str]()
     sizes: dict[str, int] = {}
-    manifests, faults = read_manifests(tier, chosen)
+    manifests, faults = read_manifests(tier, sample)
     if faults:
         refused["it cannot be read"] = len(faults)
     for name, data in manifests.items():
-        found.read += 1
+        result.read += 1
         try:
-            each = read_found(tier, of[name], name, data, trust)
+            candidate = read_found(tier, entry_by_name[name], name, data, trust)
         except UnsignedEntry as error:
             refused[error.reason] += 1
         except CacheError:
             refused["damaged, or of another kind"] += 1
         else:
-            signers[each.signer or _NOBODY] += 1
-            sizes |= {name: len(data), **each.manifest.blobs}
-    found.signers, found.refused = dict(signers), dict(refused)
-    if len(chosen) == len(names) and not refused:
-        found.size = sum(sizes.values())
+            signers[candidate.signer or _NOBODY] += 1
+            sizes |= {name: len(data), **candidate.manifest.blobs}
+    result.signers, result.refused = dict(signers), dict(refused)
+    if len(sample) == len(names) and not refused:
+        result.size = sum(sizes.values())

@@ -24,7 +24,7 @@ _Result = TypeVar("_Result")
 _DEAR_SECONDS = 1.0
 _PROBE_SECONDS = 5.0
 #: The tiers of this process: methods share their connections.
-_opened: dict[tuple[TierURL, Layout], Tier] = {}
+_tiers: dict[tuple[TierURL, Layout], Tier] = {}
 
 
 class Tier:
@@ -82,20 +82,20 @@ class Tier:
         """
         begin = time.monotonic()
         try:
-            found = work(self.remote)
+            result = work(self.remote)
         except RemoteError:
             self._breaker.fault(is_last=time.monotonic() - begin >= _DEAR_SECONDS)
             self.counts.add(faults=1)
             raise
         if is_telling:
             self._breaker.success()
-        return found
+        return result
 
 
 def open_tiers(urls: Sequence[TierURL], layout: Layout) -> list[Tier]:
     """Return the tiers of a cache folder, reusing those of this process; makes no request."""
     root = Layout(layout.root)
-    return [_opened.setdefault((url, root), Tier(url, root)) for url in urls]
+    return [_tiers.setdefault((url, root), Tier(url, root)) for url in urls]
 
 
-os.register_at_fork(after_in_child=_opened.clear)
+os.register_at_fork(after_in_child=_tiers.clear)

@@ -41,10 +41,10 @@ class TierCounts:
         with suppress(OSError, CacheError):
             folder.mkdir(mode=0o700, exist_ok=True)
             with self._alone():
-                found = _read(path) or {"label": self._label, **dict.fromkeys(FIELDS, 0)}
+                counts = _read(path) or {"label": self._label, **dict.fromkeys(FIELDS, 0)}
                 for name, amount in amounts.items():
-                    found[name] += amount
-                write_atomic(path, msgpack.packb(found))
+                    counts[name] += amount
+                write_atomic(path, msgpack.packb(counts))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -54,12 +54,12 @@ class TierCounts:
 
 def tier_counts(layout: Layout) -> list[dict[str, Any]]:
     """Return label and counts of all tiers that this cache was ever used with."""
-    found = []
+    all_counts = []
     with contextlib.suppress(OSError):
         for path in sorted((layout.bucket / _FOLDER).iterdir()):
             if (counts := _read(path)) is not None:
-                found.append(counts)
-    return found
+                all_counts.append(counts)
+    return all_counts
 
 
 def reset_tier_counts(layout: Layout) -> None:
@@ -79,8 +79,8 @@ def reset_tier_counts(layout: Layout) -> None:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        found = msgpack.unpackb(read_trusted(path, _LARGEST))
-        is_sound = isinstance(found["label"], str) and all(isinstance(found[name], (int, float)) for name in FIELDS)
+        counts = msgpack.unpackb(read_trusted(path, _LARGEST))
+        is_sound = isinstance(counts["label"], str) and all(isinstance(counts[name], (int, float)) for name in FIELDS)
     except Exception:  # a foreign file may raise anything
         return None
-    return found if is_sound else None
+    return counts if is_sound else None

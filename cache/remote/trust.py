@@ -86,29 +86,31 @@ class Trust:
         `source` names the manifest in messages. The signed `key_digest` says which entry the manifest belongs to: the
         caller compares it with the key that it looks for.
         """
-        refused = []
-        for found in self.signatures(data, source):
-            if found.state == "good":
-                return found.name
-            refused.append(found)
-        wrong = [found for found in refused if found.state == "wrong"]
+        refused_signatures = []
+        for signature in self.signatures(data, source):
+            if signature.state == "good":
+                return signature.name
+            refused_signatures.append(signature)
+        wrong = [signature for signature in refused_signatures if signature.state == "wrong"]
         if unsigned and not wrong and not self.signs:
             return ""
-        if not refused and unsigned:
+        if not refused_signatures and unsigned:
             remedy = (
                 "a host with a key signs what it stores, so it takes nothing that nobody signed, from a tier with "
                 f"`unsigned=1` neither: push it again from a host that signs, or unset `{SIGNING_KEY_VARIABLE}` and "
                 f"`{KEY_FILE_VARIABLE}` here"
             )
             raise UnsignedEntry(source, "it is not signed", remedy)
-        if not refused:
+        if not refused_signatures:
             remedy = (
                 f"set `{SIGNING_KEY_VARIABLE}` where it is compiled and push it again, or write `unsigned=1` behind "
                 "the URL of a tier if all who can write there may run code as you"
             )
             raise UnsignedEntry(source, "it is not signed", remedy)
-        refused = wrong or refused
-        raise UnsignedEntry(source, ", and ".join(found.problem for found in refused), refused[0].remedy)
+        refused_signatures = wrong or refused_signatures
+        raise UnsignedEntry(
+            source, ", and ".join(signature.problem for signature in refused_signatures), refused_signatures[0].remedy
+        )
 
     def signatures(self, data: bytes, source: str) -> Iterator[Signature]:
         """Yield the signatures of a manifest; first the HMAC, which needs no package."""
@@ -127,8 +129,8 @@ class Trust:
         parts = signed_parts(data)
         if not parts.public_key:
             return None
-        found = self._pair_signature(parts, source)
-        return found if found.state == "wrong" or (self.keys and found.state == "unknown") else None
+        signature = self._pair_signature(parts, source)
+        return signature if signature.state == "wrong" or (self.keys and signature.state == "unknown") else None
 
     def signed(self, data: bytes) -> bytes:
         """Return a manifest with the signatures that this host can add to the existing ones.
@@ -154,8 +156,8 @@ class Trust:
 
     def _untrusted(self, data: bytes, parts: Signed) -> bool:
         """Return whether only this host's HMAC vouches for a manifest signed by key pair; raises where neither does."""
-        found = self._pair_signature(parts, "manifest")
-        if found.state == "good":
+        signature = self._pair_signature(parts, "manifest")
+        if signature.state == "good":
             return False
         if parts.hmac and self.hmac is not None and self.hmac.has_signed(data):
             return True
@@ -166,7 +168,7 @@ class Trust:
             "this host does not sign it in the place of who did: let it be compiled again here (`gearcache clear "
             f"--entry {name}` removes it), or, if you trust that key, list it in `{TRUSTED_KEYS_VARIABLE}`"
         )
-        raise UnsignedEntry(name, found.problem, remedy)
+        raise UnsignedEntry(name, signature.problem, remedy)
 
     def missing_keys(self, data: bytes) -> list[str]:
         """Return the variables of the keys that this host lacks to renew the kinds of signatures of a manifest."""
@@ -184,27 +186,27 @@ class Trust:
         return Signature("hmac", "unknown", problem=problem, remedy="push it again from a host that has this key")
 
     def _pair_signature(self, parts: Signed, source: str) -> Signature:
-        shown = fingerprint(parts.public_key)
+        key_fingerprint = fingerprint(parts.public_key)
         key = next((key for key in self.keys if key.public_key == parts.public_key), None) or self._own_key(parts)
         if key is None:
             lists = "does not list" if self.keys else "is not set, which would list"
-            problem = f"it is signed by the key {shown}, and `{TRUSTED_KEYS_VARIABLE}` {lists} it"
+            problem = f"it is signed by the key {key_fingerprint}, and `{TRUSTED_KEYS_VARIABLE}` {lists} it"
             remedy = "add that key if you trust who signs with it: `gearcache keys list` prints it on that host"
-            return Signature("ed25519", "unknown", "", shown, problem, remedy)
+            return Signature("ed25519", "unknown", "", key_fingerprint, problem, remedy)
         problem = remedy = ""
         try:
             if not has_signed(parts.public_key, parts.signature, parts.manifest):
-                problem = f"the signature by `{key.name}` ({shown}) does not fit its bytes"
+                problem = f"the signature by `{key.name}` ({key_fingerprint}) does not fit its bytes"
                 remedy = "it was changed or damaged after it was signed: delete it, and push it again"
         except CacheError as error:
-            problem, remedy = f"the signature by `{key.name}` ({shown}) cannot be checked", str(error)
+            problem, remedy = f"the signature by `{key.name}` ({key_fingerprint}) cannot be checked", str(error)
         if not problem and key.has_time:
             created = decode_manifest(parts.manifest, Path(source)).created
             if not key.covers(created):
-                trusted = f"`{key.name}` ({shown}) is trusted for entries {key.time_text}"
-                problem = f"{trusted}, not of {moment_text(created)}"
+                statement = f"`{key.name}` ({key_fingerprint}) is trusted for entries {key.time_text}"
+                problem = f"{statement}, not of {moment_text(created)}"
                 remedy = f"let it be compiled again, or change the time of the key in `{TRUSTED_KEYS_VARIABLE}`"
-        return Signature("ed25519", "wrong" if problem else "good", key.name, shown, problem, remedy)
+        return Signature("ed25519", "wrong" if problem else "good", key.name, key_fingerprint, problem, remedy)
 
     def _own_key(self, parts: Signed) -> TrustedKey | None:
         """Return this host's key, where it has signed: a host with the private key need not list the public one."""

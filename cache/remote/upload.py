@@ -56,18 +56,18 @@ def upload_entry(
         size = sum(manifest.blobs.values())
         deadline = Deadline.after(waiting_time(max(tier.url.budget, _SECONDS) + size / _BYTES_PER_SECOND))
         lookup = Lookup(tier, entry, trust)
-        lookup.look(tier.begin(), lambda found: covers([found.manifest], manifest))
+        lookup.look(tier.begin(), lambda candidate: covers([candidate.manifest], manifest))
         name = entry.manifest(data)
         # A manifest refused because of its signature is stored there as well, byte for byte.
         is_there = name in lookup.found or isinstance(lookup.refused.get(name), UnsignedEntry)
-        others = [found.manifest for found in lookup.found.values()]
+        others = [candidate.manifest for candidate in lookup.found.values()]
         if is_there or covers(others, manifest):
-            whole = tier.ask(lambda remote: _whole(tier, remote, [*others, manifest], deadline))
-            if covers(whole, manifest) or (is_there and manifest in whole):
+            whole_manifests = tier.ask(lambda remote: _whole(tier, remote, [*others, manifest], deadline))
+            if covers(whole_manifests, manifest) or (is_there and manifest in whole_manifests):
                 return Uploaded()
-        sent = tier.ask(lambda remote: _send(tier, remote, DiskStore(layout), entry, data, manifest, deadline))
-    tier.counts.add(uploads=1, bytes_uploaded=sent.bytes)
-    return sent
+        upload = tier.ask(lambda remote: _send(tier, remote, DiskStore(layout), entry, data, manifest, deadline))
+    tier.counts.add(uploads=1, bytes_uploaded=upload.bytes)
+    return upload
 
 
 def _send(
@@ -79,7 +79,7 @@ def _send(
     manifest: Manifest,
     deadline: Deadline,
 ) -> Uploaded:
-    sent: dict[str, int] = {}
+    sent_sizes: dict[str, int] = {}
 
     def send(item: tuple[str, int]) -> None:
         digest, size = item
@@ -87,7 +87,7 @@ def _send(
             return
         remote.put(blob_name(digest), store.read_blob(digest), deadline)
         tier.damaged.discard(digest)
-        sent[digest] = size
+        sent_sizes[digest] = size
 
     items = sorted(manifest.blobs.items())
     at_once(send, items)
@@ -95,15 +95,15 @@ def _send(
     remote.put(entry.manifest(data), data, deadline)
     # A prune may have removed unreferenced blobs meanwhile, including those that were just sent.
     at_once(send, items)
-    return Uploaded(True, len(sent), sum(sent.values()) + len(data))
+    return Uploaded(True, len(sent_sizes), sum(sent_sizes.values()) + len(data))
 
 
 def _whole(tier: Tier, remote: Remote, manifests: Sequence[Manifest], deadline: Deadline) -> list[Manifest]:
     """Return the manifests whose blobs are all there."""
     sizes = {digest: size for manifest in manifests for digest, size in manifest.blobs.items()}
-    found = at_once(lambda item: (item[0], _is_there(tier, remote, *item, deadline)), sorted(sizes.items()))
-    there = {digest for digest, is_there in found if is_there}
-    return [manifest for manifest in manifests if manifest.blobs.keys() <= there]
+    answers = at_once(lambda item: (item[0], _is_there(tier, remote, *item, deadline)), sorted(sizes.items()))
+    present_digests = {digest for digest, is_there in answers if is_there}
+    return [manifest for manifest in manifests if manifest.blobs.keys() <= present_digests]
 
 
 def _is_there(tier: Tier, remote: Remote, digest: str, size: int, deadline: Deadline) -> bool:

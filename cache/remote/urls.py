@@ -80,13 +80,13 @@ def masked(text: str) -> str:
 
     A password may contain a blank, so the tier before an invalid one is not shown either.
     """
-    shown: list[str] = []
+    labels: list[str] = []
     for part in text.split():
         try:
-            shown.append(_parse(part, REMOTES_VARIABLE).label)
+            labels.append(_parse(part, REMOTES_VARIABLE).label)
         except ValueError:  # an `OptionError`, or an endpoint that is not a URL
-            shown = shown[:-1] + [_scheme_of(each) for each in shown[-1:]] + [_scheme_of(part)]
-    return " ".join(shown)
+            labels = labels[:-1] + [_scheme_of(label) for label in labels[-1:]] + [_scheme_of(part)]
+    return " ".join(labels)
 
 
 def _scheme_of(text: str) -> str:
@@ -105,9 +105,9 @@ def _parse(text: Any, source: str, *, may_show: bool = False) -> TierURL:
     if colon and scheme in _REPLACED:
         raise OptionError(f"{source} names a tier `{scheme}:`, and {_REPLACED[scheme]}")
     if not colon or scheme not in _ENGINES:
-        shown = text if may_show else f"{scheme}:…" if colon and scheme.isalnum() else "…"
+        shown_text = text if may_show else f"{scheme}:…" if colon and scheme.isalnum() else "…"
         raise OptionError(
-            f"{source} names the tier `{shown}`; a tier begins with {', '.join(f'{name}:' for name in _ENGINES)}"
+            f"{source} names the tier `{shown_text}`; a tier begins with {', '.join(f'{name}:' for name in _ENGINES)}"
         )
     if scheme == "folder":
         path, _, query = rest.partition("?")
@@ -122,8 +122,8 @@ def _parse(text: Any, source: str, *, may_show: bool = False) -> TierURL:
         if scheme in _READ_ONLY and parts.netloc.rpartition("@")[1]:
             raise OptionError(f"{source}: the tier `{scheme}:` has a name or password, which no request would send")
         if scheme in ("redis", "rediss") and parts.path.strip("/") and not parts.path.strip("/").isdecimal():
-            shown = parts.path if may_show else "…"
-            raise OptionError(f"{source}: the tier `{scheme}:` has the database `{shown}`; it must be a number")
+            shown_text = parts.path if may_show else "…"
+            raise OptionError(f"{source}: the tier `{scheme}:` has the database `{shown_text}`; it must be a number")
         if scheme in _BUCKETS and "@" in parts.netloc:
             raise OptionError(
                 f"{source}: the tier `{scheme}:` has a name or password in its URL; credentials of buckets belong into "
@@ -142,9 +142,9 @@ def _parse(text: Any, source: str, *, may_show: bool = False) -> TierURL:
                 _check_endpoint(value, scheme, source)
             options.append((name, value))
         else:
-            shown = name if may_show and value else "…"
+            shown_text = name if may_show and value else "…"
             raise OptionError(
-                f"{source}: the tier `{scheme}:` has no setting `{shown}`; it has read_only, unsigned and budget"
+                f"{source}: the tier `{scheme}:` has no setting `{shown_text}`; it has read_only, unsigned and budget"
             )
     return TierURL(url, read_only, unsigned, budget, tuple(options))
 

@@ -32,7 +32,7 @@ class CheckWriter:
         self._scope = scope
         self._uses: dict[Access, int] = {}
         self._temporaries: dict[Access, str] = {}
-        self._bound = 0
+        self._bound_count = 0
         #: The name of the object whose method is dispatched.
         self.instance = self.name("instance")
 
@@ -51,8 +51,8 @@ class CheckWriter:
     def bind(self, value: Any, word: str = "") -> str:
         """Return a name for an object; `word` makes it readable, and must be unique to one object."""
         if not word:
-            self._bound += 1
-        name = self.name(word or f"bound{self._bound}")
+            self._bound_count += 1
+        name = self.name(word or f"bound{self._bound_count}")
         self.namespace[name] = value
         return name
 
@@ -113,8 +113,8 @@ class CheckWriter:
             if expected in (["bool", True], ["bool", False]):
                 return f"{value} is {expected[1]!r}"
             if type(expected) in (int, str):
-                kind, met = self.builtin(type(expected)), self.name("met")
-                return f"{self.builtin(type)}({met} := {value}) is {kind} and {met} == {expected!r}"
+                kind, value_name = self.builtin(type(expected)), self.name("met")
+                return f"{self.builtin(type)}({value_name} := {value}) is {kind} and {value_name} == {expected!r}"
             if compared is not None:
                 return f"{value} {'==' if type(compared) is torch.device else 'is'} {self.bind(compared)}"
         if check.kind == "length":
@@ -144,8 +144,8 @@ class CheckWriter:
 
 def _unused_prefix(names: Iterable[str]) -> str:
     """Return a prefix with which none of these names begins."""
-    prefix, taken = "_g_", tuple(names)
-    while any(name.startswith(prefix) for name in taken):
+    prefix, all_names = "_g_", tuple(names)
+    while any(name.startswith(prefix) for name in all_names):
         prefix += "_"
     return prefix
 

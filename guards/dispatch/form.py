@@ -37,10 +37,10 @@ def check_gear(gear: StoredGear, inputs: int, attributes: Iterable[str], outputs
         _expect(_is_index(output, None) and type(is_on) is bool, "modes")
     for name, members in gear.groups:
         _expect(type(name) is str and type(members) is list and set(map(type, members)) <= {int}, "process groups")
-    known = set(attributes)
+    attribute_names = set(attributes)
     _expect(type(gear.results) is list and len(gear.results) == outputs, "results")
     for index, form in enumerate(gear.results):
-        _check_result(form, index, inputs, known)
+        _check_result(form, index, inputs, attribute_names)
 
 
 def _check_result(form: list[Any], index: int, inputs: int, attributes: set[str]) -> None:

@@ -156,10 +156,10 @@ def resolve_reference(kind: str, value: str) -> Any:
         return sys.modules.get(value) or importlib.import_module(value)
     if kind == "object":
         module, _, qualname = value.partition(":")
-        found: Any = sys.modules.get(module) or importlib.import_module(module)
+        target: Any = sys.modules.get(module) or importlib.import_module(module)
         for name in qualname.split("."):
-            found = getattr(found, name)
-        return found
+            target = getattr(target, name)
+        return target
     raise ValueError(f"unknown reference kind {kind!r}")
 
 

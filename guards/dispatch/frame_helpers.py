@@ -49,13 +49,13 @@ def object_delattr_ignore_descriptor(target: Any, name: str) -> None:
 
 def object_new(cls: type) -> Any:
     """Return an uninitialised instance; of a module, one that can take attributes."""
-    made: Any = cls.__new__(cls)  # type: ignore[call-overload]
-    if hasattr(made, "_parameters") or hasattr(type(made), "register_parameter"):
+    instance: Any = cls.__new__(cls)  # type: ignore[call-overload]
+    if hasattr(instance, "_parameters") or hasattr(type(instance), "register_parameter"):
         import torch
 
-        if isinstance(made, torch.nn.Module):
-            torch.nn.Module.__init__(made)
-    return made
+        if isinstance(instance, torch.nn.Module):
+            torch.nn.Module.__init__(instance)
+    return instance
 
 
 def dict_keys_getitem(mapping: dict[Any, Any], index: int) -> Any:

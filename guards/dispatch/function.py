@@ -43,11 +43,11 @@ class BoundGear(Struct, frozen=True):
 def compared_objects(variant: StoredVariant, scope: Scope) -> list[Any]:
     """Return the type, class, function, singleton or device that each argument check compares with."""
     walker = Walker(scope)
-    found = []
+    objects = []
     for check in variant.call_checks:
         value = walker.resolve(check.access)
-        found.append(type(value) if check.kind == "type" else value if _is_bound(check, value) else None)
-    return found
+        objects.append(type(value) if check.kind == "type" else value if _is_bound(check, value) else None)
+    return objects
 
 
 def _is_bound(check: Check, value: Any) -> bool:
@@ -75,14 +75,14 @@ def build_dispatch(
     dims, by path and number, whose size is compared although all of these gears have the same size. `admits` receives
     the values of all parameters.
     """
-    given = list(inspect.signature(method, follow_wrapped=False).parameters.values())
-    writer = CheckWriter(scope, method.__code__.co_varnames[0], (parameter.name for parameter in given))
-    parameters, call = _signature(given, writer)
+    method_parameters = list(inspect.signature(method, follow_wrapped=False).parameters.values())
+    writer = CheckWriter(scope, method.__code__.co_varnames[0], (parameter.name for parameter in method_parameters))
+    parameters, call = _signature(method_parameters, writer)
     groups: dict[str, list[BoundGear]] = {}
     for bound in gears:
         identity = repr([check.to_plain() for check in bound.variant.call_checks])
         groups.setdefault(identity, []).append(bound)
-    missed, name = writer.bind(miss, "miss"), writer.name("dispatch")
+    miss_name, name = writer.bind(miss, "miss"), writer.name("dispatch")
     writer.bind(instance, "instance")
     lines = [f"def {name}({parameters}):"]
     indent = "    "
@@ -92,7 +92,7 @@ def build_dispatch(
         holds = [f"{writer.bind(state, f'state{index}')}()" for index, state in enumerate(states)]
         conditions.append(f"({' or '.join(holds)})")
     if admits is not None:
-        values = ", ".join(checked_name(parameter.name) for parameter in given[1:])
+        values = ", ".join(checked_name(parameter.name) for parameter in method_parameters[1:])
         conditions.append(f"{writer.bind(admits, 'admits')}({values})")
     if conditions:
         lines.append(f"    if {' and '.join(conditions)}:")
@@ -101,7 +101,7 @@ def build_dispatch(
         lines += [indent + line for line in _group_lines(writer, number, members, call, is_compared)]
     if len(lines) == 1 or not groups:
         lines.append(f"{indent}pass")
-    lines.append(f"    return {missed}({call})")
+    lines.append(f"    return {miss_name}({call})")
     source = "\n".join(lines) + "\n"
     function: Any = define(source, name, writer.namespace, f"dispatch of {method.__qualname__}")
     function.__defaults__, function.__kwdefaults__ = method.__defaults__, method.__kwdefaults__
@@ -132,18 +132,18 @@ def _lines(
     empty = any(0 in row for bound in members for row in bound.gear.sizes)
     sizes = [writer.size(access, dim, slot=not empty) for access, dim in dims]
     if not dims:
-        found = writer.bind(table[()], f"only{name}")
+        frame_source = writer.bind(table[()], f"only{name}")
     else:
         key = sizes[0] if len(sizes) == 1 else f"({', '.join(sizes)})"
-        found = f"{writer.bind(table, f'table{name}')}[{key}]"
+        frame_source = f"{writer.bind(table, f'table{name}')}[{key}]"
     if test:
-        found = f"({found}) if ({test}) else None"
+        frame_source = f"({frame_source}) if ({test}) else None"
     frame = writer.name("frame")
-    guarded = [f"{frame} = {found}"]
+    frame_lines = [f"{frame} = {frame_source}"]
     if test or sizes:
-        guarded = [f"try: {frame} = {found}", f"except {writer.bind(_MISSED, 'missed')}: {frame} = None"]
+        frame_lines = [f"try: {frame} = {frame_source}", f"except {writer.bind(_MISSED, 'missed')}: {frame} = None"]
     return [
-        *guarded,
+        *frame_lines,
         f"if {frame} is not None:",
         f"    try: return {frame}({call})",
         f"    except {writer.bind(Mismatch, 'mismatch')}: pass",
@@ -162,18 +162,20 @@ def _table(
     common = {dim for dim in common if all(row[dim] is not None for row in sizes)}
     varying = [dim for dim in common if len({row[dim] for row in sizes}) > 1]
     varying.sort(key=lambda dim: (-len({row[dim] for row in sizes}), len(dim[0].steps), dim[0].text, dim[1]))
-    chosen = sorted((dim for dim in common if is_compared(dim[0].text, dim[1])), key=lambda dim: (dim[0].text, dim[1]))
-    wanted = len({tuple(row[dim] for dim in varying) for row in sizes})
+    compared_dims = sorted(
+        (dim for dim in common if is_compared(dim[0].text, dim[1])), key=lambda dim: (dim[0].text, dim[1])
+    )
+    distinct_count = len({tuple(row[dim] for dim in varying) for row in sizes})
     for dim in varying:
-        if len({tuple(row[item] for item in chosen) for row in sizes}) == wanted:
+        if len({tuple(row[item] for item in compared_dims) for row in sizes}) == distinct_count:
             break
-        if dim not in chosen:
-            chosen.append(dim)
-    grouped: dict[Any, list[Frame]] = {}
+        if dim not in compared_dims:
+            compared_dims.append(dim)
+    frames_by_sizes: dict[Any, list[Frame]] = {}
     for bound, row in zip(members, sizes, strict=True):
-        key = tuple(row[dim] for dim in chosen)
-        grouped.setdefault(key[0] if len(key) == 1 else key, []).append(bound.frame)
-    return chosen, {key: _chain(frames) for key, frames in grouped.items()}  # type: ignore[misc]
+        key = tuple(row[dim] for dim in compared_dims)
+        frames_by_sizes.setdefault(key[0] if len(key) == 1 else key, []).append(bound.frame)
+    return compared_dims, {key: _chain(frames) for key, frames in frames_by_sizes.items()}  # type: ignore[misc]
 
 
 def _sizes(bound: BoundGear) -> dict[tuple[Access, int], int | None]:
@@ -204,10 +206,10 @@ def _order(check: Check) -> tuple[int, bool, str]:
     return len(check.access.steps), check.kind != "type", check.access.text
 
 
-def _signature(given: list[inspect.Parameter], writer: CheckWriter) -> tuple[str, str]:
+def _signature(method_parameters: list[inspect.Parameter], writer: CheckWriter) -> tuple[str, str]:
     """Return the parameters of the dispatch function and the arguments that pass them on."""
     parameters, call, keyword_only, positional_only = [writer.name("ignored")], [writer.instance], False, 0
-    for parameter in given[1:]:
+    for parameter in method_parameters[1:]:
         default = "=None" if parameter.default is not inspect.Parameter.empty else ""
         name = checked_name(parameter.name)
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:

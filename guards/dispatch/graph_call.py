@@ -113,15 +113,15 @@ class GraphCall:
         if self._checks.add(tensors):
             self.function = self._build()
 
-    def tensors(self, passed: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
+    def tensors(self, arguments: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
         """Return all inputs of the graph, given those that the frame passes."""
-        rest = iter(passed)
+        rest = iter(arguments)
         return tuple(
             next(rest) if stored.in_frame else stored.access.resolve(self._scope) for stored in self.variant.inputs
         )
 
-    def _first_call(self, *passed: Any) -> Any:
-        raise Mismatch(self, self.tensors(passed))
+    def _first_call(self, *arguments: Any) -> Any:
+        raise Mismatch(self, self.tensors(arguments))
 
     def _build(self) -> Callable[..., Any]:
         names = [f"t{index}" for index in range(len(self.variant.inputs))]
@@ -138,27 +138,29 @@ class GraphCall:
             if not stored.in_frame:
                 namespace[f"read{index}"] = _reader(stored.access, self._scope)
                 lines.append(f"t{index} = read{index}()")
-        listed = "".join(f"{name}, " for name in names)
+        argument_text = "".join(f"{name}, " for name in names)
         if self._checks and not names:
             # No input shows a tracer or transform around the call, but a tensor of our own does.
             probe = torch.empty(0)
             namespace["probe"], namespace["is_plain"] = probe, tensor_check([probe], [[0]], [[1]])
             lines.append("if not is_plain(probe): mismatch(())")
         elif self._checks:
-            lines.append(f"if not ({self._checks.source(names, namespace)}): mismatch(({listed}))")
+            lines.append(f"if not ({self._checks.source(names, namespace)}): mismatch(({argument_text}))")
         lines += self._symbol_lines()
-        lines += self._condition_lines(listed)
+        lines += self._condition_lines(argument_text)
         if self._checks:
             lines += self._overlap_lines(names, namespace)
         numbers = [checked_expression(name) for name, _ in self.variant.numbers]
-        taken = numbers
+        number_names = numbers
         if numbers and self._is_native:  # compiled code reads a number from a tensor
             namespace["tensor_of"] = NUMBER_TENSORS
-            taken = [f"tensor_{name}" for name in numbers]
-            made = "; ".join(f"{tensor} = tensor_of[{name}]" for tensor, name in zip(taken, numbers, strict=True))
-            lines += [f"try: {made}", f"except OverflowError: mismatch(({listed}))"]
+            number_names = [f"tensor_{name}" for name in numbers]
+            conversions = "; ".join(
+                f"{tensor} = tensor_of[{name}]" for tensor, name in zip(number_names, numbers, strict=True)
+            )
+            lines += [f"try: {conversions}", f"except OverflowError: mismatch(({argument_text}))"]
         lines.append("tick()")
-        call = f"run([{', '.join([*names, *taken])}])"
+        call = f"run([{', '.join([*names, *number_names])}])"
         results = result_lines(self.variant, self.gear, self._attributes, call, namespace)
         if self._is_native:  # its exceptions contain pages of C++
             namespace["failed"] = self._failed
@@ -179,27 +181,31 @@ class GraphCall:
         Compiled code may read a weight after an input that shares its memory was written; the `eager` backend does not.
         """
         inputs, written = self.variant.inputs, self.gear.written
-        if (found := find_overlap(tensors, written)) is not None:
-            return inputs[found[0]].access.text, inputs[found[1]].access.text
-        if self._is_native and written and (met := self._bound_spans.find_overlap(tensors, written)) is not None:
-            return inputs[met[0]].access.text, self.variant.attributes[met[1]].text
+        if (pair := find_overlap(tensors, written)) is not None:
+            return inputs[pair[0]].access.text, inputs[pair[1]].access.text
+        if (
+            self._is_native
+            and written
+            and (weight_pair := self._bound_spans.find_overlap(tensors, written)) is not None
+        ):
+            return inputs[weight_pair[0]].access.text, self.variant.attributes[weight_pair[1]].text
         return None
 
     def _overlap_lines(self, names: list[str], namespace: dict[str, Any]) -> list[str]:
         """Check that no written input shares memory with others: at once for addresses that were seen before."""
         if not self.gear.written or (len(names) < 2 and not (self._is_native and self._attributes)):
             return []
-        seen: set[tuple[int, ...]] = set()
+        free_places: set[tuple[int, ...]] = set()
 
         def is_apart(place: tuple[int, ...], tensors: tuple[torch.Tensor, ...]) -> bool:
             if self.overlap(tensors) is not None:
                 return False
-            if len(seen) >= _MAX_PLACES:
-                seen.clear()
-            seen.add(place)
+            if len(free_places) >= _MAX_PLACES:
+                free_places.clear()
+            free_places.add(place)
             return True
 
-        namespace["seen"], namespace["is_apart"] = seen, is_apart
+        namespace["seen"], namespace["is_apart"] = free_places, is_apart
         place = [f"{name}.data_ptr()" for name in names] + [name for name, *_ in self.gear.symbols]
         tensors = f"({', '.join(names)},)"
         return [
@@ -210,7 +216,7 @@ class GraphCall:
     def _symbol_lines(self) -> list[str]:
         return _measures(self.gear.symbols)
 
-    def _condition_lines(self, listed: str) -> list[str]:
+    def _condition_lines(self, argument_text: str) -> list[str]:
         """Check the conditions of a dynamic graph that the tensor check cannot express: how sizes and strides depend on
         each other.
 
@@ -228,8 +234,8 @@ class GraphCall:
             tests += [f"t{int(tensor)}.is_contiguous()" for tensor in gear.contiguous]
         if not tests:
             return []
-        lines += ["try:", f"    if not ({' and '.join(tests)}): mismatch(({listed}))"]
-        return [*lines, f"except ZeroDivisionError: mismatch(({listed}))"]  # a condition divides by a number
+        lines += ["try:", f"    if not ({' and '.join(tests)}): mismatch(({argument_text}))"]
+        return [*lines, f"except ZeroDivisionError: mismatch(({argument_text}))"]  # a condition divides by a number
 
 
 def _measures(rows: list[list[Any]]) -> list[str]:

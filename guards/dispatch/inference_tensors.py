@@ -14,8 +14,8 @@ def remade(tensor: torch.Tensor, is_inference: bool) -> torch.Tensor:
     if tensor.is_inference() == is_inference:
         return tensor
     with inference_mode(is_inference), torch.no_grad():
-        made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-        return made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride())
+        result = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return result.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride())
 
 
 def unrecorded_view(tensor: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:

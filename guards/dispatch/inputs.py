@@ -50,7 +50,7 @@ def find_problem(inputs: Sequence[StoredInput], gear: StoredGear, tensors: Seque
     for stored, tensor in zip(inputs, tensors, strict=True):
         if (problem := _properties(stored, tensor, stored.access.text)) is not None:
             return replace(problem, stored=stored, kind=_kind(problem, stored))
-    seen: dict[int, str] = {}
+    name_by_id: dict[int, str] = {}
     rows = zip(inputs, gear.sizes, gear.strides, tensors, strict=True)
     for index, (stored, sizes, strides, tensor) in enumerate(rows):
         name = stored.access.text
@@ -61,9 +61,9 @@ def find_problem(inputs: Sequence[StoredInput], gear: StoredGear, tensors: Seque
             return Problem(name, *INFERENCE_WORDS, "inference")
         if index in gear.written and not _counts_writes(tensor):
             return Problem(name, *_REPLACED_WORDS, "inference")
-        if id(tensor) in seen:
-            return Problem(name, f"the same tensor as `{seen[id(tensor)]}`", "a tensor of its own", "alias")
-        seen[id(tensor)] = name
+        if id(tensor) in name_by_id:
+            return Problem(name, f"the same tensor as `{name_by_id[id(tensor)]}`", "a tensor of its own", "alias")
+        name_by_id[id(tensor)] = name
     return None
 
 
@@ -88,14 +88,14 @@ def _kind(problem: Problem, stored: StoredInput) -> str:
 
 def _only_assumed(gear: StoredGear, tensors: Sequence[torch.Tensor]) -> bool:
     """Whether all sizes that differ from the gear's are of dims that it assumed."""
-    assumed = {tuple(dim) for dim in gear.assumed}
+    assumed_dims = {tuple(dim) for dim in gear.assumed}
     for index, (sizes, tensor) in enumerate(zip(gear.sizes, tensors, strict=True)):
         if tensor.dim() != len(sizes):
             return False
-        for dim, (wanted, found) in enumerate(zip(sizes, tensor.shape, strict=True)):
-            if wanted is not None and wanted != found and (index, dim) not in assumed:
+        for dim, (expected, actual) in enumerate(zip(sizes, tensor.shape, strict=True)):
+            if expected is not None and expected != actual and (index, dim) not in assumed_dims:
                 return False
-    return bool(assumed)
+    return bool(assumed_dims)
 
 
 def _properties(stored: StoredInput, tensor: object, name: str) -> Problem | None:
@@ -124,12 +124,14 @@ def _layout(
     if tensor.dim() != len(sizes):
         return Problem(name, f"of rank {tensor.dim()}", f"rank {len(sizes)}", "rank")
     pairs = enumerate(zip(sizes, tensor.shape, strict=True))
-    differing = tuple(dim for dim, (wanted, found) in pairs if wanted is not None and wanted != found)
+    differing = tuple(dim for dim, (expected, actual) in pairs if expected is not None and expected != actual)
     if differing:
         return Problem(name, f"of shape {tuple(tensor.shape)}", f"shape {_shape(sizes)}", "shape", dims=differing)
-    if any(wanted is not None and wanted != found for wanted, found in zip(strides, tensor.stride(), strict=True)):
+    if any(
+        expected is not None and expected != actual for expected, actual in zip(strides, tensor.stride(), strict=True)
+    ):
         whole = torch.empty(tensor.shape, device="meta").stride()
-        helps = all(wanted is None or wanted == found for wanted, found in zip(strides, whole, strict=True))
+        helps = all(expected is None or expected == actual for expected, actual in zip(strides, whole, strict=True))
         hint = " (call .contiguous() on it)" if helps else ""
         return Problem(name, f"of strides {tensor.stride()}", f"strides {_shape(strides)}{hint}", "stride")
     return None

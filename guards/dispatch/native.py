@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 
-def _looked_up(find: Callable[[], Any]) -> Any:
+def _find_or_none(find: Callable[[], Any]) -> Any:
     """Return the object behind a name of torch; None where it is missing, which `gearcache.torch_names` reports."""
     try:
         return find()
@@ -17,11 +17,11 @@ def _looked_up(find: Callable[[], Any]) -> Any:
 
 
 #: `tensor.size(0)`, or 0 for a scalar, in a third of the time: the C slot behind `len`.
-first_size: Callable[[Any], int] = _looked_up(lambda: torch._C.TensorBase.__len__)  # type: ignore[attr-defined]
+first_size: Callable[[Any], int] = _find_or_none(lambda: torch._C.TensorBase.__len__)  # type: ignore[attr-defined]
 
 
 #: Whether a torch function mode is active in this thread, in 30 ns.
-has_function_mode: Callable[[], bool] = _looked_up(lambda: torch._C._is_torch_function_mode_enabled)
+has_function_mode: Callable[[], bool] = _find_or_none(lambda: torch._C._is_torch_function_mode_enabled)
 
 
 def tensor_check(
@@ -62,13 +62,13 @@ def state_checks() -> list[Callable[[], bool]]:
 
     They do not compare inference mode: it changes the dispatch keys of tensors, which `tensor_check` compares.
     """
-    present = state_check()
+    current = state_check()
     with torch.set_grad_enabled(not torch.is_grad_enabled()):
-        return [present, state_check()]
+        return [current, state_check()]
 
 
 #: A context of inference mode (its argument: on or off), in a tenth of the time that `torch.inference_mode` takes.
-inference_mode: Callable[[bool], Any] = _looked_up(lambda: torch._C._InferenceMode)
+inference_mode: Callable[[bool], Any] = _find_or_none(lambda: torch._C._InferenceMode)
 
 
 def decorating_context(function: Any) -> Any:
@@ -77,8 +77,8 @@ def decorating_context(function: Any) -> Any:
     if code is None or code.co_filename != torch.utils._contextlib.context_decorator.__code__.co_filename:
         return None
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-    made_by = cells["ctx_factory"].cell_contents
-    return getattr(made_by, "__self__", made_by)
+    factory = cells["ctx_factory"].cell_contents
+    return getattr(factory, "__self__", factory)
 
 
 def is_operator(value: Any) -> bool:

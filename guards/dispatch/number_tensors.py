@@ -20,11 +20,11 @@ class NumberTensors(dict[int, torch.Tensor]):
         memory = array("q", [number])
         with torch.inference_mode(False):
             # No operator, such as one that makes it a scalar: within a trace its result would be a fake tensor.
-            made = torch.frombuffer(memory, dtype=torch.int64)
+            tensor = torch.frombuffer(memory, dtype=torch.int64)
         if len(self) >= _MOST:
             self.clear()
-        self[number] = made
-        return made
+        self[number] = tensor
+        return tensor
 
 
 NUMBER_TENSORS = NumberTensors()

@@ -23,10 +23,10 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
     `ValueError`, `KeyError`, `TypeError` or `IndexError` for data of another form.
     """
     parts = data["parts"]
-    made: dict[tuple[str, int], Any] = {}
+    part_cache: dict[tuple[str, int], Any] = {}
 
-    def made_part(name: str, number: int) -> Any:
-        if (name, number) not in made:
+    def part_of(name: str, number: int) -> Any:
+        if (name, number) not in part_cache:
             plain = parts[number]
             if name == "inputs":
                 plain = [StoredInput.from_plain(item) for item in plain]
@@ -34,26 +34,26 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
                 plain = {attribute: Access.from_plain(access) for attribute, access in plain}
             elif name == "call_checks":
                 plain = [Check.from_plain(item) for item in plain]
-            made[name, number] = plain
-        return made[name, number]
+            part_cache[name, number] = plain
+        return part_cache[name, number]
 
     variants = [
         StoredVariant(
-            **{name: made_part(name, row[name]) for name in SHARED_PARTS},
-            graph_name=row["graph_name"],
-            gears=[StoredGear.from_plain(gear) for gear in row["gears"]],
-            padding=row.get("padding"),
-            numbers=row.get("numbers", []),
-            constants=row.get("constants", []),
-            constants_because=row.get("constants_because", ""),
-            outputs=row["outputs"],
-            impossible=row.get("impossible", []),
-            left_out=row.get("left_out", []),
-            unreached=row.get("unreached", []),
+            **{name: part_of(name, fields[name]) for name in SHARED_PARTS},
+            graph_name=fields["graph_name"],
+            gears=[StoredGear.from_plain(gear) for gear in fields["gears"]],
+            padding=fields.get("padding"),
+            numbers=fields.get("numbers", []),
+            constants=fields.get("constants", []),
+            constants_because=fields.get("constants_because", ""),
+            outputs=fields["outputs"],
+            impossible=fields.get("impossible", []),
+            left_out=fields.get("left_out", []),
+            unreached=fields.get("unreached", []),
         )
-        for row in data["variants"]
+        for fields in data["variants"]
     ]
-    if any(row.get("feeds") or ("feeds" in row and row["numbers"]) for row in data["variants"]):
+    if any(fields.get("feeds") or ("feeds" in fields and fields["numbers"]) for fields in data["variants"]):
         raise ValueError("a graph that takes ints in an earlier form")
     for variant in variants:
         if variant.graph_name not in variant.frame["co_names"] or not variant.gears:

@@ -51,8 +51,8 @@ def padded_gear(
     variant: StoredVariant, gear: StoredGear, run: Runner, tensors: Sequence[torch.Tensor], fills: Fills, text: str
 ) -> PaddedGear | str:
     """Return a padded gear for smaller tensors, or the reason why there is none. `run` is the gear's own runner."""
-    found = _padded_gear(variant, gear, run, tensors, fills, text)
-    return f"gear {sizes_name(gear.text)} {found}" if isinstance(found, str) else found
+    result = _padded_gear(variant, gear, run, tensors, fills, text)
+    return f"gear {sizes_name(gear.text)} {result}" if isinstance(result, str) else result
 
 
 def _padded_gear(
@@ -66,21 +66,21 @@ def _padded_gear(
     real = {name: getattr(tensors[index], kind)(dim) for name, index, kind, dim in plan["symbols"]}
     rows = {"size": gear.sizes, "stride": gear.strides}
     full = {name: rows[kind][index][dim] or 0 for name, index, kind, dim in plan["symbols"]}
-    changed = [name for name in real if real[name] != full[name]]
-    for name in changed:
+    changed_symbols = [name for name in real if real[name] != full[name]]
+    for name in changed_symbols:
         if real[name] > full[name] or real[name] < 1 or name not in plan["padded"]:
             return f"is of another size than {real[name]}"
-    ones = sorted(name for name in changed if real[name] == 1)
+    ones = sorted(name for name in changed_symbols if real[name] == 1)
     if ones and ones not in plan["ones"]:
         return "does not serve a size of 1: the method traces to something else there"
-    proofs = [proof for proof in plan["proofs"] if any(name in changed for name in proof["symbols"])]
-    unmet = next((reason for proof in proofs if (reason := _unmet(variant, proof, real, full, fills))), None)
-    if unmet is not None:
-        return unmet
+    proofs = [proof for proof in plan["proofs"] if any(name in changed_symbols for name in proof["symbols"])]
+    unmet_assumption = next((reason for proof in proofs if (reason := _unmet(variant, proof, real, full, fills))), None)
+    if unmet_assumption is not None:
+        return unmet_assumption
     # One symbol after the other is padded, so the conditions must hold at each intermediate size as well.
     for corner in _corners(real, full, [proof["symbols"] for proof in proofs]):
-        broken = next((condition for condition in plan["conditions"] if not _number(condition, corner)), None)
-        if broken is not None:
+        broken_condition = next((condition for condition in plan["conditions"] if not _number(condition, corner)), None)
+        if broken_condition is not None:
             return "was traced under a condition that these sizes break"
     if not _same_forms(plan["results"], gear.results):
         return "returns results that share memory in another way"
@@ -90,27 +90,31 @@ def _padded_gear(
         or _rows(plan["strides"], gear.strides, full) != gear.strides
     ):
         return "has dims that do not follow the padded one"
-    moved = [
+    padded_indices = [
         index for index, row in enumerate(sizes) if row != gear.sizes[index] or strides[index] != gear.strides[index]
     ]
-    for index in moved:
+    for index in padded_indices:
         pairs = zip(gear.sizes[index], gear.strides[index], strict=True)
         if any(stride == 0 and size != 1 for size, stride in pairs):
             return f"takes `{variant.inputs[index].access.text}` expanded, which cannot be filled"
-    values = {index: fills.value(variant.inputs[index].access.text, variant.inputs[index].dtype) for index in moved}
-    small = replace(
+    values = {
+        index: fills.value(variant.inputs[index].access.text, variant.inputs[index].dtype) for index in padded_indices
+    }
+    small_gear = replace(
         gear,
         text=text,
         sizes=sizes,
         strides=strides,
-        results=[[_evaluated(part, real) for part in form] for form in plan["results"]],
+        results=[[_evaluate(part, real) for part in form] for form in plan["results"]],
         assumed=[],
     )
     outputs = [(_list(row, real), _list(steps, real)) for row, steps in plan["outputs"]]
-    written = [index for index in moved if index in gear.written]
-    checked = {index: text for proof in proofs for index in proof["doubtful"]}
+    written_indices = [index for index in padded_indices if index in gear.written]
+    doubtful_outputs = {index: text for proof in proofs for index in proof["doubtful"]}
     return PaddedGear(
-        small, _runner(run, gear, sizes, values, written, outputs, checked), sum(map(_product, gear.sizes))
+        small_gear,
+        _runner(run, gear, sizes, values, written_indices, outputs, doubtful_outputs),
+        sum(map(_product, gear.sizes)),
     )
 
 
@@ -119,9 +123,9 @@ def _unmet(variant: StoredVariant, proof: Mapping[str, Any], real: Values, full:
     for sizes in (real, full):
         if len({sizes[name] for name in proof["symbols"]}) > 1:
             assert variant.padding is not None
-            owners = [row for row in variant.padding["symbols"] if row[0] in proof["symbols"]]
-            named = " and ".join(f"{variant.inputs[index].access.text}.size({dim})" for _, index, _, dim in owners)
-            return f"is padded only where {named} are equal"
+            owners = [symbol for symbol in variant.padding["symbols"] if symbol[0] in proof["symbols"]]
+            sizes_text = " and ".join(f"{variant.inputs[index].access.text}.size({dim})" for _, index, _, dim in owners)
+            return f"is padded only where {sizes_text} are equal"
     for index, value in proof["fills"]:
         path = variant.inputs[index].access.text
         if fills.value(path, variant.inputs[index].dtype) != value:
@@ -131,8 +135,11 @@ def _unmet(variant: StoredVariant, proof: Mapping[str, Any], real: Values, full:
 
 def _corners(real: Values, full: Values, groups: Sequence[Sequence[str]]) -> Iterator[dict[str, int]]:
     """Yield the values of all symbols, with each padded group (a proof's symbols) as in the call or as in the gear."""
-    for chosen in itertools.product((real, full), repeat=len(groups)):
-        yield {**real, **{name: row[name] for row, group in zip(chosen, groups, strict=True) for name in group}}
+    for combination in itertools.product((real, full), repeat=len(groups)):
+        yield {
+            **real,
+            **{name: values[name] for values, group in zip(combination, groups, strict=True) for name in group},
+        }
 
 
 def _runner(
@@ -140,28 +147,28 @@ def _runner(
     gear: StoredGear,
     sizes: list[list[int | None]],
     values: dict[int, Any],
-    written: list[int],
+    written_indices: list[int],
     outputs: list[tuple[list[int], list[int]]],
-    checked: Mapping[int, str],
+    doubtful_outputs: Mapping[int, str],
 ) -> Runner:
     regions = {index: tuple(slice(0, size) for size in sizes[index]) for index in values}
 
     def run_padded(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         with torch.no_grad():
-            padded = list(inputs)
+            padded_inputs = list(inputs)
             for index, fill in values.items():
                 source = inputs[index]
                 larger: Any = (gear.sizes[index], gear.strides[index])
                 target = torch.empty_strided(*larger, dtype=source.dtype, device=source.device).fill_(fill)
                 target[regions[index]].copy_(source)
-                padded[index] = target
-            found = run(padded)
-            results = [_cut(tensor, shape, steps) for tensor, (shape, steps) in zip(found, outputs, strict=True)]
-            for index, text in checked.items():
+                padded_inputs[index] = target
+            raw_outputs = run(padded_inputs)
+            results = [_cut(tensor, shape, steps) for tensor, (shape, steps) in zip(raw_outputs, outputs, strict=True)]
+            for index, text in doubtful_outputs.items():
                 if results[index].isnan().any():
                     raise PaddedResultError(gear.text, text)
-            for index in written:
-                inputs[index].copy_(padded[index][regions[index]])
+            for index in written_indices:
+                inputs[index].copy_(padded_inputs[index][regions[index]])
             return results
 
     return run_padded
@@ -181,18 +188,18 @@ def _number(text: str, values: Values) -> Any:
     return expression_function(text, tuple(values))(**values)
 
 
-def _evaluated(part: Any, values: Values) -> Any:
+def _evaluate(part: Any, values: Values) -> Any:
     if isinstance(part, dict):
         text = part["expression"]
         if re.search(r"\bn\d+\b", text):  # a number: each call has its own
             sizes = re.compile(r"\b[su]\d+\b")
             return {"expression": sizes.sub(lambda match: str(values.get(match[0], match[0])), text)}
         return _number(text, values)
-    return [_evaluated(item, values) for item in part] if isinstance(part, list) else part
+    return [_evaluate(item, values) for item in part] if isinstance(part, list) else part
 
 
 def _list(row: list[Any], values: Values) -> list[int]:
-    return [int(_evaluated(item, values)) for item in row]
+    return [int(_evaluate(item, values)) for item in row]
 
 
 def _rows(rows: list[list[Any]], present: list[list[int | None]], values: Values) -> list[list[int | None]]:

@@ -33,27 +33,27 @@ class Problems:
         "type",
     )
 
-    def __init__(self, found: Iterable[tuple[str, Problem]] = ()) -> None:
-        """`found`: a problem for each loaded graph that takes such arguments, with the text of its gear."""
-        self._found = tuple(found)
+    def __init__(self, problems: Iterable[tuple[str, Problem]] = ()) -> None:
+        """`problems`: one for each loaded graph that takes such arguments, with the text of its gear."""
+        self._problems = tuple(problems)
 
     @property
     def gears(self) -> tuple[str, ...]:
         """The texts of the gears of those graphs."""
-        return tuple(text for text, _ in self._found)
+        return tuple(text for text, _ in self._problems)
 
     def decisive(self, gear: str | None = None) -> Problem | None:
         """Return the problem to report: of the call's own gear if that is loaded, and of the nearest graph."""
-        own = [problem for text, problem in self._found if text == gear]
-        found = own or [problem for _, problem in self._found]
-        if not found:
+        own_problems = [problem for text, problem in self._problems if text == gear]
+        problems = own_problems or [problem for _, problem in self._problems]
+        if not problems:
             return None
-        by_kind = {problem.kind: problem for problem in reversed(found)}
+        by_kind = {problem.kind: problem for problem in reversed(problems)}
         return next(by_kind[kind] for kind in self._ORDER if kind in by_kind)
 
     def are_of(self, kind: str) -> bool:
         """Return whether one of the problems has this kind."""
-        return any(problem.kind == kind for _, problem in self._found)
+        return any(problem.kind == kind for _, problem in self._problems)
 
     def sentence(self) -> tuple[str, str, str]:
         """Return argument, found, allowed."""
@@ -75,24 +75,26 @@ def broken_condition(
     """
     measured = {name: (tensor, kind, dim) for name, tensor, kind, dim in (*gear.symbols, *gear.measures)}
     values = {name: getattr(tensors[tensor], kind)(dim) for name, (tensor, kind, dim) in measured.items()}
-    words = {name: f"{inputs[index].access.text}.{kind}({dim})" for name, (index, kind, dim) in measured.items()}
+    texts = {name: f"{inputs[index].access.text}.{kind}({dim})" for name, (index, kind, dim) in measured.items()}
     values |= {name: value for name, (_, value) in numbers.items()}
-    words |= {name: text for name, (text, _) in numbers.items()}
+    texts |= {name: text for name, (text, _) in numbers.items()}
     for text in gear.conditions:
-        used = [name for name in values if re.search(rf"\b{name}\b", text)]
-        if _holds(text, {name: values[name] for name in used}):
+        used_names = [name for name in values if re.search(rf"\b{name}\b", text)]
+        if _holds(text, {name: values[name] for name in used_names}):
             continue
-        found = ", ".join(f"{words[name]}={values[name]}" for name in used)
-        allowed = re.sub(r"\b[sun]\d+\b", lambda match: words.get(match[0], match[0]), text)
-        of_numbers = [name for name in used if name in numbers]
-        if of_numbers:
-            return Problem(words[of_numbers[0]], f"a number of values {found}", allowed, "number")
-        tensor, kind, dim = measured[used[0]] if used else (0, "size", 0)
+        values_text = ", ".join(f"{texts[name]}={values[name]}" for name in used_names)
+        allowed = re.sub(r"\b[sun]\d+\b", lambda match: texts.get(match[0], match[0]), text)
+        number_names = [name for name in used_names if name in numbers]
+        if number_names:
+            return Problem(texts[number_names[0]], f"a number of values {values_text}", allowed, "number")
+        tensor, kind, dim = measured[used_names[0]] if used_names else (0, "size", 0)
         # A stride that follows from the sizes is wrong; a free stride needs another trace, as a size does.
-        tied = {name for name, _, kind, _ in gear.measures if kind == "stride"}
-        kind = "stride" if tied.intersection(used) else "shape"
-        about = inputs[tensor]
-        return Problem(about.access.text, f"of sizes {found}", allowed, kind, dims=(dim,), stored=about)
+        tied_strides = {name for name, _, kind, _ in gear.measures if kind == "stride"}
+        kind = "stride" if tied_strides.intersection(used_names) else "shape"
+        tensor_input = inputs[tensor]
+        return Problem(
+            tensor_input.access.text, f"of sizes {values_text}", allowed, kind, dims=(dim,), stored=tensor_input
+        )
     for tensor in gear.contiguous:
         if not tensors[tensor].is_contiguous():
             strides = tensors[tensor].stride()

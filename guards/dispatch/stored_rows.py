@@ -30,67 +30,69 @@ def rows(payload: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [row | {name: parts[row[name]] for name in SHARED_PARTS} for row in payload["variants"]]
 
 
-def shared(found: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def shared(whole_rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return variants as msgpack-able data that stores equal parts once."""
     parts: list[Any] = []
     numbers: dict[bytes, int] = {}
     variants = []
-    for whole in found:
-        row = dict(whole)
+    for whole_row in whole_rows:
+        row = dict(whole_row)
         for name in SHARED_PARTS:
-            packed = msgpack.packb(row[name])  # `==` would equate `True` and `1`
-            if packed not in numbers:
-                numbers[packed] = len(parts)
+            data = msgpack.packb(row[name])  # `==` would equate `True` and `1`
+            if data not in numbers:
+                numbers[data] = len(parts)
                 parts.append(row[name])
-            row[name] = numbers[packed]
+            row[name] = numbers[data]
         variants.append(row)
     return {"parts": parts, "variants": variants}
 
 
 def compiled_gears(payload: Mapping[str, Any]) -> dict[bytes, Mapping[str, Any]]:
     """Return the gears of an entry by their identity, which does not depend on the compiling host; errors as `rows`."""
-    found: dict[bytes, Mapping[str, Any]] = {}
+    gears: dict[bytes, Mapping[str, Any]] = {}
     for row in rows(payload):
-        found |= gears_of_row(row)
-    return found
+        gears |= gears_of_row(row)
+    return gears
 
 
 def gears_of_row(row: Mapping[str, Any]) -> dict[bytes, Mapping[str, Any]]:
     """Return the gears of a whole variant by their identity, as `compiled_gears`; errors as `rows`."""
     trace = msgpack.packb({name: value for name, value in row.items() if name not in _OF_A_BUILD})
-    found = {}
+    gears = {}
     for gear in row["gears"]:
         plain = msgpack.packb({name: value for name, value in gear.items() if name not in _OF_A_COMPILE})
-        found[sha256(trace + plain).digest()] = gear
-    return found
+        gears[sha256(trace + plain).digest()] = gear
+    return gears
 
 
 def covers(others: Iterable[Mapping[str, Any]], own: Mapping[str, Any]) -> bool:
     """Return whether the entries of other hosts have all gears of this one; False for data of another form."""
     try:
-        held: set[bytes] = set()
+        identities: set[bytes] = set()
         for payload in others:
-            held |= compiled_gears(payload).keys() | _impossible(payload).keys()
-        return compiled_gears(own).keys() | _impossible(own).keys() <= held
+            identities |= compiled_gears(payload).keys() | _impossible(payload).keys()
+        return compiled_gears(own).keys() | _impossible(own).keys() <= identities
     except (ValueError, KeyError, TypeError, IndexError):
         return False
 
 
 def union(payloads: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a payload with the variants of all; of a gear that several hosts compiled, the first. Errors as `rows`."""
-    chosen: list[dict[str, Any]] = []
-    held: set[bytes] = set()
+    chosen_rows: list[dict[str, Any]] = []
+    identities: set[bytes] = set()
     first: dict[str, Any] = {}
     impossible: dict[bytes, Any] = {}
     for payload in payloads:
         impossible |= {digest: plain for digest, plain in _impossible(payload).items() if digest not in impossible}
         first = first or {name: value for name, value in payload.items() if name not in ("parts", "variants")}
         for row in rows(payload):
-            own = gears_of_row(row).keys()
-            if not own <= held:
-                held |= own
-                chosen.append(row)
-    return first | shared(chosen) | ({IMPOSSIBLE: list(impossible.values())[:MOST_IMPOSSIBLE]} if impossible else {})
+            row_identities = gears_of_row(row).keys()
+            if not row_identities <= identities:
+                identities |= row_identities
+                chosen_rows.append(row)
+    return (
+        first | shared(chosen_rows) | ({IMPOSSIBLE: list(impossible.values())[:MOST_IMPOSSIBLE]} if impossible else {})
+    )
 
 
 def _impossible(payload: Mapping[str, Any]) -> dict[bytes, Any]:

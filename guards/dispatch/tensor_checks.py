@@ -103,12 +103,12 @@ class TensorChecks:
         self, alternatives: list[_Alternative], limit: int, indices: Sequence[int], tensors: Sequence[torch.Tensor]
     ) -> bool:
         """Append a check for some of the tensors, dropping the oldest beyond the limit; False if their kind has one."""
-        gear, chosen = self._gear, [tensors[index] for index in indices]
-        kind = (dispatch_state(), [tensor_kind(tensor) for tensor in chosen])
-        if any(known.kind == kind for known in alternatives):
+        gear, selected_tensors = self._gear, [tensors[index] for index in indices]
+        kind = (dispatch_state(), [tensor_kind(tensor) for tensor in selected_tensors])
+        if any(alternative.kind == kind for alternative in alternatives):
             return False
         check = tensor_check(
-            chosen, [gear.sizes[index] for index in indices], [gear.strides[index] for index in indices]
+            selected_tensors, [gear.sizes[index] for index in indices], [gear.strides[index] for index in indices]
         )
         # In inference mode a normal tensor has the same keys as an inference tensor outside, which must not be written.
         is_written = any(index in gear.written for index in indices) and not gear.in_inference_mode

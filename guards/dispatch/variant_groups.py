@@ -19,7 +19,7 @@ KIND = "process_group"
 def with_groups(variant: StoredVariant, change: Callable[[list[Any]], list[Any]]) -> StoredVariant:
     """Return a variant with `change` applied to each of its groups."""
     nodes, roots = variant.evidence
-    changed = [
+    new_nodes = [
         [[[kind, change(expected) if kind == KIND else expected] for kind, expected in checks], children]
         for checks, children in nodes
     ]
@@ -28,7 +28,7 @@ def with_groups(variant: StoredVariant, change: Callable[[list[Any]], list[Any]]
         for check in variant.call_checks
     ]
     gears = [replace(gear, groups=list(map(change, gear.groups))) for gear in variant.gears]
-    return replace(variant, evidence=[changed, roots], call_checks=checks, gears=gears)
+    return replace(variant, evidence=[new_nodes, roots], call_checks=checks, gears=gears)
 
 
 def with_groups_here(variant: StoredVariant, scope: Scope) -> StoredVariant | None:
@@ -36,14 +36,14 @@ def with_groups_here(variant: StoredVariant, scope: Scope) -> StoredVariant | No
 
     A group keeps its name where the other rank knew only the name.
     """
-    here: dict[str, list[Any]] = {}
+    groups_here: dict[str, list[Any]] = {}
     for check in (*evidence_checks(variant.evidence), *variant.call_checks):
         if check.kind != KIND:
             continue
         try:
-            found = OBSERVERS[KIND](check.access.resolve(scope))
+            own_group = OBSERVERS[KIND](check.access.resolve(scope))
         except (LookupError, AttributeError, TypeError, ImportError, ValueError):
             return None
-        if here.setdefault(repr(check.expected), found) != found:
+        if groups_here.setdefault(repr(check.expected), own_group) != own_group:
             return None
-    return with_groups(variant, lambda group: here.get(repr(group), group))
+    return with_groups(variant, lambda group: groups_here.get(repr(group), group))

@@ -97,12 +97,12 @@ class Check(Struct, frozen=True):
         try:
             if is_right(self.kind, self.expected, value, walker):
                 return None
-            return Failure(self, self._found(value, walker))
+            return Failure(self, self._describe(value, walker))
         except (LookupError, AttributeError, TypeError, ImportError, ValueError, ArithmeticError) as error:
             what = "without its counterpart" if self.kind in RELATIONS else f"{a_type(value)}"
             return Failure(self, f"{what} ({type(error).__name__}: {error})")
 
-    def _found(self, value: Any, walker: Walker) -> str:
+    def _describe(self, value: Any, walker: Walker) -> str:
         """Return a description of the value found."""
         if self.kind in RELATIONS:
             return {"same": "another object", "distinct": "one of the others"}.get(self.kind, "otherwise")
@@ -159,20 +159,20 @@ def is_one_class(kind: str, value: Any, expected: str, walker: Walker) -> bool:
 
 def told_apart(checks: list[Check], walker: Walker) -> list[Check]:
     """Return the checks with a number after a class name that another class had first."""
-    met: dict[str, list[type]] = {}
-    found = []
+    classes_by_name: dict[str, list[type]] = {}
+    numbered_checks = []
     for check in checks:
         if check.kind in ("type", "name"):
             value = walker.resolve(check.access)
             cls = type(value) if check.kind == "type" else value
             if isinstance(cls, type):
-                classes = met.setdefault(check.expected, [])
+                classes = classes_by_name.setdefault(check.expected, [])
                 if cls not in classes:
                     classes.append(cls)
                 if (number := classes.index(cls)) > 0:
                     check = Check(check.kind, check.access, f"{check.expected}#{number}")
-        found.append(check)
-    return found
+        numbered_checks.append(check)
+    return numbered_checks
 
 
 def is_right(kind: str, expected: Any, value: Any, walker: Walker) -> bool:

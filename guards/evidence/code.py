@@ -61,11 +61,11 @@ def _collect_constant(parts: list[bytes], value: Any) -> None:
 
 def code_objects(code: types.CodeType) -> list[types.CodeType]:
     """Return `code` and all code objects nested in it."""
-    found = [code]
+    codes = [code]
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found.extend(code_objects(constant))
-    return found
+            codes.extend(code_objects(constant))
+    return codes
 
 
 def function_plain(function: Any) -> list[str]:

@@ -107,9 +107,9 @@ def readable(plain: Any) -> str:
         case ["float", str(text)]:
             return repr(float.fromhex(text))
         case ["tuple" | "list" | "set" | "frozenset" | "size" as kind, list(items)]:
-            listed = ", ".join(map(readable, items)) + ("," if kind == "tuple" and len(items) == 1 else "")
+            items_text = ", ".join(map(readable, items)) + ("," if kind == "tuple" and len(items) == 1 else "")
             begin, end = _BRACKETS[kind]
-            return f"{begin}{listed}{end}"
+            return f"{begin}{items_text}{end}"
         case ["dict", list(pairs)] if all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
             return "{" + ", ".join(f"{readable(key)}: {readable(value)}" for key, value in pairs) + "}"
         case ["enum", str(name), str(member), *_]:

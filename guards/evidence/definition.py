@@ -29,7 +29,7 @@ def definition(value: Any) -> Any:
 
     Objects without a plain form count by their class only.
     """
-    return _defined(value, 0)
+    return _describe(value, 0)
 
 
 def definition_digest(value: Any) -> str:
@@ -37,31 +37,31 @@ def definition_digest(value: Any) -> str:
     return hashlib.sha256(msgpack.packb(definition(value), unicode_errors="surrogatepass")).hexdigest()[:16]
 
 
-def _defined(value: Any, depth: int) -> Any:
+def _describe(value: Any, depth: int) -> Any:
     if isinstance(value, types.FunctionType):
-        value = _noted(value)
-        return ["function", *function_plain(value), *(_held(value, depth) if depth < 3 else [])]
+        value = _unwrapped(value)
+        return ["function", *function_plain(value), *(_captures(value, depth) if depth < 3 else [])]
     if isinstance(value, (classmethod, staticmethod, types.MethodType)):
-        return [type(value).__name__, _defined(value.__func__, depth)]
+        return [type(value).__name__, _describe(value.__func__, depth)]
     if isinstance(value, property):
-        return ["property", *(_defined(item, depth) for item in (value.fget, value.fset, value.fdel))]
+        return ["property", *(_describe(item, depth) for item in (value.fget, value.fset, value.fdel))]
     if isinstance(value, functools.cached_property):
-        return ["cached", _defined(value.func, depth)]
+        return ["cached", _describe(value.func, depth)]
     if isinstance(value, functools.partial) and depth < 3:
-        words = [[name, _defined(item, depth + 1)] for name, item in value.keywords.items()]
-        return ["partial", _defined(value.func, depth), [_defined(item, depth + 1) for item in value.args], words]
+        keywords = [[name, _describe(item, depth + 1)] for name, item in value.keywords.items()]
+        return ["partial", _describe(value.func, depth), [_describe(item, depth + 1) for item in value.args], keywords]
     if isinstance(value, dataclasses.Field):
-        parts = [_defined(item, depth + 1) for item in (value.default, value.default_factory)]
+        parts = [_describe(item, depth + 1) for item in (value.default, value.default_factory)]
         return ["field", value.name, *parts, bool(value.init), value.kw_only is True]
     if type(value) in (dict, types.MappingProxyType) and depth < 3:
-        return ["dict", [[_defined(key, depth + 1), _defined(item, depth + 1)] for key, item in value.items()]]
+        return ["dict", [[_describe(key, depth + 1), _describe(item, depth + 1)] for key, item in value.items()]]
     try:
         return ["constant", to_plain(value)]
     except NotConstant:
         return ["object", name_of(type(value))]
 
 
-def _noted(function: types.FunctionType) -> types.FunctionType:
+def _unwrapped(function: types.FunctionType) -> types.FunctionType:
     """Return the function inside a wrapper of Dynamo's, or the function itself."""
     if function.__globals__.get("__name__") == _NOTING:  # `__module__` also names the module of a wrapped function
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -70,12 +70,12 @@ def _noted(function: types.FunctionType) -> types.FunctionType:
     return function
 
 
-def _held(function: types.FunctionType, depth: int) -> list[Any]:
+def _captures(function: types.FunctionType, depth: int) -> list[Any]:
     """Return the defaults of a function and its closed-over values."""
     cells = [cell.cell_contents for cell in function.__closure__ or () if cell != _EMPTY_CELL]
     keywords = sorted((function.__kwdefaults__ or {}).items())
     return [
-        [_defined(item, depth + 1) for item in function.__defaults__ or ()],
-        [[name, _defined(item, depth + 1)] for name, item in keywords],
-        [_defined(item, depth + 1) for item in cells],
+        [_describe(item, depth + 1) for item in function.__defaults__ or ()],
+        [[name, _describe(item, depth + 1)] for name, item in keywords],
+        [_describe(item, depth + 1) for item in cells],
     ]

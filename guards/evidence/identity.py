@@ -56,7 +56,7 @@ class _Description:
     def __init__(self, user: str, packages: frozenset[str]) -> None:
         self._user = user
         self._packages = packages
-        self._seen: set[int] = set()
+        self._seen_ids: set[int] = set()
 
     def of(self, value: Any) -> Any:
         """Describe any value."""
@@ -85,23 +85,25 @@ class _Description:
 
     def _of_function(self, function: types.FunctionType) -> Any:
         plain = ["function", *function_plain(function)]
-        if id(function) in self._seen:
+        if id(function) in self._seen_ids:
             return plain
-        self._seen.add(id(function))
+        self._seen_ids.add(id(function))
         if is_versioned(function.__code__):
-            inner = [item for item in _held(function) if is_users(item)]
+            inner = [item for item in _inner_values(function) if is_users(item)]
             return [*plain, [self.of(item) for item in inner]] if inner else plain
-        used = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-        used += [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
+        used_values = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        used_values += [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
         codes = code_objects(function.__code__)
         names = dict.fromkeys(name for code in codes for name in code.co_names)
-        read = [(name, function.__globals__[name]) for name in names if name in function.__globals__]
-        for _, module in [item for item in read if isinstance(item[1], types.ModuleType) and self._is_users(item[1])]:
-            read += [(name, vars(module)[name]) for name in names if name in vars(module)]
+        read_globals = [(name, function.__globals__[name]) for name in names if name in function.__globals__]
+        for _, module in [
+            item for item in read_globals if isinstance(item[1], types.ModuleType) and self._is_users(item[1])
+        ]:
+            read_globals += [(name, vars(module)[name]) for name in names if name in vars(module)]
         return [
             *plain,
-            [self.of(value) for value in used],
-            [[name, self.of(value)] for name, value in read],
+            [self.of(value) for value in used_values],
+            [[name, self.of(value)] for name, value in read_globals],
         ]
 
     def _is_users(self, module: types.ModuleType) -> bool:
@@ -114,10 +116,12 @@ def is_users(function: Any, seen: frozenset[int] = frozenset()) -> bool:
         function = function.func if isinstance(function, functools.partial) else function.__func__
     if not isinstance(function, types.FunctionType) or id(function) in seen:
         return False
-    return not is_versioned(function.__code__) or any(is_users(item, seen | {id(function)}) for item in _held(function))
+    return not is_versioned(function.__code__) or any(
+        is_users(item, seen | {id(function)}) for item in _inner_values(function)
+    )
 
 
-def _held(function: types.FunctionType) -> list[Any]:
+def _inner_values(function: types.FunctionType) -> list[Any]:
     """Return the closed-over values of a function and the function that it wraps."""
     values = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
     return [item for item in (*values, getattr(function, "__wrapped__", None)) if item is not function]

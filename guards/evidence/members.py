@@ -57,44 +57,44 @@ def is_immutable(cls: type) -> bool:
 
 def all_names(names: Collection[str], *, made: bool) -> frozenset[str]:
     """Return the names that count for a class: those that traced code mentions, and those of all protocols."""
-    found = (frozenset(names) | MET) - ADDED_LATER
-    return found | MADE if made else found
+    counted_names = (frozenset(names) | MET) - ADDED_LATER
+    return counted_names | MADE if made else counted_names
 
 
 class Members:
     """Describes classes for one set of names."""
 
     def __init__(self, names: Collection[str]) -> None:
-        self._names, self._made = all_names(names, made=False), all_names(names, made=True)
+        self._names, self._made_names = all_names(names, made=False), all_names(names, made=True)
 
     def of(self, cls: type, *, made: bool, library: bool) -> list[str]:
         """Return the members that one class itself defines, sorted; `made`: the method makes objects of it."""
         if is_immutable(cls):
             return []
-        names, own = self._made if made else self._names, cls.__dict__
-        found = []
-        for name in names.intersection(own):
-            value = own[name]
+        names, attributes = self._made_names if made else self._names, cls.__dict__
+        lines = []
+        for name in names.intersection(attributes):
+            value = attributes[name]
             text = f"{name}: {_kind_of(type(value))}"
             if library:
-                told = getattr(value, "__name__", name)
-                if told != name and not module_of(value).startswith(_INSTRUMENTS):
-                    text = f"{text} {told}"
+                function_name = getattr(value, "__name__", name)
+                if function_name != name and not module_of(value).startswith(_INSTRUMENTS):
+                    text = f"{text} {function_name}"
                 if is_foreign(value):
                     text = f"{text}, not its own: {definition_digest(value)}"
             elif made and (name == "__dataclass_fields__" or not isinstance(value, _CHANGING)):
                 text = f"{text} {definition_digest(value)}"
-            found.append(text)
+            lines.append(text)
         if made and isinstance(cls, enum.EnumMeta):
             members: dict[str, Any] = dict(cls.__members__)
-            found += [f"{name} = {definition_digest(item.value)}" for name, item in members.items()]
-        return sorted(found)
+            lines += [f"{name} = {definition_digest(item.value)}" for name, item in members.items()]
+        return sorted(lines)
 
 
 def _kind_of(cls: type) -> str:
-    known = _KINDS.get(cls)
-    if known is not None:
-        return known
+    kind = _KINDS.get(cls)
+    if kind is not None:
+        return kind
     if hasattr(cls, "__set__") or hasattr(cls, "__delete__"):
         return "data descriptor"
     return "descriptor" if hasattr(cls, "__get__") else "value"
@@ -110,21 +110,21 @@ def is_foreign(value: Any) -> bool:
     return module_of(inner).partition(".")[0] != "torch_npu"
 
 
-def classes_plain(found: dict[Access, tuple[type, bool]], names: Collection[str]) -> list[Any]:
+def classes_plain(class_by_access: dict[Access, tuple[type, bool]], names: Collection[str]) -> list[Any]:
     """Return `[names, classes, paths]`: for each class and base its name and members, and for each path its bases.
 
     Whether a class is the library's is stored as well, since finding out reads the file system.
     """
     members = Members(names)
-    made = {base for cls, is_made in found.values() if is_made for base in cls.__mro__}
+    made_classes = {base for cls, is_made in class_by_access.values() if is_made for base in cls.__mro__}
     numbers: dict[type, int] = {}
     classes: list[Any] = []
     paths = []
-    for access, (cls, _) in found.items():
+    for access, (cls, _) in class_by_access.items():
         for base in cls.__mro__:
             if base not in numbers:
                 numbers[base] = len(classes)
-                kind = {"made": base in made, "library": is_library(base)}
+                kind = {"made": base in made_classes, "library": is_library(base)}
                 classes.append([name_of(base), *kind.values(), members.of(base, **kind)])
         paths.append([access.to_plain(), [numbers[base] for base in cls.__mro__]])
     return [sorted(names), classes, paths]
@@ -143,17 +143,17 @@ def changed_class(expected: list[Any], walker: Walker) -> tuple[str, str] | None
         if not isinstance(cls, type):
             return _text(path), f"is {a_type(cls)} now"
         bases = cls.__mro__
-        others = [pair for pair in zip(bases, numbers) if compared.get(pair[0]) != pair[1]]  # noqa: B905
-        if len(bases) != len(numbers) or any(name_of(base) != classes[number][0] for base, number in others):
+        pairs = [pair for pair in zip(bases, numbers) if compared.get(pair[0]) != pair[1]]  # noqa: B905
+        if len(bases) != len(numbers) or any(name_of(base) != classes[number][0] for base, number in pairs):
             was, now = (", ".join(each) for each in ([classes[n][0] for n in numbers], map(name_of, bases)))
             return _text(path), f"has the bases {now} now, and had {was}"
         name = classes[numbers[0]][0]
         # A class name that `told_apart` has numbered identifies no class by itself.
         if f"{name}#1" not in walker.classes and walker.classes.setdefault(name, cls) is not cls:
             return _text(path), "is another class than that of the objects"
-        for base, number in others:
-            name, made, library, members_then = classes[number]
-            members_now = members.of(base, made=made, library=library)
+        for base, number in pairs:
+            name, is_made, library, members_then = classes[number]
+            members_now = members.of(base, made=is_made, library=library)
             if members_now != members_then:
                 return _text(path), f"{name}: {_difference(members_then, members_now)}"
             compared[base] = number

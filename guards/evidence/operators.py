@@ -63,19 +63,19 @@ def changed_operator(plain: Plain) -> Reason | None:
     """Return the first changed operator, or None."""
     for name, stored in plain:
         try:
-            found = operator_plain(name)
+            current = operator_plain(name)
         except LookupError:
             return Reason("source", f"operator `{name}`, which the graph calls, does not exist in this process", name)
         except UnkeyableValue as error:
             return Reason("source", f"operator `{name}` was changed: {error}", name)
         for part, before in stored.items():
-            if found.get(part) != before:
+            if current.get(part) != before:
                 text = f"operator `{name}`: its {part} was changed"
                 if part == "schema":
-                    text = f"operator `{name}` had the schema `{before}`, now `{found[part]}`"
+                    text = f"operator `{name}` had the schema `{before}`, now `{current[part]}`"
                 return Reason("source", text, name)
-        if found.keys() != stored.keys():
-            new = ", ".join(sorted(found.keys() - stored.keys()))
+        if current.keys() != stored.keys():
+            new = ", ".join(sorted(current.keys() - stored.keys()))
             return Reason("source", f"operator `{name}` has a new {new}", name)
     return None
 
@@ -83,9 +83,9 @@ def changed_operator(plain: Plain) -> Reason | None:
 def operator_plain(name: str) -> dict[str, Any]:
     """Return part -> plain data of one operator as it is registered now; `LookupError` where it is not registered."""
     operator = _registry.operator_named(name)
-    found: dict[str, Any] = {"schema": str(operator._schema), "tags": sorted(str(tag) for tag in operator.tags)}
+    parts: dict[str, Any] = {"schema": str(operator._schema), "tags": sorted(str(tag) for tag in operator.tags)}
     for part, function in _registry.operator_functions(operator):
-        found[part] = described(function, _user(part, name))
+        parts[part] = described(function, _user(part, name))
     kernels = _registry.operator_kernels(name)
     for key, (place, is_python) in kernels.items():
         if is_of_device(key) or (key == "CompositeExplicitAutograd" and "Meta" in kernels):
@@ -95,13 +95,13 @@ def operator_plain(name: str) -> dict[str, Any]:
             kernel = _registry.kernel_function(operator, key)
             if kernel is None:
                 raise UnkeyableValue("operators", "kernel", f"the {part} of {name} is not a Python function")
-            found[part] = described(kernel, _user(part, name))
+            parts[part] = described(kernel, _user(part, name))
         elif key == "CompositeImplicitAutograd":
             detail = f"{name} is made of other operators by code in C++: register it for its device, with a fake"
             raise UnkeyableValue("operators", "kernel", detail)
         else:
-            found[part] = place  # the only known fact of C++ code
-    return found
+            parts[part] = place  # the only known fact of C++ code
+    return parts
 
 
 def _user(part: str, name: str) -> str:

@@ -22,8 +22,8 @@ def overrides_component(method: str, *, compiled: bool) -> list[list[Any]]:
     `compiled` means that a compiler takes the graph; otherwise each operator is called as the process has it.
     `CaptureError` and `UnkeyableValue` name an override that no graph can follow, or that no other process can compare.
     """
-    found = {(name, part): plain for name, part, plain in (*_kernels(method, compiled), *_fakes())}
-    return [[name, part, plain] for (name, part), plain in sorted(found.items())]
+    overrides = {(name, part): plain for name, part, plain in (*_kernels(method, compiled), *_fakes())}
+    return [[name, part, plain] for (name, part), plain in sorted(overrides.items())]
 
 
 def _kernels(method: str, compiled: bool) -> Iterator[tuple[str, str, Any]]:

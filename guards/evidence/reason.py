@@ -85,15 +85,15 @@ def merged(reasons: Iterable[Reason]) -> list[Reason]:
     groups: dict[tuple[str, str, str], list[Reason]] = {}
     for reason in dict.fromkeys(reasons):
         groups.setdefault((reason.kind, reason.subject or reason.text, reason.found), []).append(reason)
-    found = []
+    merged_reasons = []
     for group in groups.values():
         first, stored = group[0], list(dict.fromkeys(reason.stored for reason in group))
         if len(stored) > 1:
-            listed = ", ".join(map(_short, stored[:_LISTED])) + (", …" if len(stored) > _LISTED else "")
-            text = f"`{first.subject}` is {first.found}; the {len(stored)} stored traces are for {listed}"
-            first = replace(first, text=text, stored=listed)
-        found.append(first)
-    return found
+            stored_text = ", ".join(map(_short, stored[:_LISTED])) + (", …" if len(stored) > _LISTED else "")
+            text = f"`{first.subject}` is {first.found}; the {len(stored)} stored traces are for {stored_text}"
+            first = replace(first, text=text, stored=stored_text)
+        merged_reasons.append(first)
+    return merged_reasons
 
 
 def _short(text: str) -> str:

@@ -36,8 +36,8 @@ def operator_functions(operator: Any) -> Iterator[tuple[str, Any]]:
     if definition is not None:  # registered functions are reached through an object
         if definition._abstract_fn is not None:
             yield "fake function", definition._abstract_fn
-        ruled = definition._torch_dispatch_fns.items()
-        yield from sorted((f"function for {mode.__name__}", function) for mode, function in ruled)
+        rules = definition._torch_dispatch_fns.items()
+        yield from sorted((f"function for {mode.__name__}", function) for mode, function in rules)
     yield from registered_functions(operator.name())
     for table in (operator.py_kernels, operator.python_key_table):
         for key, function in sorted(table.items(), key=lambda item: str(item[0])):
@@ -64,10 +64,10 @@ def python_libraries() -> Iterator[torch.library.Library]:
 
     torch has no list of them; each has a finalizer, and Python lists those. A destroyed library has no kernels left.
     """
-    own = torch._meta_registrations._meta_lib_dont_use_me_use_register_meta
-    finalized = torch.library._del_library
+    torch_library = torch._meta_registrations._meta_lib_dont_use_me_use_register_meta
+    finalizer = torch.library._del_library
     for item in list(weakref.finalize._registry.values()):  # type: ignore[attr-defined]
-        if item.func is not finalized or (library := item.weakref()) is None or library is own:
+        if item.func is not finalizer or (library := item.weakref()) is None or library is torch_library:
             continue
         if library.m is not None:
             yield library
@@ -87,12 +87,12 @@ def has_kernel(name: str, key: str) -> bool:
 
 def operator_kernels(name: str) -> dict[str, tuple[str, bool]]:
     """Return dispatch key -> (file name and line of its registration, whether it is Python)."""
-    found = {}
+    kernels = {}
     for key, file, line, form in re.findall(_KERNEL, torch._C._dispatch_dump(name)):
         path = PurePath(file)
         native = "unboxed" in form or path.suffix in (".cpp", ".cc", ".cxx", ".cu", ".h", ".hpp", ".cuh")
-        found[key] = (f"{path.name}:{line}", not native)
-    return found
+        kernels[key] = (f"{path.name}:{line}", not native)
+    return kernels
 
 
 class _Entered(BaseException):
@@ -104,13 +104,13 @@ def kernel_function(operator: Any, key: str) -> types.FunctionType | None:
 
     The dispatcher has no API for this: call the kernel under a profiler and abort on entry.
     """
-    arguments, named = [], {}
+    arguments, keywords = [], {}
     for argument in operator._schema.arguments:
         if argument.has_default_value():  # as the dispatcher: a kernel need not accept arguments with defaults
             continue
         value = _dummy(str(argument.type))
         if argument.kwarg_only:
-            named[argument.name] = value
+            keywords[argument.name] = value
         else:
             arguments.append(value)
     call, dispatch_key = operator._op_dk, torch._C._dispatch_key_parse(key)
@@ -125,7 +125,7 @@ def kernel_function(operator: Any, key: str) -> types.FunctionType | None:
     gc.disable()  # a callback of the collector would be mistaken for the kernel
     sys.setprofile(stop)
     try:
-        call(dispatch_key, *arguments, **named)
+        call(dispatch_key, *arguments, **keywords)
     except (_Entered, Exception):
         pass
     finally:
@@ -134,17 +134,17 @@ def kernel_function(operator: Any, key: str) -> types.FunctionType | None:
             gc.enable()
         if before is not None and not callable(before):
             before.enable()  # cProfile re-installs itself from C
-    return _function_of(frames[0], len(arguments), set(named)) if frames else None
+    return _function_of(frames[0], len(arguments), set(keywords)) if frames else None
 
 
 def _dummy(type_name: str) -> Any:
-    known = {"Tensor": torch.empty(0), "int": 0, "SymInt": 0, "float": 0.0, "number": 0, "bool": False, "str": ""}
+    dummies = {"Tensor": torch.empty(0), "int": 0, "SymInt": 0, "float": 0.0, "number": 0, "bool": False, "str": ""}
     if type_name.startswith("List["):
         return []
-    return torch.device("cpu") if type_name == "Device" else known.get(type_name)
+    return torch.device("cpu") if type_name == "Device" else dummies.get(type_name)
 
 
-def _function_of(frame: types.FrameType, positional: int, named: set[str]) -> types.FunctionType:
+def _function_of(frame: types.FrameType, positional: int, keywords: set[str]) -> types.FunctionType:
     """Return a function equal to the one that runs in a frame: its code, globals, closure and defaults."""
     code, values = frame.f_code, frame.f_locals
     count = code.co_argcount
@@ -152,5 +152,5 @@ def _function_of(frame: types.FrameType, positional: int, named: set[str]) -> ty
     cells = tuple(types.CellType(values[name]) if name in values else types.CellType() for name in code.co_freevars)
     function = types.FunctionType(code, frame.f_globals, code.co_name, closure=cells)
     function.__qualname__ = getattr(code, "co_qualname", code.co_name)
-    function.__kwdefaults__ = {name: values[name] for name in optional if name in values and name not in named}
+    function.__kwdefaults__ = {name: values[name] for name in optional if name in values and name not in keywords}
     return function

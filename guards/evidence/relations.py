@@ -55,14 +55,14 @@ def numbers_text(expected: Any) -> str:
 
 def numbers_source(expected: Any, counterparts: Sequence[str], name: Callable[[Any], str], prefix: str) -> str:
     """Return `numbers` as a boolean expression, given the sources of the ints; its own names begin with a prefix."""
-    met = {str(symbol): f"{prefix}{index}" for index, (symbol, _) in enumerate(expected[1])}
-    met |= {function.__name__: name(function) for function in (min, max, float)}
+    local_names = {str(symbol): f"{prefix}{index}" for index, (symbol, _) in enumerate(expected[1])}
+    local_names |= {function.__name__: name(function) for function in (min, max, float)}
     kinds = [
-        f"{name(type)}({met[str(symbol)]} := {source}) is {name(int)}"
+        f"{name(type)}({local_names[str(symbol)]} := {source}) is {name(int)}"
         for (symbol, _), source in zip(expected[1], counterparts, strict=True)
     ]
     texts = [
-        re.sub(r"\b[a-z]\w*\b", lambda match: met.get(match[0], match[0]), checked_expression(text))
+        re.sub(r"\b[a-z]\w*\b", lambda match: local_names.get(match[0], match[0]), checked_expression(text))
         for text in expected[0]
     ]
     return " and ".join([*kinds, *(f"({text})" for text in texts)])

@@ -45,5 +45,5 @@ def tensor_predicate(expected: list[Any]) -> Callable[[Any], bool]:
 def reads(value: Any, expected: list[Any]) -> bool:
     """Whether an attribute, or a method without arguments, gives `[name, constant]`."""
     name, constant = expected
-    found = getattr(value, name)
-    return bool(to_plain(found() if callable(found) else found) == constant)
+    member = getattr(value, name)
+    return bool(to_plain(member() if callable(member) else member) == constant)

@@ -39,22 +39,22 @@ def record_sources(codes: Iterable[types.CodeType], operators: Iterable[str] = (
     baked-in parts of `operators` outside torch.
     """
     # By identity: equal code compares equal, also from another file, or another class's `__init__`.
-    own = [code for code in {id(code): code for code in codes}.values() if not is_versioned(code)]
-    modules = _modules_by_file() if own else {}
+    user_codes = [code for code in {id(code): code for code in codes}.values() if not is_versioned(code)]
+    modules = _modules_by_file() if user_codes else {}
     files: dict[str, set[tuple[str, str]]] = defaultdict(set)
-    homeless: list[types.CodeType] = []
-    for code in own:
+    fileless_codes: list[types.CodeType] = []
+    for code in user_codes:
         path = os.path.realpath(code.co_filename)
         if path in modules and Path(path).exists():
             files[path].add((_qualname(code), code_digest(code)))
         else:
-            homeless.append(code)
+            fileless_codes.append(code)
     return {
         "files": [
-            [modules[path], _digest_if_current(path, found), [list(item) for item in sorted(found)]]
-            for path, found in sorted(files.items())
+            [modules[path], _digest_if_current(path, digests), [list(item) for item in sorted(digests)]]
+            for path, digests in sorted(files.items())
         ],
-        "functions": _functions(homeless),
+        "functions": _functions(fileless_codes),
         "operators": record_operators(operators),
     }
 
@@ -74,8 +74,8 @@ def _digest_if_current(path: str, codes: set[tuple[str, str]]) -> str:
     Without a digest the code itself is compared at every load, so an edit during a compile cannot poison an entry.
     """
     digest = _file_digest(path)
-    present = _codes_in(path, digest)
-    return digest if all(code in present.get(name, ()) for name, code in codes) else ""
+    current_codes = _codes_in(path, digest)
+    return digest if all(code in current_codes.get(name, ()) for name, code in codes) else ""
 
 
 def changed_source(plain: Plain) -> Reason | None:
@@ -84,17 +84,17 @@ def changed_source(plain: Plain) -> Reason | None:
         path = _module_file(module)
         if path is None:
             return Reason("source", f"module `{module}`, which the trace went through, cannot be found", module)
-        found = _file_digest(path)
-        if found == digest:
+        current_digest = _file_digest(path)
+        if current_digest == digest:
             continue
-        present = _codes_in(path, found)
+        current_codes = _codes_in(path, current_digest)
         for qualname, code in codes:
-            if code not in present.get(qualname, ()):
-                state = "was changed" if qualname in present else "is gone"
-                line = min(present.get(qualname, {"": 0}).values())
+            if code not in current_codes.get(qualname, ()):
+                state = "was changed" if qualname in current_codes else "is gone"
+                line = min(current_codes.get(qualname, {"": 0}).values())
                 text = f"`{qualname}` in `{path}`{f', line {line},' if line else ''} {state}"
-                here = ", ".join(sorted(digest[:12] for digest in present.get(qualname, ())))
-                return Reason("source", text, qualname, code[:12], here or "nothing", path, line)
+                current_text = ", ".join(sorted(digest[:12] for digest in current_codes.get(qualname, ())))
+                return Reason("source", text, qualname, code[:12], current_text or "nothing", path, line)
     for name, digest in plain["functions"]:
         function = _function_digest(name)
         if function != digest:
@@ -130,42 +130,42 @@ def _file_digest(path: str) -> str:
 @functools.lru_cache(maxsize=256)
 def _codes_in(path: str, digest: str) -> dict[str, dict[str, int]]:
     """Return qualname -> {code digest: line} of everything a source file defines; `digest` is the file's."""
-    found: dict[str, dict[str, int]] = defaultdict(dict)
+    codes: dict[str, dict[str, int]] = defaultdict(dict)
     try:
         with Path(path).open("rb") as file:
             module = compile(file.read(), path, "exec", dont_inherit=True)
     except (OSError, SyntaxError, ValueError):
-        return found
+        return codes
     for code in code_objects(module):
-        found[_qualname(code)][code_digest(code)] = code.co_firstlineno
-    return found
+        codes[_qualname(code)][code_digest(code)] = code.co_firstlineno
+    return codes
 
 
 def _functions(codes: list[types.CodeType]) -> list[list[str]]:
     """Return name and digest of the functions that have code without a file (made by `exec`, as dataclasses do)."""
     if not codes:
         return []
-    wanted = {id(code): code for code in codes}
+    code_by_id = {id(code): code for code in codes}
     owners = {
         id(value.__code__): value
         for value in gc.get_objects()
-        if type(value) is types.FunctionType and id(value.__code__) in wanted  # weak proxies break isinstance
+        if type(value) is types.FunctionType and id(value.__code__) in code_by_id  # weak proxies break isinstance
     }
-    if len(owners) < len(wanted):  # `gc.freeze` hides earlier objects
+    if len(owners) < len(code_by_id):  # `gc.freeze` hides earlier objects
         owners = {
-            id(value.__code__): value for value in _functions_of_classes() if id(value.__code__) in wanted
+            id(value.__code__): value for value in _functions_of_classes() if id(value.__code__) in code_by_id
         } | owners
-    found = []
-    for identity, code in wanted.items():
+    named_digests = []
+    for identity, code in code_by_id.items():
         owner, digest = owners.get(identity), code_digest(code)
         name = name_of(owner) if owner is not None else ""
         # A decorated function is inside the one that has its name now.
         names = [name + _WRAPPED * depth for depth in range(_MOST_DECORATORS + 1)] if name else []
-        chosen = next((each for each in names if _function_digest(each) == digest), None)
-        if chosen is None:
+        matching_name = next((candidate for candidate in names if _function_digest(candidate) == digest), None)
+        if matching_name is None:
             raise UnknownSource(f"`{_qualname(code)}` from `{code.co_filename}`")
-        found.append([chosen, digest])
-    return sorted(found)
+        named_digests.append([matching_name, digest])
+    return sorted(named_digests)
 
 
 def _functions_of_classes() -> Iterator[types.FunctionType]:

@@ -49,11 +49,11 @@ def evidence_tree(checks: Iterable[Check]) -> Tree:
 
     def number(node: Any) -> int:
         plain = [node[0], [[step, argument, number(child)] for step, argument, child in node[1]]]
-        packed = msgpack.packb(plain)
-        if packed not in numbers:
-            numbers[packed] = len(nodes)
+        data = msgpack.packb(plain)
+        if data not in numbers:
+            numbers[data] = len(nodes)
             nodes.append(plain)
-        return numbers[packed]
+        return numbers[data]
 
     return [nodes, [[kind, name, number(node)] for kind, name, node in roots]]
 
@@ -61,14 +61,14 @@ def evidence_tree(checks: Iterable[Check]) -> Tree:
 def evidence_checks(tree: Tree) -> list[Check]:
     """Return the checks of a tree, for people to read; `ValueError` for an unknown kind or step."""
     nodes, roots = tree
-    found: list[Check] = []
+    all_checks: list[Check] = []
 
     def collect(access: Access, number: int) -> None:
         checks, children = nodes[number]
         for kind, expected in checks:
             if kind not in KINDS:
                 raise ValueError(f"unknown check kind {kind!r}")
-            found.append(Check(kind, access, expected))
+            all_checks.append(Check(kind, access, expected))
         for step, argument, child in children:
             if step not in _STEPS:
                 raise ValueError(f"unknown access step {step!r}")
@@ -76,7 +76,7 @@ def evidence_checks(tree: Tree) -> list[Check]:
 
     for kind, name, number in roots:
         collect(Access((kind, name)), number)
-    return found
+    return all_checks
 
 
 def evidence_failure(tree: Tree, scope: Scope) -> Failure | None:
@@ -115,7 +115,7 @@ def _holds(tree: Tree, scope: Scope) -> bool:
             if kind == "type" and classes.get(expected) is type(value):  # the most frequent check: a class seen before
                 continue
             if kind == "classes":
-                last.append(expected)
+                class_checks.append(expected)
             elif not is_right(kind, expected, value, walker):
                 return False
         for step, argument, child in children:
@@ -128,10 +128,10 @@ def _holds(tree: Tree, scope: Scope) -> bool:
         return True
 
     #: The checks of classes, which compare them with the classes that all other checks have seen.
-    last: list[Any] = []
+    class_checks: list[Any] = []
     try:
         return all(holds(Access((kind, name)).resolve_root(scope), number) for kind, name, number in roots) and all(
-            is_right("classes", expected, None, walker) for expected in last
+            is_right("classes", expected, None, walker) for expected in class_checks
         )
     except _FAULTS:
         return False

@@ -14,9 +14,9 @@ def call_sizes(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> tuple[int
     """Return one size per axis of a spec, for tensors by argument path; fewer where the call lacks such a dim."""
     sizes = []
     for axis in spec.axes:
-        found = [tensor for path, tensor in tensors.items() if axis.matches(path)]
-        if found and axis.dim < found[0].dim():
-            sizes.append(found[0].size(axis.dim))
+        matching_tensors = [tensor for path, tensor in tensors.items() if axis.matches(path)]
+        if matching_tensors and axis.dim < matching_tensors[0].dim():
+            sizes.append(matching_tensors[0].size(axis.dim))
     return tuple(sizes)
 
 
@@ -40,15 +40,17 @@ def special_text(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> str:
 
 def without(spec: GearSpec, names: Collection[str]) -> GearSpec:
     """Return a spec without the dims of some parameters, and without sizes computed from theirs."""
-    kept = [index for index, axis in enumerate(spec.axes) if axis.argument not in names]
+    axis_indices = [index for index, axis in enumerate(spec.axes) if axis.argument not in names]
     ranges = tuple(axis for axis in spec.ranges if axis.argument not in names)
-    if len(kept) == len(spec.axes) and len(ranges) == len(spec.ranges):
+    if len(axis_indices) == len(spec.axes) and len(ranges) == len(spec.ranges):
         return spec
-    told = {axis.size for axis in ranges if isinstance(axis.size, Symbol)}
-    ranges = tuple(axis for axis in ranges if isinstance(axis.size, int) or told.issuperset(axis.size.symbols()))
-    gears = dict.fromkeys(tuple(gear[index] for index in kept) for gear in spec.gears)
+    bare_symbols = {axis.size for axis in ranges if isinstance(axis.size, Symbol)}
+    ranges = tuple(
+        axis for axis in ranges if isinstance(axis.size, int) or bare_symbols.issuperset(axis.size.symbols())
+    )
+    gears = dict.fromkeys(tuple(gear[index] for index in axis_indices) for gear in spec.gears)
     columns = list(zip(*gears, strict=True))
-    axes = [spec.axes[index] for index in kept]
+    axes = [spec.axes[index] for index in axis_indices]
     return GearSpec(
         tuple(Axis(axis.path, axis.dim, tuple(column)) for axis, column in zip(axes, columns, strict=True)),
         ranges=ranges,

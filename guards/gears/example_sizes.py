@@ -35,8 +35,8 @@ def specials(spec: GearSpec) -> list[Special]:
     """
     owners = list(dict.fromkeys(owner_of(axis) for axis in spec.ranges if _admits_one(axis)))
     counts = range(1, len(owners) + 1) if len(owners) <= _COMBINED else sorted({1, len(owners)})
-    chosen = [frozenset(ones) for count in counts for ones in itertools.combinations(owners, count)]
-    return [Special(gear, ones) for gear in spec.gears or ((),) for ones in chosen]
+    owner_sets = [frozenset(ones) for count in counts for ones in itertools.combinations(owners, count)]
+    return [Special(gear, ones) for gear in spec.gears or ((),) for ones in owner_sets]
 
 
 def _admits_one(axis: RangeAxis) -> bool:
@@ -54,20 +54,20 @@ class ExampleSizes:
     def __init__(self, spec: GearSpec, fixed: set[int], special: Special | None = None) -> None:
         """`fixed`: the sizes of all dims with the same size in every call; `special`: dims that need other sizes."""
         self._spec = spec
-        taken = fixed | {axis.size for axis in spec.ranges if isinstance(axis.size, int)}
-        gear = min(spec.gears, key=lambda gear: _likeness(gear, taken), default=())
+        used_sizes = fixed | {axis.size for axis in spec.ranges if isinstance(axis.size, int)}
+        gear = min(spec.gears, key=lambda gear: _likeness(gear, used_sizes), default=())
         self._gear = gear if special is None else special.gear
-        taken |= set(self._gear)
-        chosen = dict(special.sizes) if special is not None else {}
+        used_sizes |= set(self._gear)
+        prescribed_sizes = dict(special.sizes) if special is not None else {}
         self._symbols: dict[Any, int] = {}
         for axis in spec.ranges:
             if isinstance(axis.size, Symbol):
                 owner = owner_of(axis)
                 if owner not in self._symbols:
                     is_one = special is not None and owner in special.ones
-                    size = chosen.get((axis.path, axis.dim)) or _size_of(axis.size, taken)
+                    size = prescribed_sizes.get((axis.path, axis.dim)) or _size_of(axis.size, used_sizes)
                     self._symbols[owner] = size = 1 if is_one else size
-                    taken.add(size)
+                    used_sizes.add(size)
 
     def of(self, path: str, dim: int) -> int | None:
         """Return the size of a dim; None where nothing is declared for it."""
@@ -84,18 +84,20 @@ class ExampleSizes:
     def _value(self, size: SizeExpression, owner: Any) -> int:
         if isinstance(size, Symbol):
             return self._symbols[size if size.unique else (size, owner)]
-        known: Mapping[Symbol, int] = {symbol: self._symbols[symbol] for symbol in size.symbols()}
-        return size.value(known)
+        symbol_sizes: Mapping[Symbol, int] = {symbol: self._symbols[symbol] for symbol in size.symbols()}
+        return size.value(symbol_sizes)
 
 
-def _likeness(gear: tuple[int, ...], taken: set[int]) -> tuple[bool, int]:
+def _likeness(gear: tuple[int, ...], used_sizes: set[int]) -> tuple[bool, int]:
     """Return how ambiguous the sizes of a gear are: a trace at 0 or 1 shows least, then one at equal sizes."""
-    return min(gear) < 2, len(gear) - len(set(gear)) + sum(size in taken for size in gear)
+    return min(gear) < 2, len(gear) - len(set(gear)) + sum(size in used_sizes for size in gear)
 
 
-def _size_of(symbol: Symbol, taken: set[int]) -> int:
+def _size_of(symbol: Symbol, used_sizes: set[int]) -> int:
     first = max(symbol.least, _FIRST)
-    above = range(first, first + (len(taken) + 2) * symbol.divisor)
+    above = range(first, first + (len(used_sizes) + 2) * symbol.divisor)
     below = range(first - 1, symbol.least - 1, -1)
     allowed = [size for size in (*above, *below) if symbol.admits(size)]
-    return next((size for size in allowed if size > 1 and size not in taken), allowed[0] if allowed else symbol.least)
+    return next(
+        (size for size in allowed if size > 1 and size not in used_sizes), allowed[0] if allowed else symbol.least
+    )

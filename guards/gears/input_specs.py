@@ -36,28 +36,30 @@ class InputSpecs(Struct, frozen=True):
     @property
     def are_open(self) -> bool:
         """Whether they leave a size open: by a symbol, a list of gears or None."""
-        found = [leaf for spec in (*self.positional, *self.named.values()) for _, leaf in leaves(spec, "")]
-        return any(not isinstance(size, int) for leaf in found if isinstance(leaf, TensorSpec) for size in leaf.shape)
+        all_leaves = [leaf for spec in (*self.positional, *self.named.values()) for _, leaf in leaves(spec, "")]
+        return any(
+            not isinstance(size, int) for leaf in all_leaves if isinstance(leaf, TensorSpec) for size in leaf.shape
+        )
 
     @staticmethod
-    def of_signature(given: Any) -> InputSpecs:
+    def of_signature(specs: Any) -> InputSpecs:
         """Return the specs of an `input_signature=`: one spec, a tuple or list of specs, or a dict by name."""
-        if given is None:
+        if specs is None:
             return InputSpecs()
-        if isinstance(given, InputSpecs):
-            return given
-        if isinstance(given, (torch.Tensor, TensorSpec)):
-            given = (given,)
-        if not isinstance(given, _CONTAINERS):
+        if isinstance(specs, InputSpecs):
+            return specs
+        if isinstance(specs, (torch.Tensor, TensorSpec)):
+            specs = (specs,)
+        if not isinstance(specs, _CONTAINERS):
             raise GearSpecError(
-                f"input_signature is {a_type(given)}; it must be a TensorSpec or an example tensor, a tuple of one per "
+                f"input_signature is {a_type(specs)}; it must be a TensorSpec or an example tensor, a tuple of one per "
                 "argument, or a dict of argument names to them"
             )
-        if not given:
-            raise GearSpecError(f"input_signature is {given!r}; it must name at least one argument, or be None")
-        if isinstance(given, dict):
-            return InputSpecs.of_inputs("input_signature", (), given)
-        return InputSpecs.of_inputs("input_signature", tuple(given), {})
+        if not specs:
+            raise GearSpecError(f"input_signature is {specs!r}; it must name at least one argument, or be None")
+        if isinstance(specs, dict):
+            return InputSpecs.of_inputs("input_signature", (), specs)
+        return InputSpecs.of_inputs("input_signature", tuple(specs), {})
 
     @staticmethod
     def of_inputs(owner: str, positional: tuple[Any, ...], named: Mapping[str, Any]) -> InputSpecs:
@@ -71,12 +73,12 @@ class InputSpecs(Struct, frozen=True):
             if not isinstance(name, str) or not name.isidentifier():
                 raise GearSpecError(f"{owner} names {name!r}; it must be the name of an argument")
         return InputSpecs(
-            tuple(_checked(spec, f"{owner}[{index}]") for index, spec in enumerate(positional)),
-            {name: _checked(spec, f"{owner} of `{name}`") for name, spec in named.items()},
+            tuple(_check_spec(spec, f"{owner}[{index}]") for index, spec in enumerate(positional)),
+            {name: _check_spec(spec, f"{owner} of `{name}`") for name, spec in named.items()},
         )
 
 
-def _checked(spec: Any, owner: str, around: tuple[Any, ...] = ()) -> Any:
+def _check_spec(spec: Any, owner: str, around: tuple[Any, ...] = ()) -> Any:
     """Return a checked spec; `around` are the containers that it is in."""
     if isinstance(spec, TensorSpec) or type(spec) in _VALUES:
         return spec
@@ -86,9 +88,9 @@ def _checked(spec: Any, owner: str, around: tuple[Any, ...] = ()) -> Any:
         raise GearSpecError(f"{owner} is {a_type(spec)} that holds itself; it must be of specs and have an end")
     inside = (*around, spec)
     if type(spec) in (list, tuple):
-        return type(spec)(_checked(item, f"{owner}[{index}]", inside) for index, item in enumerate(spec))
+        return type(spec)(_check_spec(item, f"{owner}[{index}]", inside) for index, item in enumerate(spec))
     if type(spec) is dict:
-        return {key: _checked(item, f"{owner}[{key!r}]", inside) for key, item in spec.items()}
+        return {key: _check_spec(item, f"{owner}[{key!r}]", inside) for key, item in spec.items()}
     raise GearSpecError(
         f"{owner} is {a_type(spec)}; it must be a TensorSpec, an example tensor, None, a number, a text, a dtype, a "
         "device, or a list, tuple or dict of these; an argument of another kind can be left out where specs have names"
@@ -124,17 +126,17 @@ def difference(spec: Any, value: Any, path: str, *, open_dims: Mapping[str, set[
     if isinstance(spec, TensorSpec):
         return _tensor_difference(spec, value, path, open_dims.get(path, set()))
     if isinstance(spec, _CONTAINERS):
-        words = f"a {type(spec).__name__} of {len(spec)}, as its spec says"
+        expected_text = f"a {type(spec).__name__} of {len(spec)}, as its spec says"
         if not isinstance(value, type(spec)):
-            return path, a_type(value), words
+            return path, a_type(value), expected_text
         if len(value) != len(spec):
-            return path, f"a {type(spec).__name__} of {len(value)}", words
+            return path, f"a {type(spec).__name__} of {len(value)}", expected_text
         if isinstance(spec, dict) and set(spec) != set(value):
             return path, f"a dict of {', '.join(map(repr, value))}", f"one of {', '.join(map(repr, spec))}"
         for key, item in spec.items() if isinstance(spec, dict) else enumerate(spec):
-            found = difference(item, value[key], f"{path}[{key!r}]", open_dims=open_dims)
-            if found is not None:
-                return found
+            inner_difference = difference(item, value[key], f"{path}[{key!r}]", open_dims=open_dims)
+            if inner_difference is not None:
+                return inner_difference
         return None
     if type(value) is type(spec) and (value == spec or (spec != spec and value != value)):  # nan matches nan
         return None
@@ -143,8 +145,8 @@ def difference(spec: Any, value: Any, path: str, *, open_dims: Mapping[str, set[
 
 def _tensor_difference(spec: TensorSpec, value: Any, path: str, open_dims: set[int]) -> Difference | None:
     if not isinstance(value, torch.Tensor):
-        found = repr(value) if type(value) in _VALUES else a_type(value)
-        return path, found, f"a tensor of {spec.dtype} and shape {spec.shape_text}, as its spec says"
+        value_text = repr(value) if type(value) in _VALUES else a_type(value)
+        return path, value_text, f"a tensor of {spec.dtype} and shape {spec.shape_text}, as its spec says"
     if value.dtype != spec.dtype:
         return path, f"of dtype {value.dtype}", f"dtype {spec.dtype}, as its spec says"
     if value.dim() != spec.rank:

@@ -71,13 +71,13 @@ def with_specs(gears: GearSpec, specs: Mapping[str, TensorSpec]) -> GearSpec:
     """
     axes, ranges = list(gears.axes), list(gears.ranges)
     for path, spec in specs.items():
-        taken = taken_dims(gears, path)
-        if taken and max(taken) >= spec.rank:
+        used_dims = taken_dims(gears, path)
+        if used_dims and max(used_dims) >= spec.rank:
             raise GearSpecError(
-                f"gears name dim {max(taken)} of `{path}`, whose spec has shape {spec.shape_text}: {spec.rank} dims"
+                f"gears name dim {max(used_dims)} of `{path}`, whose spec has shape {spec.shape_text}: {spec.rank} dims"
             )
         for dim, size in enumerate(spec.shape):
-            if dim not in taken:
+            if dim not in used_dims:
                 _add(axes, ranges, path, dim, size, is_shape=True)
             elif size is not None and not (isinstance(spec, ExampleSpec) and isinstance(size, int)):
                 raise GearSpecError(
@@ -98,10 +98,10 @@ def _add(axes: list[Axis], ranges: list[RangeAxis], path: str, dim: int, sizes: 
     elif is_shape and isinstance(sizes, int) and not isinstance(sizes, bool):
         ranges.append(RangeAxis(path, dim, check_size_list(f"`{path}`, dim {dim}", [sizes])[0]))
     elif isinstance(sizes, SizeExpression):
-        geared = {symbol.gears is not None for symbol in sizes.symbols()}
-        if len(geared) > 1:
+        has_gears = {symbol.gears is not None for symbol in sizes.symbols()}
+        if len(has_gears) > 1:
             raise GearSpecError(f"gears of `{path}`, dim {dim}: `{sizes.text()}` mixes symbols with and without gears")
-        if geared == {True}:
+        if has_gears == {True}:
             axes.append(Axis(path, dim, size=sizes))
         else:
             ranges.append(RangeAxis(path, dim, sizes))
@@ -119,11 +119,13 @@ def set_dim_gears(tensor: torch.Tensor, dim_gears: Mapping[int, Sequence[int]]) 
         raise TypeError(f"set_dim_gears takes a tensor, not {a_type(tensor)}")
     if not isinstance(dim_gears, Mapping) or not dim_gears:
         raise GearSpecError(f"dim_gears is {dim_gears!r}; it must be a dict like {{0: [2, 4]}}")
-    checked = {dim: check_sizes("tensor", dim, sizes, minimum=2, rank=tensor.dim()) for dim, sizes in dim_gears.items()}
-    present = getattr(tensor, _ATTRIBUTE, None)
-    if present is not None and {dim: tuple(sizes) for dim, sizes in present.items()} != checked:
-        raise GearSpecError(f"the tensor already has the gears {present!r}; they cannot be set to {dim_gears!r}")
-    setattr(tensor, _ATTRIBUTE, {dim: list(sizes) for dim, sizes in checked.items()})
+    sizes_by_dim = {
+        dim: check_sizes("tensor", dim, sizes, minimum=2, rank=tensor.dim()) for dim, sizes in dim_gears.items()
+    }
+    current_gears = getattr(tensor, _ATTRIBUTE, None)
+    if current_gears is not None and {dim: tuple(sizes) for dim, sizes in current_gears.items()} != sizes_by_dim:
+        raise GearSpecError(f"the tensor already has the gears {current_gears!r}; they cannot be set to {dim_gears!r}")
+    setattr(tensor, _ATTRIBUTE, {dim: list(sizes) for dim, sizes in sizes_by_dim.items()})
 
 
 def geared_dims(tensor: torch.Tensor) -> frozenset[int]:

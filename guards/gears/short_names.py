@@ -37,7 +37,7 @@ class _Dim(Struct, frozen=True):
     def folded(self, fixed: Collection[int]) -> str:
         """Return its text with `[*]` at all places that are not fixed."""
         places = itertools.count()
-        return _INDEX.sub(lambda found: found[0] if next(places) in fixed else "[*]", self.text)
+        return _INDEX.sub(lambda match: match[0] if next(places) in fixed else "[*]", self.text)
 
 
 class _Tied(Struct, frozen=True):
@@ -57,9 +57,11 @@ def short_names(texts: Iterable[str]) -> dict[str, str]:
     sizes is its own name.
     """
     names = {text: text for text in texts}
-    for dims, rows in _by_dims(names).items():
-        tied = _tied(dims, list(rows.values()))
-        names.update(_names(tied if len(rows) == 1 else _telling(tied, len(rows)), rows))
+    for dims, sizes_by_text in _by_dims(names).items():
+        tied = _tied(dims, list(sizes_by_text.values()))
+        names.update(
+            _names(tied if len(sizes_by_text) == 1 else _distinguishing(tied, len(sizes_by_text)), sizes_by_text)
+        )
     return _distinct(names)
 
 
@@ -75,10 +77,10 @@ def sizes_name(text: str, gears: Iterable[str] = ()) -> str:
     that differ from others only in an index.
     """
     dims, sizes = _terms(text)
-    rows = _by_dims([text, *gears]).get(dims, {})
-    if not rows:
+    sizes_by_text = _by_dims([text, *gears]).get(dims, {})
+    if not sizes_by_text:
         return text
-    tied = _tied(dims, list(rows.values()), is_across=len(rows) > 1)
+    tied = _tied(dims, list(sizes_by_text.values()), is_across=len(sizes_by_text) > 1)
     return _names(_varying(tied), {text: sizes})[text]
 
 
@@ -106,12 +108,12 @@ def _terms(text: str) -> tuple[tuple[_Dim, ...], tuple[str, ...]]:
 
 
 def _by_dims(texts: Iterable[str]) -> dict[tuple[_Dim, ...], dict[str, tuple[str, ...]]]:
-    found: dict[tuple[_Dim, ...], dict[str, tuple[str, ...]]] = {}
+    sizes_by_dims: dict[tuple[_Dim, ...], dict[str, tuple[str, ...]]] = {}
     for text in texts:
         dims, sizes = _terms(text)
         if dims:
-            found.setdefault(dims, {})[text] = sizes
-    return found
+            sizes_by_dims.setdefault(dims, {})[text] = sizes
+    return sizes_by_dims
 
 
 def _tied(dims: Sequence[_Dim], rows: Sequence[tuple[str, ...]], *, is_across: bool = True) -> list[_Tied]:
@@ -119,48 +121,51 @@ def _tied(dims: Sequence[_Dim], rows: Sequence[tuple[str, ...]], *, is_across: b
     places: dict[tuple[tuple[str, ...], str], list[int]] = {}
     for place, sizes in enumerate(zip(*rows, strict=True)):
         places.setdefault((sizes, "" if is_across else dims[place].skeleton), []).append(place)
-    found = []
-    for (sizes, _), own in places.items():
-        first = next((place for place in own if not dims[place].indices), own[0])
-        found.append(_Tied(first, _name(dims, own, first), sizes, not dims[first].indices))
-    return sorted(found, key=lambda tied: tied.place)
+    tied_dims = []
+    for (sizes, _), group in places.items():
+        first = next((place for place in group if not dims[place].indices), group[0])
+        tied_dims.append(_Tied(first, _name(dims, group, first), sizes, not dims[first].indices))
+    return sorted(tied_dims, key=lambda tied: tied.place)
 
 
-def _name(dims: Sequence[_Dim], own: Sequence[int], first: int) -> str:
+def _name(dims: Sequence[_Dim], group: Sequence[int], first: int) -> str:
     """Return the name of tied dims: the first one's, with `[*]` where others differ from it only in an index."""
-    named = dims[first]
-    alike = [dims[place] for place in own if dims[place].skeleton == named.skeleton]
-    fixed = [at for at in range(len(named.indices)) if len({dim.indices[at] for dim in alike}) == 1]
+    naming_dim = dims[first]
+    alike = [dims[place] for place in group if dims[place].skeleton == naming_dim.skeleton]
+    fixed = [at for at in range(len(naming_dim.indices)) if len({dim.indices[at] for dim in alike}) == 1]
     # `[*]` claims that all such dims have this size, so it must cover only tied dims.
-    is_true = all(place in own for place, dim in enumerate(dims) if dim.is_like(named, fixed))
-    return named.folded(fixed) if is_true else named.text
+    is_true = all(place in group for place, dim in enumerate(dims) if dim.is_like(naming_dim, fixed))
+    return naming_dim.folded(fixed) if is_true else naming_dim.text
 
 
 def _varying(tied: Sequence[_Tied]) -> list[_Tied]:
     return [each for each in tied if len(set(each.sizes)) > 1] or list(tied)
 
 
-def _telling(tied: Sequence[_Tied], gears: int) -> list[_Tied]:
+def _distinguishing(tied: Sequence[_Tied], gears: int) -> list[_Tied]:
     """Return the fewest dims that distinguish all gears; of equally few, those without an index and at the front."""
     patterns: dict[tuple[int, ...], _Tied] = {}
     for each in sorted(_varying(tied), key=lambda each: (not each.is_plain, each.place)):
-        known: dict[str, int] = {}
-        patterns.setdefault(tuple(known.setdefault(size, len(known)) for size in each.sizes), each)
+        numbers: dict[str, int] = {}
+        patterns.setdefault(tuple(numbers.setdefault(size, len(numbers)) for size in each.sizes), each)
     rest = list(patterns.values())
-    chosen: Sequence[_Tied] = rest
+    subset: Sequence[_Tied] = rest
     if len(rest) <= _MOST_TRIED:
         few = (few for count in range(1, len(rest)) for few in itertools.combinations(rest, count))
-        chosen = next((each for each in few if _told_apart(each) == gears), rest)
+        subset = next((each for each in few if _count_distinct(each) == gears), rest)
     else:
         for each in reversed(rest):
-            less = [other for other in chosen if other is not each]
-            chosen = less if _told_apart(less) == gears else chosen
-    return sorted(chosen, key=lambda each: each.place)
+            less = [other for other in subset if other is not each]
+            subset = less if _count_distinct(less) == gears else subset
+    return sorted(subset, key=lambda each: each.place)
 
 
-def _told_apart(chosen: Sequence[_Tied]) -> int:
-    return len(set(zip(*(each.sizes for each in chosen), strict=True)))
+def _count_distinct(tied_dims: Sequence[_Tied]) -> int:
+    return len(set(zip(*(each.sizes for each in tied_dims), strict=True)))
 
 
-def _names(chosen: Sequence[_Tied], rows: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    return {text: ", ".join(f"{each.name}={sizes[each.place]}" for each in chosen) for text, sizes in rows.items()}
+def _names(tied_dims: Sequence[_Tied], sizes_by_text: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    return {
+        text: ", ".join(f"{each.name}={sizes[each.place]}" for each in tied_dims)
+        for text, sizes in sizes_by_text.items()
+    }

@@ -87,10 +87,13 @@ class GearSpec(Struct, frozen=True, dict=True):
         """Distinct gears in the user's order; each has one size per axis."""
         if not self.axes:
             return ()
-        listed = [axis for axis in self.axes if axis.size is None]
-        columns = [axis.sizes for axis in listed]
+        list_axes = [axis for axis in self.axes if axis.size is None]
+        columns = [axis.sizes for axis in list_axes]
         merged = itertools.product(*columns) if self.policy == "product" else zip(*columns, strict=True)
-        choices: list[Any] = [list(merged) if listed else [()], *(_gears_of(symbol) for symbol, _ in self._variables)]
+        choices: list[Any] = [
+            list(merged) if list_axes else [()],
+            *(_gears_of(symbol) for symbol, _ in self._variables),
+        ]
         gears = [self._gear(choice[0], choice[1:]) for choice in itertools.product(*choices)]
         return tuple(dict.fromkeys(gears))
 
@@ -100,18 +103,18 @@ class GearSpec(Struct, frozen=True, dict=True):
         pairs = zip(self.axes, columns, strict=True)
         return GearSpec(tuple(Axis(axis.path, axis.dim, tuple(column)) for axis, column in pairs), ranges=self.ranges)
 
-    def _gear(self, listed: tuple[int, ...], values: tuple[int, ...]) -> tuple[int, ...]:
-        rest = iter(listed)
-        chosen = dict(zip(self._variables, values, strict=True))
+    def _gear(self, list_sizes: tuple[int, ...], values: tuple[int, ...]) -> tuple[int, ...]:
+        rest = iter(list_sizes)
+        variable_values = dict(zip(self._variables, values, strict=True))
         sizes = []
         for axis in self.axes:
             if axis.size is None:
                 sizes.append(next(rest))
                 continue
-            known = {symbol: chosen[_variable(symbol, axis)] for symbol in axis.size.symbols()}
-            size = axis.size.value(known)
+            symbol_values = {symbol: variable_values[_variable(symbol, axis)] for symbol in axis.size.symbols()}
+            size = axis.size.value(symbol_values)
             if size < 1:
-                at = ", ".join(f"{symbol.text()}={value}" for symbol, value in known.items())
+                at = ", ".join(f"{symbol.text()}={value}" for symbol, value in symbol_values.items())
                 raise GearSpecError(
                     f"`{axis.text}` is {axis.size.text()}, which is {size} at {at}; a gear is at least 1"
                 )
@@ -145,15 +148,15 @@ class GearSpec(Struct, frozen=True, dict=True):
         def plain(size: Any) -> Any:
             return size.text(names) if isinstance(size, SizeExpression) else size
 
-        found: dict[str, Any] = {
+        data: dict[str, Any] = {
             "policy": self.policy,
             "axes": [[axis.path, axis.dim, plain(axis.size) or list(axis.sizes)] for axis in axes],
         }
         if symbols:
-            found["symbols"] = [symbol.to_plain() for symbol in symbols]
+            data["symbols"] = [symbol.to_plain() for symbol in symbols]
         if ranges:
-            found["ranges"] = [[axis.path, axis.dim, plain(axis.size)] for axis in ranges]
-        return found
+            data["ranges"] = [[axis.path, axis.dim, plain(axis.size)] for axis in ranges]
+        return data
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -162,8 +165,8 @@ class GearSpec(Struct, frozen=True, dict=True):
         check_names((axis.text, axis.size) for axis in axes)
         lengths = {axis.text: len(axis.sizes) for axis in self.axes if axis.size is None}
         if self.policy == "zip" and len(set(lengths.values())) > 1:
-            listed = ", ".join(f"{name} has {count}" for name, count in lengths.items())
-            raise GearSpecError(f"with merge policy 'zip' all dims need equally many gears, but {listed}")
+            counts_text = ", ".join(f"{name} has {count}" for name, count in lengths.items())
+            raise GearSpecError(f"with merge policy 'zip' all dims need equally many gears, but {counts_text}")
         total = math.prod(lengths.values()) if self.policy == "product" else max(lengths.values(), default=1)
         total *= math.prod(len(_gears_of(symbol)) for symbol, _ in self._variables)
         if total > 100 * MAX_GEARS or (total > MAX_GEARS and len(self.gears) > MAX_GEARS):
@@ -197,22 +200,22 @@ class GearSpec(Struct, frozen=True, dict=True):
         occurrences = list(sizes)
         values: dict[Symbol, str] = {}
         owners: dict[Symbol, str] = {}
-        found = []
+        checks = []
         for axis, name, size in sorted(occurrences, key=lambda item: not isinstance(item[0].size, Symbol)):
             if isinstance(axis.size, int):
-                found.append(RangeCheck(name, [f"{size} == {axis.size}"], str(axis.size)))
+                checks.append(RangeCheck(name, [f"{size} == {axis.size}"], str(axis.size)))
             elif not isinstance(axis.size, Symbol):
                 if all(symbol in values for symbol in axis.size.symbols()):
                     expected = axis.size.text({symbol: values[symbol] for symbol in axis.size.symbols()})
                     where = ", ".join(f"{symbol.text()} is {owners[symbol]}" for symbol in axis.size.symbols())
-                    found.append(RangeCheck(name, [f"{size} == {expected}"], f"{axis.size.text()}, where {where}"))
+                    checks.append(RangeCheck(name, [f"{size} == {expected}"], f"{axis.size.text()}, where {where}"))
             elif axis.size in values and axis.size.unique:
                 allowed = f"the size of {owners[axis.size]} (both are `{axis.size.text()}`)"
-                found.append(RangeCheck(name, [f"{size} == {values[axis.size]}"], allowed))
+                checks.append(RangeCheck(name, [f"{size} == {values[axis.size]}"], allowed))
             else:
                 values[axis.size], owners[axis.size] = size, name
-                found.append(RangeCheck(name, axis.size.conditions(size), axis.size.range_text))
-        return found
+                checks.append(RangeCheck(name, axis.size.conditions(size), axis.size.range_text))
+        return checks
 
     def range_problem(self, tensors: Mapping[str, torch.Tensor]) -> tuple[str, str, str] | None:
         """Return (argument, found, allowed) for the first dim of a call that is outside its range, or None."""

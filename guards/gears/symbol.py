@@ -149,7 +149,7 @@ class Symbol(SizeExpression):
         self.name = name
         self.min, self.max = min, max or None
         self.divisor, self.remainder, self.unique = divisor, remainder, unique
-        self.gears = None if gears is None else self._checked(gears)
+        self.gears = None if gears is None else self._check_gears(gears)
 
     @staticmethod
     def of_any_size() -> Symbol:
@@ -166,7 +166,7 @@ class Symbol(SizeExpression):
     def __hash__(self) -> int:
         return object.__hash__(self) if self.name is None else hash(self.name)
 
-    def _checked(self, gears: Sequence[int]) -> tuple[int, ...]:
+    def _check_gears(self, gears: Sequence[int]) -> tuple[int, ...]:
         sizes = check_size_list(f"symbol `{self.text()}`", gears)
         for size in sizes:
             if not self.admits(size):
@@ -193,12 +193,12 @@ class Symbol(SizeExpression):
 
     def conditions(self, size: str) -> list[str]:
         """Return the range as conditions on a size given as source text."""
-        found = [f"{size} >= {self.least}"] if self.least > 0 else []
+        conditions = [f"{size} >= {self.least}"] if self.least > 0 else []
         if self.max is not None:
-            found.append(f"{size} <= {self.max}")
+            conditions.append(f"{size} <= {self.max}")
         if self.divisor > 1:
-            found.append(f"{size} % {self.divisor} == {self.remainder}")
-        return found
+            conditions.append(f"{size} % {self.divisor} == {self.remainder}")
+        return conditions
 
     @property
     def facts(self) -> str:
@@ -226,12 +226,12 @@ class Symbol(SizeExpression):
 
 def check_names(sizes: Iterable[tuple[str, Any]]) -> None:
     """Refuse two symbols of one name that differ (`GearSpecError`); `sizes` are pairs of a dim's text and its size."""
-    named: dict[str, tuple[Symbol, str]] = {}
+    symbol_by_name: dict[str, tuple[Symbol, str]] = {}
     for text, size in sizes:
         for symbol in size.symbols() if isinstance(size, SizeExpression) else ():
             if symbol.name is None:
                 continue
-            other, where = named.setdefault(symbol.name, (symbol, text))
+            other, where = symbol_by_name.setdefault(symbol.name, (symbol, text))
             if other != symbol:
                 raise GearSpecError(
                     f"`{text}` has a symbol `{symbol.name}` ({symbol.facts}), and `{where}` another one of this name "

@@ -84,8 +84,8 @@ class ExampleSpec(TensorSpec, frozen=True):
     @staticmethod
     def of(tensor: torch.Tensor) -> ExampleSpec:
         """Return the spec of a tensor; the tensor itself is not kept."""
-        marks = getattr(tensor, "dim_gears", {})
-        shape = tuple(tuple(marks[dim]) if dim in marks else int(size) for dim, size in enumerate(tensor.shape))
+        dim_gears = getattr(tensor, "dim_gears", {})
+        shape = tuple(tuple(dim_gears[dim]) if dim in dim_gears else int(size) for dim, size in enumerate(tensor.shape))
         # A tensor on `meta` is only a shape: it does not determine the device of calls.
         device = None if tensor.is_meta else torch.device(tensor.device.type)
         return ExampleSpec(shape, tensor.dtype, device, tuple(tensor.stride()))

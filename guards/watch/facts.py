@@ -34,7 +34,7 @@ class WatchedFacts(WatchedObjects):
         self._scope = Scope({}, {})
         #: Steps of paths that were added: the source object, kept alive so that its identity stays unique, and the
         #: target.
-        self._met: dict[tuple[int, str, Any], tuple[Any, Any]] = {}
+        self._steps: dict[tuple[int, str, Any], tuple[Any, Any]] = {}
         #: The method itself, where the facts of one variant are collected: no evidence covers it.
         self.method: types.FunctionType | None = None
 
@@ -47,11 +47,11 @@ class WatchedFacts(WatchedObjects):
         self._scope = scope
         try:
             self._add_evidence(evidence)
-            bound: dict[str, torch.Tensor] = {name: self._add_path(path) for name, path in attributes.items()}
+            bound_tensors: dict[str, torch.Tensor] = {name: self._add_path(path) for name, path in attributes.items()}
         finally:  # do not keep objects of the call
-            self._scope, self._met = Scope({}, {}), {}
-        self.tensors |= {id(tensor): tensor for tensor in bound.values()}
-        return bound
+            self._scope, self._steps = Scope({}, {}), {}
+        self.tensors |= {id(tensor): tensor for tensor in bound_tensors.values()}
+        return bound_tensors
 
     def _add_evidence(self, tree: Tree) -> None:
         """Add all objects on the paths of an evidence tree, whose checks hold now."""
@@ -82,9 +82,9 @@ class WatchedFacts(WatchedObjects):
         """Add all objects on one path; returns the value at its end."""
         value = self._root(Access(access.root))
         for step, argument in access.steps:
-            met = id(value), step, argument
-            if met in self._met:
-                value = self._met[met][1]
+            step_key = id(value), step, argument
+            if step_key in self._steps:
+                value = self._steps[step_key][1]
                 continue
             if step == "attr":
                 self._add_attributes(value, (argument,))
@@ -93,7 +93,7 @@ class WatchedFacts(WatchedObjects):
             else:
                 self._add_step(value, step, argument)
             holder, value = value, _STEPS[step](value, argument)
-            self._met[met] = holder, value
+            self._steps[step_key] = holder, value
         return value
 
     def _root(self, access: Access) -> Any:
@@ -132,37 +132,37 @@ class WatchedFacts(WatchedObjects):
     def _add_classes(self, expected: list[Any]) -> None:
         """Watch the bases of classes, and the values of the names that count in each of them."""
         names, classes, paths = expected
-        of_met, of_made = all_names(names, made=False), all_names(names, made=True)
+        counted_names, made_names = all_names(names, made=False), all_names(names, made=True)
         for path, numbers in paths:
             cls = self._add_path(Access.from_plain(path))
             self.classes[id(cls)] = cls
             for base, number in zip(cls.__mro__, numbers, strict=True):
                 if is_immutable(base):
                     continue
-                _, made, library, _ = classes[number]
-                self._add_named(base, of_made if made else of_met)
-                for value in [base.__dict__[name] for name in of_made.intersection(base.__dict__)]:
-                    if made and not library:
+                _, is_made, library, _ = classes[number]
+                self._add_named(base, made_names if is_made else counted_names)
+                for value in [base.__dict__[name] for name in made_names.intersection(base.__dict__)]:
+                    if is_made and not library:
                         self._add_function(value)
                     if not is_immutable(type(value)):
                         self._add_named(type(value), _OF_DESCRIPTORS)
 
-    def _add_type_test(self, value: Any, asked: Any) -> None:
+    def _add_type_test(self, value: Any, tested_class: Any) -> None:
         """Watch everything that a class's own instance check may read."""
         self.questions.add_abstract_classes()
-        for cls in (*asked.__mro__, *type(asked).__mro__):
+        for cls in (*tested_class.__mro__, *type(tested_class).__mro__):
             if not is_immutable(cls):
                 self._add_keys(cls, None, cls.__name__)
-        protocols = [cls for cls in asked.__mro__ if "_is_protocol" in vars(cls)]
-        if not protocols and type(asked) is abc.ABCMeta:
+        protocols = [cls for cls in tested_class.__mro__ if "_is_protocol" in vars(cls)]
+        if not protocols and type(tested_class) is abc.ABCMeta:
             return
         names = {name for cls in protocols for name in (*vars(cls), *vars(cls).get("__annotations__", ()))} or None
         for cls in (value if isinstance(value, type) else type(value)).__mro__:
             if not is_immutable(cls):
                 self._add_keys(cls, names, cls.__name__)
-        own = own_attributes(value)
-        if own is not None:
-            self._add_keys(own, names, type(value).__name__)
+        attributes = own_attributes(value)
+        if attributes is not None:
+            self._add_keys(attributes, names, type(value).__name__)
 
     def _add_step(self, value: Any, step: str, argument: Any) -> None:
         if step == "member":

@@ -53,8 +53,8 @@ class WatchedObjects:
             self._add_named(cls, names)
 
     def _add_named(self, cls: type, names: frozenset[str]) -> None:
-        kept = self.named.get(id(cls))
-        self.named[id(cls)] = (cls, names if kept is None or kept[1] is names else kept[1] | names)
+        previous = self.named.get(id(cls))
+        self.named[id(cls)] = (cls, names if previous is None or previous[1] is names else previous[1] | names)
 
     def _add_function(self, value: Any) -> None:
         """Watch the code and the defaults of a function, or of the function in a descriptor."""
@@ -101,53 +101,53 @@ class WatchedObjects:
         else:
             if isinstance(value, types.FunctionType):
                 self._add_function(value)
-            own = own_attributes(value)
-            if own is not None:
-                self._add_keys(own, names, type(value).__name__)
-            missing = names if own is None else [name for name in names if name not in own]
+            attributes = own_attributes(value)
+            if attributes is not None:
+                self._add_keys(attributes, names, type(value).__name__)
+            missing = names if attributes is None else [name for name in names if name not in attributes]
             self.questions.add_settings(value, missing)
             if not isinstance(value, (torch.Tensor, types.ModuleType)):
                 for name in missing:
-                    self._add_inherited(value, name, own)
+                    self._add_inherited(value, name, attributes)
 
-    def _add_inherited(self, value: Any, name: str, own: dict[str, Any] | None) -> None:
+    def _add_inherited(self, value: Any, name: str, attributes: dict[str, Any] | None) -> None:
         """Watch an attribute that is not in an object's own dictionary."""
         if name in ("__dict__", "__class__"):
             return
         member = self._add_member(type(value), name)
         if type(member) is types.MemberDescriptorType and (type(value), name) not in _FIXED_SLOTS:
             self.slots[id(value), id(member)] = (value, member)
-        if member is not _ABSENT or own is None or not isinstance(value, torch.nn.Module):
+        if member is not _ABSENT or attributes is None or not isinstance(value, torch.nn.Module):
             return
         for part in MODULE_PARTS:
-            held = own.get(part)
-            if isinstance(held, dict):
-                self._add_keys(held, (name,), type(value).__name__)
-                if name in held:
+            part_members = attributes.get(part)
+            if isinstance(part_members, dict):
+                self._add_keys(part_members, (name,), type(value).__name__)
+                if name in part_members:
                     return
 
     def _add_member(self, cls: type, name: str) -> Any:
         """Watch where a class finds a member; returns the member as stored in the class."""
         if (cls, name) in self._members:
             return self._members[cls, name]
-        found: Any = _ABSENT
+        member: Any = _ABSENT
         for base in cls.__mro__:
             self._add_keys(base, (name,), base.__name__)
             if name in base.__dict__:
-                found = base.__dict__[name]
+                member = base.__dict__[name]
                 break
-        self._members[cls, name] = found
-        return found
+        self._members[cls, name] = member
+        return member
 
     def _add_keys(self, holder: Any, keys: Iterable[Any] | None, owner: str) -> None:
         """Watch some keys of a dictionary or class; None for all of them."""
-        kept = self.dicts.get(id(holder))
+        previous = self.dicts.get(id(holder))
         if keys is None:
             self.dicts[id(holder)] = (holder, None, owner)
-        elif kept is None:
+        elif previous is None:
             self.dicts[id(holder)] = (holder, dict.fromkeys(keys), owner)
-        elif kept[1] is not None:
-            kept[1].update(dict.fromkeys(keys))
+        elif previous[1] is not None:
+            previous[1].update(dict.fromkeys(keys))
 
     def _add_cell(self, cell: types.CellType) -> None:
         self.cells[id(cell)] = cell

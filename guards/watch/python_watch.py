@@ -29,11 +29,11 @@ class PythonWatch:
         functions: tuple[types.FunctionType, ...],
         questions: tuple[tuple[Any, Any], ...],
     ) -> None:
-        held = [(vars(holder) if isinstance(holder, type) else holder, keys) for holder, keys in dicts]
-        self._keyed = [(holder, keys, _found(holder, keys)) for holder, keys in held if keys is not None]
-        self._whole = [(holder, list(holder.items())) for holder, keys in held if keys is None]
-        self._numbers = [number for number, (_, keys) in enumerate(held) if keys is not None]
-        self._numbers += [number for number, (_, keys) in enumerate(held) if keys is None]
+        content_keys = [(vars(holder) if isinstance(holder, type) else holder, keys) for holder, keys in dicts]
+        self._keyed = [(holder, keys, _values(holder, keys)) for holder, keys in content_keys if keys is not None]
+        self._whole = [(holder, list(holder.items())) for holder, keys in content_keys if keys is None]
+        self._numbers = [number for number, (_, keys) in enumerate(content_keys) if keys is not None]
+        self._numbers += [number for number, (_, keys) in enumerate(content_keys) if keys is None]
         self._lists, self._collections, self._cells, self._slots = lists, collections, cells, slots
         self._tensors = [(tensor, _place(tensor)) for tensor in tensors]
         self._classes = [(cls, cls.__mro__) for cls in classes]
@@ -46,7 +46,7 @@ class PythonWatch:
 
     def changed(self) -> tuple[str, int] | None:
         """Return kind and number of the first change, or None."""
-        dicts = [all(map(_same, _found(holder, keys), found)) for holder, keys, found in self._keyed]
+        dicts = [all(map(_same, _values(holder, keys), values)) for holder, keys, values in self._keyed]
         dicts += [
             len(holder) == len(items) and all(map(_same_item, holder.items(), items)) for holder, items in self._whole
         ]
@@ -59,7 +59,7 @@ class PythonWatch:
             if cls.__mro__ is not bases:
                 return "class", number
         for number, (function, parts) in enumerate(self._functions):
-            if any(one is not other for one, other in zip(_parts(function), parts, strict=True)):
+            if any(current is not original for current, original in zip(_parts(function), parts, strict=True)):
                 return "function", number
         for number, (value, items) in enumerate(self._lists):
             if len(value) != len(items) or not all(map(_same, value, items)):
@@ -83,32 +83,32 @@ def _parts(function: types.FunctionType) -> tuple[Any, ...]:
     return function.__code__, function.__defaults__, function.__kwdefaults__
 
 
-def _found(holder: Any, keys: Iterable[Any]) -> list[Any]:
+def _values(holder: Any, keys: Iterable[Any]) -> list[Any]:
     return [holder.get(key, _ABSENT) for key in keys]
 
 
-def _same_item(one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
-    return _same(one[0], other[0]) and _same(one[1], other[1])
+def _same_item(left: tuple[Any, Any], right: tuple[Any, Any]) -> bool:
+    return _same(left[0], right[0]) and _same(left[1], right[1])
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(left: Any, right: Any) -> bool:
     """Return whether two values are the same to any trace: one object, or equal values of a plain immutable type."""
-    if one is other:
+    if left is right:
         return True
-    if type(one) is not type(other) or type(one) not in _PLAIN:
+    if type(left) is not type(right) or type(left) not in _PLAIN:
         return False
     try:
-        return bool(to_plain(one) == to_plain(other))
+        return bool(to_plain(left) == to_plain(right))
     except NotConstant:
         return False
 
 
 def _holds_items(collection: Any, items: tuple[Any, ...]) -> bool:
     try:
-        found = tuple(collection)
+        current_items = tuple(collection)
     except Exception:  # a failing comparison counts as a change
         return False
-    return len(found) == len(items) and all(map(_same, found, items))
+    return len(current_items) == len(items) and all(map(_same, current_items, items))
 
 
 def _content(cell: types.CellType) -> Any:

@@ -37,13 +37,13 @@ def find_layout() -> TensorLayout | None:
     """Return the layout of torch's tensors, or None where it differs from the known one."""
     base = torch.empty(_OFFSET + _SIZES[0] * _STRIDES[0], dtype=torch.float32, device="cpu")
     view = base.as_strided(_SIZES, _STRIDES, _OFFSET)
-    found = {_layout(view), _layout(torch.nn.Parameter(view, requires_grad=False))}
-    return found.pop() if len(found) == 1 else None
+    layouts = {_layout(view), _layout(torch.nn.Parameter(view, requires_grad=False))}
+    return layouts.pop() if len(layouts) == 1 else None
 
 
 def _layout(tensor: Any) -> TensorLayout | None:
     implementation, storage = tensor._cdata, tensor.untyped_storage()
-    found = [
+    search_results = [
         _find(id(tensor), _OBJECT, [implementation]),
         _find(implementation, _IMPLEMENTATION, [storage._cdata]),
         _find(storage._cdata, _STORAGE, [storage.data_ptr()]),
@@ -52,19 +52,19 @@ def _layout(tensor: Any) -> TensorLayout | None:
         _find(implementation, _IMPLEMENTATION, list(_STRIDES)),
         _find(implementation, _IMPLEMENTATION, [_OFFSET, tensor.numel()]),
     ]
-    offsets = [offset for offset in found if offset is not None]
-    return TensorLayout(*offsets) if len(offsets) == len(found) else None
+    offsets = [offset for offset in search_results if offset is not None]
+    return TensorLayout(*offsets) if len(offsets) == len(search_results) else None
 
 
 def _word(address: int) -> int:
     return int(ctypes.c_uint64.from_address(address).value)
 
 
-def _find(address: int, length: int, wanted: list[int]) -> int | None:
+def _find(address: int, length: int, pattern: list[int]) -> int | None:
     """Return the offset of the first place where these words are consecutive; nothing after it is read."""
     words: list[int] = []
     for offset in range(0, length, _WORD):
         words.append(_word(address + offset))
-        if words[-len(wanted) :] == wanted:
-            return offset - (len(wanted) - 1) * _WORD
+        if words[-len(pattern) :] == pattern:
+            return offset - (len(pattern) - 1) * _WORD
     return None

@@ -50,17 +50,17 @@ class Watched:
         questions = tuple((question, question()) for question in facts.questions.asked.values())
         contents = (dicts, lists, collections, cells, slots, tensors, classes, functions, questions)
         self._watch: Watch = watch_class()(*contents)
-        own = () if facts.method is None else (facts.method,)
-        self._untold: Watch = watch_class()((), (), (), (), (), tensors, (), own, ())
+        own_functions = () if facts.method is None else (facts.method,)
+        self._uncovered: Watch = watch_class()((), (), (), (), (), tensors, (), own_functions, ())
         #: Whether nothing changed; called by the dispatch.
         self.holds: Callable[[], bool] = self._watch.holds
 
     def change(self) -> str | None:
         """Return a text that names the change; None where nothing changed."""
-        found = self._watch.changed()
-        if found is None:
+        first_change = self._watch.changed()
+        if first_change is None:
             return None
-        kind, number = found
+        kind, number = first_change
         if kind == "class" or (kind == "dictionary" and number >= len(self._facts.dicts)):
             classes = list(self._facts.classes.values())
             if kind != "class":
@@ -72,8 +72,8 @@ class Watched:
             return self._facts.questions.text(number)
         if kind == "dictionary" and number >= 0:
             _, keys, owner = list(self._facts.dicts.values())[number]
-            named = "its keys" if keys is None else ", ".join(str(key) for key in list(keys)[:4])
-            return f"{owner} ({named})"
+            keys_text = "its keys" if keys is None else ", ".join(str(key) for key in list(keys)[:4])
+            return f"{owner} ({keys_text})"
         if kind == "tensor":
             return f"the memory of a weight of shape {tuple(list(self._facts.tensors.values())[number].shape)}"
         return f"a {kind} that the trace read"
@@ -82,7 +82,7 @@ class Watched:
         """Return whether something changed that no evidence covers: a tensor's memory, the method's code or
         defaults.
         """
-        return not self._untold.holds()
+        return not self._uncovered.holds()
 
 
 @functools.cache
@@ -105,11 +105,11 @@ def sees_moved_memory(watch: Callable[..., Watch]) -> bool:
     with torch.inference_mode(False), torch.no_grad():
         for shape, move, is_seen in _MOVES:
             tensor = torch.nn.Parameter(torch.zeros(shape, device="cpu"), requires_grad=False)
-            watched = watch((), (), (), (), (), (tensor,), (), (), ())
-            if not watched.holds():
+            snapshot = watch((), (), (), (), (), (tensor,), (), (), ())
+            if not snapshot.holds():
                 return False
             move(tensor)
-            if watched.holds() is is_seen:
+            if snapshot.holds() is is_seen:
                 return False
     return True
 

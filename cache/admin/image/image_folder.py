@@ -81,16 +81,16 @@ def _write(packed: Packing, folder: Path, blobs: Path) -> ImageSummary:
     )
     for data in (config, manifest):
         write_atomic(_path(folder, describe("", data)), data)
-    found = describe(MANIFEST_TYPE, manifest)
-    listed = {
-        **found.plain(),
+    descriptor = describe(MANIFEST_TYPE, manifest)
+    index_item = {
+        **descriptor.plain(),
         "platform": {"architecture": machine, "os": "linux"},
         "annotations": {"org.opencontainers.image.ref.name": "latest"},  # some tools take images by name only
     }
     write_atomic(folder / _MARK, encode({"imageLayoutVersion": "1.0.0"}))
-    write_atomic(folder / _INDEX, encode({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [listed]}))
+    write_atomic(folder / _INDEX, encode({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [index_item]}))
     names = sorted(entry.name for entry, _, _ in packed.manifests)
-    return ImageSummary(found.digest, names, len(packed.sizes), sum(packed.sizes.values()))
+    return ImageSummary(descriptor.digest, names, len(packed.sizes), sum(packed.sizes.values()))
 
 
 def _config(packed: Packing, layer: Layer, machine: str) -> dict[str, object]:
@@ -111,10 +111,10 @@ def _machine(packed: Packing) -> str:
     """Return the machine of the entries; hosts refuse images of another one. Entries without one count as this
     one's.
     """
-    found = machines_of(manifest for _, _, manifest in packed.manifests)
-    if len(found) > 1:
-        raise CacheError(f"the entries are for {' and '.join(sorted(found))}; an image is for one kind of machine")
-    return found.pop() if found else architecture_of(platform.machine())
+    machines = machines_of(manifest for _, _, manifest in packed.manifests)
+    if len(machines) > 1:
+        raise CacheError(f"the entries are for {' and '.join(sorted(machines))}; an image is for one kind of machine")
+    return machines.pop() if machines else architecture_of(platform.machine())
 
 
 def _path(folder: Path, part: Descriptor) -> Path:

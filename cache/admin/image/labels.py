@@ -25,8 +25,8 @@ _SHORT = 12
 
 def labels_of(entries: Iterable[tuple[EntryRow, Manifest]], layer: Layer) -> dict[str, str]:
     """Return the labels of an image; values that are too long for a label are left out."""
-    chosen = sorted(entries, key=lambda item: item[0].identity)
-    gears = {_short(entry): _texts(manifest.producer.get("gears")) for entry, manifest in chosen}
+    sorted_entries = sorted(entries, key=lambda item: item[0].identity)
+    gears = {_short(entry): _texts(manifest.producer.get("gears")) for entry, manifest in sorted_entries}
     labels = {
         f"{KSERVE}cache-type": "gearcache",
         f"{KSERVE}framework": "torch",
@@ -34,13 +34,13 @@ def labels_of(entries: Iterable[tuple[EntryRow, Manifest]], layer: Layer) -> dic
         f"{KSERVE}cache-mount-subpath": ROOT,
         f"{KSERVE}cache-hash": layer.diff_id.partition(":")[2],
         f"{OURS}format": str(FORMAT_VERSION),
-        f"{OURS}entry-count": str(len(chosen)),
+        f"{OURS}entry-count": str(len(sorted_entries)),
         f"{OURS}cache-size-bytes": str(layer.size),
-        f"{OURS}keys": _list(entry.digest for entry, _ in chosen),
-        f"{OURS}methods": _list(entry.label for entry, _ in chosen),
+        f"{OURS}keys": _list(entry.digest for entry, _ in sorted_entries),
+        f"{OURS}methods": _list(entry.label for entry, _ in sorted_entries),
         f"{OURS}gears": json.dumps(gears, sort_keys=True, separators=(",", ":")),
-        f"{OURS}torch": _list(_inner(manifest, "versions", "torch") for _, manifest in chosen),
-        f"{OURS}target": _list(_target(manifest) for _, manifest in chosen),
+        f"{OURS}torch": _list(_inner(manifest, "versions", "torch") for _, manifest in sorted_entries),
+        f"{OURS}target": _list(_target(manifest) for _, manifest in sorted_entries),
     }
     return {name: value for name, value in labels.items() if value and len(value.encode()) <= _LONGEST}
 
@@ -58,13 +58,13 @@ def _target(manifest: Manifest) -> str:
 
 
 def _inner(manifest: Manifest, component: str, name: str) -> str:
-    found = manifest.components.get(component)
-    value = found.get(name) if isinstance(found, dict) else None
+    values = manifest.components.get(component)
+    value = values.get(name) if isinstance(values, dict) else None
     return value if isinstance(value, str) else ""
 
 
-def _texts(found: object) -> list[str]:
-    return [text for text in found if isinstance(text, str)] if isinstance(found, (list, tuple)) else []
+def _texts(value: object) -> list[str]:
+    return [text for text in value if isinstance(text, str)] if isinstance(value, (list, tuple)) else []
 
 
 def _list(texts: Iterable[str]) -> str:

@@ -35,26 +35,26 @@ def write_layer(target: BinaryIO, members: Iterable[Member]) -> Layer:
 
     All files belong to root, are writable only by root, and have no time. Errors of a member's `open` are passed on.
     """
-    chosen = sorted(members, key=lambda member: member.name)
+    sorted_members = sorted(members, key=lambda member: member.name)
     packed = _Digesting(target)
     plain = _Compressing(packed)
     folders: set[PurePosixPath] = set()
     with tarfile.open(fileobj=cast(BinaryIO, plain), mode="w", format=tarfile.PAX_FORMAT) as tar:
         _add_folders(tar, PurePosixPath(ROOT) / "any", folders)
-        for member in chosen:
+        for member in sorted_members:
             path = PurePosixPath(ROOT, member.name)
             _add_folders(tar, path, folders)
             with member.open() as file:
                 add_file(tar, str(path), file, member.size, 0o644)
     plain.finish()
     descriptor = Descriptor(LAYER_TYPE, f"sha256:{packed.state.hexdigest()}", packed.size)
-    return Layer(descriptor, f"sha256:{plain.state.hexdigest()}", sum(member.size for member in chosen))
+    return Layer(descriptor, f"sha256:{plain.state.hexdigest()}", sum(member.size for member in sorted_members))
 
 
-def _add_folders(tar: tarfile.TarFile, path: PurePosixPath, present: set[PurePosixPath]) -> None:
+def _add_folders(tar: tarfile.TarFile, path: PurePosixPath, present_folders: set[PurePosixPath]) -> None:
     for folder in reversed(path.parents[:-1]):
-        if folder not in present:
-            present.add(folder)
+        if folder not in present_folders:
+            present_folders.add(folder)
             entry = tarfile.TarInfo(str(folder))
             entry.type, entry.mode = tarfile.DIRTYPE, 0o755
             tar.addfile(entry)

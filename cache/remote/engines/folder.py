@@ -69,18 +69,18 @@ class FolderRemote:
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
         def collect(folder: int, leaf: str) -> list[str]:
-            found: list[str] = []
-            self._list(folder, leaf, prefix, found, limit, deadline)
-            return sorted(found)[:limit]
+            names: list[str] = []
+            self._list(folder, leaf, prefix, names, limit, deadline)
+            return sorted(names)[:limit]
 
         prefix = prefix.removesuffix("/")
         return self._do(deadline, prefix, collect, [])
 
     def delete(self, name: str, deadline: Deadline) -> None:
         def remove(folder: int, leaf: str) -> None:
-            for gone in (leaf, _claim_of(leaf)):
+            for file_name in (leaf, _claim_of(leaf)):
                 with contextlib.suppress(*_ABSENT):
-                    os.unlink(gone, dir_fd=folder)
+                    os.unlink(file_name, dir_fd=folder)
 
         self._do(deadline, name, remove, None)
 
@@ -97,8 +97,8 @@ class FolderRemote:
             os.close(descriptor)
 
     def _whole(self, descriptor: int, leaf: str, limit: int) -> bytes | None:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode):
             return None
         pieces, size = [], 0
         while piece := os.read(descriptor, _CHUNK):  # a read may be short
@@ -112,42 +112,42 @@ class FolderRemote:
         return b"".join(pieces)
 
     def _size(self, folder: int, leaf: str) -> int | None:
-        found = _look(folder, leaf)
-        if stat.S_ISLNK(found.st_mode):
+        state = _look(folder, leaf)
+        if stat.S_ISLNK(state.st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        return found.st_size if stat.S_ISREG(found.st_mode) else None
+        return state.st_size if stat.S_ISREG(state.st_mode) else None
 
     def _write(self, folder: int, leaf: str, data: bytes, create: bool) -> bool:
-        hidden = f"{_TEMPORARY}{socket.gethostname()[:64]}-{os.getpid()}-{secrets.token_hex(8)}"
+        temporary = f"{_TEMPORARY}{socket.gethostname()[:64]}-{os.getpid()}-{secrets.token_hex(8)}"
         try:
-            self._fill(folder, hidden, data)
+            self._fill(folder, temporary, data)
             if create:
-                return self._create(folder, hidden, leaf)
-            os.replace(hidden, leaf, src_dir_fd=folder, dst_dir_fd=folder)
+                return self._create(folder, temporary, leaf)
+            os.replace(temporary, leaf, src_dir_fd=folder, dst_dir_fd=folder)
         except FileNotFoundError as error:
             # A host with an outdated view of the folder does not see the file that it has just made.
             raise _Again(errno.EIO, "what was written is not to be found") from error
         finally:
             with contextlib.suppress(OSError):
-                os.unlink(hidden, dir_fd=folder)
+                os.unlink(temporary, dir_fd=folder)
         return True
 
-    def _create(self, folder: int, hidden: str, leaf: str) -> bool:
+    def _create(self, folder: int, temporary: str, leaf: str) -> bool:
         try:
-            os.link(hidden, leaf, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            os.link(temporary, leaf, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except OSError as error:
             # The answer of a server may be lost; the repeated request then fails because the file exists.
             if error.errno not in _NO_LINKS:
-                if _links(folder, hidden) == 2:
+                if _links(folder, temporary) == 2:
                     return True
                 if error.errno == errno.EEXIST:
                     return False
                 raise
         else:
             return True
-        return self._claim(folder, hidden, leaf)
+        return self._claim(folder, temporary, leaf)
 
-    def _claim(self, folder: int, hidden: str, leaf: str) -> bool:
+    def _claim(self, folder: int, temporary: str, leaf: str) -> bool:
         """Create an object without links: the process that makes the claim file beside it may.
 
         The claim stays as long as the object.
@@ -165,17 +165,17 @@ class FolderRemote:
                     os.unlink(claim, dir_fd=folder)
             return False
         try:
-            os.replace(hidden, leaf, src_dir_fd=folder, dst_dir_fd=folder)
+            os.replace(temporary, leaf, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError:
-            if not _links(folder, hidden):  # it was done, but the answer was lost
+            if not _links(folder, temporary):  # it was done, but the answer was lost
                 return True
             with contextlib.suppress(OSError):
                 os.unlink(claim, dir_fd=folder)
             raise
         return True
 
-    def _fill(self, folder: int, hidden: str, data: bytes) -> None:
-        descriptor = os.open(hidden, _NEW, 0o644, dir_fd=folder)
+    def _fill(self, folder: int, temporary: str, data: bytes) -> None:
+        descriptor = os.open(temporary, _NEW, 0o644, dir_fd=folder)
         try:
             rest = memoryview(data)
             while rest:
@@ -188,9 +188,9 @@ class FolderRemote:
         finally:
             os.close(descriptor)  # a full share may report that only now
 
-    def _list(self, folder: int, leaf: str, name: str, found: list[str], limit: int, deadline: Deadline) -> None:
+    def _list(self, folder: int, leaf: str, name: str, names: list[str], limit: int, deadline: Deadline) -> None:
         deadline.check(self.label)
-        below: list[str] = []
+        folder_names: list[str] = []
         descriptor = os.open(leaf, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
         try:
             with os.scandir(descriptor) as items:
@@ -198,13 +198,13 @@ class FolderRemote:
                     if not is_name(inner := f"{name}/{item.name}"):
                         continue
                     if item.is_dir(follow_symlinks=False):
-                        below.append(item.name)
+                        folder_names.append(item.name)
                     elif item.is_file(follow_symlinks=False):
-                        found.append(inner)
-            for each in below:
-                if len(found) < limit:
+                        names.append(inner)
+            for folder_name in folder_names:
+                if len(names) < limit:
                     with contextlib.suppress(*_ABSENT):
-                        self._list(descriptor, each, f"{name}/{each}", found, limit, deadline)
+                        self._list(descriptor, folder_name, f"{name}/{folder_name}", names, limit, deadline)
         finally:
             os.close(descriptor)
 
@@ -258,11 +258,11 @@ class FolderRemote:
         Returns `absent` where the object is missing, unless its folders are to be made.
         """
         check_name(self.label, name)
-        *above, leaf = names = name.split("/")
+        *folder_names, leaf = names = name.split("/")
 
         def attempt() -> _Result:
             try:
-                folder = self._open(above, make)
+                folder = self._open(folder_names, make)
                 try:
                     return work(folder, leaf)
                 finally:

@@ -51,24 +51,24 @@ class ObjectRemote:
             import obstore
 
             try:
-                found = obstore.get(store, name)
+                response = obstore.get(store, name)
             except FileNotFoundError:
                 return None
             # The client does not decode it, and gearcache stores objects without an encoding.
-            if (encoding := found.attributes.get("Content-Encoding", "identity")) != "identity":
+            if (encoding := response.attributes.get("Content-Encoding", "identity")) != "identity":
                 raise RemoteError(self.label, f"`{name}` comes with the encoding {encoding}, which nobody asked for")
-            size = found.meta["size"]
+            size = response.meta["size"]
             if size > limit:
                 raise RemoteError(self.label, f"`{name}` has {size} bytes, more than {limit}")
-            pieces, held = [], 0
-            for piece in found.stream(min_chunk_size=_CHUNK):
+            pieces, received_size = [], 0
+            for piece in response.stream(min_chunk_size=_CHUNK):
                 deadline.check(self.label)
                 pieces.append(bytes(piece))
-                held += len(piece)
-                if held > limit:
+                received_size += len(piece)
+                if received_size > limit:
                     raise RemoteError(self.label, f"`{name}` has more than {limit} bytes")
-            if held != size:
-                raise RemoteError(self.label, f"`{name}` is cut off after {held} of {size} bytes")
+            if received_size != size:
+                raise RemoteError(self.label, f"`{name}` is cut off after {received_size} of {size} bytes")
             return b"".join(pieces)
 
         return self._do(deadline, read, "get", name=name, limit=limit)
@@ -103,14 +103,14 @@ class ObjectRemote:
         def read(store: Any) -> list[str]:
             import obstore
 
-            found: list[str] = []
+            names: list[str] = []
             for batch in obstore.list(store, prefix.removesuffix("/"), chunk_size=min(limit, 1000)):
                 deadline.check(self.label)
                 paths = [str(item["path"]) for item in batch]
-                found += [path for path in paths if path.startswith(prefix) and is_name(path)]
-                if len(found) >= limit:
+                names += [path for path in paths if path.startswith(prefix) and is_name(path)]
+                if len(names) >= limit:
                     break
-            return sorted(found)[:limit]
+            return sorted(names)[:limit]
 
         return self._do(deadline, read, "names", prefix=prefix, limit=limit)
 
@@ -146,8 +146,8 @@ class ObjectRemote:
         """
         check_name(self.label, arguments["name"] if "name" in arguments else arguments["prefix"].removesuffix("/"))
         if _users and os.getpid() not in _users:
-            found: _Result = self._relayed().ask(operation, arguments, deadline)
-            return found
+            result: _Result = self._relay().ask(operation, arguments, deadline)
+            return result
         _users.add(os.getpid())
         try:
             return within(deadline, self.label, lambda: work(self._store(deadline)))
@@ -161,7 +161,7 @@ class ObjectRemote:
             problem = f"its client failed: {error}"
         raise RemoteError(self.label, self._without_secrets(problem))
 
-    def _relayed(self) -> Relay:
+    def _relay(self) -> Relay:
         """Return the process that sends requests for this one; each child has its own."""
         from gearcache.cache.remote.engines.relay import Relay
 

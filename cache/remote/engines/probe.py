@@ -28,12 +28,12 @@ def honours_create(remote: Remote, deadline: Deadline, folder: Path) -> bool:
     if remote.creates != "perhaps":
         return remote.creates == "yes"
     path = folder / f"creates-{sha256(remote.label.encode()).hexdigest()[:16]}"
-    if (known := _remembered(path)) is not None:
-        return known
-    found = _try(remote, deadline)
+    if (remembered_answer := _remembered_answer(path)) is not None:
+        return remembered_answer
+    answer = _try(remote, deadline)
     with contextlib.suppress(OSError, CacheError):
-        write_atomic(path, b"yes" if found else b"no")
-    return found
+        write_atomic(path, b"yes" if answer else b"no")
+    return answer
 
 
 def _try(remote: Remote, deadline: Deadline) -> bool:
@@ -48,7 +48,7 @@ def _try(remote: Remote, deadline: Deadline) -> bool:
     return first and not second
 
 
-def _remembered(path: Path) -> bool | None:
+def _remembered_answer(path: Path) -> bool | None:
     try:
         if not 0 <= time.time() - path.stat().st_mtime < REMEMBERED_SECONDS:
             return None

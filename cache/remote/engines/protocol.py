@@ -33,9 +33,9 @@ class Deadline(Struct, frozen=True):
 
     def check(self, label: str) -> float:
         """Return the seconds that are left; `RemoteError` where none are."""
-        if (left := self.left) <= 0.0:
+        if (seconds := self.left) <= 0.0:
             raise RemoteError(label, "it took longer than its budget")
-        return left
+        return seconds
 
 
 def is_name(name: str) -> bool:

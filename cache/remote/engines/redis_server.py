@@ -52,11 +52,11 @@ class RedisRemote:
         check_name(self.label, name)
 
         def read(client: Any) -> bytes | None:
-            asked = client.pipeline(transaction=True)
-            asked.exists(_PREFIX + name)
-            asked.getrange(_PREFIX + name, 0, limit)
-            asked.strlen(_PREFIX + name)
-            is_there, data, size = asked.execute()
+            pipeline = client.pipeline(transaction=True)
+            pipeline.exists(_PREFIX + name)
+            pipeline.getrange(_PREFIX + name, 0, limit)
+            pipeline.strlen(_PREFIX + name)
+            is_there, data, size = pipeline.execute()
             if size > limit:
                 raise RemoteError(self.label, f"`{name}` has {size} bytes, more than {limit}")
             if not isinstance(data, bytes) or len(data) != size:
@@ -69,10 +69,10 @@ class RedisRemote:
         check_name(self.label, name)
 
         def read(client: Any) -> int | None:
-            asked = client.pipeline(transaction=True)
-            asked.exists(_PREFIX + name)
-            asked.strlen(_PREFIX + name)
-            is_there, size = asked.execute()
+            pipeline = client.pipeline(transaction=True)
+            pipeline.exists(_PREFIX + name)
+            pipeline.strlen(_PREFIX + name)
+            is_there, size = pipeline.execute()
             return int(size) if is_there else None
 
         return self._do(deadline, read)
@@ -85,11 +85,11 @@ class RedisRemote:
             raise RemoteError(self.label, f"`{name}` has {len(data)} bytes, more than the {MAX_VALUE} of a value")
 
         def write(client: Any) -> bool:
-            asked = client.pipeline(transaction=True)
-            asked.set(_PREFIX + name, data, nx=create, px=None if lifetime is None else max(1, int(lifetime * 1000)))
+            pipeline = client.pipeline(transaction=True)
+            pipeline.set(_PREFIX + name, data, nx=create, px=None if lifetime is None else max(1, int(lifetime * 1000)))
             if lifetime is None:
-                asked.zadd(_NAMES, {name: 0})
-            return bool(asked.execute()[0])
+                pipeline.zadd(_NAMES, {name: 0})
+            return bool(pipeline.execute()[0])
 
         return self._do(deadline, write)
 
@@ -97,10 +97,10 @@ class RedisRemote:
         check_name(self.label, prefix.removesuffix("/"))
 
         def read(client: Any) -> list[str]:
-            found: list[str] = []
+            present_names: list[str] = []
             # `0` is the character after the slash: every name that begins with the prefix is in between.
             start, end, is_more = f"[{prefix}".encode(), f"({prefix[:-1]}0", True
-            while is_more and len(found) < limit:
+            while is_more and len(present_names) < limit:
                 deadline.check(self.label)
                 page = client.zrangebylex(_NAMES, start, end, start=0, num=_PAGE)
                 is_more = len(page) == _PAGE
@@ -108,11 +108,11 @@ class RedisRemote:
                 # A server under memory pressure drops objects, but not their names.
                 names = [item.decode("utf-8", "surrogateescape") for item in page]
                 names = [name for name in names if name.startswith(prefix) and is_name(name)]
-                asked = client.pipeline(transaction=False)
+                pipeline = client.pipeline(transaction=False)
                 for name in names:
-                    asked.exists(_PREFIX + name)
-                found += [name for name, is_there in zip(names, asked.execute(), strict=True) if is_there]
-            return found[:limit]
+                    pipeline.exists(_PREFIX + name)
+                present_names += [name for name, is_there in zip(names, pipeline.execute(), strict=True) if is_there]
+            return present_names[:limit]
 
         return self._do(deadline, read)
 
@@ -120,10 +120,10 @@ class RedisRemote:
         check_name(self.label, name)
 
         def remove(client: Any) -> None:
-            asked = client.pipeline(transaction=True)
-            asked.delete(_PREFIX + name)
-            asked.zrem(_NAMES, name)
-            asked.execute()
+            pipeline = client.pipeline(transaction=True)
+            pipeline.delete(_PREFIX + name)
+            pipeline.zrem(_NAMES, name)
+            pipeline.execute()
 
         self._do(deadline, remove)
 
@@ -137,12 +137,12 @@ class RedisRemote:
         return self._do(deadline, read)
 
     def _do(self, deadline: Deadline, work: Callable[[Any], _Result]) -> _Result:
-        held: list[_Line] = []
+        lines: list[_Line] = []
         is_over = threading.Event()
 
         def run() -> _Result:
             line = self._line()
-            held.append(line)
+            lines.append(line)
             if is_over.is_set():
                 line.cutter.cut()
             try:
@@ -158,7 +158,7 @@ class RedisRemote:
 
         def cut() -> None:
             is_over.set()
-            for line in held:
+            for line in lines:
                 line.cutter.cut()
 
         try:

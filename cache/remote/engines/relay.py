@@ -45,13 +45,13 @@ class Relay:
         """Return the result of the engine's method; `RemoteError` as the method raises it, or at the deadline."""
         if not self._lock.acquire(timeout=deadline.check(self._label)):
             raise RemoteError(self._label, "other requests have taken all of its budget")
-        held: list[subprocess.Popen[bytes]] = []
+        processes: list[subprocess.Popen[bytes]] = []
         is_over = threading.Event()
 
         def work() -> Any:
             idle, self._idle = self._idle, None
             process = idle if idle is not None and idle.poll() is None else self._start()
-            held.append(process)
+            processes.append(process)
             try:
                 if is_over.is_set():
                     raise EOFError
@@ -64,7 +64,7 @@ class Relay:
 
         def give_up() -> None:
             is_over.set()
-            for process in held:
+            for process in processes:
                 process.kill()
 
         try:

@@ -84,14 +84,14 @@ class WebRemote:
 
     def clock(self, name: str, deadline: Deadline) -> float | None:
         """Return the time of the server in whole seconds since 1970, from its answers."""
-        found: list[float] = []
+        times: list[float] = []
 
         def note(answer: http.client.HTTPResponse) -> None:
             with contextlib.suppress(TypeError, ValueError, OverflowError, OSError):  # the header may hold any text
-                found.append(parsedate_to_datetime(answer.getheader("Date", "")).timestamp())
+                times.append(parsedate_to_datetime(answer.getheader("Date", "")).timestamp())
 
         self._ask("HEAD", name, lambda _: None, deadline, note)
-        return found[0] if found else None
+        return times[0] if times else None
 
     def _ask(
         self,
@@ -152,8 +152,8 @@ class WebRemote:
 
     def _connection(self, deadline: Deadline) -> tuple[http.client.HTTPConnection, ssl.SSLContext | None]:
         """Return a connection that is not opened yet."""
-        host, port, left = self._parts.hostname or "", self._parts.port, deadline.check(self.label)
+        host, port, seconds = self._parts.hostname or "", self._parts.port, deadline.check(self.label)
         if self._parts.scheme != "https":
-            return http.client.HTTPConnection(host, port, timeout=left), None
+            return http.client.HTTPConnection(host, port, timeout=seconds), None
         context = ssl.create_default_context()
-        return http.client.HTTPSConnection(host, port, timeout=left, context=context), context
+        return http.client.HTTPSConnection(host, port, timeout=seconds, context=context), context

@@ -394,7 +394,7 @@ def test_a_cache_without_a_limit_of_its_own_is_kept_within_the_default(
     layout: Layout, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(upkeep, "DEFAULT_MAX_SIZE", 10)
-    monkeypatch.setattr(upkeep, "_looked", {})
+    monkeypatch.setattr(upkeep, "_check_times", {})
     newest = CacheKey("Model.newest", (("number", 1),))
     publish(layout, newest, 9, Limits(10))
     assert names(Catalog(layout)) == [newest.name]

@@ -56,7 +56,7 @@ class Net(torch.nn.Module):
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test is as a host that was just started."""
     monkeypatch.setattr(remote_entry, "_told", set())
-    monkeypatch.setattr(tier, "_opened", {})
+    monkeypatch.setattr(tier, "_tiers", {})
     monkeypatch.setattr(turn, "_FIRST_PAUSE", 0.05)
     monkeypatch.setattr(turn, "_LOOK_SECONDS", 0.2)
     yield
@@ -423,7 +423,7 @@ def test_a_tier_that_fails_costs_its_budget_once_and_one_warning(
 ) -> None:
     Host(tmp_path / "a", share, method="other").call()
     Host(tmp_path / "plain", "").call()  # what a compile imports
-    monkeypatch.setattr(tier, "_opened", {})
+    monkeypatch.setattr(tier, "_tiers", {})
     with faulty(share, fault, monkeypatch) as url, caplog.at_level(logging.WARNING, "gearcache"):
         begin = time.monotonic()
         Host(tmp_path / "b", url).call()

@@ -77,7 +77,7 @@ def test_a_forked_child_keeps_to_the_deadline() -> None:
                     with pytest.raises(RemoteError, match="did not answer within"):
                         remote.get("v4/a", 1, soon(1.2))
                     assert time.monotonic() - begin < 2
-                assert not remote._relayed()._idle
+                assert not remote._relay()._idle
                 code = 0
             except BaseException:
                 traceback.print_exc()
