@@ -1,4 +1,4 @@
-"""Retry whole steps of a command where the retries of each request (`patient.py`) were not enough."""
+"""Retry whole steps of a command where the retries of each request (`engines/retrying.py`) were not enough."""
 
 from __future__ import annotations
 

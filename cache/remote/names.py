@@ -4,7 +4,6 @@
     v<format>/entries/<Class.method>/<key digest>/[<ranks>/]<sha256 of the manifest>.msgpack
     v<format>/leases/<key digest>-<digest of the work>      the only objects that change
     v<format>/probes/<random>
-    v<format>/shapes/<host>/<process>-<sha256>.msgpack      what shapes a process has seen, see `shapes.py`
 
 Manifests are named by their content, so that no host replaces a manifest of another one. A copied cache has
 `manifest.msgpack` instead, which is read as well.

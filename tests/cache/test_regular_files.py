@@ -42,7 +42,7 @@ def test_a_file_is_made_for_its_owner_only(tmp_path: Path) -> None:
 
 
 def test_only_who_checks_opens_files_of_a_cache() -> None:
-    opening = {"opening.py", "trust.py", "atomic.py"}
+    opening = {"regular_files.py", "trust.py", "atomic.py"}
     found = {path.name for path in (PACKAGE / "cache").glob("*.py") if "os.open(" in path.read_text()}
     assert found == opening
 
