@@ -71,14 +71,14 @@ def dynamic_gear(
     call_names = {name for name, *_ in [*owners, *measures]} | set(capture.numbers.names.values())
     _check_names(capture, call_names, [*conditions, *_expressions(graph.results)])
     graph.symbols = {
-        "sizes": [[printer.plain(size) for size in numbers] for numbers in sizes],
-        "strides": [[printer.plain(stride) for stride in numbers] for numbers in strides],
+        "sizes": [[printer.plain(size) for size in dims] for dims in sizes],
+        "strides": [[printer.plain(stride) for stride in dims] for dims in strides],
         "hints": [[owner[0], printer.hint(owner[0])] for owner in owners],
     }
     stored = StoredGear(
         text="dynamic",
-        sizes=[[size if isinstance(size, int) else None for size in numbers] for numbers in sizes],
-        strides=[[stride if isinstance(stride, int) else None for stride in numbers] for numbers in strides],
+        sizes=[[size if isinstance(size, int) else None for size in dims] for dims in sizes],
+        strides=[[stride if isinstance(stride, int) else None for stride in dims] for dims in strides],
         results=graph.results,
         header={},
         blobs={},
@@ -205,8 +205,8 @@ class SizePrinter:
         symbols: set[Any] = set()
         rows = [("size", index, item.sizes) for index, item in enumerate(self._capture.inputs)]
         rows += [("stride", index, item.strides) for index, item in enumerate(self._capture.inputs)]
-        for kind, index, numbers in rows:
-            for dim, number in enumerate(numbers):
+        for kind, index, dims in rows:
+            for dim, number in enumerate(dims):
                 simple = self.simple(number)
                 if isinstance(simple, int):
                     continue

@@ -63,19 +63,19 @@ def write_anew(module: fx.GraphModule, mode: Any) -> None:
         functional = _functional(node)
         if functional is None or node.users or node.args[0].op != "call_function":
             continue
-        target = node.args[0]
-        if sharing[private_core.storage_key(target.meta["val"])] != {target}:
+        written_node = node.args[0]
+        if sharing[private_core.storage_key(written_node.meta["val"])] != {written_node}:
             continue
         with mode, torch.no_grad():
             positional, keyword = fx.node.map_arg((node.args, node.kwargs), lambda argument: argument.meta["val"])
             value = functional(*positional, **keyword)
-        if spec_of(value) != spec_of(target.meta["val"]):
+        if spec_of(value) != spec_of(written_node.meta["val"]):
             continue  # the new tensor would have another dtype, or other strides
         with module.graph.inserting_before(node):
             new_node = module.graph.call_function(functional, node.args, node.kwargs)
         new_node.meta = {**node.meta, "val": value}
         later = _behind(node)
-        target.replace_all_uses_with(new_node, delete_user_cb=later.__contains__)
+        written_node.replace_all_uses_with(new_node, delete_user_cb=later.__contains__)
         module.graph.erase_node(node)
         sharing[private_core.storage_key(value)] = {new_node}
 

@@ -55,7 +55,7 @@ class GearSymbols:
         sized = {symbol for number in sizes for symbol in symbols.symbols_of(number)}
         fixed = [s for s in capture.numbers.symbols if symbols.symbols_of(s) <= sized - self.open]
         free = [s for s in capture.numbers.symbols if s not in sized and symbols.symbols_of(s) == {s}]
-        self._symbolic_symbols = {*self.open, *free}
+        self._free_symbols = {*self.open, *free}
         env = capture.shape_env
         #: Conditions of the trace on numbers and sizes together, at the sizes of the gear.
         mixed = [number_text(self._at_gear(condition, names), names) for condition in mixed_conditions(capture)]
@@ -90,9 +90,7 @@ class GearSymbols:
     def _fixed(self, free: Iterable[Any]) -> dict[Any, Any]:
         import sympy
 
-        return {
-            s: sympy.Integer(self._symbols.value(s, self._assignment)) for s in free if s not in self._symbolic_symbols
-        }
+        return {s: sympy.Integer(self._symbols.value(s, self._assignment)) for s in free if s not in self._free_symbols}
 
     def _at_gear(self, condition: Any, names: Mapping[Any, str]) -> Any:
         import sympy

@@ -74,21 +74,17 @@ def gear_options(capture: Capture, symbols: Symbols, planned: list[PlannedGear])
         ]
         for gear in planned
     ]
-    concrete = [sizes_at_gear for sizes_at_gear, gear in zip(rows, planned, strict=True) if gear.assignment]
+    concrete = [gear_sizes for gear_sizes, gear in zip(rows, planned, strict=True) if gear.assignment]
     shapes, moving = [], []
     for index, item in enumerate(capture.inputs):
         texts = []
         for dim, size in enumerate(item.sizes):
-            dim_sizes = {sizes_at_gear[index][dim] for sizes_at_gear in concrete}
+            dim_sizes = {gear_sizes[index][dim] for gear_sizes in concrete}
             if len(dim_sizes) > 1:
                 moving.append((index, dim))
             texts.append("-1" if len(dim_sizes) > 1 else str(dim_sizes.pop() if dim_sizes else symbols.value(size, {})))
         shapes.append(f"{item.access.text}:{','.join(texts)}")
-    dims = (
-        [",".join(str(sizes_at_gear[index][dim]) for index, dim in moving) for sizes_at_gear in concrete]
-        if moving
-        else []
-    )
+    dims = [",".join(str(gear_sizes[index][dim]) for index, dim in moving) for gear_sizes in concrete] if moving else []
     return ";".join(shapes), ";".join(dict.fromkeys(dims))
 
 

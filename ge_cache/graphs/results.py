@@ -69,12 +69,12 @@ class ResultPlan:
         self.compiled = sorted(set(bases.values()))
         positions = {index: position for position, index in enumerate(self.compiled)}
         for index, value in enumerate(outputs):
-            form = borrowed.get(index) or self._own(index, outputs, value, positions, bases)
+            form = borrowed.get(index) or self._own_form(index, outputs, value, positions, bases)
             equal_index = next(place for place, output in enumerate(outputs) if output is value)
             is_again = form[0].endswith("_view") and equal_index < index
             self.results.append(["result", equal_index] if is_again else form)
 
-    def _own(
+    def _own_form(
         self, index: int, outputs: list[Any], value: Any, positions: dict[int, int], bases: dict[int, int]
     ) -> Result:
         if not _is_tensor(value):

@@ -196,16 +196,16 @@ def record(
     with mode, torch.no_grad():
         regions = inference_regions.regions_of_outputs(lifted, arguments)
     _keep_outputs(module, outputs, plan.compiled)
-    is_written = [tensor._version != version for tensor, version in zip(tensors, versions, strict=True)]
+    written_flags = [tensor._version != version for tensor, version in zip(tensors, versions, strict=True)]
     names = list(attributes)
     return GearGraph(
         module=module,
         inputs=[],
         attributes={},
         results=plan.results,
-        written_inputs=[index for index in range(len(inputs)) if is_written[index]],
+        written_inputs=[index for index in range(len(inputs)) if written_flags[index]],
         cloned_inputs=cloned_inputs(module, len(inputs)),
-        written_attributes=[names[index] for index in range(len(names)) if is_written[len(inputs) + index]],
+        written_attributes=[names[index] for index in range(len(names)) if written_flags[len(inputs) + index]],
         random_operators=_random_operators(module),
         operators=operators,
         regions=[

@@ -138,12 +138,10 @@ def patterns_of_one(wanted: Mapping[Any, str], proofs: Sequence[Mapping[str, Any
 def equal_symbols(wanted: Mapping[Any, str], assignments: Iterable[Mapping[Any, int]]) -> list[list[Any]]:
     """Return the sets of padded symbols that name the same dim of several arguments and are equal at every gear."""
     rows = list(assignments)
-    same_size: dict[Any, list[Any]] = {}
+    groups: dict[Any, list[Any]] = {}
     for symbol, label in wanted.items():
-        same_size.setdefault(
-            (label.rpartition(".size(")[2], *(assignment.get(symbol) for assignment in rows)), []
-        ).append(symbol)
-    return [group for group in same_size.values() if len(group) > 1]
+        groups.setdefault((label.rpartition(".size(")[2], *(gear.get(symbol) for gear in rows)), []).append(symbol)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def same_program(capture: Capture, other: Capture, symbols: Symbols, assignment: Mapping[Any, int]) -> bool:

@@ -57,7 +57,7 @@ def moved(step: Step) -> Extent:
         order = [index for index, dim in enumerate(source.dims) if index not in removed or dim != ONE]
     else:
         raise Dependent(f"`aten.{step.name}` is not known to keep rows apart along {step.proof.label}")
-    places = {origin: position for position, origin in enumerate(order) if origin is not None}
+    places = {source_dim: position for position, source_dim in enumerate(order) if source_dim is not None}
     result = source.with_dims([ONE if item is None else source.dims[item] for item in order], places)
     is_ordered = bool(source.origin) and order[-1] == rank - 1
     return replace(result, origin=(*source.origin, order) if is_ordered else ())

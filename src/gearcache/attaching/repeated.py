@@ -136,18 +136,12 @@ def _paths(repeated: Any) -> Sequence[str]:
 
 def _blocks_at(module: torch.nn.Module, path: str) -> Blocks:
     try:
-        container: Any = module.get_submodule(path)
+        modules: Any = module.get_submodule(path)
     except AttributeError:
-        container = None
-    children = _children(container) if isinstance(container, _LISTS) else {}
+        modules = None
+    children = _children(modules) if isinstance(modules, _LISTS) else {}
     if not children:
-        kind = (
-            "nothing"
-            if container is None
-            else a_type(container)
-            if not isinstance(container, _LISTS)
-            else "an empty list"
-        )
+        kind = "nothing" if modules is None else a_type(modules) if not isinstance(modules, _LISTS) else "an empty list"
         raise ValueError(
             f"attach: repeated names `{path}`, which is {kind} in `{type(module).__name__}`; it must be a ModuleList, "
             f"Sequential or ModuleDict{_advice(module)}"
@@ -202,8 +196,6 @@ def _children(module: Any) -> Blocks:
 
 def _advice(module: torch.nn.Module) -> str:
     lists = [
-        path
-        for path, submodule in named_modules(module)
-        if path and isinstance(submodule, _LISTS) and len(_children(submodule))
+        path for path, child in named_modules(module) if path and isinstance(child, _LISTS) and len(_children(child))
     ]
     return f"; those of this model are {', '.join(f'`{path}`' for path in lists[:8])}" if lists else ""

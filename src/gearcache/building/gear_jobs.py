@@ -59,7 +59,7 @@ class GearJobs:
             yield from self._jobs_of(unit)
 
     def _jobs_of(self, unit: TraceUnit) -> Iterator[CompileJob]:
-        request, first_gear = self._request, len(self.gears)
+        request, gear_count = self._request, len(self.gears)
         unit.check_storable()
         one_graph = request.backend.takes_all_gears and len(unit.gears) > 1
         for text, gear in unit.gears:
@@ -67,7 +67,7 @@ class GearJobs:
                 graph, stored_gear = _record(request, unit, text, gear)
                 job = None if one_graph else _job(request, unit.capture, text, graph, stored_gear.groups)
             except CaptureError as error:
-                if unit.otherwise is not None and len(self.gears) == first_gear:
+                if unit.otherwise is not None and len(self.gears) == gear_count:
                     for replacement in unit.otherwise(error):
                         yield from self._jobs_of(replacement)
                     return
@@ -215,7 +215,7 @@ def _job(
         symbols = {name: [list(getattr(spec, name)) for spec in graph.inputs] for name in ("sizes", "strides")}
         symbols["hints"] = []
     if graph.numbers:
-        symbols["numbers"] = [list(numbers) for numbers in graph.numbers]
+        symbols["numbers"] = [list(number_row) for number_row in graph.numbers]
     roles = {name: role(number) for number, (name, _) in enumerate(groups)}
     plain = renamed(encode_graph(capture.method, graph.module), roles)
     orders = {"orders": result_orders(graph.module)} if request.backend.asks_orders else {}

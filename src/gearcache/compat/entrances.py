@@ -28,24 +28,22 @@ def entrances(
     `dynamo_export` of `torchair` is a name of the package itself; all others are names of its `inference`. Every
     entrance gets its own function object, so that `uninstall` can find what was there before.
     """
-    replacements: dict[str, dict[str, types.FunctionType]] = {}
+    modules: dict[str, dict[str, types.FunctionType]] = {}
     inference = {name: function for name, function in torchair.items() if name != "dynamo_export"}
     inner = {name: function for name, function in inference.items() if name != "set_dim_gears"}
     export = {"dynamo_export": torchair["dynamo_export"]}
     for package in _TORCHAIR:
         # torchair's `_gear_utils.set_dim_gears` is not replaced: its own compiler uses it to mark dims.
-        replacements |= {package: export, f"{package}.npu_export": export}
-        replacements |= {f"{package}.inference": inference, f"{package}.inference._cache_compiler": inner}
+        modules |= {package: export, f"{package}.npu_export": export}
+        modules |= {f"{package}.inference": inference, f"{package}.inference._cache_compiler": inner}
     for package in _NPUGRAPH_EX:
-        replacements |= {
+        modules |= {
             f"{package}.inference": dict(npugraph_ex),
             f"{package}.inference._cache_compiler": dict(npugraph_ex),
         }
     for package in _OF_TORCH_NPU:
-        replacements[f"{package}.inference"] = dict(of_torch_npu)
-    return {
-        module: {name: _copy(function) for name, function in names.items()} for module, names in replacements.items()
-    }
+        modules[f"{package}.inference"] = dict(of_torch_npu)
+    return {module: {name: _copy(function) for name, function in names.items()} for module, names in modules.items()}
 
 
 def is_being_reexported(module: str, executed: types.ModuleType | None) -> bool:
@@ -66,14 +64,10 @@ def is_owned(module: str) -> bool:
 
 def _copy(function: Callable[..., Any]) -> types.FunctionType:
     assert isinstance(function, types.FunctionType)
-    copied = types.FunctionType(
+    clone = types.FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
-    copied.__kwdefaults__ = function.__kwdefaults__
-    copied.__annotations__ = function.__annotations__
-    copied.__doc__, copied.__qualname__, copied.__module__ = (
-        function.__doc__,
-        function.__qualname__,
-        function.__module__,
-    )
-    return copied
+    clone.__kwdefaults__ = function.__kwdefaults__
+    clone.__annotations__ = function.__annotations__
+    clone.__doc__, clone.__qualname__, clone.__module__ = function.__doc__, function.__qualname__, function.__module__
+    return clone
