@@ -28,22 +28,19 @@ def entrances(
     `dynamo_export` of `torchair` is a name of the package itself; all others are names of its `inference`. Every
     entrance gets its own function object, so that `uninstall` can find what was there before.
     """
-    modules: dict[str, dict[str, types.FunctionType]] = {}
+    table: dict[str, dict[str, types.FunctionType]] = {}
     inference = {name: function for name, function in torchair.items() if name != "dynamo_export"}
     inner = {name: function for name, function in inference.items() if name != "set_dim_gears"}
     export = {"dynamo_export": torchair["dynamo_export"]}
     for package in _TORCHAIR:
         # torchair's `_gear_utils.set_dim_gears` is not replaced: its own compiler uses it to mark dims.
-        modules |= {package: export, f"{package}.npu_export": export}
-        modules |= {f"{package}.inference": inference, f"{package}.inference._cache_compiler": inner}
+        table |= {package: export, f"{package}.npu_export": export}
+        table |= {f"{package}.inference": inference, f"{package}.inference._cache_compiler": inner}
     for package in _NPUGRAPH_EX:
-        modules |= {
-            f"{package}.inference": dict(npugraph_ex),
-            f"{package}.inference._cache_compiler": dict(npugraph_ex),
-        }
+        table |= {f"{package}.inference": dict(npugraph_ex), f"{package}.inference._cache_compiler": dict(npugraph_ex)}
     for package in _OF_TORCH_NPU:
-        modules[f"{package}.inference"] = dict(of_torch_npu)
-    return {module: {name: _copy(function) for name, function in names.items()} for module, names in modules.items()}
+        table[f"{package}.inference"] = dict(of_torch_npu)
+    return {module: {name: _copy(function) for name, function in names.items()} for module, names in table.items()}
 
 
 def is_being_reexported(module: str, executed: types.ModuleType | None) -> bool:
