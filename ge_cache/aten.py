@@ -74,10 +74,10 @@ def _target_name(method: str, target: Any) -> str:
     if isinstance(target, private_core.OpOverload):
         namespace, _, name = target._schema.name.partition("::")
         return f"{namespace}::{name}.{target._overloadname}"
-    known = _FUNCTION_NAMES.get(id(target))
-    if known is None:
+    function_name = _FUNCTION_NAMES.get(id(target))
+    if function_name is None:
         raise CaptureError(method, f"its graph calls `{target}`, which cannot be stored")
-    return known
+    return function_name
 
 
 def _encode(method: str, value: Any, numbers: dict[torch.fx.Node, int]) -> Plain:
@@ -104,13 +104,13 @@ def resolve_target(name: str) -> Callable[..., Any]:
     """Return the operator of a stored name; `LookupError` when this torch lacks it."""
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
-    namespace, _, rest = name.partition("::")
-    packet, _, overload = rest.rpartition(".")
+    namespace, _, qualified_name = name.partition("::")
+    packet, _, overload = qualified_name.rpartition(".")
     try:
-        found = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+        operator_overload = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
     except AttributeError as error:
         raise LookupError(f"operator {name} does not exist in torch {torch.__version__}") from error
-    return found  # type: ignore[no-any-return]
+    return operator_overload  # type: ignore[no-any-return]
 
 
 def encode_tensor(tensor: torch.Tensor) -> Plain:
@@ -193,9 +193,9 @@ def to_python(graph: Plain, constants: dict[str, torch.Tensor]) -> Callable[...,
     last_use: dict[int, int] = {}
     for index, node in enumerate(nodes):
         if node[0] == "call":
-            for used in _nodes_in([node[2], node[3]]):
-                last_use[used] = index
-    kept = set(_nodes_in(graph["outputs"]))
+            for operand in _nodes_in([node[2], node[3]]):
+                last_use[operand] = index
+    output_nodes = set(_nodes_in(graph["outputs"]))
     lines = []
     for index, node in enumerate(nodes):
         if node[0] == "constant":
@@ -203,8 +203,8 @@ def to_python(graph: Plain, constants: dict[str, torch.Tensor]) -> Callable[...,
         elif node[0] == "call":
             target = writer.bind("f", node[1], resolve_target(node[1]))
             lines.append(f"v{index} = {target}({writer.arguments(node[2], node[3])})")
-            dead = sorted(used for used in set(_nodes_in([node[2], node[3]])) if last_use[used] == index)
-            names = [f"v{used}" for used in dead if used not in kept]
+            dead = sorted(operand for operand in set(_nodes_in([node[2], node[3]])) if last_use[operand] == index)
+            names = [f"v{operand}" for operand in dead if operand not in output_nodes]
             if names:
                 lines.append("del " + ", ".join(names))
     body = "\n    ".join([*lines, f"return {writer.value(graph['outputs'])}"])

@@ -27,13 +27,13 @@ def role(number: int) -> str:
 
 def named_groups(graph: fx.Graph) -> dict[Any, list[int] | None]:
     """Return name -> ranks of the groups that a graph communicates in; None for a name without a group here."""
-    found: dict[Any, list[int] | None] = {}
+    ranks_by_name: dict[Any, list[int] | None] = {}
     for node in graph.nodes:
         position = _position(node.target)
         if position is not None:
             name = node.kwargs.get(_ARGUMENT, node.args[position] if position < len(node.args) else None)
-            found[name] = private_core.process_group_ranks(name) if isinstance(name, str) else None
-    return found
+            ranks_by_name[name] = private_core.process_group_ranks(name) if isinstance(name, str) else None
+    return ranks_by_name
 
 
 def stored_groups(method: str, graph: fx.Graph) -> list[list[Any]]:
@@ -73,8 +73,8 @@ def _renamed_call(node: Plain, names: Mapping[str, str]) -> Plain:
 def _position(target: Any) -> int | None:
     """Return the position of an operator's argument that names a group."""
     schema = getattr(target, "_schema", None)
-    return next(_found(schema), None) if schema is not None else None
+    return next(_group_positions(schema), None) if schema is not None else None
 
 
-def _found(schema: Any) -> Iterator[int]:
+def _group_positions(schema: Any) -> Iterator[int]:
     return (number for number, argument in enumerate(schema.arguments) if argument.name == _ARGUMENT)

@@ -58,8 +58,8 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
         return _torchair(settings)
     from gearcache.cache.module_tree import named_buffers, named_parameters
 
-    held = [tensor for _, tensor in (*named_parameters(module), *named_buffers(module))]
-    devices = {tensor.device.type for tensor in (*held, *tensors)}
+    weights = [tensor for _, tensor in (*named_parameters(module), *named_buffers(module))]
+    devices = {tensor.device.type for tensor in (*weights, *tensors)}
     if settings.backend == "auto" and "npu" in devices:
         return _torchair(settings)
     if settings.gear_execution != "static":

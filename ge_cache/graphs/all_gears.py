@@ -85,11 +85,13 @@ def check_assumptions(method: str, conditions: list[str], names: list[str], gear
 def gear_values(symbols: Mapping[str, Any], row: list[Any]) -> list[list[int] | None]:
     """Return for each dim its size at every gear, or None for a dim with one size at all gears."""
     names = tuple(name for name, _ in symbols["hints"])
-    found: list[list[int] | None] = []
+    per_dim: list[list[int] | None] = []
     for size in row:
         if isinstance(size, int):
-            found.append(None)
+            per_dim.append(None)
             continue
         value = expression_function(size["expression"], names)
-        found.append([int(value(**dict(zip(names, gear, strict=True)), max=max, min=min)) for gear in symbols["gears"]])
-    return found
+        per_dim.append(
+            [int(value(**dict(zip(names, gear, strict=True)), max=max, min=min)) for gear in symbols["gears"]]
+        )
+    return per_dim

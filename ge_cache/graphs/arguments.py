@@ -21,10 +21,10 @@ def written_arguments(node: fx.Node) -> Iterator[fx.Node]:
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable:
         return
-    given = given_arguments(node)
+    arguments = given_arguments(node)
     for argument in schema.arguments:
         if argument.alias_info is not None and argument.alias_info.is_write:
-            yield from nodes_in(given.get(argument.name))
+            yield from nodes_in(arguments.get(argument.name))
 
 
 def nodes_in(value: Any) -> Iterator[fx.Node]:

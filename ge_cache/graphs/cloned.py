@@ -38,11 +38,16 @@ def cloned_inputs(module: fx.GraphModule, count: int) -> list[int]:
     """Return which of the first `count` placeholders have such a copy among the results and written tensors."""
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"][:count]
     positions = {node: index for index, node in enumerate(placeholders)}
-    found = {positions[origin] for node in _kept(module.graph) for origin in _origins(node) if origin in positions}
-    return sorted(found)
+    cloned = {
+        positions[origin]
+        for node in _results_and_written(module.graph)
+        for origin in _origins(node)
+        if origin in positions
+    }
+    return sorted(cloned)
 
 
-def _kept(graph: fx.Graph) -> Iterator[fx.Node]:
+def _results_and_written(graph: fx.Graph) -> Iterator[fx.Node]:
     """Yield the results of a graph, and the tensors that it writes."""
     for node in graph.nodes:
         if node.op == "output":

@@ -15,14 +15,14 @@ class Cuts:
         count = len(operations.calls)
         alive, sizes, blocked = ([0] * (count + 2) for _ in range(3))
         for number, node in enumerate(operations.calls):
-            last = min(operations.last_use(number), count - 1)
-            if last <= number:
+            last_use = min(operations.last_use(number), count - 1)
+            if last_use <= number:
                 continue
             may_cross = operations.may_cross(number)
             size = node.meta["val"].nbytes if may_cross else 0
             for changes, change in ((alive, 1), (sizes, size), (blocked, int(not may_cross))):
                 changes[number + 1] += change
-                changes[last + 1] -= change
+                changes[last_use + 1] -= change
         self._alive, self._sizes, self._blocked = (list(itertools.accumulate(item)) for item in (alive, sizes, blocked))
 
     def allow(self, stretch: Stretch) -> bool:

@@ -68,17 +68,17 @@ def dynamic_gear(
     measures, contiguous, ties = printer.layout(sizes, strides, owners)
     conditions = list(dict.fromkeys([*printer.conditions(owners), *ties, *printer.declared(spec, sizes)]))
     conditions += [text for text in graph.conditions if text not in conditions]
-    given = {name for name, *_ in [*owners, *measures]} | set(capture.numbers.names.values())
-    _check_given(capture, given, [*conditions, *_expressions(graph.results)])
+    call_names = {name for name, *_ in [*owners, *measures]} | set(capture.numbers.names.values())
+    _check_names(capture, call_names, [*conditions, *_expressions(graph.results)])
     graph.symbols = {
-        "sizes": [[printer.plain(size) for size in row] for row in sizes],
-        "strides": [[printer.plain(stride) for stride in row] for row in strides],
+        "sizes": [[printer.plain(size) for size in dims] for dims in sizes],
+        "strides": [[printer.plain(stride) for stride in dims] for dims in strides],
         "hints": [[owner[0], printer.hint(owner[0])] for owner in owners],
     }
     stored = StoredGear(
         text="dynamic",
-        sizes=[[size if isinstance(size, int) else None for size in row] for row in sizes],
-        strides=[[stride if isinstance(stride, int) else None for stride in row] for row in strides],
+        sizes=[[size if isinstance(size, int) else None for size in dims] for dims in sizes],
+        strides=[[stride if isinstance(stride, int) else None for stride in dims] for dims in strides],
         results=graph.results,
         header={},
         blobs={},
@@ -116,12 +116,14 @@ def _check_conditions(capture: Capture, conditions: list[str]) -> None:
     passed = {capture.numbers.names[symbol] for symbol in capture.numbers.passed}
     values = {name: int(capture.shape_env.backed_var_to_val[symbol]) for name, symbol in names.items()}
     for text in conditions:
-        used = set(re.findall(r"\b[sun]\d+\b", text))
-        if unknown := used & set(names) - passed:
+        text_names = set(re.findall(r"\b[sun]\d+\b", text))
+        if not_passed := text_names & set(names) - passed:
             cause = f"its graph depends on `{text}`, of a number that it does not get"
-            raise NumberRefused(capture.method, cause, map(names.get, unknown))
-        if used <= set(names) and not expression_function(text, tuple(values))(**values):
-            raise NumberRefused(capture.method, f"`{text}` does not hold in the traced call", map(names.get, used))
+            raise NumberRefused(capture.method, cause, map(names.get, not_passed))
+        if text_names <= set(names) and not expression_function(text, tuple(values))(**values):
+            raise NumberRefused(
+                capture.method, f"`{text}` does not hold in the traced call", map(names.get, text_names)
+            )
 
 
 def record_dynamic(
@@ -188,10 +190,10 @@ class SizePrinter:
 
     def text_of(self, value: Any) -> tuple[str | None, int | None, int | None]:
         """Return a symbolic int as source (None for a constant), and its known bounds."""
-        found = self.simple(value.node.expr)
-        if isinstance(found, int):
+        size = self.simple(value.node.expr)
+        if isinstance(size, int):
             return None, None, None
-        return (self.text(found), *private_symbols.bounds_of(self._env, found))
+        return (self.text(size), *private_symbols.bounds_of(self._env, size))
 
     def symbols_in(self, value: Any) -> set[Any]:
         """Return the numbers that a symbolic number of the graph depends on."""
@@ -199,22 +201,22 @@ class SizePrinter:
 
     def owners(self) -> list[Owner]:
         """Return for each free symbol the first size, or else stride, of an input that equals this symbol."""
-        found: dict[str, Owner] = {}
-        needed: set[Any] = set()
+        by_name: dict[str, Owner] = {}
+        symbols: set[Any] = set()
         rows = [("size", index, item.sizes) for index, item in enumerate(self._capture.inputs)]
         rows += [("stride", index, item.strides) for index, item in enumerate(self._capture.inputs)]
-        for kind, index, row in rows:
-            for dim, number in enumerate(row):
+        for kind, index, dims in rows:
+            for dim, number in enumerate(dims):
                 simple = self.simple(number)
                 if isinstance(simple, int):
                     continue
-                needed |= set(simple.free_symbols)
+                symbols |= set(simple.free_symbols)
                 if simple.is_Symbol:
-                    found.setdefault(str(simple), (str(simple), index, kind, dim))
-        missing = sorted(str(symbol) for symbol in needed - set(self._names) if str(symbol) not in found)
-        if missing:
-            raise CaptureError(self._capture.method, f"no input dim gives the size {missing[0]} by itself")
-        return [found[name] for name in sorted(found)]
+                    by_name.setdefault(str(simple), (str(simple), index, kind, dim))
+        ownerless = sorted(str(symbol) for symbol in symbols - set(self._names) if str(symbol) not in by_name)
+        if ownerless:
+            raise CaptureError(self._capture.method, f"no input dim gives the size {ownerless[0]} by itself")
+        return [by_name[name] for name in sorted(by_name)]
 
     def hint(self, name: str) -> int:
         """Return a symbol's value in the traced call."""
@@ -231,18 +233,20 @@ class SizePrinter:
         """Return the declared ranges as conditions on the symbols; dims that are not symbolic have a fixed size."""
         occurrences = []
         for axis in spec.ranges:
-            for item, row in zip(self._capture.inputs, sizes, strict=True):
+            for item, input_sizes in zip(self._capture.inputs, sizes, strict=True):
                 if axis.matches(item.access.text):
-                    size = row[axis.dim]
+                    size = input_sizes[axis.dim]
                     text = str(size) if isinstance(size, int) else f"({self.text(size)})"
                     occurrences.append((axis, f"{item.access.text}.size({axis.dim})", text))
-        found = [text for check in spec.range_checks(occurrences) for text in check.conditions]
-        return [checked_expression(text) for text in found if re.search(r"\b[su]\d", text) and not self._is_known(text)]
+        conditions = [text for check in spec.range_checks(occurrences) for text in check.conditions]
+        return [
+            checked_expression(text) for text in conditions if re.search(r"\b[su]\d", text) and not self._is_known(text)
+        ]
 
     def _is_known(self, text: str) -> bool:
         """Return whether a condition says only that a symbol is 1 or more, which the trace's own bounds already say."""
-        found = re.fullmatch(r"\((\w+)\) >= 1", text)
-        return found is not None and self.bounds(found[1])[0] >= 1
+        match = re.fullmatch(r"\((\w+)\) >= 1", text)
+        return match is not None and self.bounds(match[1])[0] >= 1
 
     def layout(
         self, sizes: list[list[Any]], strides: list[list[Any]], owners: list[Owner]
@@ -263,13 +267,13 @@ class SizePrinter:
             measures.append([name, index, kind, dim])
             ties.append(f"{name} == {self.text(expected)}")
 
-        for index, (row, steps) in enumerate(zip(sizes, strides, strict=True)):
-            for dim, size in enumerate(row):
+        for index, (input_sizes, steps) in enumerate(zip(sizes, strides, strict=True)):
+            for dim, size in enumerate(input_sizes):
                 if not isinstance(size, int) and (index, "size", dim) not in owned:
                     tie(index, "size", dim, size)
             if all(isinstance(step, int) for step in steps):
                 continue
-            if all(_equal(step, math.prod(row[dim + 1 :])) for dim, step in enumerate(steps)):
+            if all(_equal(step, math.prod(input_sizes[dim + 1 :])) for dim, step in enumerate(steps)):
                 contiguous.append(index)
                 continue
             for dim, step in enumerate(steps):
@@ -284,11 +288,11 @@ class SizePrinter:
 
     def guards(self) -> list[str]:
         """Return the guards of the trace, and ranges beyond Dynamo's own least size of 2."""
-        found = []
+        texts = []
         for name, *_ in self.owners():
             lower, upper = self.bounds(name)
-            found += [f"{name} >= {lower}"] if lower > 2 else []
-            found += [f"{name} <= {upper}"] if upper is not None and upper < 2**62 else []
+            texts += [f"{name} >= {lower}"] if lower > 2 else []
+            texts += [f"{name} <= {upper}"] if upper is not None and upper < 2**62 else []
         deferred = [item for group in self._env.deferred_runtime_asserts.values() for item in group]
         numbers = set(self._capture.numbers.symbols)
         for guard in [*self._env.guards, *deferred]:
@@ -296,10 +300,10 @@ class SizePrinter:
                 continue
             condition = self.simple(self._env.simplify(guard.expr))
             if condition not in (True, False) and getattr(condition, "free_symbols", None):
-                found.append(self.text(condition))
+                texts.append(self.text(condition))
         mixed = [self._mixed(condition) for condition in mixed_conditions(self._capture)]
-        found += [text for text in mixed if text != "True"]
-        return list(dict.fromkeys(found))
+        texts += [text for text in mixed if text != "True"]
+        return list(dict.fromkeys(texts))
 
     def _mixed(self, condition: Any) -> str:
         """Return a condition on numbers and sizes together; it may state that a size equals a number."""
@@ -320,11 +324,11 @@ def sympy_of(size: Any) -> Any:
     return sympy.sympify(size)
 
 
-def _check_given(capture: Capture, given: set[str], texts: list[str]) -> None:
+def _check_names(capture: Capture, names: set[str], texts: list[str]) -> None:
     """Refuse an expression over a value that no size or stride of an input gives: the storage offset of a view."""
     for text in texts:
         for name in re.findall(r"\b[sun]\d+\b", text):
-            if name not in given:
+            if name not in names:
                 cause = (
                     f"it depends on {name}, which no size or stride of its inputs gives (the storage offset of a view)"
                 )

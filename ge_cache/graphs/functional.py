@@ -40,11 +40,11 @@ def drop_aliases(module: fx.GraphModule) -> None:
     for node in module.graph.nodes:
         if node.op != "call_function":
             continue
-        for given in node.all_input_nodes:
-            if _gives_back(node, given) and _is_same(node.meta["val"], given.meta["val"]):
+        for argument in node.all_input_nodes:
+            if _may_return(node, argument) and _is_same(node.meta["val"], argument.meta["val"]):
                 # The plan of the results handles an input that the graph returns.
-                kept = output if given.op != "call_function" else None
-                node.replace_all_uses_with(given, delete_user_cb=lambda user: user is not kept)  # noqa: B023
+                graph_output = output if argument.op != "call_function" else None
+                node.replace_all_uses_with(argument, delete_user_cb=lambda user: user is not graph_output)  # noqa: B023
                 if not node.users and not node.is_impure():
                     module.graph.erase_node(node)
                 break
@@ -63,21 +63,21 @@ def write_anew(module: fx.GraphModule, mode: Any) -> None:
         functional = _functional(node)
         if functional is None or node.users or node.args[0].op != "call_function":
             continue
-        written = node.args[0]
-        if sharing[private_core.storage_key(written.meta["val"])] != {written}:
+        written_node = node.args[0]
+        if sharing[private_core.storage_key(written_node.meta["val"])] != {written_node}:
             continue
         with mode, torch.no_grad():
-            positional, keyword = fx.node.map_arg((node.args, node.kwargs), lambda used: used.meta["val"])
+            positional, keyword = fx.node.map_arg((node.args, node.kwargs), lambda argument: argument.meta["val"])
             value = functional(*positional, **keyword)
-        if spec_of(value) != spec_of(written.meta["val"]):
+        if spec_of(value) != spec_of(written_node.meta["val"]):
             continue  # the new tensor would have another dtype, or other strides
         with module.graph.inserting_before(node):
-            made = module.graph.call_function(functional, node.args, node.kwargs)
-        made.meta = {**node.meta, "val": value}
+            new_node = module.graph.call_function(functional, node.args, node.kwargs)
+        new_node.meta = {**node.meta, "val": value}
         later = _behind(node)
-        written.replace_all_uses_with(made, delete_user_cb=later.__contains__)
+        written_node.replace_all_uses_with(new_node, delete_user_cb=later.__contains__)
         module.graph.erase_node(node)
-        sharing[private_core.storage_key(value)] = {made}
+        sharing[private_core.storage_key(value)] = {new_node}
 
 
 def _functional(node: fx.Node) -> Any:
@@ -85,31 +85,31 @@ def _functional(node: fx.Node) -> Any:
     schema = getattr(node.target, "_schema", None)
     if node.op != "call_function" or schema is None or not schema.is_mutable or len(list(written_arguments(node))) != 1:
         return None
-    first = schema.arguments[0].alias_info
+    written_alias = schema.arguments[0].alias_info
     namespace, _, name = schema.name.partition("::")
-    if namespace != "aten" or first is None or not first.is_write or not name.endswith("_"):
+    if namespace != "aten" or written_alias is None or not written_alias.is_write or not name.endswith("_"):
         return None
     if not isinstance(node.args[0], fx.Node):
         return None
     packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
-    found = getattr(packet, node.target._overloadname or "default", None)  # type: ignore[union-attr]
-    if found is None:
+    operator = getattr(packet, node.target._overloadname or "default", None)  # type: ignore[union-attr]
+    if operator is None:
         return None
-    own = found._schema
-    is_alike = [item.name for item in own.arguments] == [item.name for item in schema.arguments]
-    shares = any(item.alias_info is not None for item in [*own.arguments, *own.returns])
-    return found if is_alike and not shares else None
+    functional_schema = operator._schema
+    is_alike = [item.name for item in functional_schema.arguments] == [item.name for item in schema.arguments]
+    shares = any(item.alias_info is not None for item in [*functional_schema.arguments, *functional_schema.returns])
+    return operator if is_alike and not shares else None
 
 
 def _behind(node: fx.Node) -> set[fx.Node]:
-    found = set()
+    later_nodes = set()
     while node.op != "output":
         node = node.next
-        found.add(node)
-    return found
+        later_nodes.add(node)
+    return later_nodes
 
 
-def _gives_back(node: fx.Node, given: fx.Node) -> bool:
+def _may_return(node: fx.Node, source: fx.Node) -> bool:
     """Return whether a torch operator's schema allows it to return an argument itself; fakes alone prove nothing."""
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.name.startswith("aten::") or len(schema.returns) != 1:
@@ -119,7 +119,7 @@ def _gives_back(node: fx.Node, given: fx.Node) -> bool:
         return False
     arguments = given_arguments(node)
     for argument in schema.arguments:
-        if arguments.get(argument.name) is given:
+        if arguments.get(argument.name) is source:
             return argument.alias_info is not None and argument.alias_info.before_set == returned.before_set
     return False
 

@@ -29,9 +29,9 @@ def regions_of_outputs(module: fx.GraphModule, arguments: list[torch.Tensor]) ->
     """
     if not any(node.target is begin for node in module.graph.nodes):
         return []
-    followed = _Followed(module, arguments)
-    outputs = followed.run(*arguments)
-    return [followed.made.get(private_core.storage_key(value)) if _is_tensor(value) else None for value in outputs]
+    interpreter = _Followed(module, arguments)
+    outputs = interpreter.run(*arguments)
+    return [interpreter.made.get(private_core.storage_key(value)) if _is_tensor(value) else None for value in outputs]
 
 
 class _Followed(fx.Interpreter):
@@ -43,14 +43,14 @@ class _Followed(fx.Interpreter):
         self._regions: list[bool] = []
 
     def run_node(self, n: fx.Node) -> Any:
-        result = super().run_node(n)
+        value = super().run_node(n)
         if n.target is begin:
             self._regions.append(bool(n.args[0]))
         elif n.target is end:
             self._regions.pop()
-        for tensor in _tensors(result):
+        for tensor in _tensors(value):
             self.made.setdefault(private_core.storage_key(tensor), self._regions[-1] if self._regions else None)
-        return result
+        return value
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

@@ -50,17 +50,17 @@ class GearSymbols:
         self.open = capture.open_symbols(symbols, assignment)
         self._symbols, self._assignment = symbols, assignment
         names = capture.numbers.names
-        self._named = {name: symbol for symbol, name in names.items()}
+        self._symbol_by_name = {name: symbol for symbol, name in names.items()}
         sizes = [number for item in capture.inputs for number in (*item.sizes, *item.strides)]
         sized = {symbol for number in sizes for symbol in symbols.symbols_of(number)}
-        known = [s for s in capture.numbers.symbols if symbols.symbols_of(s) <= sized - self.open]
+        fixed = [s for s in capture.numbers.symbols if symbols.symbols_of(s) <= sized - self.open]
         free = [s for s in capture.numbers.symbols if s not in sized and symbols.symbols_of(s) == {s}]
-        self._kept = {*self.open, *free}
+        self._free_symbols = {*self.open, *free}
         env = capture.shape_env
         #: Conditions of the trace on numbers and sizes together, at the sizes of the gear.
         mixed = [number_text(self._at_gear(condition, names), names) for condition in mixed_conditions(capture)]
         traced = {names[s]: symbols.hint(s) for s in names}
-        values = traced | {names[s]: symbols.value(s, assignment) for s in known}
+        values = traced | {names[s]: symbols.value(s, assignment) for s in fixed}
         #: Whether the traced numbers also satisfy the trace's conditions at this gear, which may not be the traced
         #: call's.
         self.takes_call = values == traced and _holds(values, mixed)
@@ -75,22 +75,22 @@ class GearSymbols:
         self.mode = self._symbolic.mode
         #: The numbers that the graph takes, symbolic or as ints.
         self.values = [
-            symbols.value(symbol, assignment) if symbol in known else self._value(symbols.simplify(symbol), names)
+            symbols.value(symbol, assignment) if symbol in fixed else self._value(symbols.simplify(symbol), names)
             for symbol in capture.numbers.passed
         ]
 
     def simple(self, size: Any) -> Any:
         """Return a size of the trace as an int, or as an expression over the values that stay symbolic at the gear."""
-        found = self._symbols.simplify(size)
-        if isinstance(found, int):
-            return found
-        found = found.xreplace(self._fixed(found.free_symbols))
-        return int(found) if found.is_Integer else found
+        expression = self._symbols.simplify(size)
+        if isinstance(expression, int):
+            return expression
+        expression = expression.xreplace(self._fixed(expression.free_symbols))
+        return int(expression) if expression.is_Integer else expression
 
     def _fixed(self, free: Iterable[Any]) -> dict[Any, Any]:
         import sympy
 
-        return {s: sympy.Integer(self._symbols.value(s, self._assignment)) for s in free if s not in self._kept}
+        return {s: sympy.Integer(self._symbols.value(s, self._assignment)) for s in free if s not in self._free_symbols}
 
     def _at_gear(self, condition: Any, names: Mapping[Any, str]) -> Any:
         import sympy
@@ -100,7 +100,7 @@ class GearSymbols:
     def tensor(self, item: CapturedInput) -> torch.Tensor:
         """Return a fake tensor for an input."""
         sizes, strides = (
-            [self._value(size, {}) for size in map(self.simple, row)] for row in (item.sizes, item.strides)
+            [self._value(size, {}) for size in map(self.simple, measures)] for measures in (item.sizes, item.strides)
         )
         return self._symbolic.tensor(sizes, strides, item.dtype, item.device)
 
@@ -114,20 +114,22 @@ class GearSymbols:
 
     def symbols_in(self, value: Any) -> set[Any]:
         """Return the captured numbers that a symbolic number of the graph depends on."""
-        return {self._named[name] for name in self._symbolic.names_in(value) if name in self._named}
+        return {self._symbol_by_name[name] for name in self._symbolic.names_in(value) if name in self._symbol_by_name}
 
     def plain(self, value: Any) -> Any:
         """Return an int, or an expression over the names of sizes and numbers."""
         if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
-            found = self._symbolic.plain(value)
-            return {"expression": _simple(found, self.symbols_in(value))} if isinstance(found, str) else found
+            size = self._symbolic.plain(value)
+            return {"expression": _simple(size, self.symbols_in(value))} if isinstance(size, str) else size
         return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     def conditions(self, graph: fx.Graph) -> list[str]:
         """Return the conditions on sizes and numbers of a recorded graph, besides the call checks."""
-        own = [f"({text})" for text in self._symbolic.assumptions()]
+        assumptions = [f"({text})" for text in self._symbolic.assumptions()]
         mixed = [text for text in self._mixed if text not in ("(True)", "True")]
-        return list(dict.fromkeys([*mixed, *own, *value_conditions(graph, self._symbolic.text_of, self.symbols_in)]))
+        return list(
+            dict.fromkeys([*mixed, *assumptions, *value_conditions(graph, self._symbolic.text_of, self.symbols_in)])
+        )
 
 
 def _hints(values: Mapping[str, int], free: Iterable[str], conditions: list[str]) -> dict[str, int]:
@@ -135,13 +137,13 @@ def _hints(values: Mapping[str, int], free: Iterable[str], conditions: list[str]
 
     A slice that fits the call's own size may be too long for a smaller gear's.
     """
-    found = dict(values)
+    hints = dict(values)
     for name in free:
-        if _holds(found, conditions):
+        if _holds(hints, conditions):
             break
-        wanted = (value for value in (*range(2, 130), 1, 0) if _holds(found | {name: value}, conditions))
-        found[name] = next(wanted, found[name])
-    return found
+        fitting = (value for value in (*range(2, 130), 1, 0) if _holds(hints | {name: value}, conditions))
+        hints[name] = next(fitting, hints[name])
+    return hints
 
 
 def _holds(values: Mapping[str, int], conditions: list[str]) -> bool:
@@ -176,7 +178,7 @@ def value_conditions(graph: fx.Graph, text_of: Any, symbols_in: Any) -> list[str
     They also ensure that narrower integer tensors can hold the numbers that they are combined with. `NumberRefused` for
     an expression that is not simple arithmetic.
     """
-    found = []
+    conditions = []
     for node in graph.nodes:
         value = node.meta.get("val")
         if not isinstance(value, torch.SymInt):
@@ -186,14 +188,14 @@ def value_conditions(graph: fx.Graph, text_of: Any, symbols_in: Any) -> list[str
             continue
         _simple(text, symbols_in(value))
         if node.op == "call_function" and (low is None or low < _LEAST or high is None or high > _GREATEST):
-            found.append(f"({_LEAST} <= {text} <= {_GREATEST})")
+            conditions.append(f"({_LEAST} <= {text} <= {_GREATEST})")
         for user in node.users:
             for dtype in _operand_dtypes(node, user):
                 if dtype in _NARROW_INTEGERS and dtype is not torch.bool:
                     limits = torch.iinfo(dtype)
                     if low is None or low < limits.min or high is None or high > limits.max:
-                        found.append(f"({limits.min} <= {text} <= {limits.max})")
-    return found
+                        conditions.append(f"({limits.min} <= {text} <= {limits.max})")
+    return conditions
 
 
 def _operand_dtypes(number: fx.Node, user: fx.Node) -> list[torch.dtype]:
@@ -201,8 +203,8 @@ def _operand_dtypes(number: fx.Node, user: fx.Node) -> list[torch.dtype]:
     if not isinstance(user.target, private_core.OpOverload):
         return []
     kinds = {item.name: str(item.type) for item in user.target._schema.arguments}
-    taken = [name for name, value in given_arguments(user).items() if value is number]
-    if not any(kinds[name] in ("number", "Optional[number]", "Tensor") for name in taken):
+    names = [name for name, value in given_arguments(user).items() if value is number]
+    if not any(kinds[name] in ("number", "Optional[number]", "Tensor") for name in names):
         return []
     values = [user.meta.get("val"), *(item.meta.get("val") for item in user.all_input_nodes)]
     return [value.dtype for value in values if isinstance(value, torch.Tensor)]

@@ -20,8 +20,8 @@ class Operations:
         self.number = {node: number for number, node in enumerate(self.calls)}
         self.weights = set(weights)
         self._constant = constant
-        bound = (used for node in self.calls for used in (*written_arguments(node), *_placed_by(node)))
-        self._bound = {private_core.storage_key(used.meta["val"]) for used in bound}
+        bound_tensors = (tensor for node in self.calls for tensor in (*written_arguments(node), *_placed_by(node)))
+        self._bound = {private_core.storage_key(tensor.meta["val"]) for tensor in bound_tensors}
 
     def tokens(self) -> Iterator[Hashable]:
         """Yield a description of each operation's effect, whatever tensors it receives."""
@@ -34,13 +34,13 @@ class Operations:
         A result of one of them is numbered from the first operation; other values are numbered downwards from -1.
         """
         slots: dict[fx.Node, int] = {}
-        found = []
+        origins = []
         for node in self.calls[begin : begin + length]:
-            for used in nodes_in([node.args, node.kwargs]):
-                number = self.number.get(used, -1)
+            for argument in nodes_in([node.args, node.kwargs]):
+                number = self.number.get(argument, -1)
                 inside = begin <= number < begin + length
-                found.append(number - begin if inside else -1 - slots.setdefault(used, len(slots)))
-        return found
+                origins.append(number - begin if inside else -1 - slots.setdefault(argument, len(slots)))
+        return origins
 
     def is_used_outside(self, number: int, begin: int, end: int) -> bool:
         """Return whether a result of an operation in a range is used outside the range."""
@@ -62,7 +62,7 @@ class Operations:
     def bytes_of(self, begin: int, length: int) -> int:
         """Return the minimum of bytes that consecutive operations move: their results, and the weights they read."""
         nodes = self.calls[begin : begin + length]
-        weights = {used for node in nodes for used in node.all_input_nodes if used in self.weights}
+        weights = {argument for node in nodes for argument in node.all_input_nodes if argument in self.weights}
         values = [node.meta["val"] for node in (*nodes, *weights)]
         return sum(value.nbytes for value in values if isinstance(value, torch.Tensor))
 

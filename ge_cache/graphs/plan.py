@@ -35,7 +35,7 @@ def plan_gears(capture: Capture, symbols: Symbols, spec: GearSpec) -> list[Plann
     `zip`) two dims that the trace proved equal and a gear makes different. With `product` such gears are left out.
     """
     columns = [[item.sizes[axis.dim] for item in matching_inputs(capture, axis)] for axis in spec.axes]
-    planned = []
+    gears = []
     for gear in spec.gears:
         conflict, assignment, fixed = _assign(spec, columns, gear, symbols)
         if conflict is not None:
@@ -44,21 +44,21 @@ def plan_gears(capture: Capture, symbols: Symbols, spec: GearSpec) -> list[Plann
             raise GearSpecError(f"`{capture.method}`: gear {gear_text(spec, gear)} cannot exist: {conflict}")
         assumed = _tie_like_dims(capture, spec, columns, gear, symbols, assignment)
         broken = fixed or _in_words(symbols.broken(assignment), capture)
-        planned.append(PlannedGear(gear, assignment, broken, assumed))
-    if not planned:
+        gears.append(PlannedGear(gear, assignment, broken, assumed))
+    if not gears:
         raise GearSpecError(f"`{capture.method}`: no gear of the spec fits: the trace ties all combinations apart")
-    return planned
+    return gears
 
 
 def _in_words(condition: str | None, capture: Capture) -> str | None:
     """Return a condition on symbols with the names of their dims."""
     if condition is None:
         return None
-    words: dict[str, str] = {}
+    dim_names: dict[str, str] = {}
     for item in capture.inputs:
         for dim, size in enumerate(item.sizes):
-            words.setdefault(str(size), f"{item.access.text}.size({dim})")
-    return re.sub(r"\b[su]\d+\b", lambda match: words.get(match[0], match[0]), condition)
+            dim_names.setdefault(str(size), f"{item.access.text}.size({dim})")
+    return re.sub(r"\b[su]\d+\b", lambda match: dim_names.get(match[0], match[0]), condition)
 
 
 def gear_options(capture: Capture, symbols: Symbols, planned: list[PlannedGear]) -> tuple[str, str]:
@@ -74,17 +74,17 @@ def gear_options(capture: Capture, symbols: Symbols, planned: list[PlannedGear])
         ]
         for gear in planned
     ]
-    known = [row for row, gear in zip(rows, planned, strict=True) if gear.assignment]
+    concrete = [gear_sizes for gear_sizes, gear in zip(rows, planned, strict=True) if gear.assignment]
     shapes, moving = [], []
     for index, item in enumerate(capture.inputs):
         texts = []
         for dim, size in enumerate(item.sizes):
-            found = {row[index][dim] for row in known}
-            if len(found) > 1:
+            dim_sizes = {gear_sizes[index][dim] for gear_sizes in concrete}
+            if len(dim_sizes) > 1:
                 moving.append((index, dim))
-            texts.append("-1" if len(found) > 1 else str(found.pop() if found else symbols.value(size, {})))
+            texts.append("-1" if len(dim_sizes) > 1 else str(dim_sizes.pop() if dim_sizes else symbols.value(size, {})))
         shapes.append(f"{item.access.text}:{','.join(texts)}")
-    dims = [",".join(str(row[index][dim]) for index, dim in moving) for row in known] if moving else []
+    dims = [",".join(str(gear_sizes[index][dim]) for index, dim in moving) for gear_sizes in concrete] if moving else []
     return ";".join(shapes), ";".join(dict.fromkeys(dims))
 
 
@@ -113,7 +113,7 @@ def _names(capture: Capture, item: CapturedInput) -> list[str]:
     ]
     names = [item.access.text]
     for name in names:
-        names += [other for pair in pairs if name in pair for other in pair if other not in names]
+        names += [alias for pair in pairs if name in pair for alias in pair if alias not in names]
     return names
 
 
@@ -138,8 +138,8 @@ def _assign(
                 simple, size_of_symbol = solved
             else:
                 size_of_symbol = size
-            other = assignment.setdefault(simple, size_of_symbol)
-            if other != size_of_symbol:
+            earlier = assignment.setdefault(simple, size_of_symbol)
+            if earlier != size_of_symbol:
                 owner = owners[simple]
                 return f"{axis.text} and {owner.text} are equal in every call", {}, None
             owners.setdefault(simple, axis)
@@ -171,9 +171,9 @@ def _tie_like_dims(
             if simple in assignment:
                 assumed.append([index, dim])
                 continue
-            for axis, column, wanted in zip(spec.axes, columns, gear, strict=True):
+            for axis, column, gear_size in zip(spec.axes, columns, gear, strict=True):
                 if axis.dim == dim and symbols.value(column[0], {}) == symbols.hint(simple):
-                    assignment[simple] = wanted
+                    assignment[simple] = gear_size
                     assumed.append([index, dim])
                     break
     return assumed

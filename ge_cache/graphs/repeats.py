@@ -41,14 +41,14 @@ class Search:
         return list(self._split(torch.tensor(tokens), 0, len(tokens)))
 
     def _split(self, tokens: torch.Tensor, begin: int, end: int) -> Iterator[Stretch]:
-        found = self._best(tokens, begin, end)
-        if found is None:
+        stretch = self._best(tokens, begin, end)
+        if stretch is None:
             if begin < end:
                 yield Stretch(begin, end - begin)
             return
-        yield from self._split(tokens, begin, found.start)
-        yield found
-        yield from self._split(tokens, found.end, end)
+        yield from self._split(tokens, begin, stretch.start)
+        yield stretch
+        yield from self._split(tokens, stretch.end, end)
 
     def _best(self, tokens: torch.Tensor, begin: int, end: int) -> Stretch | None:
         """Return the stretch of a range that saves most and may be cut out."""
@@ -59,8 +59,8 @@ class Search:
                 if saved >= _WORTH:
                     candidates.append((saved, -length, begin + start, size))
         for _, negative, start, size in sorted(candidates, reverse=True)[:_TRIED]:
-            if (found := self._rotated(start, -negative, size)) is not None:
-                return found
+            if (stretch := self._rotated(start, -negative, size)) is not None:
+                return stretch
         return None
 
     def _rotated(self, start: int, length: int, size: int) -> Stretch | None:
@@ -96,25 +96,25 @@ def _runs(tokens: torch.Tensor, length: int) -> Iterator[tuple[int, int]]:
 
 def _is_wired_alike(operations: Operations, stretch: Stretch) -> bool:
     begins = stretch.begins()
-    first = operations.wiring(next(begins), stretch.length)
-    return all(operations.wiring(begin, stretch.length) == first for begin in begins)
+    wiring = operations.wiring(next(begins), stretch.length)
+    return all(operations.wiring(begin, stretch.length) == wiring for begin in begins)
 
 
 def outputs_of(operations: Operations, stretch: Stretch) -> list[int]:
     """Return the operations of a repeat, counted from its first one, whose results are used outside it."""
-    handed = set()
+    offsets = set()
     for begin in stretch.begins():
         for offset in range(stretch.length):
             if operations.is_used_outside(begin + offset, begin, begin + stretch.length):
-                handed.add(offset)
-    return sorted(handed)
+                offsets.add(offset)
+    return sorted(offsets)
 
 
 def externals_of(operations: Operations, begin: int, length: int) -> list[fx.Node]:
     """Return the values that the operations take from outside, in the order of first use."""
-    seen: dict[fx.Node, None] = {}
+    externals: dict[fx.Node, None] = {}
     for node in operations.calls[begin : begin + length]:
-        for used in node.all_input_nodes:
-            if not begin <= operations.number.get(used, -1) < begin + length:
-                seen[used] = None
-    return list(seen)
+        for argument in node.all_input_nodes:
+            if not begin <= operations.number.get(argument, -1) < begin + length:
+                externals[argument] = None
+    return list(externals)

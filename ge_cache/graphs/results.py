@@ -69,12 +69,12 @@ class ResultPlan:
         self.compiled = sorted(set(bases.values()))
         positions = {index: position for position, index in enumerate(self.compiled)}
         for index, value in enumerate(outputs):
-            form = borrowed.get(index) or self._own(index, outputs, value, positions, bases)
-            first = next(place for place, other in enumerate(outputs) if other is value)
-            is_again = form[0].endswith("_view") and first < index
-            self.results.append(["result", first] if is_again else form)
+            form = borrowed.get(index) or self._own_form(index, outputs, value, positions, bases)
+            equal_index = next(place for place, output in enumerate(outputs) if output is value)
+            is_again = form[0].endswith("_view") and equal_index < index
+            self.results.append(["result", equal_index] if is_again else form)
 
-    def _own(
+    def _own_form(
         self, index: int, outputs: list[Any], value: Any, positions: dict[int, int], bases: dict[int, int]
     ) -> Result:
         if not _is_tensor(value):
@@ -156,16 +156,16 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _bases(outputs: list[Any], own: list[int]) -> dict[int, int]:
+def _bases(outputs: list[Any], indices: list[int]) -> dict[int, int]:
     """Return the base of each output with memory of its own: itself, or an output that covers the storage."""
     groups: dict[int, list[int]] = {}
-    for index in own:
+    for index in indices:
         groups.setdefault(private_core.storage_key(outputs[index]), []).append(index)
     bases = {}
     for members in groups.values():
         covering = [index for index in members if _covers_storage(outputs[index])]
         for index in members:
-            same = next(other for other in members if outputs[other] is outputs[index])
+            same = next(member for member in members if outputs[member] is outputs[index])
             # An empty tensor shares nothing, and a trace is less certain about the strides of such a result.
             bases[index] = covering[0] if covering and not _is_empty(outputs[index]) else same
     return bases

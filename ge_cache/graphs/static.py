@@ -176,8 +176,8 @@ def record(
 
     def recorded(table: dict[Any, Any], pre_dispatch: bool) -> fx.GraphModule:
         with mode, torch.no_grad(), only_own_operators_computed(), noting_code(lifted):
-            made = make_fx(run, decomposition_table=table, _allow_non_fake_inputs=True, pre_dispatch=pre_dispatch)
-            return made(*arguments)
+            tracer = make_fx(run, decomposition_table=table, _allow_non_fake_inputs=True, pre_dispatch=pre_dispatch)
+            return tracer(*arguments)
 
     try:
         module, operators = record_expanded(recorded, lifted, decompositions, not _is_seen_after_dispatch(lifted))
@@ -196,16 +196,16 @@ def record(
     with mode, torch.no_grad():
         regions = inference_regions.regions_of_outputs(lifted, arguments)
     _keep_outputs(module, outputs, plan.compiled)
-    written = [tensor._version != version for tensor, version in zip(tensors, versions, strict=True)]
+    written_flags = [tensor._version != version for tensor, version in zip(tensors, versions, strict=True)]
     names = list(attributes)
     return GearGraph(
         module=module,
         inputs=[],
         attributes={},
         results=plan.results,
-        written_inputs=[index for index in range(len(inputs)) if written[index]],
+        written_inputs=[index for index in range(len(inputs)) if written_flags[index]],
         cloned_inputs=cloned_inputs(module, len(inputs)),
-        written_attributes=[names[index] for index in range(len(names)) if written[len(inputs) + index]],
+        written_attributes=[names[index] for index in range(len(names)) if written_flags[len(inputs) + index]],
         random_operators=_random_operators(module),
         operators=operators,
         regions=[
@@ -227,12 +227,12 @@ def order_inputs(graph: GearGraph) -> None:
     placeholders = [node for node in graph.module.graph.nodes if node.op == "placeholder"]
     count = len(graph.inputs)
     names = list(graph.attributes)
-    written = [placeholders[count + names.index(name)] for name in graph.written_attributes]
+    written_nodes = [placeholders[count + names.index(name)] for name in graph.written_attributes]
     numbers = placeholders[len(placeholders) - len(graph.numbers) :]
-    rest = [node for node in placeholders[count:] if node not in written and node not in numbers]
-    ordered = [*placeholders[:count], *written, *numbers, *rest]
-    for before, node in itertools.pairwise(ordered):
-        before.append(node)
+    constants = [node for node in placeholders[count:] if node not in written_nodes and node not in numbers]
+    ordered = [*placeholders[:count], *written_nodes, *numbers, *constants]
+    for previous, node in itertools.pairwise(ordered):
+        previous.append(node)
     position: dict[str, int] = {}
     for name in graph.written_attributes:
         position[name] = len(graph.inputs)

@@ -106,11 +106,11 @@ class InductorBackend(Backend):
 
         `ValueError` for a setting that the installed Inductor does not know.
         """
-        wanted = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++", "c++"]
-        if not any(shutil.which(name) for name in wanted):
+        compilers = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++", "c++"]
+        if not any(shutil.which(name) for name in compilers):
             raise BackendUnavailable(
                 self.name,
-                f"no C++ compiler was found ({', '.join(wanted)}); install one, set `CXX`, use backend='eager', "
+                f"no C++ compiler was found ({', '.join(compilers)}); install one, set `CXX`, use backend='eager', "
                 "or bring a cache that a host with a compiler has made",
             )
         if "torch._inductor.config" in sys.modules:
@@ -184,10 +184,10 @@ class InductorBackend(Backend):
             # A loaded file keeps its inode for as long as the process lives. With process groups, a copy of the file
             # with their names in it is loaded.
             status = os.stat(library)
-            same = (
+            identity = (
                 hashlib.sha256(artifact.read(LIBRARY)).digest() if artifact.groups else (status.st_dev, status.st_ino)
             )
-            code = (same, described, tuple(artifact.groups))
+            code = (identity, described, tuple(artifact.groups))
             return _Bound(run_with(code, functools.partial(_runner, artifact, library, stored, described), values))
 
 
@@ -201,10 +201,10 @@ def inductor_variables(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _runner(artifact: StoredArtifact, library: str, stored: str, described: bytes) -> Any:
-    """Load a shared object; `stored` is its name in errors."""
+def _runner(artifact: StoredArtifact, library: str, error_name: str, described: bytes) -> Any:
+    """Load a shared object; `error_name` is its name in errors."""
     if not described and not artifact.groups:
-        return _load(library, stored)
+        return _load(library, error_name)
     from gearcache.cache.trust import opened_folder
 
     with contextlib.ExitStack() as stack:
@@ -212,8 +212,8 @@ def _runner(artifact: StoredArtifact, library: str, stored: str, described: byte
         if artifact.groups:
             from gearcache.ge_cache.inductor.groups import described_with_names, library_file, with_names
 
-            named = with_names(artifact.read(LIBRARY), artifact.groups)
-            library = stack.enter_context(library_file(named, folder))
+            library_data = with_names(artifact.read(LIBRARY), artifact.groups)
+            library = stack.enter_context(library_file(library_data, folder))
             described = described_with_names(described, artifact.groups) if described else described
         # The loader looks for the description beside the object, under its name.
         descriptor, name = stack.enter_context(opened_folder(folder))
@@ -221,7 +221,7 @@ def _runner(artifact: StoredArtifact, library: str, stored: str, described: byte
         if described:
             with os.fdopen(os.open(Path(LIBRARY).stem + ".json", _NEW_FILE, 0o600, dir_fd=descriptor), "wb") as file:
                 file.write(described)
-        return _load(f"{name}/{LIBRARY}", stored)
+        return _load(f"{name}/{LIBRARY}", error_name)
 
 
 def _load(name: str, library: str) -> Any:

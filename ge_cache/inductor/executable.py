@@ -30,10 +30,10 @@ def name_of_copy(library: str) -> str:
 
 def _identity(descriptor: int) -> tuple[int, int]:
     try:
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
     except OSError:
         return (-1, -1)
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _copy(data: bytes) -> int:

@@ -27,10 +27,10 @@ def place(number: int) -> str:
 def with_names(library: bytes, names: Sequence[str]) -> bytes:
     """Return a shared object that communicates in groups of these names; `ValueError` for one that is too long."""
     for number, name in enumerate(names):
-        written = name.encode()
-        if len(written) >= WIDTH or b"\0" in written:
+        encoded = name.encode()
+        if len(encoded) >= WIDTH or b"\0" in encoded:
             raise ValueError(f"the name of the process group {name!r} has more than {WIDTH - 1} bytes")
-        library = library.replace(place(number).encode(), written.ljust(WIDTH, b"\0"))
+        library = library.replace(place(number).encode(), encoded.ljust(WIDTH, b"\0"))
     return library
 
 

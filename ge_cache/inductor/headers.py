@@ -28,7 +28,7 @@ class SharedHeaders:
 
     def __init__(self, shared: Path, own: Path) -> None:
         self._shared = shared
-        self._own = own
+        self._folder = own
 
     def provide(self, build: Callable[[], None], tell: Callable[[], None] = lambda: None) -> None:
         """Take the shared headers; where none exist, build them once for all workers, which wait meanwhile.
@@ -38,11 +38,11 @@ class SharedHeaders:
         if self._take():
             return
         tell()
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError):
                 self._shared.mkdir(mode=0o700, parents=True, exist_ok=True)
                 lock = os.open(self._shared / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-                held.callback(os.close, lock)
+                stack.callback(os.close, lock)
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if not self._take():
                 build()
@@ -50,26 +50,26 @@ class SharedHeaders:
 
     def _take(self) -> bool:
         """Put the shared headers into the worker's own folder; returns whether any existed."""
-        taken = False
+        has_shared = False
         with contextlib.suppress(OSError):
-            self._own.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(parents=True, exist_ok=True)
             for path in _files(self._shared):
                 if not path.is_symlink() and path.stat().st_uid == os.geteuid():
-                    _link(path, self._own / path.name)
-                    taken = True
-        return taken
+                    _link(path, self._folder / path.name)
+                    has_shared = True
+        return has_shared
 
     def give(self) -> None:
         """Share the finished headers of the worker that are not shared yet."""
         with contextlib.suppress(OSError):
-            for path in _files(self._own):
+            for path in _files(self._folder):
                 if not (self._shared / path.name).exists():
                     self._publish(path)
 
     def _publish(self, path: Path) -> None:
-        others = sorted(_files(self._shared), key=lambda other: other.stat().st_mtime)
-        for other in others[: max(0, len(others) + 1 - _MAX_SHARED)]:
-            other.unlink(missing_ok=True)
+        shared_headers = sorted(_files(self._shared), key=lambda header: header.stat().st_mtime)
+        for header in shared_headers[: max(0, len(shared_headers) + 1 - _MAX_SHARED)]:
+            header.unlink(missing_ok=True)
         hidden = self._shared / f".{path.name}.{os.getpid()}"
         try:
             _link(path, hidden)

@@ -32,10 +32,10 @@ def run_with(code: Hashable, load: Callable[[], Any], weights: Mapping[str, torc
         private_core.rebind(runner, bound, weights)
     run: Callable[..., Any] = runner.run
     # May run at any moment, so it takes no lock: both of its steps are atomic.
-    weakref.finalize(run, _rest, code, runner, bound, private_core.without_memory(bound)).atexit = False
+    weakref.finalize(run, _set_idle, code, runner, bound, private_core.without_memory(bound)).atexit = False
     return run
 
 
-def _rest(code: Hashable, runner: Any, bound: Mapping[str, torch.Tensor], nothing: Sequence[torch.Tensor]) -> None:
+def _set_idle(code: Hashable, runner: Any, bound: Mapping[str, torch.Tensor], nothing: Sequence[torch.Tensor]) -> None:
     if private_core.emptied(bound, nothing):
         _idle[code].append((runner, bound))

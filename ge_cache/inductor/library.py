@@ -50,8 +50,8 @@ def build_library(job: CompileJob, stage: Stage) -> Artifact:
     names = _attach_attributes(module, job)
     inputs, symbolic = _inputs(job, module)
     with acted_groups(places):
-        built = _build(module, inputs, list(names.values()), job, stage, is_static=symbolic is None)
-    library, folded = built.library, constants | built.constants
+        build = _build(module, inputs, list(names.values()), job, stage, is_static=symbolic is None)
+    library, folded = build.library, constants | build.constants
     _strip(library)
     data, extern = library.read_bytes(), library.with_suffix(".json")
     if library.with_name("custom_objs_config.json").exists():
@@ -66,14 +66,16 @@ def build_library(job: CompileJob, stage: Stage) -> Artifact:
             bound[internal] = ["constant", original]
         else:
             raise RuntimeError(f"AOTInductor made the constant `{original}`, whose value is not known")
-    used = sorted(name for kind, name in bound.values() if kind == "constant")
+    used_constants = sorted(name for kind, name in bound.values() if kind == "constant")
     blobs = {LIBRARY: data}
-    if used:
-        blobs[CONSTANTS] = msgpack.packb({name: encode_tensor(folded[name]) for name in used}, use_bin_type=True)
+    if used_constants:
+        blobs[CONSTANTS] = msgpack.packb(
+            {name: encode_tensor(folded[name]) for name in used_constants}, use_bin_type=True
+        )
     if extern.exists():
         blobs[EXTERN] = extern.read_bytes()
     conditions = [checked_expression(text) for text in symbolic.assumptions()] if symbolic is not None else []
-    return Artifact({"bound": bound, "extern": EXTERN in blobs, **built.header}, blobs, conditions)
+    return Artifact({"bound": bound, "extern": EXTERN in blobs, **build.header}, blobs, conditions)
 
 
 def _build(
@@ -90,11 +92,11 @@ def _build(
     if not (job.repeats and is_static and all(spec.device.type == "cpu" for spec in specs)):
         return _build_whole(module, inputs, attached, job, stage)
     copied = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-    found = build_repeats(copied, inputs, attached, job, stage, linker_flags())
-    if isinstance(found, Built):
-        return found
+    outcome = build_repeats(copied, inputs, attached, job, stage, linker_flags())
+    if isinstance(outcome, Built):
+        return outcome
     whole = _build_whole(module, inputs, attached, job, stage)
-    return replace(whole, header={"whole": found}) if found else whole
+    return replace(whole, header={"whole": outcome}) if outcome else whole
 
 
 def _build_whole(
@@ -159,10 +161,10 @@ def _inputs(job: CompileJob, module: torch.fx.GraphModule) -> tuple[list[Any], p
         sizes, strides = [spec.sizes for spec in job.inputs], [spec.strides for spec in job.inputs]
         symbols = {"hints": {}, "sizes": sizes, "strides": strides}
     if not symbols:
-        made = [
+        examples = [
             torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in job.inputs
         ]
-        return made, None
+        return examples, None
     tensors, symbolic = symbolic_examples(symbols, job.inputs)
     return [*tensors, *symbolic.numbers.values()], symbolic
 

@@ -56,13 +56,13 @@ def make_program(module: fx.GraphModule, count: int, operations: Operations, par
         if not offsets and not _acts(operations, stretch):
             continue
         program.parts.append(_part(module, operations, stretch, offsets))
-        first = _weights(operations, stretch.start, stretch.length)
+        first_weights = _weights(operations, stretch.start, stretch.length)
         for begin in stretch.begins():
             externals = externals_of(operations, begin, stretch.length)
             step = Step(
                 part=len(program.parts) - 1,
                 inputs=[numbers[node] for node in externals if node.op != "get_attr"],
-                weights=dict(zip(first, _weights(operations, begin, stretch.length), strict=True)),
+                weights=dict(zip(first_weights, _weights(operations, begin, stretch.length), strict=True)),
                 outputs=[],
             )
             for offset in offsets:

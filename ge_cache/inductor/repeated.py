@@ -64,11 +64,11 @@ def build_repeats(
             lambda name: msgpack.packb(job.graph["constants"][name]),
         )
         search = Search(operations)
-        found = search.stretches()
-        repeats = [stretch for stretch in found if stretch.count > 1]
+        stretches = search.stretches()
+        repeats = [stretch for stretch in stretches if stretch.count > 1]
         if not repeats:
             return search.refused
-        program = make_program(module, len(inputs), operations, found)
+        program = make_program(module, len(inputs), operations, stretches)
         library, constants = _Parts(program, job, stage, linker_flags).build()
     except Exception as error:  # any error of torch: it may still compile the whole graph
         logger.debug("%s is compiled as a whole", job.method, exc_info=True)
@@ -76,8 +76,8 @@ def build_repeats(
     rows = []
     for stretch in repeats:
         ends = (stretch.start, stretch.start + stretch.length, stretch.end - 1)
-        first, second, last = (operations.calls[number].meta[_NUMBER] for number in ends)
-        rows.append([stretch.count, stretch.length, first, second, last + 1])
+        first_begin, second_begin, last_node = (operations.calls[number].meta[_NUMBER] for number in ends)
+        rows.append([stretch.count, stretch.length, first_begin, second_begin, last_node + 1])
     return Built(library, constants, {"repeats": rows})
 
 
@@ -174,10 +174,10 @@ def _fit(part: Part, strides: list[tuple[int, ...] | None]) -> bool:
     """Return whether a part gives its outputs the strides with which the next one was lowered."""
     if len(strides) != len(part.outputs):
         return False
-    for tensor, given in zip(part.outputs, strides, strict=True):
-        if given is None or len(given) != tensor.dim():
+    for tensor, lowered in zip(part.outputs, strides, strict=True):
+        if lowered is None or len(lowered) != tensor.dim():
             return False
-        pairs = zip(tensor.shape, tensor.stride(), given, strict=True)
-        if tensor.numel() and any(size > 1 and own != other for size, own, other in pairs):
+        pairs = zip(tensor.shape, tensor.stride(), lowered, strict=True)
+        if tensor.numel() and any(size > 1 and stride != lowered_stride for size, stride, lowered_stride in pairs):
             return False
     return True

@@ -82,5 +82,5 @@ def _lies(tensor: torch.Tensor, order: Sequence[int]) -> bool:
 
 def _hints(numbers: Sequence[Any]) -> list[int] | None:
     """Return sizes or strides in the traced call, without a guard; None where one is unknown."""
-    found = [number if isinstance(number, int) else number.node.hint for number in numbers]
-    return None if None in found else found
+    hints = [number if isinstance(number, int) else number.node.hint for number in numbers]
+    return None if None in hints else hints

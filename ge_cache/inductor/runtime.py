@@ -42,8 +42,8 @@ def without_runtime(written: Written) -> Written:
     text = written.wrapper
     if text.count(INTERFACE) != 1 or text.count(INTERFACE_END) != 1 or written.runtime:
         return written
-    head, _, rest = text.partition(INTERFACE)
-    interface, _, own = rest.partition(INTERFACE_END)
+    head, _, remainder = text.partition(INTERFACE)
+    interface, _, graph_code = remainder.partition(INTERFACE_END)
     includes = "".join(f"{line}\n" for line in interface.splitlines() if line.startswith("#include "))
     runtime = f"{head}{INTERFACE}{interface}{INTERFACE_END}{_BASE}"
-    return replace(written, wrapper=f"{head}{includes}extern {_BASE}{own}", runtime=runtime)
+    return replace(written, wrapper=f"{head}{includes}extern {_BASE}{graph_code}", runtime=runtime)

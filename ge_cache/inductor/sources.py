@@ -83,8 +83,8 @@ class _Part:
         """Give kernels names that no other part uses."""
         if not self._names:
             return text
-        known = re.compile(r"\b(" + "|".join(map(re.escape, sorted(self._names, key=len, reverse=True))) + r")\b")
-        return known.sub(lambda match: self._names[match[1]], text)
+        pattern = re.compile(r"\b(" + "|".join(map(re.escape, sorted(self._names, key=len, reverse=True))) + r")\b")
+        return pattern.sub(lambda match: self._names[match[1]], text)
 
 
 def _inside(body: str) -> str:
@@ -95,18 +95,18 @@ def _cut(text: str, mark: str) -> tuple[str, str]:
     """Return a text up to and including a mark that occurs in it once, and the rest."""
     if text.count(mark) != 1:
         raise NotMergeable(f"{mark!r} stands {text.count(mark)} times in the source of a part")
-    before, found, after = text.partition(mark)
-    return before + found, after
+    head, separator, tail = text.partition(mark)
+    return head + separator, tail
 
 
 def _header(parts: Iterable[_Part]) -> str:
     """Return the common beginning of all parts, and the includes that only some have."""
-    first, *others = [part.header for part in parts]
-    lines = set(first.splitlines())
-    added = dict.fromkeys(line for other in others for line in other.splitlines() if line not in lines)
+    first_header, *other_headers = [part.header for part in parts]
+    lines = set(first_header.splitlines())
+    added = dict.fromkeys(line for header in other_headers for line in header.splitlines() if line not in lines)
     if not all(line.startswith("#include ") for line in added):
         raise NotMergeable("the parts begin unlike each other")
-    return first + "".join(f"{line}\n" for line in added)
+    return first_header + "".join(f"{line}\n" for line in added)
 
 
 def _asks(text: str) -> str:
@@ -120,14 +120,14 @@ def _asks(text: str) -> str:
 
 def _constants(constructor: str) -> list[dict[str, str]]:
     """Return the fields of each constant of a part, by its number."""
-    found: dict[int, dict[str, str]] = {}
+    fields_by_number: dict[int, dict[str, str]] = {}
     for number, name, value in _CONSTANT.findall(constructor):
-        found.setdefault(int(number), {})[name] = value
-    if sorted(found) != list(range(len(found))) or constructor.count("constants_info_[") != sum(
-        map(len, found.values())
+        fields_by_number.setdefault(int(number), {})[name] = value
+    if sorted(fields_by_number) != list(range(len(fields_by_number))) or constructor.count("constants_info_[") != sum(
+        map(len, fields_by_number.values())
     ):
         raise NotMergeable("the constants of a part are not described as expected")
-    return [found[number] for number in range(len(found))]
+    return [fields_by_number[number] for number in range(len(fields_by_number))]
 
 
 class _Constants:
@@ -143,8 +143,8 @@ class _Constants:
             self.of_steps.append([self._number(step.part, step.weights, fields) for fields in described])
 
     def _number(self, part: int, weights: dict[str, str], fields: dict[str, str]) -> int:
-        own = fields["original_fqn"].strip('"')
-        name = weights.get(own, f"part{part}_{own}")
+        original_name = fields["original_fqn"].strip('"')
+        name = weights.get(original_name, f"part{part}_{original_name}")
         if name not in self._numbers:
             self._numbers[name] = len(self.described)
             self.described.append({**fields, "name": f'"{name}"', "original_fqn": f'"{name}"'})
@@ -172,18 +172,18 @@ def _constructor(program: Program, constants: _Constants) -> str:
 
 def _tables(program: Program, constants: _Constants) -> str:
     """Return the steps as tables; a value is written as -1 - value where it is used for the last time."""
-    last = {value: number for number, step in enumerate(program.steps) for value in step.inputs}
+    last_use = {value: number for number, step in enumerate(program.steps) for value in step.inputs}
     for value in program.outputs:
-        last[value] = len(program.steps)
+        last_use[value] = len(program.steps)
     numbers: list[int] = []
     steps = []
-    for number, (step, held) in enumerate(zip(program.steps, constants.of_steps, strict=True)):
-        inputs = [-1 - value if last[value] == number else value for value in step.inputs]
+    for number, (step, constant_numbers) in enumerate(zip(program.steps, constants.of_steps, strict=True)):
+        inputs = [-1 - value if last_use[value] == number else value for value in step.inputs]
         at = len(numbers)
-        numbers += [*inputs, *held, *step.outputs]
+        numbers += [*inputs, *constant_numbers, *step.outputs]
         behind = at + len(inputs)
-        row = [step.part, at, len(inputs), behind, behind + len(held), len(step.outputs)]
-        steps.append(f"{{{', '.join(map(str, row))}}}")
+        fields = [step.part, at, len(inputs), behind, behind + len(constant_numbers), len(step.outputs)]
+        steps.append(f"{{{', '.join(map(str, fields))}}}")
     return (
         f"static constexpr int32_t program_numbers[] = {{{', '.join(map(str, [*numbers, 0]))}}};\n"
         f"static constexpr Step program_steps[] = {{{', '.join(steps)}}};\n"

@@ -106,16 +106,16 @@ def _reason(error: BaseException) -> str:
 def decompositions(package: Any) -> dict[Any, Callable[..., Any]]:
     """Return the table of torchair or npugraph_ex; also fix meta functions as it does before its first compile."""
     utilities: Any = importlib.import_module(f"{package.__name__}._utils")
-    found: dict[Any, Callable[..., Any]] = utilities.get_npu_default_decompositions()
+    table: dict[Any, Callable[..., Any]] = utilities.get_npu_default_decompositions()
     register = utilities.register_matmul_backward_decomp
     if utilities.DispatchKey.AutogradPrivateUse1 in torch.ops.aten.to.other.py_kernels:
         # The other package was imported before: npugraph_ex calls this, and torchair 2.13.0 fails in it.
         utilities.register_matmul_backward_decomp = lambda: None
     try:
-        utilities.add_npu_patch(found, package.CompilerConfig())
+        utilities.add_npu_patch(table, package.CompilerConfig())
     finally:
         utilities.register_matmul_backward_decomp = register
-    return found
+    return table
 
 
 def kernels_left_out(package: Any) -> list[str]:
@@ -153,13 +153,13 @@ def watch_ge() -> None:
         return
 
     @functools.wraps(options)
-    def noted() -> dict[str, str]:
-        found: dict[str, str] = options()
+    def recorded_options() -> dict[str, str]:
+        config: dict[str, str] = options()
         if not _ge_started_with:
-            _ge_started_with.append(found["ge.exec.allow_hf32"])
-        return found
+            _ge_started_with.append(config["ge.exec.allow_hf32"])
+        return config
 
-    backend._get_global_op_compile_config = noted
+    backend._get_global_op_compile_config = recorded_options
 
 
 def check_precision_of_ge() -> bool:

@@ -34,7 +34,7 @@ def kernel_call(
             or get_level() != level
             or get_precision() != precision
         ):
-            raise _changed(method, inputs, dict(zip(on_npu, formats, strict=True)), level, precision)
+            raise _change_error(method, inputs, dict(zip(on_npu, formats, strict=True)), level, precision)
         if owners:
             sizes = [inputs[index].size(dim) for index, dim in owners]
             return list(kernel(*sizes, *inputs, *weights))
@@ -45,10 +45,10 @@ def kernel_call(
             return run(inputs)
 
     def run_and_copy(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        found = run_without_grad(inputs)
-        for index, value in zip(copied_back, found[outputs:], strict=True):
+        results = run_without_grad(inputs)
+        for index, value in zip(copied_back, results[outputs:], strict=True):
             inputs[index].copy_(value)
-        return found[:outputs]
+        return results[:outputs]
 
     if copied_back:
         return run_and_copy
@@ -56,22 +56,22 @@ def kernel_call(
     return run if header["ge"] else run_without_grad
 
 
-def _changed(
+def _change_error(
     method: str, inputs: list[torch.Tensor], formats: dict[int, int], level: int, precision: tuple[Any, ...]
 ) -> InputError:
     torch_npu = torch_npu_module()
-    for index, wanted in formats.items():
-        found = torch_npu.get_npu_format(inputs[index])
-        if found != wanted:
+    for index, expected in formats.items():
+        actual = torch_npu.get_npu_format(inputs[index])
+        if actual != expected:
             way_out = "cast it with torch_npu.npu_format_cast, or call `.refresh()` on the cached method"
             return InputError(
-                method, f"tensor {index}", f"of storage format {found}", f"{wanted}, as at load; {way_out}"
+                method, f"tensor {index}", f"of storage format {actual}", f"{expected}, as at load; {way_out}"
             )
     way_out = "as at load; call `.refresh()` after a change"
-    found = torch_npu.npu._get_deterministic_level()
-    if found != level:
-        return InputError(method, "deterministic level", str(found), f"{level}, {way_out}")
-    found = precision_options()()
+    actual = torch_npu.npu._get_deterministic_level()
+    if actual != level:
+        return InputError(method, "deterministic level", str(actual), f"{level}, {way_out}")
+    actual = precision_options()()
     return InputError(
-        method, "allow_hf32 of matmul and conv, and cube_math_type", str(found), f"{precision}, {way_out}"
+        method, "allow_hf32 of matmul and conv, and cube_math_type", str(actual), f"{precision}, {way_out}"
     )

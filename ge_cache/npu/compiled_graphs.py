@@ -42,7 +42,7 @@ def graph_folder(root: Path, key: str, timeout: float = LOCK_TIMEOUT) -> Iterato
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = filelock.FileLock(root / f"{key}.lock", timeout=timeout, fallback_to_soft=False)
             stack.enter_context(lock)
-            found: Path | None = folder
+            usable_folder: Path | None = folder
             was_sealed = is_sealed(folder)  # meanwhile, by the process that held the lock
             if not was_sealed:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -50,9 +50,9 @@ def graph_folder(root: Path, key: str, timeout: float = LOCK_TIMEOUT) -> Iterato
         except OSError as error:  # filelock's Timeout is one, too
             logger.info("%s: nothing is kept (%s)", folder, error or type(error).__name__)
             stack.close()
-            found = None
-        yield found
-        if found is not None and not was_sealed:
+            usable_folder = None
+        yield usable_folder
+        if usable_folder is not None and not was_sealed:
             _seal(folder)
 
 

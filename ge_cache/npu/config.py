@@ -103,12 +103,12 @@ class NpuOptions(Struct, frozen=True):
 def _set_options(config: Any, options: Mapping[str, Any]) -> Any:
     """Set options by dotted name; torchair's own errors name what is allowed."""
     for name, value in options.items():
-        *folders, last = name.split(".")
+        *folders, attribute = name.split(".")
         target = config
         for folder in folders:
             target = getattr(target, folder, None)
-        if target is None or not hasattr(target, last):
-            known = ", ".join(sorted(item for item in vars(config) if not item.startswith("_")))
-            raise OptionError(f"option {name!r} is unknown to {type(config).__module__}.CompilerConfig; it has {known}")
-        setattr(target, last, value)
+        if target is None or not hasattr(target, attribute):
+            names = ", ".join(sorted(item for item in vars(config) if not item.startswith("_")))
+            raise OptionError(f"option {name!r} is unknown to {type(config).__module__}.CompilerConfig; it has {names}")
+        setattr(target, attribute, value)
     return config

@@ -27,22 +27,24 @@ def convert(job: CompileJob, options: NpuOptions, stage: Stage) -> Artifact:
     functional = functional_graph(job, decompositions(options.package()))
     stage("compile")
     gears = gear_lists(job)
-    first = len(functional.owners)
-    for tensor, lists in zip(functional.examples[first:], gears, strict=False):
+    owner_count = len(functional.owners)
+    for tensor, lists in zip(functional.examples[owner_count:], gears, strict=False):
         if lists:
             tensor.dim_gears = lists
     with private_fake.tracing(functional.mode):
-        text = _text(functional, options, first + job.inputs_and_numbers, graph_name(job))
+        text = _text(functional, options, owner_count + job.inputs_and_numbers, graph_name(job))
     conditions = functional.symbolic.assumptions() if functional.symbolic is not None else []
     if gears:
         names, values = [name for name, _ in job.graph["symbols"]["hints"]], job.graph["symbols"]["gears"]
         check_assumptions(job.method, conditions, names, values)
-        text, conditions = ordered_gears(text, [{}] * first + gears), []
+        text, conditions = ordered_gears(text, [{}] * owner_count + gears), []
     is_ge = "ge_graph = GeGraph(" in text
     if is_ge and "_is_first_run = True" not in text:
         version = torch_npu_module().__version__
-        read = " and ".join(READ_FROM)
-        raise RuntimeError(f"the torchair of torch_npu {version} generates text of another form than that of {read}")
+        releases = " and ".join(READ_FROM)
+        raise RuntimeError(
+            f"the torchair of torch_npu {version} generates text of another form than that of {releases}"
+        )
     outputs = len(job.graph["outputs"])
     header = {"ge": is_ge, "outputs": outputs, "copied_back": functional.copied_back}
     header |= {"method": job.method, "owners": functional.owners, "written": functional.written}
@@ -51,8 +53,8 @@ def convert(job: CompileJob, options: NpuOptions, stage: Stage) -> Artifact:
     header["sizes"] = [list(spec.sizes) for spec in job.inputs]
     header["geared"] = [index for index, lists in enumerate(gears) if lists]
     blobs = {CODE: text.encode()}
-    if is_ge and (found := _split(text)) is not None:
-        text, split = found
+    if is_ge and (split_text := _split(text)) is not None:
+        text, split = split_text
         header["operators"], blobs[OPERATORS] = split.plan, split.others
     compiled = compiled_text(text, "torchair kernel")
     blobs[COMPILED] = msgpack.packb(encode_code(compiled), use_bin_type=True)
@@ -60,8 +62,8 @@ def convert(job: CompileJob, options: NpuOptions, stage: Stage) -> Artifact:
     return Artifact(header, blobs, conditions)
 
 
-def _text(functional: FunctionalGraph, options: NpuOptions, first: int, name: str) -> str:
-    for weight in functional.examples[first:]:
+def _text(functional: FunctionalGraph, options: NpuOptions, first_weight: int, name: str) -> str:
+    for weight in functional.examples[first_weight:]:
         # They are bound once: GE may assume that their addresses are fixed (`frozen_parameter`), aclgraph captures
         # them.
         weight._torchair_is_parameter = True
@@ -82,14 +84,14 @@ def _text(functional: FunctionalGraph, options: NpuOptions, first: int, name: st
 
 def _split(text: str) -> tuple[str, SplitModel] | None:
     """Return generated text with a model of the handled operators only, and the parts of its model; None to keep it."""
-    found = re.search(r"^serialized_graph = (b['\"].*)$", text, re.MULTILINE)
-    if found is None:
+    match = re.search(r"^serialized_graph = (b['\"].*)$", text, re.MULTILINE)
+    if match is None:
         raise RuntimeError("torchair generated no serialised graph")
-    model = ge_model_class().FromString(ast.literal_eval(found[1]))
+    model = ge_model_class().FromString(ast.literal_eval(match[1]))
     split = split_model(model, str(torch_npu_module().__version__))
     if split is None:
         return None
-    text = f"{text[: found.start(1)]}{split.handled!r}{text[found.end(1) :]}"
+    text = f"{text[: match.start(1)]}{split.handled!r}{text[match.end(1) :]}"
     # The converter imports Dynamo; a load has these two names already (`load_kernel`).
     return re.sub(
         r"^from torchair\._ge_concrete_graph\.fx2ge_converter import \w+\n", "", text, flags=re.MULTILINE
@@ -101,25 +103,25 @@ def gear_lists(job: CompileJob) -> list[dict[int, list[int]]]:
     symbols = job.graph.get("symbols") or {}
     if "gears" not in symbols:
         return []
-    rows = [gear_values(symbols, row) for row in symbols["sizes"]]
-    return [{dim: values for dim, values in enumerate(row) if values is not None} for row in rows]
+    rows = [gear_values(symbols, input_sizes) for input_sizes in symbols["sizes"]]
+    return [{dim: values for dim, values in enumerate(input_sizes) if values is not None} for input_sizes in rows]
 
 
 def ordered_gears(text: str, gears: list[dict[int, list[int]]]) -> str:
     """Put the entries of `ge.dynamicDims`, which torchair leaves in hash order, into the order of the gears."""
-    found = re.search(r'^local_compile_options\["ge\.dynamicDims"\] = "(.*)"$', text, re.MULTILINE)
+    dims = re.search(r'^local_compile_options\["ge\.dynamicDims"\] = "(.*)"$', text, re.MULTILINE)
     shapes = re.search(r'^local_compile_options\["ge\.inputShape"\] = "(.*)"$', text, re.MULTILINE)
-    if found is None or shapes is None:
+    if dims is None or shapes is None:
         raise RuntimeError("torchair made no ge.dynamicDims for a graph with gears")
     columns = []
     for item in shapes[1].split(";"):
         name, _, _ = item.partition(":")
         position = int(name.removeprefix("arg").partition("_")[0])
         columns += [values for _, values in sorted(gears[position].items())] if position < len(gears) else []
-    wanted = list(dict.fromkeys(",".join(map(str, entry)) for entry in zip(*columns, strict=True)))
-    if sorted(wanted) != sorted(found[1].split(";")):
-        raise RuntimeError(f"torchair formed the gears {found[1]}, wanted were {';'.join(wanted)}")
-    return f"{text[: found.start(1)]}{';'.join(wanted)}{text[found.end(1) :]}"
+    entries = list(dict.fromkeys(",".join(map(str, entry)) for entry in zip(*columns, strict=True)))
+    if sorted(entries) != sorted(dims[1].split(";")):
+        raise RuntimeError(f"torchair formed the gears {dims[1]}, wanted were {';'.join(entries)}")
+    return f"{text[: dims.start(1)]}{';'.join(entries)}{text[dims.end(1) :]}"
 
 
 def graph_name(job: CompileJob) -> str:

@@ -75,7 +75,7 @@ def functional_graph(job: CompileJob, decompositions: Mapping[Any, Callable[...,
     module.graph.eliminate_dead_code()
     module.recompile()
     return FunctionalGraph(
-        module, examples, owners, copied_back, _written(module), groups_of(module.graph), mode, symbolic
+        module, examples, owners, copied_back, _written_inputs(module), groups_of(module.graph), mode, symbolic
     )
 
 
@@ -88,9 +88,11 @@ def _examples(job: CompileJob) -> tuple[list[Any], Any, private_symbols.Symbolic
     mode = symbolic.mode if symbolic is not None else private_fake.fake_mode()
     specs = list(job.attributes.values()) if symbolic is not None else [*job.inputs, *job.attributes.values()]
     with mode:
-        rest = [torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in specs]
+        tensors = [
+            torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device) for spec in specs
+        ]
     numbers = list(symbolic.numbers.values()) if symbolic is not None else []
-    return [*fakes, *numbers, *rest], mode, symbolic
+    return [*fakes, *numbers, *tensors], mode, symbolic
 
 
 @contextlib.contextmanager
@@ -142,7 +144,7 @@ def _return_strided_writes(module: fx.GraphModule, examples: list[torch.Tensor])
     return copied
 
 
-def _written(module: fx.GraphModule) -> list[int]:
+def _written_inputs(module: fx.GraphModule) -> list[int]:
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     return [
         index
@@ -161,23 +163,23 @@ def _take_sizes(
         rows = job.graph["symbols"]["sizes"]
         places = [
             (index, dim)
-            for index, row in enumerate(rows)
-            for dim, item in enumerate(row)
+            for index, input_sizes in enumerate(rows)
+            for dim, item in enumerate(input_sizes)
             if isinstance(item, dict) and item["expression"] == name
         ]
         if not places:
             raise CompileError(job.method, job.gear, "an input has strides of its own; pass it contiguous")
         index, dim = places[0]
         with module.graph.inserting_before(placeholders[0]):
-            taken = module.graph.placeholder(f"size_{name}")
-        taken.meta["val"] = size
+            size_input = module.graph.placeholder(f"size_{name}")
+        size_input.meta["val"] = size
         owners.append([index, dim])
         sizes.append(size)
         for node in list(module.graph.nodes):
             value = node.meta.get("val")
             is_size = node.target is aten.sym_size.int and isinstance(value, torch.SymInt)
             if is_size and value.node.expr == size.node.expr:
-                node.replace_all_uses_with(taken)
+                node.replace_all_uses_with(size_input)
                 module.graph.erase_node(node)
     return owners, sizes
 
@@ -213,19 +215,21 @@ def _index_put(
     dims = [dim for dim, _ in present]
     if dims != list(range(dims[0], dims[0] + len(dims))):
         return NotImplemented  # type: ignore[no-any-return]
-    first, last = dims[0], dims[-1]
+    first_dim, last_dim = dims[0], dims[-1]
     broadcast = aten.broadcast_tensors.default([index for _, index in present])
     flat = torch.zeros_like(broadcast[0])
     for dim, index in zip(dims, broadcast, strict=True):
         size = self.shape[dim]
         flat = flat * size + torch.where(index < 0, index + size, index)
     index_shape = list(broadcast[0].shape)
-    target = self.reshape([*self.shape[:first], -1, *self.shape[last + 1 :]])
-    wanted = [*self.shape[:first], *index_shape, *self.shape[last + 1 :]]
-    source = values.to(self.dtype).expand(wanted).reshape([*self.shape[:first], -1, *self.shape[last + 1 :]])
-    spread = _along(flat.reshape(-1), first, source)
+    target = self.reshape([*self.shape[:first_dim], -1, *self.shape[last_dim + 1 :]])
+    value_shape = [*self.shape[:first_dim], *index_shape, *self.shape[last_dim + 1 :]]
+    source = (
+        values.to(self.dtype).expand(value_shape).reshape([*self.shape[:first_dim], -1, *self.shape[last_dim + 1 :]])
+    )
+    spread = _along(flat.reshape(-1), first_dim, source)
     scatter = aten.scatter_add.default if accumulate else aten.scatter.src
-    return scatter(target, first, spread, source).reshape(self.shape)  # type: ignore[no-any-return]
+    return scatter(target, first_dim, spread, source).reshape(self.shape)  # type: ignore[no-any-return]
 
 
 def _amax(self: torch.Tensor, dim: Any = (), keepdim: bool = False) -> torch.Tensor:

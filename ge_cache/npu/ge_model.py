@@ -45,8 +45,8 @@ def split_model(model: Any, version: str) -> SplitModel | None:
     handled = type(model)()
     handled.CopyFrom(model)
     handled.graph[0].ClearField("op")
-    _, fields, _ = _taken_apart(model)
-    plan, others = [[0, 0]], []
+    _, fields, _ = _split_fields(model)
+    plan, other_fields = [[0, 0]], []
     for operator, field in zip(model.graph[0].op, fields, strict=True):
         if operator.type in _HANDLED or "group" in operator.attr:
             handled.graph[0].op.append(operator)
@@ -54,13 +54,13 @@ def split_model(model: Any, version: str) -> SplitModel | None:
                 plan.append([0, 0])
             plan[-1][0] += 1
         else:
-            others.append(field)
+            other_fields.append(field)
             plan[-1][1] += len(field)
-    found = SplitModel(handled.SerializeToString(), b"".join(others), plan)
-    joined = type(model).FromString(join_model(handled, found.others, plan))
+    split = SplitModel(handled.SerializeToString(), b"".join(other_fields), plan)
+    joined = type(model).FromString(join_model(handled, split.others, plan))
     if joined.SerializeToString(deterministic=True) != model.SerializeToString(deterministic=True):
         raise RuntimeError("a GE model was not the same after it was taken apart and put together")
-    return found
+    return split
 
 
 @functools.cache
@@ -79,26 +79,26 @@ def _is_read(version: str) -> bool:
 
 def join_model(handled: Any, others: bytes, plan: Sequence[Sequence[int]]) -> bytes:
     """Return the whole model, serialised; `handled` is the `ModelDef` with torchair's changes."""
-    head, operators, tail = _taken_apart(handled)
+    head, operators, tail = _split_fields(handled)
     if sum(count for count, _ in plan) != len(operators):
         raise RuntimeError(f"a GE graph has {len(operators)} inputs and outputs, not those that it was stored with")
     parts: list[bytes | memoryview] = [tail]
-    left, rest = iter(operators), memoryview(others)
+    remaining_operators, remaining_bytes = iter(operators), memoryview(others)
     for count, size in plan:
-        parts += [*itertools.islice(left, count), rest[:size]]
-        rest = rest[size:]
+        parts += [*itertools.islice(remaining_operators, count), remaining_bytes[:size]]
+        remaining_bytes = remaining_bytes[size:]
     return b"".join([head, _varint(sum(len(part) for part in parts)), *parts])
 
 
-def _taken_apart(model: Any) -> tuple[bytes, list[memoryview], bytes]:
+def _split_fields(model: Any) -> tuple[bytes, list[memoryview], bytes]:
     """Return a model up to the length of its graph, the operators of that graph, and the graph's other fields.
 
     A serialised message is its fields one after the other; their order is free except for the items of one list:
     https://protobuf.dev/programming-guides/encoding/
     """
-    own: list[memoryview] = []
+    model_fields: list[memoryview] = []
     operators: list[memoryview] = []
-    others: list[memoryview] = []
+    graph_fields: list[memoryview] = []
     graph_number = model.DESCRIPTOR.fields_by_name["graph"].number
     operator_number = model.graph[0].DESCRIPTOR.fields_by_name["op"].number
     graph = memoryview(b"")
@@ -106,10 +106,10 @@ def _taken_apart(model: Any) -> tuple[bytes, list[memoryview], bytes]:
         if number == graph_number:
             graph = content
         else:
-            own.append(field)
+            model_fields.append(field)
     for number, field, _ in _fields(graph):
-        (operators if number == operator_number else others).append(field)
-    return b"".join([*own, _varint(graph_number << 3 | _LENGTH_PREFIXED)]), operators, b"".join(others)
+        (operators if number == operator_number else graph_fields).append(field)
+    return b"".join([*model_fields, _varint(graph_number << 3 | _LENGTH_PREFIXED)]), operators, b"".join(graph_fields)
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, memoryview, memoryview]]:
@@ -142,9 +142,9 @@ def _read_varint(data: memoryview, place: int) -> tuple[int, int]:
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)

@@ -20,8 +20,8 @@ def graph_key(parts: Sequence[bytes], fingerprint: Mapping[str, Any]) -> str:
 
 def missing_group(code: bytes, error: AssertionError) -> CacheError:
     """Return the error for generated text that found no process group of the job that it was made in."""
-    found = re.search(rb"used_process_group = (.+)", code)
-    groups = found[1].decode(errors="replace").strip() if found else "unknown"
+    match = re.search(rb"used_process_group = (.+)", code)
+    groups = match[1].decode(errors="replace").strip() if match else "unknown"
     return CacheError(
         f"its graph communicates in process groups (name: (ranks, tag)) {groups}, and one of them does not exist here; "
         "make the same groups with torch.distributed.new_group before the first call "

@@ -50,18 +50,18 @@ _FILES = ("fusion_config.fusion_switch_file", "dump_config.dump_config_path")
 
 def config_leaves(config: Any, prefix: str = "") -> dict[str, Any]:
     """Return dotted name -> value of every option of a config of torchair or npugraph_ex."""
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for name, value in vars(config).items():
         if name == "_fixed_attrs":
             continue
         path = f"{prefix}{'path' if name == '_path' else name}"
         if "_value" in getattr(value, "__dict__", {}):  # an OptionValue
-            found[path] = vars(value)["_value"]
+            leaves[path] = vars(value)["_value"]
         elif hasattr(value, "_fixed_attrs") or type(value).__module__.startswith(("torchair", "npugraph_ex")):
-            found.update(config_leaves(value, f"{path}."))
+            leaves.update(config_leaves(value, f"{path}."))
         else:
-            found[path] = value
-    return found
+            leaves[path] = value
+    return leaves
 
 
 def config_component(config: Any) -> dict[str, Any]:

@@ -93,8 +93,8 @@ def _folder(lazy: Any) -> Path | None:
     # torch_npu's placeholder imports torchair when the import system reads its `__spec__`: look past it.
     if type(lazy).__name__ != "_LazyTorchair":
         return None
-    kept = vars(lazy)
-    if kept.get("_torchair", lazy) is not None or kept.get("_exception", lazy) is not None:
+    attributes = vars(lazy)
+    if attributes.get("_torchair", lazy) is not None or attributes.get("_exception", lazy) is not None:
         return None
     package = sys.modules.get("torch_npu.dynamo")
     if package is None or "torch_npu.dynamo.torchair" in sys.modules:

@@ -19,22 +19,22 @@ from gearcache.ge_cache.process_groups import named_groups
 
 def groups_of(graph: fx.Graph) -> dict[str, list[int]]:
     """Return name -> ranks of the groups of a graph; `CacheError` for one that does not exist in this process."""
-    found = named_groups(graph)
-    for name, ranks in found.items():
+    ranks_by_name = named_groups(graph)
+    for name, ranks in ranks_by_name.items():
         if ranks is None:
             raise CacheError(f"its graph communicates in a process group {name!r}, which has no name of its own")
-    return {name: ranks for name, ranks in found.items() if ranks is not None}
+    return {name: ranks for name, ranks in ranks_by_name.items() if ranks is not None}
 
 
 def check_groups(method: str, groups: Mapping[str, Sequence[int]]) -> None:
     """Raise `CacheError` for a group that does not exist in this process, or whose name denotes other ranks."""
     for name, ranks in groups.items():
-        here = private_core.process_group_ranks(name)
-        if here != list(ranks):
-            known = f"is of the ranks {here} here" if here is not None else "does not exist here"
+        ranks_here = private_core.process_group_ranks(name)
+        if ranks_here != list(ranks):
+            difference = f"is of the ranks {ranks_here} here" if ranks_here is not None else "does not exist here"
             raise CacheError(
                 f"the graph of `{method}` communicates in the process group {name!r} of the ranks {list(ranks)}, which "
-                f"{known}; make the same groups in the same order with torch.distributed before the first call"
+                f"{difference}; make the same groups in the same order with torch.distributed before the first call"
             )
 
 

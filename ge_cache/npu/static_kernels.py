@@ -45,14 +45,14 @@ class FirstCall:
         """`written` are the positions of the arguments that the graph writes."""
         self._namespace = namespace
         self._graph = namespace["acl_graph"]
-        self._root, self._key, self._written = root, key, written
+        self._root, self._key, self._written_positions = root, key, written
         namespace["acl_graph"] = self
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         with kernel_folder(self._root, self._key(arguments)) as folder:
             self._namespace[_UPDATE](str(folder))
             # To note its operators the graph runs them: one run too many for arguments that it writes.
-            with unchanged([] if is_sealed(folder) else [arguments[index] for index in self._written]):
+            with unchanged([] if is_sealed(folder) else [arguments[index] for index in self._written_positions]):
                 self._graph.compile(*arguments, **keywords)
         self._namespace["acl_graph"] = self._graph
         return self._graph(*arguments, **keywords)
@@ -115,12 +115,12 @@ def _keep_packages(folder: Path) -> None:
 def unchanged(tensors: list[torch.Tensor]) -> Iterator[None]:
     """Restore the values of tensors at the end; they are kept on the host where the device has no room."""
     try:
-        kept = [tensor.detach().clone() for tensor in tensors]
+        copies = [tensor.detach().clone() for tensor in tensors]
     except torch.OutOfMemoryError:
-        kept = [tensor.detach().cpu() for tensor in tensors]
+        copies = [tensor.detach().cpu() for tensor in tensors]
     try:
         yield
     finally:
         with torch.no_grad():
-            for tensor, value in zip(tensors, kept, strict=True):
+            for tensor, value in zip(tensors, copies, strict=True):
                 tensor.copy_(value)

@@ -68,41 +68,41 @@ def size_of(dim: Dim) -> Any:
 
 def normal(dim: Dim) -> Dim:
     """Return a dim with adjacent unpadded factors multiplied and factors of 1 removed."""
-    found: list[Factor] = []
+    factors: list[Factor] = []
     for size, is_padded in dim:
         if size == 1:
             continue
-        if found and not is_padded and not found[-1][1]:
-            found[-1] = (found[-1][0] * size, False)
+        if factors and not is_padded and not factors[-1][1]:
+            factors[-1] = (factors[-1][0] * size, False)
         else:
-            found.append((size, is_padded))
-    return tuple(found)
+            factors.append((size, is_padded))
+    return tuple(factors)
 
 
 def regroup(dims: Sequence[Dim], sizes: Sequence[Any]) -> tuple[Dim, ...] | None:
     """Return the dims of a view with these sizes; None when a padded factor would be cut."""
     import sympy
 
-    rest = [factor for dim in dims for factor in dim]
-    found = []
+    factors = [factor for dim in dims for factor in dim]
+    view_dims = []
     for size in sizes:
         group: list[Factor] = []
-        left = sympy.sympify(size)
-        while left != 1:
-            if not rest:
+        remaining = sympy.sympify(size)
+        while remaining != 1:
+            if not factors:
                 return None
-            factor, is_padded = rest.pop(0)
-            if sympy.fraction(sympy.cancel(left / factor))[1] == 1:
+            factor, is_padded = factors.pop(0)
+            if sympy.fraction(sympy.cancel(remaining / factor))[1] == 1:
                 group.append((factor, is_padded))
-                left = sympy.cancel(left / factor)
-            elif not is_padded and left.is_Integer and isinstance(factor, int) and factor % int(left) == 0:
-                group.append((int(left), False))
-                rest.insert(0, (factor // int(left), False))
-                left = sympy.Integer(1)
+                remaining = sympy.cancel(remaining / factor)
+            elif not is_padded and remaining.is_Integer and isinstance(factor, int) and factor % int(remaining) == 0:
+                group.append((int(remaining), False))
+                factors.insert(0, (factor // int(remaining), False))
+                remaining = sympy.Integer(1)
             else:
                 return None
-        found.append(normal(tuple(group)))
-    return tuple(found) if all(size == 1 for size, _ in rest) else None
+        view_dims.append(normal(tuple(group)))
+    return tuple(view_dims) if all(size == 1 for size, _ in factors) else None
 
 
 def kept(before: Sequence[Dim], after: Sequence[Dim]) -> dict[int, int]:
@@ -118,15 +118,15 @@ def broadcast(rows: Sequence[Sequence[Dim]], sizes: Sequence[Sequence[Any]]) -> 
 
     `sizes` are the sizes of the tensors' dims: only a size of exactly 1 is repeated.
     """
-    rank = max((len(row) for row in rows), default=0)
-    found: list[Dim] = []
+    rank = max((len(tensor_dims) for tensor_dims in rows), default=0)
+    dims: list[Dim] = []
     for dim in range(rank):
         present = []
-        for row, lengths in zip(rows, sizes, strict=True):
-            index = dim - (rank - len(row))
+        for tensor_dims, lengths in zip(rows, sizes, strict=True):
+            index = dim - (rank - len(tensor_dims))
             if index >= 0 and lengths[index] != 1:
-                present.append(row[index])
+                present.append(tensor_dims[index])
         if any(other != present[0] for other in present):
             return None
-        found.append(present[0] if present else ONE)
-    return tuple(found)
+        dims.append(present[0] if present else ONE)
+    return tuple(dims)

@@ -116,15 +116,15 @@ def held(value: Any, dtype: torch.dtype) -> Any:
 
 def elementwise_fills(step: Step, dims: Sequence[Dim]) -> tuple[dict[int, Any], bool]:
     """Return the fills of an elementwise result, and whether they may be NaN instead."""
-    found: dict[int, Any] = {}
+    fills: dict[int, Any] = {}
     is_doubtful = False
-    for dim in (index for index, row in enumerate(dims) if has_padding(row)):
+    for dim in (index for index, result_dim in enumerate(dims) if has_padding(result_dim)):
         operands = {name: _operand(step, node, dim - len(dims)) for name, node in step.tensors().items()}
         value, may_be_nan = _value(step, operands)
         if value is not Unknown:
-            found[dim] = value
+            fills[dim] = value
             is_doubtful |= may_be_nan
-    return found, is_doubtful
+    return fills, is_doubtful
 
 
 def _operand(step: Step, node: fx.Node, dim: int) -> Any:
@@ -138,19 +138,19 @@ def _operand(step: Step, node: fx.Node, dim: int) -> Any:
 def _value(step: Step, operands: dict[str, Any]) -> tuple[Any, bool]:
     """Return the value of a position, and whether it may be NaN instead, given the operands' values there."""
     packet, dtype = step.packet, step.node.meta["val"].dtype
-    chosen = _chosen(step, operands)
-    if chosen is not Unknown:
-        return held(chosen, dtype), False
+    operand = _selected_operand(step, operands)
+    if operand is not Unknown:
+        return held(operand, dtype), False
     if packet in _CONSTANT or Unknown not in operands.values():
         return _computed(step, operands), False
-    known = [value for value in operands.values() if value is not Unknown]
-    if packet == "mul" and 0 in known:
+    known_values = [value for value in operands.values() if value is not Unknown]
+    if packet == "mul" and 0 in known_values:
         return _false(dtype), dtype.is_floating_point
-    if packet in ("bitwise_and", "__and__", "logical_and") and 0 in known:
+    if packet in ("bitwise_and", "__and__", "logical_and") and 0 in known_values:
         return _false(dtype), False
-    if packet in ("bitwise_or", "__or__", "logical_or") and dtype == torch.bool and any(known):
+    if packet in ("bitwise_or", "__or__", "logical_or") and dtype == torch.bool and any(known_values):
         return True, False
-    if packet == "add" and LOWEST in known and step.given.get("alpha", 1) == 1 and dtype.is_floating_point:
+    if packet == "add" and LOWEST in known_values and step.given.get("alpha", 1) == 1 and dtype.is_floating_point:
         return LOWEST, True
     return Unknown, False
 
@@ -159,7 +159,7 @@ def _false(dtype: torch.dtype) -> Any:
     return False if dtype == torch.bool else 0.0 if dtype.is_floating_point else 0
 
 
-def _chosen(step: Step, operands: dict[str, Any]) -> Any:
+def _selected_operand(step: Step, operands: dict[str, Any]) -> Any:
     """Return the operand that a condition chooses."""
     if step.packet == "where" and operands.get("condition", Unknown) is not Unknown:
         name = "self" if operands["condition"] else "other"
@@ -185,17 +185,17 @@ def _computed(step: Step, operands: dict[str, Any]) -> Any:
     if may_overflow and dtype != torch.bool and not dtype.is_floating_point:
         return Unknown
 
-    def made(name: str, value: Any) -> Any:
+    def at_one_position(name: str, value: Any) -> Any:
         if isinstance(value, fx.Node):
-            known = operands.get(name, Unknown)
-            number = 0 if known is Unknown else known  # unknown only where the operator reads no more than its size
+            fill = operands.get(name, Unknown)
+            number = 0 if fill is Unknown else fill  # unknown only where the operator reads no more than its size
             return torch.full((), number, dtype=value.meta["val"].dtype, device="cpu")
         return torch.device("cpu") if isinstance(value, torch.device) else value
 
-    given = {name: made(name, value) for name, value in step.given.items()}
-    listed = [item for item in step.schema.arguments if item.name in given]
-    positional = [given[item.name] for item in listed if not item.kwarg_only]
-    keywords = {item.name: given[item.name] for item in listed if item.kwarg_only}
+    arguments = {name: at_one_position(name, value) for name, value in step.given.items()}
+    schema_arguments = [item for item in step.schema.arguments if item.name in arguments]
+    positional = [arguments[item.name] for item in schema_arguments if not item.kwarg_only]
+    keywords = {item.name: arguments[item.name] for item in schema_arguments if item.kwarg_only}
     try:
         result = step.node.target(*positional, **keywords)  # type: ignore[operator]
     except (RuntimeError, IndexError, TypeError, ValueError):  # the operator needs dims that one position lacks

@@ -29,27 +29,27 @@ def _is_rows_of(index: Extent, dim: Dim) -> bool:
 
 def _places(step: Step, source: Extent, indices: list[Any], *, is_write: bool) -> tuple[Dim, ...]:
     """Return the dims of an indexing result; checks that real places are read, or written, by real indices."""
-    given = {dim: index for dim, index in enumerate(indices) if isinstance(index, Extent)}
-    nodes = {dim: step.given["indices"][dim] for dim in given}
+    tensor_indices = {dim: index for dim, index in enumerate(indices) if isinstance(index, Extent)}
+    nodes = {dim: step.given["indices"][dim] for dim in tensor_indices}
     for node in nodes.values():
         if node.meta["val"].dtype in (torch.bool, torch.uint8):
             raise Dependent(f"`aten.{step.name}` selects by a mask, along {step.proof.label}")
     sizes = [step.proof.sizes(node.meta["val"]) for node in nodes.values()]
-    common = broadcast([index.dims for index in given.values()], sizes)
+    common = broadcast([index.dims for index in tensor_indices.values()], sizes)
     if common is None:
         raise _joined(step)
-    for dim, index in given.items():
+    for dim, index in tensor_indices.items():
         if has_padding(source.dims[dim]) and not _is_rows_of(index, source.dims[dim]):
             raise Dependent(f"`aten.{step.name}` looks rows of {step.proof.label} up by numbers")
     if is_write and any(has_padding(dim) for dim in common):
-        owners = [index for dim, index in given.items() if has_padding(source.dims[dim]) and index.is_padded]
+        owners = [index for dim, index in tensor_indices.items() if has_padding(source.dims[dim]) and index.is_padded]
         if not owners or sum(has_padding(dim) for dim in common) > 1:
             raise Dependent(f"`aten.{step.name}` would write filling of {step.proof.label} into shared places")
-    rest = [dim for index, dim in enumerate(source.dims) if index not in given]
-    order = sorted(given)
+    unindexed = [dim for index, dim in enumerate(source.dims) if index not in tensor_indices]
+    order = sorted(tensor_indices)
     is_adjacent = order == list(range(order[0], order[0] + len(order)))
     position = order[0] if is_adjacent else 0
-    return (*rest[:position], *common, *rest[position:])
+    return (*unindexed[:position], *common, *unindexed[position:])
 
 
 @rule("index")
@@ -60,14 +60,14 @@ def index(step: Step) -> Extent:
     return Extent(dims, fills=_fills(source, dims, {at: item for at, item in enumerate(indices) if item is not None}))
 
 
-def _fills(source: Extent, dims: tuple[Dim, ...], given: Mapping[int, Extent]) -> dict[int, Any]:
+def _fills(source: Extent, dims: tuple[Dim, ...], tensor_indices: Mapping[int, Extent]) -> dict[int, Any]:
     """Return the fills of `x[indices]`: where an index counts along a dim, its filling selects filling."""
-    common = len(dims) - (len(source.dims) - len(given))
-    order = sorted(given)
+    common = len(dims) - (len(source.dims) - len(tensor_indices))
+    order = sorted(tensor_indices)
     position = order[0] if order == list(range(order[0], order[0] + len(order))) else 0
-    rest = [at for at in range(len(source.dims)) if at not in given]
-    places = {at: index if index < position else index + common for index, at in enumerate(rest)}
-    for at, item in given.items():
+    unindexed = [at for at in range(len(source.dims)) if at not in tensor_indices]
+    places = {at: index if index < position else index + common for index, at in enumerate(unindexed)}
+    for at, item in tensor_indices.items():
         if item.counted is not None and item.dims[item.counted] == source.dims[at]:
             places[at] = position + common - len(item.dims) + item.counted
     return {places[at]: value for at, value in source.fills.items() if at in places}
@@ -79,7 +79,7 @@ def index_put(step: Step) -> Extent:
     source, values = step.extent("self"), step.extent("values")
     places = _places(step, source, step.value("indices"), is_write=True)
     rows = [places, values.dims]
-    if broadcast(rows, [[0 if dim else 1 for dim in row] for row in rows]) != places:
+    if broadcast(rows, [[0 if dim else 1 for dim in tensor_dims] for tensor_dims in rows]) != places:
         raise _joined(step)
     return source
 

@@ -27,9 +27,9 @@ def padded_symbols(
     `assignments` are the symbol values of the gears, which show the symbols that may vary.
     """
     rows = list(assignments)
-    found: dict[Any, str] = {}
-    used: set[str] = set()
-    for symbol in dict.fromkeys(symbol for row in rows for symbol in row):
+    labels: dict[Any, str] = {}
+    used_patterns: set[str] = set()
+    for symbol in dict.fromkeys(symbol for assignment in rows for symbol in assignment):
         dims = [
             (item.access.text, dim)
             for item in capture.inputs
@@ -37,7 +37,7 @@ def padded_symbols(
             if symbol in symbols.symbols_of(size)
         ]
         filled = [place for place in dims if fills.pattern(*place) is not None]
-        used.update(pattern for place in filled if (pattern := fills.pattern(*place)) is not None)
+        used_patterns.update(pattern for place in filled if (pattern := fills.pattern(*place)) is not None)
         if filled and len(filled) < len(dims):
             path, dim = next(place for place in dims if place not in filled)
             raise GearSpecError(
@@ -45,20 +45,20 @@ def padded_symbols(
                 f"give a value for `{path}` too"
             )
         if filled:
-            found[symbol] = _dim(*dims[0])
-    unused = [pattern for pattern in fills.patterns if pattern not in used]
-    if unused or not found:
+            labels[symbol] = _dim(*dims[0])
+    unused = [pattern for pattern in fills.patterns if pattern not in used_patterns]
+    if unused or not labels:
         geared = ", ".join(
             _dim(item.access.text, dim)
             for item in capture.inputs
             for dim, size in enumerate(item.sizes)
-            if any(symbol in row for row in rows for symbol in symbols.symbols_of(size))
+            if any(symbol in assignment for assignment in rows for symbol in symbols.symbols_of(size))
         )
         raise GearSpecError(
             f"`{capture.method}`: pad_values names `{unused[0] if unused else ''}`, which has no dim that differs "
             f"between gears; such dims are {geared or 'none'}"
         )
-    return found
+    return labels
 
 
 def _dim(path: str, dim: int) -> str:
@@ -82,16 +82,16 @@ def padding_plan(
     _drop_numbers(graph)
     order_inputs(graph)
     sizes = [item.sizes for item in capture.inputs]
-    given = [fills.given(item.access.text, item.dtype) for item in capture.inputs]
+    input_fills = [fills.given(item.access.text, item.dtype) for item in capture.inputs]
     if fills.is_vouched:
-        shown = vouch_all(graph.module.graph, symbols.simplify, wanted, groups)
+        outcome = vouch_all(graph.module.graph, symbols.simplify, wanted, groups)
     else:
-        shown = prove_all(graph.module.graph, sizes, symbols.simplify, wanted, groups, given)
-    if isinstance(shown, Unproven):
+        outcome = prove_all(graph.module.graph, sizes, symbols.simplify, wanted, groups, input_fills)
+    if isinstance(outcome, Unproven):
         advice = "" if fills.is_vouched else ", filling='vouched' if you know that it does not"
         raise GearSpecError(
-            f"`{capture.method}`: {shown.label} cannot be padded, because the filling could reach the result: "
-            f"{shown.reason}; use on_miss='compile'{advice}, or pad inside the method with a mask"
+            f"`{capture.method}`: {outcome.label} cannot be padded, because the filling could reach the result: "
+            f"{outcome.reason}; use on_miss='compile'{advice}, or pad inside the method with a mask"
         )
     (output,) = [node for node in graph.module.graph.nodes if node.op == "output"]
     outputs = [node.meta["val"] for node in output.args[0]]
@@ -104,7 +104,7 @@ def padding_plan(
                 "fills": [[index, value] for index, value in sorted(proof.fills.items())],
                 "doubtful": proof.doubtful,
             }
-            for proof in shown
+            for proof in outcome
         ],
         "conditions": printer.guards(),
         "sizes": [[printer.plain(symbols.simplify(size)) for size in item.sizes] for item in capture.inputs],
@@ -138,10 +138,10 @@ def patterns_of_one(wanted: Mapping[Any, str], proofs: Sequence[Mapping[str, Any
 def equal_symbols(wanted: Mapping[Any, str], assignments: Iterable[Mapping[Any, int]]) -> list[list[Any]]:
     """Return the sets of padded symbols that name the same dim of several arguments and are equal at every gear."""
     rows = list(assignments)
-    found: dict[Any, list[Any]] = {}
+    groups: dict[Any, list[Any]] = {}
     for symbol, label in wanted.items():
-        found.setdefault((label.rpartition(".size(")[2], *(row.get(symbol) for row in rows)), []).append(symbol)
-    return [group for group in found.values() if len(group) > 1]
+        groups.setdefault((label.rpartition(".size(")[2], *(gear.get(symbol) for gear in rows)), []).append(symbol)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def same_program(capture: Capture, other: Capture, symbols: Symbols, assignment: Mapping[Any, int]) -> bool:
@@ -179,7 +179,7 @@ def _program(capture: Capture, symbols: Symbols, assignment: Mapping[Any, int]) 
             return ["slice", plain(value.start), plain(value.stop), plain(value.step)]
         return value
 
-    def known(value: Any) -> Any:
+    def concrete(value: Any) -> Any:
         return value if isinstance(value, (int, float)) else symbols.value(value.node.expr, assignment)
 
     for node in capture.module.graph.nodes:
@@ -191,10 +191,10 @@ def _program(capture: Capture, symbols: Symbols, assignment: Mapping[Any, int]) 
             numbers[node] = ("computed", node.target, plain(list(node.args)), plain(dict(node.kwargs)))
             continue
         if isinstance(value, torch.Size):
-            numbers[node] = [known(item) for item in value]
+            numbers[node] = [concrete(item) for item in value]
             continue
         if isinstance(value, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)) and node.op != "get_attr":
-            numbers[node] = known(value)
+            numbers[node] = concrete(value)
             continue
         numbers[node] = ("node", next(count))
         if node.op == "placeholder":

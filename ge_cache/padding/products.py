@@ -24,7 +24,7 @@ def _product(step: Step, left: Extent, right: Extent) -> Extent:
         step.require_unpadded("sums over", left.dims[-1], right.dims[-2])
     batches = broadcast(
         [left.dims[:-2], right.dims[:-2]],
-        [[0 if dim else 1 for dim in row.dims[:-2]] for row in (left, right)],
+        [[0 if dim else 1 for dim in factor.dims[:-2]] for factor in (left, right)],
     )
     if batches is None:
         raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
@@ -40,26 +40,28 @@ def product(step: Step) -> Extent:
     rows, columns = len(left.dims) == 1, len(right.dims) == 1
     left = left.with_dims([ONE, *left.dims], {0: 1}) if rows else left
     right = right.with_dims([*right.dims, ONE], {0: 0}) if columns else right
-    found = _product(step, left, right)
-    dims = list(found.dims)
+    extent = _product(step, left, right)
+    dims = list(extent.dims)
     if columns:
         dims.pop()
     if rows:
         dims.pop(-1 if columns else -2)
-    return replace(found, dims=tuple(dims))
+    return replace(extent, dims=tuple(dims))
 
 
 @rule("addmm", "baddbmm")
 def sum_and_product(step: Step) -> Extent:
     """A matrix product with something added."""
-    first, second = ("mat1", "mat2") if "mat1" in step.given else ("batch1", "batch2")
-    found = _product(step, step.extent(first), step.extent(second))
-    dims = found.dims
+    left_name, right_name = ("mat1", "mat2") if "mat1" in step.given else ("batch1", "batch2")
+    extent = _product(step, step.extent(left_name), step.extent(right_name))
+    dims = extent.dims
     added = step.extent("self")
-    joined = broadcast([dims, added.dims], [[0 if dim else 1 for dim in row] for row in (dims, added.dims)])
+    joined = broadcast(
+        [dims, added.dims], [[0 if dim else 1 for dim in tensor_dims] for tensor_dims in (dims, added.dims)]
+    )
     if joined != dims:
         raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
-    return found
+    return extent
 
 
 @rule("linear")
@@ -77,33 +79,40 @@ def einsum(step: Step) -> Extent:
     """Dims of one label have the same positions; a summed one may have filling under the condition of a product."""
     tensors = step.value("tensors")
     labels, output = _labels(step.value("equation"), [len(item.dims) for item in tensors])
-    found: dict[str, Dim] = {}
+    label_dims: dict[str, Dim] = {}
     masked: set[str] = set()
-    for item, row in zip(tensors, labels, strict=True):
-        for at, (label, dim) in enumerate(zip(row, item.dims, strict=True)):
-            known = found.setdefault(label, dim)
-            if (ONE not in (known, dim) and known != dim) or (has_padding(dim) and row.count(label) > 1):
+    for item, operand_labels in zip(tensors, labels, strict=True):
+        for at, (label, dim) in enumerate(zip(operand_labels, item.dims, strict=True)):
+            label_dim = label_dims.setdefault(label, dim)
+            if (ONE not in (label_dim, dim) and label_dim != dim) or (
+                has_padding(dim) and operand_labels.count(label) > 1
+            ):
                 raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
-            found[label] = known if dim == ONE else dim
+            label_dims[label] = label_dim if dim == ONE else dim
             masked |= {label} if item.fills.get(at) == 0 else set()
-    summed = [label for label in found if label not in output and has_padding(found[label])]
-    step.require_unpadded("sums over", *(found[label] for label in summed if label not in masked))
+    summed = [label for label in label_dims if label not in output and has_padding(label_dims[label])]
+    step.require_unpadded("sums over", *(label_dims[label] for label in summed if label not in masked))
     # With one operand the result may be a view, which the schema does not declare.
-    own = len(tensors) > 1
-    return Extent(tuple(found[label] for label in output), is_writable=own, is_doubtful=bool(summed) and doubtful(step))
+    is_fresh = len(tensors) > 1
+    return Extent(
+        tuple(label_dims[label] for label in output), is_writable=is_fresh, is_doubtful=bool(summed) and doubtful(step)
+    )
 
 
 def _labels(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]]:
     """Return the labels of the dims of each operand and of the result; those after `...` are counted from the end."""
     left, _, right = equation.replace(" ", "").partition("->")
     rows = left.split(",")
-    wide = [rank - len(row.replace("...", "")) if "..." in row else 0 for row, rank in zip(rows, ranks, strict=True)]
+    wide = [
+        rank - len(operand.replace("...", "")) if "..." in operand else 0
+        for operand, rank in zip(rows, ranks, strict=True)
+    ]
 
-    def listed(row: str, count: int) -> list[str]:
-        first, dots, last = row.partition("...")
-        return [*first, *(f"-{number}" for number in range(count if dots else 0, 0, -1)), *last]
+    def dim_labels(text: str, count: int) -> list[str]:
+        leading, dots, trailing = text.partition("...")
+        return [*leading, *(f"-{number}" for number in range(count if dots else 0, 0, -1)), *trailing]
 
-    operands = [listed(row, count) for row, count in zip(rows, wide, strict=True)]
+    operands = [dim_labels(operand, count) for operand, count in zip(rows, wide, strict=True)]
     if "->" not in equation:
         right = "..." + "".join(sorted(label for label in set(left) - {",", "."} if left.count(label) == 1))
-    return operands, listed(right, max(wide))
+    return operands, dim_labels(right, max(wide))

@@ -44,12 +44,12 @@ class Proof:
 
         `inputs`: the sizes of the first placeholders; the others (weights) have no filling.
         """
-        rows = iter(enumerate(inputs))
+        numbered_inputs = iter(enumerate(inputs))
         node: fx.Node | None = None
         try:
             for node in graph.nodes:
                 if node.op == "placeholder":
-                    index, sizes = next(rows, (-1, None))
+                    index, sizes = next(numbered_inputs, (-1, None))
                     shape = self.sizes(node.meta["val"]) if sizes is None else [self._simplify(size) for size in sizes]
                     dims = self.unpadded_dims(shape)
                     self._extents[node] = Extent(
@@ -117,29 +117,31 @@ class Proof:
             return
         if rule is None or "out" in step.given:
             raise Dependent(f"`aten.{step.name}` is not known to keep rows apart along {self.label}")
-        found = self._checked(step, rule(step))
-        rows = [replace(item, is_doubtful=item.is_doubtful or is_doubtful) for item in as_list(found)]
-        self._set(step, rows if isinstance(found, list) else rows[0])
+        result = self._checked(step, rule(step))
+        extents = [replace(item, is_doubtful=item.is_doubtful or is_doubtful) for item in as_list(result)]
+        self._set(step, extents if isinstance(result, list) else extents[0])
 
-    def _set(self, step: Step, found: Extent | list[Extent]) -> None:
+    def _set(self, step: Step, result: Extent | list[Extent]) -> None:
         """Store a result. After a write, the known fills of all tensors may be wrong, so they are dropped."""
         if step.is_written:
             targets = [self.value(step.given[name]) for name in step.is_written]
-            if any(row.is_doubtful for row in as_list(found)) and not all(item.is_doubtful for item in targets):
+            if any(extent.is_doubtful for extent in as_list(result)) and not all(item.is_doubtful for item in targets):
                 raise Dependent(f"`aten.{step.name}` writes what masked filling of {self.label} may have made NaN")
             for node, item in self._extents.items():
-                rows = [replace(row, fills={}, counted=None, origin=()) for row in as_list(item)]
-                self._extents[node] = rows if isinstance(item, list) else rows[0]
-        self._extents[step.node] = found
+                extents = [replace(extent, fills={}, counted=None, origin=()) for extent in as_list(item)]
+                self._extents[node] = extents if isinstance(item, list) else extents[0]
+        self._extents[step.node] = result
 
-    def _checked(self, step: Step, found: Extent | list[Extent]) -> Extent | list[Extent]:
+    def _checked(self, step: Step, result: Extent | list[Extent]) -> Extent | list[Extent]:
         """Compare a rule's result with the recorded sizes: an error in a rule causes a refusal, not a wrong result."""
-        results = as_list(found)
+        results = as_list(result)
         for extent, sizes in zip(results, step.result_sizes(), strict=True):
-            shown = [self._simplify(_product(dim)) for dim in extent.dims]
-            if len(shown) != len(sizes) or any((left - right) != 0 for left, right in zip(shown, sizes, strict=True)):
+            rule_sizes = [self._simplify(_product(dim)) for dim in extent.dims]
+            if len(rule_sizes) != len(sizes) or any(
+                (left - right) != 0 for left, right in zip(rule_sizes, sizes, strict=True)
+            ):
                 raise Dependent(f"`aten.{step.name}` gives a shape that is not understood along {self.label}")
-        return found
+        return result
 
     def _check_outputs(self, node: fx.Node) -> None:
         for index, output in enumerate(node.args[0]):  # type: ignore[arg-type]

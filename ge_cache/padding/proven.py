@@ -49,21 +49,21 @@ def prove_all(
 
     `groups`: symbols that are equal at every gear. They are assumed to be equal where one cannot be proven alone.
     """
-    found: list[Proven] = []
+    proofs: list[Proven] = []
     for symbol, label in wanted.items():
-        if any(symbol in proven.symbols for proven in found):
+        if any(symbol in proven.symbols for proven in proofs):
             continue
         group = next((group for group in groups if symbol in group), [])
-        shown: Proven | str = ""
+        outcome: Proven | str = ""
         for tied in [[symbol], group] if group else [[symbol]]:
-            shown = _proven(graph, sizes, _equated(simplify, tied), tied, label, given)
-            if isinstance(shown, Proven):
-                found = [proven for proven in found if not set(proven.symbols) & set(tied)]
-                found.append(shown)
+            outcome = _proven(graph, sizes, _equated(simplify, tied), tied, label, given)
+            if isinstance(outcome, Proven):
+                proofs = [proven for proven in proofs if not set(proven.symbols) & set(tied)]
+                proofs.append(outcome)
                 break
-        if isinstance(shown, str):
-            return Unproven(label, shown)
-    return found
+        if isinstance(outcome, str):
+            return Unproven(label, outcome)
+    return proofs
 
 
 def vouch_all(
@@ -78,7 +78,7 @@ def vouch_all(
     it.
     """
     tied = [next((group for group in groups if symbol in group), [symbol]) for symbol in wanted]
-    found = [Proven(symbols, {}, []) for symbols in {tuple(symbols): symbols for symbols in tied}.values()]
+    proofs = [Proven(symbols, {}, []) for symbols in {tuple(symbols): symbols for symbols in tied}.values()]
     (output,) = [node for node in graph.nodes if node.op == "output"]
     for index, node in enumerate(output.args[0]):
         for dim, size in enumerate(node.meta["val"].shape):
@@ -86,7 +86,7 @@ def vouch_all(
             for symbol in getattr(simple, "free_symbols", ()):
                 if symbol in wanted and symbol != simple:
                     return Unproven(wanted[symbol], f"dim {dim} of output {index} is {simple}, and real parts unknown")
-    return found
+    return proofs
 
 
 def _proven(
@@ -95,11 +95,11 @@ def _proven(
     simplify: Simplify,
     symbols: Sequence[Any],
     label: str,
-    given: Sequence[Any],
+    input_fills: Sequence[Any],
 ) -> Proven | str:
     """Return the proof that assumes the fewest fills, or the reason why none exists even with all of them."""
     reason: str | None = None
-    for fills in _assumptions(given):
+    for fills in _assumptions(input_fills):
         proof = Proof(symbols[0], simplify, label, fills)
         reason = proof.prove(graph, sizes)
         if reason is None:
@@ -107,12 +107,12 @@ def _proven(
     return str(reason)
 
 
-def _assumptions(given: Sequence[Any]) -> Iterator[dict[int, Any]]:
-    known = {index: value for index, value in enumerate(given) if is_exact(value)}
+def _assumptions(input_fills: Sequence[Any]) -> Iterator[dict[int, Any]]:
+    exact_fills = {index: value for index, value in enumerate(input_fills) if is_exact(value)}
     yield {}
-    yield from ({index: value} for index, value in known.items())
-    if len(known) > 1:
-        yield known
+    yield from ({index: value} for index, value in exact_fills.items())
+    if len(exact_fills) > 1:
+        yield exact_fills
 
 
 def _equated(simplify: Simplify, tied: Sequence[Any]) -> Simplify:

@@ -44,11 +44,11 @@ def elementwise(step: Step) -> Extent:
     if dims is None:
         raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
     may_alias = bool(step.aliased) or packet in ("type_as", "dropout", "float")
-    found = Extent(dims, None, extents[0].is_writable if may_alias else True)
+    result = Extent(dims, None, extents[0].is_writable if may_alias else True)
     if _keeps_numbers(step):
-        found = replace(found, bound=extents[0].bound, counted=extents[0].counted)
+        result = replace(result, bound=extents[0].bound, counted=extents[0].counted)
     fills, may_be_nan = elementwise_fills(step, dims)
-    return replace(found, fills=fills, is_doubtful=may_be_nan and doubtful(step))
+    return replace(result, fills=fills, is_doubtful=may_be_nan and doubtful(step))
 
 
 def _keeps_numbers(step: Step) -> bool:
@@ -75,10 +75,10 @@ def reduction(step: Step) -> Extent | list[Extent]:
     source = step.extent("self")
     reduced = _dims_of(step, len(source.dims))
     require_neutral(step, source, reduced, "reduces over")
-    kept = [ONE if index in reduced else dim for index, dim in enumerate(source.dims)]
+    result_dims = [ONE if index in reduced else dim for index, dim in enumerate(source.dims)]
     if not step.given.get("keepdim", False):
-        kept = [dim for index, dim in enumerate(kept) if index not in reduced]
-    results = [Extent(tuple(kept)) for _ in step.result_sizes()]
+        result_dims = [dim for index, dim in enumerate(result_dims) if index not in reduced]
+    results = [Extent(tuple(result_dims)) for _ in step.result_sizes()]
     return results if isinstance(step.node.meta["val"], (list, tuple)) else results[0]
 
 
@@ -90,8 +90,8 @@ def along(step: Step) -> Extent | list[Extent]:
     """The result keeps the rank; positions along `dim` depend on each other (a running sum only on earlier ones)."""
     source = step.extent("self")
     name = "dims" if "dims" in step.given else "dim"
-    given = step.value(name)
-    dims = [item % len(source.dims) for item in (given if isinstance(given, list) else [given])]
+    argument = step.value(name)
+    dims = [item % len(source.dims) for item in (argument if isinstance(argument, list) else [argument])]
     if name == "dims" and not dims:
         dims = list(range(len(source.dims)))
     running = step.name.startswith(("cumsum", "cumprod", "logcumsumexp")) and len(source.dims[dims[0]]) == 1
@@ -99,19 +99,19 @@ def along(step: Step) -> Extent | list[Extent]:
     is_masked = step.packet in ("softmax", "_softmax") and source.fills.get(dims[0]) == LOWEST
     if not running and not (is_masked and len(source.dims[dims[0]]) == 1):
         is_softmax = "softmax" in step.packet
-        what = (
+        effect = (
             "gives filling a weight, its scores not being known to be -inf, along"
             if is_softmax
             else "combines positions of"
         )
-        step.require_unpadded(what, *(source.dims[dim] for dim in dims))
+        step.require_unpadded(effect, *(source.dims[dim] for dim in dims))
     results = []
     for sizes in step.result_sizes():
-        row = list(source.dims)
+        result_dims = list(source.dims)
         for dim in dims:
-            row[dim] = step.proof.unpadded_dims(sizes)[dim]
+            result_dims[dim] = step.proof.unpadded_dims(sizes)[dim]
         fills = {dims[0]: 0.0} if is_masked else {}
-        results.append(Extent(tuple(row), fills=fills, is_doubtful=is_masked and doubtful(step)))
+        results.append(Extent(tuple(result_dims), fills=fills, is_doubtful=is_masked and doubtful(step)))
     return results if isinstance(step.node.meta["val"], (list, tuple)) else results[0]
 
 
@@ -129,8 +129,8 @@ def attention(step: Step) -> Extent:
     mask = step.value("attn_mask")
     is_masked = isinstance(mask, Extent) and _keeps_out(mask, key.dims[-2])
     if not is_causal and not is_masked:
-        what = "attends over" if mask is None else "attends, with a mask that is not known to be False or -inf, over"
-        step.require_unpadded(what, key.dims[-2], value.dims[-2])
+        effect = "attends over" if mask is None else "attends, with a mask that is not known to be False or -inf, over"
+        step.require_unpadded(effect, key.dims[-2], value.dims[-2])
     if key.dims[-2] != value.dims[-2]:
         raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
     rows = [query.dims[:-2], key.dims[:-2], value.dims[:-2]]
@@ -139,7 +139,7 @@ def attention(step: Step) -> Extent:
         if padded[-2] not in (ONE, query.dims[-2]) or padded[-1] not in (ONE, key.dims[-2]):
             raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
         rows.append(tuple(padded[:-2]))
-    batches = broadcast(rows, [[0 if dim else 1 for dim in row] for row in rows])
+    batches = broadcast(rows, [[0 if dim else 1 for dim in batch] for batch in rows])
     if batches is None:
         raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
     may_be_nan = is_masked and has_padding(key.dims[-2])
@@ -148,8 +148,8 @@ def attention(step: Step) -> Extent:
 
 def _keeps_out(mask: Extent, keys: Dim) -> bool:
     """Whether a mask is False (of bools), or -inf, wherever a key is filling."""
-    found = mask.fills.get(len(mask.dims) - 1)
-    return mask.dims[-1:] == (keys,) and (found is False or found == LOWEST)
+    fill = mask.fills.get(len(mask.dims) - 1)
+    return mask.dims[-1:] == (keys,) and (fill is False or fill == LOWEST)
 
 
 @rule("layer_norm", "rms_norm")
@@ -169,14 +169,16 @@ def batched(step: Step) -> Extent:
     source = step.extent("input" if "input" in step.given else "self")
     if step.name.startswith("conv") and len(source.dims) != len(step.extent("weight").dims):
         raise Dependent(f"`aten.{step.name}` without a batch is not known to keep rows apart along {step.proof.label}")
-    others = [dim for name, node in step.tensors().items() if name not in ("input", "self") for dim in _of(step, node)]
-    step.require_unpadded("combines positions of", *source.dims[1:], *others)
+    other_dims = [
+        dim for name, node in step.tensors().items() if name not in ("input", "self") for dim in _of(step, node)
+    ]
+    step.require_unpadded("combines positions of", *source.dims[1:], *other_dims)
     return Extent((source.dims[0], *step.fresh().dims[1:]))
 
 
 def _of(step: Step, node: Any) -> tuple[Dim, ...]:
-    found: tuple[Dim, ...] = step.proof.value(node).dims
-    return found
+    dims: tuple[Dim, ...] = step.proof.value(node).dims
+    return dims
 
 
 @rule("embedding")

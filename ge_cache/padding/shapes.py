@@ -24,11 +24,11 @@ def view(step: Step) -> Extent:
     dims = regroup(source.dims, step.result_sizes()[0])
     if dims is None:
         raise Dependent(f"`aten.{step.name}` cuts or mixes rows of {step.proof.label}")
-    found = source.with_dims(dims, kept(source.dims, dims))
+    result = source.with_dims(dims, kept(source.dims, dims))
     sizes = [step.proof.sizes(step.given["self"].meta["val"]), step.result_sizes()[0]]
     if source.origin and sizes[1][:-2] == sizes[0][:-1]:  # rows are split, not joined
-        found = replace(found, origin=(*source.origin, sizes[1]))
-    return found if step.name.startswith("view") else replace(found, is_writable=False)
+        result = replace(result, origin=(*source.origin, sizes[1]))
+    return result if step.name.startswith("view") else replace(result, is_writable=False)
 
 
 @rule("permute", "transpose", "t", "unsqueeze", "squeeze", "movedim", "swapaxes", "swapdims")
@@ -47,30 +47,30 @@ def moved(step: Step) -> Extent:
         left, right = (step.value(name) % rank for name in names)
         order[left], order[right] = order[right], order[left]
     elif packet == "movedim":
-        order = list(_moved(rank, _listed(step.value("source")), _listed(step.value("destination"))))
+        order = list(_moved(rank, _as_list(step.value("source")), _as_list(step.value("destination"))))
     elif packet == "unsqueeze":
         order.insert(step.value("dim") % (rank + 1), None)
     elif packet == "squeeze" and "dim" in step.given:
-        removed = {item % rank for item in _listed(step.value("dim"))}
+        removed = {item % rank for item in _as_list(step.value("dim"))}
         # At a real size of 1 eager would drop the dim.
         step.require_unpadded("may drop", *(source.dims[index] for index in removed))
         order = [index for index, dim in enumerate(source.dims) if index not in removed or dim != ONE]
     else:
         raise Dependent(f"`aten.{step.name}` is not known to keep rows apart along {step.proof.label}")
-    places = {before: after for after, before in enumerate(order) if before is not None}
-    found = source.with_dims([ONE if item is None else source.dims[item] for item in order], places)
+    places = {source_dim: position for position, source_dim in enumerate(order) if source_dim is not None}
+    result = source.with_dims([ONE if item is None else source.dims[item] for item in order], places)
     is_ordered = bool(source.origin) and order[-1] == rank - 1
-    return replace(found, origin=(*source.origin, order) if is_ordered else ())
+    return replace(result, origin=(*source.origin, order) if is_ordered else ())
 
 
 def _moved(rank: int, sources: list[int], destinations: list[int]) -> list[int]:
     """Return for each dim of `x.movedim(sources, destinations)` its source dim."""
-    taken = {to % rank: at % rank for at, to in zip(sources, destinations, strict=True)}
-    rest = iter(index for index in range(rank) if index not in taken.values())
-    return [taken[index] if index in taken else next(rest) for index in range(rank)]
+    origins = {to % rank: at % rank for at, to in zip(sources, destinations, strict=True)}
+    unmoved = iter(index for index in range(rank) if index not in origins.values())
+    return [origins[index] if index in origins else next(unmoved) for index in range(rank)]
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
@@ -79,11 +79,11 @@ def expand(step: Step) -> Extent:
     """A dim of size 1 is repeated; a dim padded in this way must not be written."""
     source, wide = step.extent("self"), step.fresh().dims
     dims: list[Dim] = [ONE] * (len(wide) - len(source.dims)) + list(source.dims)
-    found = [large if dim == ONE else dim for dim, large in zip(dims, wide, strict=True)]
+    result_dims = [large if dim == ONE else dim for dim, large in zip(dims, wide, strict=True)]
     grows = any(dim == ONE and has_padding(large) for dim, large in zip(dims, wide, strict=True))
     shift = len(wide) - len(source.dims)
     places = {index: index + shift for index, dim in enumerate(source.dims) if dim != ONE}
-    return replace(source.with_dims(found, places), is_writable=source.is_writable and not grows)
+    return replace(source.with_dims(result_dims, places), is_writable=source.is_writable and not grows)
 
 
 @rule("slice")
@@ -92,13 +92,13 @@ def slice_(step: Step) -> Extent:
     source = step.extent("self")
     dims = list(source.dims)
     index = step.value("dim") % len(dims)
-    before = step.proof.sizes(step.given["self"].meta["val"])[index]
-    after = step.result_sizes()[0][index]
+    full_size = step.proof.sizes(step.given["self"].meta["val"])[index]
+    part_size = step.result_sizes()[0][index]
     starts_at_zero = step.value("start") in (None, 0) and step.value("step") == 1
-    if starts_at_zero and before == after:
+    if starts_at_zero and full_size == part_size:
         return source
     step.require_unpadded("takes a part of", dims[index])
-    dims[index] = step.proof.unpadded_dims([after])[0]
+    dims[index] = step.proof.unpadded_dims([part_size])[0]
     grows = has_padding(dims[index])
     if grows and not starts_at_zero:
         raise Dependent(f"`aten.{step.name}` takes a part of {step.proof.label}")
@@ -112,9 +112,9 @@ def select(step: Step) -> Extent:
     source = step.extent("self")
     dims = list(source.dims)
     index = step.value("dim") % len(dims)
-    taken = dims.pop(index)
+    selected_dim = dims.pop(index)
     if step.value("index") != 0:
-        step.require_unpadded("takes one row of", taken)
+        step.require_unpadded("takes one row of", selected_dim)
     return source.with_dims(dims, {item: item - (item > index) for item in range(len(source.dims)) if item != index})
 
 
@@ -151,18 +151,18 @@ def join(step: Step) -> Extent:
         joined = normal(step.proof.unpadded_dims(sizes)[index])
         if len(rows) != 1 or (len(tensors[-1].dims[index]) > 1 and has_padding(tensors[-1].dims[index])):
             raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
-    (row,) = rows
-    return Extent((*row[:index], joined, *row[index:]))
+    (other_dims,) = rows
+    return Extent((*other_dims[:index], joined, *other_dims[index:]))
 
 
 @rule("constant_pad_nd", "pad")
 def pad(step: Step) -> Extent:
     """Padded dims stay unchanged."""
-    source, given = step.extent("self"), step.value("pad")
+    source, amounts = step.extent("self"), step.value("pad")
     dims, fresh = list(source.dims), step.fresh().dims
-    for position in range(len(given) // 2):
+    for position in range(len(amounts) // 2):
         index = len(dims) - 1 - position
-        if given[2 * position : 2 * position + 2] != [0, 0]:
+        if amounts[2 * position : 2 * position + 2] != [0, 0]:
             step.require_unpadded("extends", dims[index])
             dims[index] = fresh[index]
     return Extent(tuple(dims))

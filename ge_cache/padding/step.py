@@ -40,8 +40,8 @@ class Step:
         self.schema = node.target._schema  # type: ignore[union-attr]
         names = [item.name for item in self.schema.arguments]
         defaults = {item.name: item.default_value for item in self.schema.arguments if item.has_default_value()}
-        given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-        self.given = defaults | given
+        call_arguments = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+        self.given = defaults | call_arguments
 
     @property
     def packet(self) -> str:
@@ -55,10 +55,10 @@ class Step:
 
     def extent(self, name: str) -> Extent:
         """Return a tensor argument."""
-        found = self.value(name)
-        if not isinstance(found, Extent):
+        extent = self.value(name)
+        if not isinstance(extent, Extent):
             raise Dependent(f"`{self.name}` without a tensor as `{name}`")
-        return found
+        return extent
 
     def sizes(self, name: str) -> list[Any]:
         """Return the sizes of a tensor argument."""
@@ -66,13 +66,13 @@ class Step:
 
     def tensors(self) -> dict[str, fx.Node]:
         """Return all tensor arguments by name; those of a list as `name[0]`."""
-        found: dict[str, fx.Node] = {}
+        tensor_nodes: dict[str, fx.Node] = {}
         for name, value in self.given.items():
             items = {f"{name}[{index}]": item for index, item in enumerate(value)} if is_list(value) else {name: value}
             for label, item in items.items():
                 if isinstance(item, fx.Node) and isinstance(item.meta.get("val"), torch.Tensor):
-                    found[label] = item
-        return found
+                    tensor_nodes[label] = item
+        return tensor_nodes
 
     def result_sizes(self) -> list[list[Any]]:
         """Return the sizes of each result."""

@@ -47,11 +47,11 @@ class CompilePool:
         self._late = ""
         if backend.worker:
             collect_scratch()
-            kept = KEPT.take(backend.worker)
-            self._slots = [_Slot(backend.worker, kept), *(_Slot(backend.worker) for _ in range(1, jobs))]
+            idle_worker = KEPT.take(backend.worker)
+            self._slots = [_Slot(backend.worker, idle_worker), *(_Slot(backend.worker) for _ in range(1, jobs))]
             # One warm-up is enough: its results are shared through Inductor's folder.
-            if kept is None and (first := self._slots[0].worker()) is not None:
-                first.prepare(threads, backend.target)
+            if idle_worker is None and (worker := self._slots[0].worker()) is not None:
+                worker.prepare(threads, backend.target)
 
     def __enter__(self) -> CompilePool:
         return self
@@ -69,7 +69,7 @@ class CompilePool:
         """Compile the jobs as they arrive (the next gear is traced meanwhile); outcomes in order of completion."""
         if not self._slots:
             for index, job in enumerate(jobs):
-                yield self._here(index, job, progress)
+                yield self._compile_here(index, job, progress)
             return
         waiting: queue.Queue[tuple[int, CompileJob] | None] = queue.Queue()
         finished: queue.Queue[Outcome] = queue.Queue()
@@ -97,7 +97,7 @@ class CompilePool:
                 except queue.Empty:
                     continue
 
-    def _here(self, index: int, job: CompileJob, progress: Progress) -> Outcome:
+    def _compile_here(self, index: int, job: CompileJob, progress: Progress) -> Outcome:
         begin = time.monotonic()
         try:
             with turn():
@@ -122,13 +122,13 @@ class CompilePool:
         if self._late:
             return self._failed(index, job, progress, f"it was not begun: the compile of gear {self._late} hung")
         if (worker := slot.worker()) is None:
-            return self._here(index, job, progress)
+            return self._compile_here(index, job, progress)
         progress(job.gear, "begin" if worker.is_up else "start")
         try:
             artifact = worker.compile(job, lambda stage: progress(job.gear, stage), self._limit)
         except UnknownOperator:
             # An operator that the user's own modules registered exists only in this process.
-            return self._here(index, job, progress)
+            return self._compile_here(index, job, progress)
         except CompileFailed as error:
             if isinstance(error, CompileTimeout):
                 self._late = job.gear

@@ -68,23 +68,23 @@ class WorkerProcess:
         with contextlib.ExitStack() as undo:
             self._scratch = Scratch()
             undo.callback(self._scratch.remove)
-            held, self._life_line = os.pipe()
+            worker_end, self._life_line = os.pipe()
             undo.callback(os.close, self._life_line)
             try:
                 self._log = undo.enter_context(tempfile.TemporaryFile(dir=self._scratch.path))
                 program = "from gearcache.ge_cache.workers.program import main\n"
-                program += f"main({os.getpid()}, {held}, {str(self._scratch.path)!r}, {compiler!r})"
+                program += f"main({os.getpid()}, {worker_end}, {str(self._scratch.path)!r}, {compiler!r})"
                 self._process = subprocess.Popen(
                     python_command(program),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=self._log,
                     env=python_environment() | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
-                    pass_fds=[held],
+                    pass_fds=[worker_end],
                     start_new_session=True,
                 )
             finally:
-                os.close(held)
+                os.close(worker_end)
             undo.pop_all()
 
     @property

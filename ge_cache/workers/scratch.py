@@ -54,8 +54,8 @@ def scratch_folder() -> Iterator[Path]:
 def collect_scratch() -> list[Path]:
     """Delete the scratch folders of this user whose owners have died, and return them. Never raises."""
     removed = []
-    with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as found:
-        for item in found:
+    with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for item in entries:
             if item.name.startswith(PREFIX) and _is_abandoned(item):
                 shutil.rmtree(item.path, ignore_errors=True)
                 removed.append(Path(item.path))

@@ -24,7 +24,7 @@ SIZES: dict[str, Any] = {"vocab_size": 97, "hidden_size": 32, "num_hidden_layers
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Told:
     """Classes of which a process that has said nothing yet says that there is `attach_generate`."""
-    monkeypatch.setattr(generation_hint, "_told", weakref.WeakKeyDictionary())
+    monkeypatch.setattr(generation_hint, "_warned", weakref.WeakKeyDictionary())
     return lambda: [
         record.message.split("`")[1]
         for record in caplog.records

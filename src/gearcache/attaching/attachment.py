@@ -52,7 +52,7 @@ class Attachment:
         #: The module whose calls are served.
         self.module = module
         self._parameters = parameters
-        self._before: Any = _ABSENT
+        self._previous_seam: Any = _ABSENT
         #: Whether calls arrived while the module had another forward.
         self._was_called_before = False
         self._served = self._serve_forward()
@@ -65,18 +65,20 @@ class Attachment:
 
     def _serve_forward(self) -> _Served:
         module = self.module
-        kind, own = type(module), vars(module).get("forward")
-        named = with_own_names(forward_of(module))
-        return _Served(kind, kind.forward, own, CachedMethod(named.method, self._parameters), named.counts_positions)
+        kind, own_forward = type(module), vars(module).get("forward")
+        forward = with_own_names(forward_of(module))
+        return _Served(
+            kind, kind.forward, own_forward, CachedMethod(forward.method, self._parameters), forward.counts_positions
+        )
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the module: its hooks, and the graph that serves its forward."""
         return self._entrance(*args, **kwargs)
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        found = backward_hooks(self.module)
-        if found and torch.is_grad_enabled():
-            hook = getattr(found[0], "__qualname__", type(found[0]).__qualname__)
+        hooks = backward_hooks(self.module)
+        if hooks and torch.is_grad_enabled():
+            hook = getattr(hooks[0], "__qualname__", type(hooks[0]).__qualname__)
             raise CaptureError(
                 self.name,
                 f"it has a backward hook, `{hook}`, and a cached call records nothing for a backward pass; remove the "
@@ -118,7 +120,7 @@ class Attachment:
             return self._served
 
     def __repr__(self) -> str:
-        return "; ".join([self.state[:-1], *self._words_without_calls()]) + ">"
+        return "; ".join([self.state[:-1], *self._message_without_calls()]) + ">"
 
     @property
     def state(self) -> str:
@@ -134,7 +136,7 @@ class Attachment:
         stats = self.stats
         return self._was_called_before or bool(stats.calls or stats.eager_calls or stats.refused_calls)
 
-    def _words_without_calls(self) -> list[str]:
+    def _message_without_calls(self) -> list[str]:
         return [] if self.was_called else [words_without_calls("the module", "model", "itself", self.is_attached)]
 
     @property
@@ -162,7 +164,7 @@ class Attachment:
 
         If no call of the module has come here, it says so.
         """
-        return "\n".join([self.method.explain(), *self._words_without_calls()])
+        return "\n".join([self.method.explain(), *self._message_without_calls()])
 
     def suggest_gears(self, k: int) -> SuggestedGears:
         """Return at most `k` gears that minimise the padded work for the recorded shapes (`.stats.shapes`)."""
@@ -190,15 +192,15 @@ class Attachment:
     def attach(self) -> None:
         """Serve the module's calls here; `AlreadyAttached` if another attachment serves them."""
         with _exchange:
-            held = vars(self.module)
-            present = held.get(SEAM, _ABSENT)
+            attributes = vars(self.module)
+            present = attributes.get(SEAM, _ABSENT)
             if present is self._entrance:
                 return
             if _whose(present) is self.module:
-                other = attachment_of(present)
-                raise AlreadyAttached(type(self.module).__name__, other.state if other else repr(present))
-            self._before = present
-            held[SEAM] = self._entrance
+                attachment = attachment_of(present)
+                raise AlreadyAttached(type(self.module).__name__, attachment.state if attachment else repr(present))
+            self._previous_seam = present
+            attributes[SEAM] = self._entrance
 
     def detach(self) -> None:
         """Restore what calls of the module ran before: its forward, or what `module.compile()` has made of it.
@@ -208,12 +210,12 @@ class Attachment:
         with _exchange:
             if not self.is_attached:
                 return
-            held = vars(self.module)
-            if self._before is _ABSENT:
-                del held[SEAM]
+            attributes = vars(self.module)
+            if self._previous_seam is _ABSENT:
+                del attributes[SEAM]
             else:
-                held[SEAM] = self._before
-            self._before = _ABSENT
+                attributes[SEAM] = self._previous_seam
+            self._previous_seam = _ABSENT
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Attachment:
         import copy
@@ -226,20 +228,20 @@ class Attachment:
 
 def attachment_of(seam: Any) -> Attachment | None:
     """Return the attachment at a module's seam; None if the seam holds something else."""
-    found = getattr(seam, _ATTACHMENT, None)
-    return found if isinstance(found, Attachment) else None
+    attachment = getattr(seam, _ATTACHMENT, None)
+    return attachment if isinstance(attachment, Attachment) else None
 
 
 def words_without_calls(what: str, name: str, themselves: str, is_attached: bool) -> str:
     """Return the message for an attachment without calls: a direct call of the forward bypasses it unseen."""
-    words = f"no call of {what} has come here; a direct `{name}.forward(...)` is not served"
-    return f"{words}: call {what} {themselves}" if is_attached else words
+    message = f"no call of {what} has come here; a direct `{name}.forward(...)` is not served"
+    return f"{message}: call {what} {themselves}" if is_attached else message
 
 
 def _whose(seam: Any) -> Any:
     """Return the module that the object at a seam was made for; None for an object that is not gearcache's."""
-    found = attachment_of(seam)
-    return found.module if found is not None else getattr(seam, "attached_module", None)
+    attachment = attachment_of(seam)
+    return attachment.module if attachment is not None else getattr(seam, "attached_module", None)
 
 
 def _entrance(attachment: Attachment) -> Callable[..., Any]:
@@ -257,9 +259,9 @@ def _entrance(attachment: Attachment) -> Callable[..., Any]:
 
 def _fits(method: CachedMethod, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether the forward inside all decorators accepts these arguments."""
-    given = {name: value for name, value in kwargs.items() if name != BY_POSITION}
+    keywords = {name: value for name, value in kwargs.items() if name != BY_POSITION}
     try:
-        inspect.signature(method.function).bind(*args, **given)
+        inspect.signature(method.function).bind(*args, **keywords)
     except TypeError:
         return False
     return True

@@ -39,21 +39,21 @@ def check_module(module: Any) -> None:
 def forward_of(module: torch.nn.Module) -> types.MethodType:
     """Return what a call of the module runs, as a bound method; `UnsupportedMethod` if it is not one."""
     name = type(module).__name__
-    own = vars(module).get("forward")
-    if own is not None:
-        if isinstance(own, types.MethodType) and own.__self__ is module:
-            _check_function(own.__func__, name)
-            return own
+    own_forward = vars(module).get("forward")
+    if own_forward is not None:
+        if isinstance(own_forward, types.MethodType) and own_forward.__self__ is module:
+            _check_function(own_forward.__func__, name)
+            return own_forward
         raise UnsupportedMethod(
-            f"attach: the `forward` of this `{name}` was replaced by {_described(own)}, which may do anything around "
-            f"the forward of the class; take it away (`del model.forward`), or bind a function that replaces it with "
-            f"`types.MethodType(function, model)`"
+            f"attach: the `forward` of this `{name}` was replaced by {_described(own_forward)}, which may do anything "
+            f"around the forward of the class; take it away (`del model.forward`), or bind a function that replaces it "
+            f"with `types.MethodType(function, model)`"
         )
-    found = inspect.getattr_static(type(module), "forward", None)
-    if found is inspect.getattr_static(torch.nn.Module, "forward"):
+    class_forward = inspect.getattr_static(type(module), "forward", None)
+    if class_forward is inspect.getattr_static(torch.nn.Module, "forward"):
         raise UnsupportedMethod(f"attach: `{name}` has no forward")
-    _check_function(found, name)
-    return types.MethodType(found, module)
+    _check_function(class_forward, name)
+    return types.MethodType(class_forward, module)
 
 
 def _check_function(function: Any, name: str) -> None:

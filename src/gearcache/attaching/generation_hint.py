@@ -8,7 +8,7 @@ from typing import Any
 
 logger = logging.getLogger("gearcache")
 #: Classes that this process has warned about, each with the token of the warning. The keys are weak references.
-_told: weakref.WeakKeyDictionary[type, object] = weakref.WeakKeyDictionary()
+_warned: weakref.WeakKeyDictionary[type, object] = weakref.WeakKeyDictionary()
 
 
 def hint_at_generation(module: Any) -> None:
@@ -17,10 +17,10 @@ def hint_at_generation(module: Any) -> None:
     This is a warning because the users who need it have set up no logging.
     """
     kind = type(module)
-    if kind in _told or not _is_of_transformers(kind) or not _is_taken(module):
+    if kind in _warned or not _is_of_transformers(kind) or not _is_accepted(module):
         return
     token = object()
-    if _told.setdefault(kind, token) is not token:
+    if _warned.setdefault(kind, token) is not token:
         return  # another thread has just logged it
     logger.warning(
         "`%s` generates: for `model.generate(...)` there is gearcache.integrations.transformers.attach_generate(model, "
@@ -34,7 +34,7 @@ def _is_of_transformers(kind: type) -> bool:
     return any(str(base.__module__).partition(".")[0] == "transformers" for base in kind.__mro__)
 
 
-def _is_taken(module: Any) -> bool:
+def _is_accepted(module: Any) -> bool:
     """Whether a model can generate and `attach_generate` accepts it: the hint must not send users into a refusal."""
     try:
         can_generate = getattr(module, "can_generate", None)

@@ -58,11 +58,11 @@ def with_own_names(forward: types.MethodType) -> NamedForward:
         parameters = None
     if parameters is None:
         return NamedForward(forward, False)
-    named = _written(outer, parameters)
+    function = _write_forward(outer, parameters)
     for mode, context in ((NO_GRAD, torch.no_grad), (INFERENCE_MODE, torch.inference_mode)):
         if inside.mode == mode:
-            named = context()(named)
-    return NamedForward(types.MethodType(named, forward.__self__), True)
+            function = context()(function)
+    return NamedForward(types.MethodType(function, forward.__self__), True)
 
 
 def _parameters(outer: Any) -> list[Parameter] | None:
@@ -75,27 +75,33 @@ def _parameters(outer: Any) -> list[Parameter] | None:
     inner = list(inspect.signature(outer).parameters.values())
     if not hides or not inner or inner[0].kind not in _BY_POSITION_KINDS:
         return None
-    own = [parameter for parameter in shown if parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)]
-    if own and own[0].kind in _BY_POSITION_KINDS:
-        own = own[1:]  # the instance
+    explicit = [
+        parameter for parameter in shown if parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    ]
+    if explicit and explicit[0].kind in _BY_POSITION_KINDS:
+        explicit = explicit[1:]  # the instance
     names = [parameter.name for parameter in inner[1:]]
-    by_position = [parameter.name for parameter in own if parameter.kind in _BY_POSITION_KINDS]
+    by_position = [parameter.name for parameter in explicit if parameter.kind in _BY_POSITION_KINDS]
     if by_position != names[: len(by_position)] or BY_POSITION in names:
         return None
-    further = [parameter for parameter in own if parameter.name not in names]
-    found = [*inner[1:], *further]
-    rest = next((parameter for parameter in shown if parameter.kind is Parameter.VAR_KEYWORD), None)
-    if rest is not None and not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in found):
-        taken = {parameter.name for parameter in found}
-        found.append(rest if rest.name not in taken else rest.replace(name=f"{rest.name}_"))
-    return sorted(found, key=lambda parameter: parameter.kind)
+    further = [parameter for parameter in explicit if parameter.name not in names]
+    parameters = [*inner[1:], *further]
+    keyword_parameter = next((parameter for parameter in shown if parameter.kind is Parameter.VAR_KEYWORD), None)
+    if keyword_parameter is not None and not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
+        used_names = {parameter.name for parameter in parameters}
+        parameters.append(
+            keyword_parameter
+            if keyword_parameter.name not in used_names
+            else keyword_parameter.replace(name=f"{keyword_parameter.name}_")
+        )
+    return sorted(parameters, key=lambda parameter: parameter.kind)
 
 
-def _written(outer: Any, parameters: list[Parameter]) -> Callable[..., Any]:
+def _write_forward(outer: Any, parameters: list[Parameter]) -> Callable[..., Any]:
     """Write the function. It passes positional arguments by position and leaves out arguments that were not given."""
     instance = next(iter(inspect.signature(outer).parameters))
-    taken = {instance, *(parameter.name for parameter in parameters)}
-    outermost, absent, named = (_free(name, taken) for name in ("outermost", "absent", "named"))
+    used_names = {instance, *(parameter.name for parameter in parameters)}
+    outermost, absent, keywords = (_free(name, used_names) for name in ("outermost", "absent", "named"))
     header, values, lines, tail = [instance], [], [], ""
     star = any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters)
     has_marker = False
@@ -122,33 +128,33 @@ def _written(outer: Any, parameters: list[Parameter]) -> Callable[..., Any]:
         if kind is Parameter.POSITIONAL_OR_KEYWORD:
             condition = f"{BY_POSITION} <= {len(values)} and {condition}"
             values.append(name)
-        lines.append(f"        if {condition}: {named}[{name!r}] = {name}")
+        lines.append(f"        if {condition}: {keywords}[{name!r}] = {name}")
     if not (star or has_marker):
         header.append("*")
     header.append(f"{BY_POSITION}=0")
     if tail:
         header.append(f"**{tail}")
-    given = f"*({', '.join(values)},)[:{BY_POSITION}], " if values else ""
+    positional = f"*({', '.join(values)},)[:{BY_POSITION}], " if values else ""
     source = "\n".join(
         [
             f"def make({outermost}, {absent}):",
             f"    def forward({', '.join(header)}):",
-            f"        {named} = {{}}",
+            f"        {keywords} = {{}}",
             *lines,
-            f"        return {outermost}({instance}, {given}**{named}{f', **{tail}' if tail else ''})",
+            f"        return {outermost}({instance}, {positional}**{keywords}{f', **{tail}' if tail else ''})",
             "    return forward",
             "",
         ]
     )
-    made: Any = define(source, "make", {}, f"parameters of {outer.__qualname__}")(outer, Given.NOT)
+    template: Any = define(source, "make", {}, f"parameters of {outer.__qualname__}")(outer, Given.NOT)
     # Its globals are those of the forward, because evidence and messages use them.
-    function = types.FunctionType(made.__code__, outer.__globals__, closure=made.__closure__)
-    function.__defaults__, function.__kwdefaults__ = made.__defaults__, made.__kwdefaults__
+    function = types.FunctionType(template.__code__, outer.__globals__, closure=template.__closure__)
+    function.__defaults__, function.__kwdefaults__ = template.__defaults__, template.__kwdefaults__
     return functools.update_wrapper(function, outer)
 
 
-def _free(name: str, taken: set[str]) -> str:
-    while name in taken:
+def _free(name: str, used_names: set[str]) -> str:
+    while name in used_names:
         name += "_"
-    taken.add(name)
+    used_names.add(name)
     return name

@@ -108,13 +108,13 @@ def find_blocks(module: torch.nn.Module, repeated: Any) -> Blocks:
     """
     if not isinstance(module, torch.nn.Module):
         raise UnsupportedMethod(f"attach takes a torch.nn.Module, not {a_type(module)}")
-    found: Blocks = {}
+    blocks_by_path: Blocks = {}
     if repeated is True:
-        found = _equal_blocks(module)
+        blocks_by_path = _equal_blocks(module)
     else:
         for path in _paths(repeated):
-            found |= _blocks_at(module, path)
-    once = {id(block): (path, block) for path, block in reversed(found.items())}
+            blocks_by_path |= _blocks_at(module, path)
+    once = {id(block): (path, block) for path, block in reversed(blocks_by_path.items())}
     blocks = dict(reversed(once.values()))
     if not blocks:
         raise ValueError(
@@ -136,12 +136,12 @@ def _paths(repeated: Any) -> Sequence[str]:
 
 def _blocks_at(module: torch.nn.Module, path: str) -> Blocks:
     try:
-        held: Any = module.get_submodule(path)
+        modules: Any = module.get_submodule(path)
     except AttributeError:
-        held = None
-    children = _children(held) if isinstance(held, _LISTS) else {}
+        modules = None
+    children = _children(modules) if isinstance(modules, _LISTS) else {}
     if not children:
-        kind = "nothing" if held is None else a_type(held) if not isinstance(held, _LISTS) else "an empty list"
+        kind = "nothing" if modules is None else a_type(modules) if not isinstance(modules, _LISTS) else "an empty list"
         raise ValueError(
             f"attach: repeated names `{path}`, which is {kind} in `{type(module).__name__}`; it must be a ModuleList, "
             f"Sequential or ModuleDict{_advice(module)}"
@@ -154,28 +154,28 @@ def _equal_blocks(module: torch.nn.Module) -> Blocks:
 
     If a diffusers model names block classes (`_repeated_blocks`), modules of these classes are its blocks.
     """
-    named = getattr(module, "_repeated_blocks", None)
-    if isinstance(named, (list, tuple)) and named:
-        return {path: child for path, child in named_modules(module) if path and type(child).__name__ in named}
-    found: Blocks = {}
-    _collect(module, "", found)
-    return found
+    class_names = getattr(module, "_repeated_blocks", None)
+    if isinstance(class_names, (list, tuple)) and class_names:
+        return {path: child for path, child in named_modules(module) if path and type(child).__name__ in class_names}
+    blocks: Blocks = {}
+    _collect(module, "", blocks)
+    return blocks
 
 
-def _collect(module: torch.nn.Module, path: str, found: Blocks) -> None:
+def _collect(module: torch.nn.Module, path: str, blocks: Blocks) -> None:
     children = _children(module)
-    taken: set[str] = set()
+    block_names: set[str] = set()
     if isinstance(module, _LISTS):
         for kind in dict.fromkeys(type(child) for child in children.values()):
             alike = {name: child for name, child in children.items() if type(child) is kind}
             if _are_blocks(list(alike.values())):
-                taken |= alike.keys()
+                block_names |= alike.keys()
     for name, child in children.items():
         place = f"{path}.{name}" if path else name
-        if name in taken:
-            found[place] = child
+        if name in block_names:
+            blocks[place] = child
         else:
-            _collect(child, place, found)
+            _collect(child, place, blocks)
 
 
 def _are_blocks(modules: list[torch.nn.Module]) -> bool:
@@ -195,5 +195,7 @@ def _children(module: Any) -> Blocks:
 
 
 def _advice(module: torch.nn.Module) -> str:
-    lists = [path for path, held in named_modules(module) if path and isinstance(held, _LISTS) and len(_children(held))]
+    lists = [
+        path for path, child in named_modules(module) if path and isinstance(child, _LISTS) and len(_children(child))
+    ]
     return f"; those of this model are {', '.join(f'`{path}`' for path in lists[:8])}" if lists else ""

@@ -45,17 +45,17 @@ def build(request: BuildRequest, counters: Counters) -> BuildResult:
     jobs, compiled, interrupted = GearJobs(request, units), _Compiled(), False
     names = request.names
 
-    def shown(gear: str, stage: str) -> None:
+    def report(gear: str, stage: str) -> None:
         # A graph for all gears is named after all of them.
-        named = (names.get(text) or sizes_name(text) for text in gear.split("; "))
-        progress.update("; ".join(named), stage)
+        gear_names = (names.get(text) or sizes_name(text) for text in gear.split("; "))
+        progress.update("; ".join(gear_names), stage)
 
     with (
         CompilePool(request.backend, min(request.jobs, expected), request.threads, request.compile_timeout) as pool,
         BuildProgress(request.name, expected, why=request.why, place=request.place) as progress,
     ):
         try:
-            _take(pool.compile(in_turns(jobs), shown), compiled, jobs, request.name, counters)
+            _take(pool.compile(in_turns(jobs), report), compiled, jobs, request.name, counters)
         except KeyboardInterrupt:
             interrupted, compiled.errors = True, []  # the interrupt reached compilers of this process as well
         finally:
@@ -84,7 +84,7 @@ def trace(request: BuildRequest, counters: Counters) -> list[str]:
         tracer.close()
     if units.errors:
         raise units.errors[0]
-    return [made.digest for made in _variants(request, jobs, traced, units.impossible)]
+    return [variant.digest for variant in _variants(request, jobs, traced, units.impossible)]
 
 
 def _take(outcomes: Iterable[Outcome], compiled: _Compiled, jobs: GearJobs, name: str, counters: Counters) -> None:
@@ -109,14 +109,14 @@ def _variants(request: BuildRequest, jobs: GearJobs, compiled: _Compiled, imposs
     for number, gear in enumerate(jobs.gears):
         if gear.job in compiled.artifacts:
             members.setdefault(id(gear.unit), []).append(number)
-    built = []
+    variants = []
     for numbers in members.values():
         gears = [jobs.gears[number] for number in numbers]
-        stored = [replace(gear.stored, seconds=compiled.seconds[gear.job]) for gear in gears]
+        stored_gears = [replace(gear.stored, seconds=compiled.seconds[gear.job]) for gear in gears]
         artifacts = [compiled.artifacts[gear.job] for gear in gears]
-        made = built_variant(request.function, gears[0].unit, gears[0].graph, stored, artifacts)
-        made = replace(made, variant=replace(made.variant, impossible=impossible))
+        variant = built_variant(request.function, gears[0].unit, gears[0].graph, stored_gears, artifacts)
+        variant = replace(variant, variant=replace(variant.variant, impossible=impossible))
         if request.compares:
-            made.digest = variant_digest(made.variant, [jobs.digests[gear.job] for gear in gears])
-        built.append(made)
-    return built
+            variant.digest = variant_digest(variant.variant, [jobs.digests[gear.job] for gear in gears])
+        variants.append(variant)
+    return variants

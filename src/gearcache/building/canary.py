@@ -153,34 +153,34 @@ class Canary(torch.nn.Module):
 
     def watched(self, x: Any, n: int, array: Any) -> Any:
         """Return a reference to every result; what is refused here is refused at the end of the trace."""
-        made = Kind("b")
+        instance = Kind("b")
         iterator = iter([1, 2])
         total = x * _FACTOR * _constant() + next(iterator)
-        total = total + self._objects(made) + self._containers() + self._ordered() + self._iterated(n)
-        total = total + self._raised() + self._numbers(n, made) + self._tensors(x, n) + array.ndim
+        total = total + self._objects(instance) + self._containers() + self._ordered() + self._iterated(n)
+        total = total + self._raised() + self._numbers(n, instance) + self._tensors(x, n) + array.ndim
         logger.debug("said by a canary")
-        return total, _generated(2), vars(made), map(str, [1]), iterator, weakref.ref(made)
+        return total, _generated(2), vars(instance), map(str, [1]), iterator, weakref.ref(instance)
 
-    def _objects(self, made: Any) -> Any:
-        made.more = 1
+    def _objects(self, instance: Any) -> Any:
+        instance.more = 1
         slots: Any = Slotted
         copied = copy.copy(self.kind)
-        asked = hasattr(Kind, "size") + hasattr(math, "pi") + hasattr(self.kind, "other") + isinstance(copied, Kind)
-        asked += issubclass(Kind, Slotted) + ("a" in self.kind) + (type(self.kind) is Kind) + Kind.size
-        asked += slots.part.__get__(self.slotted) + len(Kind.__name__) + (self.kind == self.slotted)
-        asked += ("name" in self.kind.__dict__) + len(list(self.kind.__dict__)) + ("more" in vars(made))
-        return asked + len([*vars(made)])
+        total = hasattr(Kind, "size") + hasattr(math, "pi") + hasattr(self.kind, "other") + isinstance(copied, Kind)
+        total += issubclass(Kind, Slotted) + ("a" in self.kind) + (type(self.kind) is Kind) + Kind.size
+        total += slots.part.__get__(self.slotted) + len(Kind.__name__) + (self.kind == self.slotted)
+        total += ("name" in self.kind.__dict__) + len(list(self.kind.__dict__)) + ("more" in vars(instance))
+        return total + len([*vars(instance)])
 
     def _containers(self) -> Any:
         items, some, pair = [1], {1, 2}, (self.kind, 1)
         items.extend({3, 4})
         some.add(3)
-        found = self.table["a"] + self.table.get("b", 0) + ("c" in self.table) + self.own["a"] + bool(self.table)
+        total = self.table["a"] + self.table.get("b", 0) + ("c" in self.table) + self.own["a"] + bool(self.table)
         for name in self.table:
-            found += len(name)
-        found += ("a" in self.table.keys()) + len(list(self.table.keys()))  # noqa: SIM118
-        found += len(str(self.table)) + (1 in [2, 1]) + len(sorted(self.names)) + len(dict.fromkeys(self.names))
-        return found + len(items) + len(pair[0].name)
+            total += len(name)
+        total += ("a" in self.table.keys()) + len(list(self.table.keys()))  # noqa: SIM118
+        total += len(str(self.table)) + (1 in [2, 1]) + len(sorted(self.names)) + len(dict.fromkeys(self.names))
+        return total + len(items) + len(pair[0].name)
 
     def _ordered(self) -> Any:
         queue = collections.deque([1, 2], maxlen=2)
@@ -191,10 +191,10 @@ class Canary(torch.nn.Module):
         return len(queue * 2) + len(repr(self.ordered)) + len(repr(self.subclass)) + len(copied) + len(joined)
 
     def _iterated(self, n: int) -> Any:
-        found = sum(_generated(2)) + (2 in range(3)) + max(1, 2) + all([1, n])
+        total = sum(_generated(2)) + (2 in range(3)) + max(1, 2) + all([1, n])
         for _, group in itertools.groupby([1, 1, 2]):
-            found += len(list(group))
-        return found
+            total += len(list(group))
+        return total
 
     def _raised(self) -> Any:
         try:
@@ -202,21 +202,21 @@ class Canary(torch.nn.Module):
         except KeyError as error:
             return len(str(error)) + len(repr(error))
 
-    def _numbers(self, n: Any, made: Any) -> Any:
+    def _numbers(self, n: Any, instance: Any) -> Any:
         if n > 3:
             n = round(n) + max(n, 3)
         text = f"{self.kind}" + "{}".format(self.kind.size)  # noqa: UP032
-        return n * 0.5 + ([n] < [4]) + hash("a") % 2 + len({id(made): 1}) + len(text)
+        return n * 0.5 + ([n] < [4]) + hash("a") % 2 + len({id(instance): 1}) + len(text)
 
     def _tensors(self, x: Any, n: int) -> Any:
         y = x + n
         y.transpose_(0, 1)
-        asked = x.shape[0] + x.size(0) + x.is_contiguous() + (x is y) + x.ndim
+        total = x.shape[0] + x.size(0) + x.is_contiguous() + (x is y) + x.ndim
         (x + 1).requires_grad_()
         with torch.no_grad():
-            asked = asked + x.real
+            total = total + x.real
         torch.set_grad_enabled(False)
-        return asked + y.T
+        return total + y.T
 
     def refused_at_once(self, x: Any) -> Any:
         """Do something that ends a trace."""

@@ -59,35 +59,35 @@ class GearJobs:
             yield from self._jobs_of(unit)
 
     def _jobs_of(self, unit: TraceUnit) -> Iterator[CompileJob]:
-        request, before = self._request, len(self.gears)
+        request, gear_count = self._request, len(self.gears)
         unit.check_storable()
         one_graph = request.backend.takes_all_gears and len(unit.gears) > 1
         for text, gear in unit.gears:
             try:
-                graph, stored = _record(request, unit, text, gear)
-                job = None if one_graph else _job(request, unit.capture, text, graph, stored.groups)
+                graph, stored_gear = _record(request, unit, text, gear)
+                job = None if one_graph else _job(request, unit.capture, text, graph, stored_gear.groups)
             except CaptureError as error:
-                if unit.otherwise is not None and len(self.gears) == before:
-                    for other in unit.otherwise(error):
-                        yield from self._jobs_of(other)
+                if unit.otherwise is not None and len(self.gears) == gear_count:
+                    for replacement in unit.otherwise(error):
+                        yield from self._jobs_of(replacement)
                     return
                 if unit.own is None or gear is None:
                     raise
                 logger.debug("%s: gear %s: %s", unit.capture.method, text, error)
-                for other in unit.own(gear):
-                    yield from self._jobs_of(other)
+                for replacement in unit.own(gear):
+                    yield from self._jobs_of(replacement)
                 continue
-            self.gears.append(RecordedGear(unit, graph, stored, len(self.packed)))
+            self.gears.append(RecordedGear(unit, graph, stored_gear, len(self.packed)))
             if job is not None:
-                yield self._packed(job)
+                yield self._pack(job)
         if one_graph:
-            yield self._packed(_all_gears_job(request, unit))
+            yield self._pack(_all_gears_job(request, unit))
 
     def text(self, job: int) -> str:
         """Return the text of the gear of a job, of the first one if it serves several."""
         return next(gear.stored.text for gear in self.gears if gear.job == job)
 
-    def _packed(self, job: CompileJob) -> CompileJob:
+    def _pack(self, job: CompileJob) -> CompileJob:
         self.packed.append(pack_graph(job.graph))
         if self._request.compares:
             self.digests.append(job_digest(job))
@@ -110,7 +110,7 @@ def _record(
     if gear is not None:
         is_dynamic = bool(capture.open_symbols(symbols, assignment))
     if is_dynamic:
-        graph, stored = dynamic_gear(
+        graph, stored_gear = dynamic_gear(
             capture,
             unit.lifted,
             symbols,
@@ -118,11 +118,11 @@ def _record(
             request.spec,
             assignment if gear is not None else None,
         )
-        stored = replace(stored, text=text or stored.text, regions=graph.regions)
+        stored_gear = replace(stored_gear, text=text or stored_gear.text, regions=graph.regions)
     else:
         inputs = [input_spec(item, lambda size: symbols.value(size, assignment)) for item in capture.inputs]
         graph = trace_gear(capture, unit.lifted, inputs, request.decompositions, assignment)
-        stored = None
+        stored_gear = None
     unit.add_operators(graph.operators)
     if graph.random_operators and not request.backend.allows_random:
         raise CaptureError(
@@ -131,13 +131,13 @@ def _record(
             f"`{request.backend.name}` would not draw as eager does; use backend='eager' or take them as an argument",
         )
     order_inputs(graph)
-    if stored is not None:
-        for spec in graph.inputs[len(stored.sizes) :]:  # buffers that the graph writes
-            for rows, numbers in ((stored.sizes, spec.sizes), (stored.strides, spec.strides)):
+    if stored_gear is not None:
+        for spec in graph.inputs[len(stored_gear.sizes) :]:  # buffers that the graph writes
+            for rows, numbers in ((stored_gear.sizes, spec.sizes), (stored_gear.strides, spec.strides)):
                 rows.append(list(numbers))
         _add_written_buffers(graph)
     else:
-        stored = StoredGear(
+        stored_gear = StoredGear(
             text=text or _shapes_text(capture, graph),
             sizes=[list(spec.sizes) for spec in graph.inputs],
             strides=[list(spec.strides) for spec in graph.inputs],
@@ -151,7 +151,7 @@ def _record(
             conditions=graph.conditions,
         )
     groups = stored_groups(capture.method, graph.module.graph) if request.backend.groups_by_role else []
-    return graph, replace(stored, in_inference_mode=request.mode == INFERENCE_MODE, groups=groups)
+    return graph, replace(stored_gear, in_inference_mode=request.mode == INFERENCE_MODE, groups=groups)
 
 
 def _refuse_answering(capture: Capture) -> None:
@@ -200,8 +200,10 @@ def _add_written_buffers(graph: GearGraph) -> None:
 
 
 def _shapes_text(capture: Capture, graph: GearGraph) -> str:
-    named = [f"{item.access.text}{tuple(spec.sizes)}" for item, spec in zip(capture.inputs, graph.inputs, strict=False)]
-    return ", ".join(named[:4]) + (", …" if len(named) > 4 else "") or "static"
+    shapes = [
+        f"{item.access.text}{tuple(spec.sizes)}" for item, spec in zip(capture.inputs, graph.inputs, strict=False)
+    ]
+    return ", ".join(shapes[:4]) + (", …" if len(shapes) > 4 else "") or "static"
 
 
 def _job(
@@ -213,7 +215,7 @@ def _job(
         symbols = {name: [list(getattr(spec, name)) for spec in graph.inputs] for name in ("sizes", "strides")}
         symbols["hints"] = []
     if graph.numbers:
-        symbols["numbers"] = [list(row) for row in graph.numbers]
+        symbols["numbers"] = [list(number_row) for number_row in graph.numbers]
     roles = {name: role(number) for number, (name, _) in enumerate(groups)}
     plain = renamed(encode_graph(capture.method, graph.module), roles)
     orders = {"orders": result_orders(graph.module)} if request.backend.asks_orders else {}

@@ -22,14 +22,14 @@ def settled(capture: Capture, with_grad: bool, capture_as: Callable[[bool], Capt
     """
     if not capture.asks_grad_mode:
         return capture
-    other = None
+    opposite = None
     if capture_as is not None:
         with contextlib.suppress(CaptureError):
-            other = capture_as(not with_grad)
-    if other is not None and _program(capture) == _program(other):
-        capture.checks = _joined(capture.checks, other.checks)
-        capture.tensor_checks = _joined(capture.tensor_checks, other.tensor_checks)
-        capture.traced_code = list({id(code): code for code in (*capture.traced_code, *other.traced_code)}.values())
+            opposite = capture_as(not with_grad)
+    if opposite is not None and _program(capture) == _program(opposite):
+        capture.checks = _joined(capture.checks, opposite.checks)
+        capture.tensor_checks = _joined(capture.tensor_checks, opposite.tensor_checks)
+        capture.traced_code = list({id(code): code for code in (*capture.traced_code, *opposite.traced_code)}.values())
         capture.asks_grad_mode = False
     else:
         capture.checks.append(Check("constant", GRAD_MODE, to_plain(with_grad)))

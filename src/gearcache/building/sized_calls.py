@@ -20,15 +20,15 @@ def enlarged_call(spec: GearSpec, arguments: Mapping[str, Any]) -> dict[str, Any
     sizes = call_sizes(spec, tensors)
     if gear is None or len(sizes) != len(spec.axes):
         return None
-    wanted: dict[int, torch.Tensor] = {}
+    replacements: dict[int, torch.Tensor] = {}
     for path, tensor in tensors.items():
         shape = list(tensor.shape)
         for axis, size, target in zip(spec.axes, sizes, gear, strict=True):
             if axis.dim < len(shape) and (axis.matches(path) or (size == 1 == tensor.size(axis.dim))):
                 shape[axis.dim] = target
         if shape != list(tensor.shape):
-            wanted[id(tensor)] = like_tensor(tensor, shape)
-    return replace_tensors(dict(arguments), wanted)  # type: ignore[no-any-return]
+            replacements[id(tensor)] = like_tensor(tensor, shape)
+    return replace_tensors(dict(arguments), replacements)  # type: ignore[no-any-return]
 
 
 def sized_call(spec: GearSpec, arguments: Mapping[str, Any], gear: tuple[int, ...]) -> dict[str, Any] | None:
@@ -40,34 +40,34 @@ def sized_call(spec: GearSpec, arguments: Mapping[str, Any], gear: tuple[int, ..
     sizes = call_sizes(spec, tensors)
     if len(sizes) != len(spec.axes):
         return None
-    wanted: dict[int, torch.Tensor] = {}
+    replacements: dict[int, torch.Tensor] = {}
     for path, tensor in tensors.items():
         shape = list(tensor.shape)
-        own = {axis.dim for axis in spec.axes if axis.matches(path)}
+        geared_dims = {axis.dim for axis in spec.axes if axis.matches(path)}
         for axis, size, target in zip(spec.axes, sizes, gear, strict=True):
             if axis.matches(path):
                 shape[axis.dim] = target
-            elif size != target and axis.dim not in own and axis.dim < len(shape) and shape[axis.dim] == size:
+            elif size != target and axis.dim not in geared_dims and axis.dim < len(shape) and shape[axis.dim] == size:
                 return None
         if shape != list(tensor.shape):
-            wanted[id(tensor)] = like_tensor(tensor, shape)
-    return replace_tensors(dict(arguments), wanted)  # type: ignore[no-any-return]
+            replacements[id(tensor)] = like_tensor(tensor, shape)
+    return replace_tensors(dict(arguments), replacements)  # type: ignore[no-any-return]
 
 
 def like_dims(spec: GearSpec, arguments: Mapping[str, Any], module: torch.nn.Module) -> list[tuple[torch.Tensor, int]]:
     """Return the dims, in arguments and in the module, whose size is that of a geared dim."""
-    given = find_tensors(arguments)
-    sizes = set(call_sizes(spec, given))
-    held = {
+    argument_tensors = find_tensors(arguments)
+    sizes = set(call_sizes(spec, argument_tensors))
+    attributes = {
         str(index): {name: value for name, value in vars(child).items() if name[:1] != "_" or name == "_buffers"}
         for index, child in enumerate({id(child): child for _, child in named_modules(module)}.values())
     }
-    tensors = [*given.values(), *find_tensors(held).values()]
-    found = {(id(tensor), dim): (tensor, dim) for tensor in tensors for dim in range(tensor.dim())}
-    declared = {(id(tensor), dim) for tensor, dim in range_dims(spec, given)}
+    tensors = [*argument_tensors.values(), *find_tensors(attributes).values()]
+    candidates = {(id(tensor), dim): (tensor, dim) for tensor in tensors for dim in range(tensor.dim())}
+    declared = {(id(tensor), dim) for tensor, dim in range_dims(spec, argument_tensors)}
     return [
         (tensor, dim)
-        for tensor, dim in found.values()
+        for tensor, dim in candidates.values()
         if tensor.size(dim) in sizes
         and not isinstance(tensor, torch.nn.Parameter)
         and (id(tensor), dim) not in declared

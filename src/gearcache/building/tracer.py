@@ -48,7 +48,7 @@ class Tracer:
         #: Which ints are to be numbers, as far as traces have shown.
         self._numbers = request.numbers.with_changing(request.findings.written_ints)
         #: For each choice of numbers: the choice that remained after traces refused some of them, and their reasons.
-        self._left: dict[NumberChoice, tuple[NumberChoice, dict[str, None]]] = {}
+        self._remaining_choices: dict[NumberChoice, tuple[NumberChoice, dict[str, None]]] = {}
         self._captures: list[Capture] = []
         #: Whether only declared or marked dims are dynamic, because no graph could be made otherwise.
         self._is_static = False
@@ -137,12 +137,12 @@ class Tracer:
     def ranged(self, arguments: Arguments) -> Capture:
         """Trace with the dims of a declared range dynamic (sizes 0 and 1 stay static) and all others static."""
         spec = self._request.spec
-        given = find_tensors(arguments)
-        with private_dynamo.marked_dynamic([*range_dims(spec, given), *self._open_dims(arguments)]):
+        tensors = find_tensors(arguments)
+        with private_dynamo.marked_dynamic([*range_dims(spec, tensors), *self._open_dims(arguments)]):
             capture = self.capture(arguments, dynamic=False)
         for axis in spec.ranges:
             # A range that the method does not use may have any size; if the tensor does not exist, its name is wrong.
-            if not any(axis.matches(path) and axis.dim < tensor.dim() for path, tensor in given.items()):
+            if not any(axis.matches(path) and axis.dim < tensor.dim() for path, tensor in tensors.items()):
                 matching_inputs(capture, axis)
         return capture
 
@@ -154,15 +154,15 @@ class Tracer:
         instance = parameter_names(method)[0]
         cells = dict(zip(method.__func__.__code__.co_freevars, method.__func__.__closure__ or (), strict=True))
         scope = Scope({instance: method.__self__, **arguments}, method.__func__.__globals__, cells)
-        found = []
+        dims = []
         for place, dim in self._request.changing:
             try:
                 value = place.resolve(scope)
             except (LookupError, AttributeError, TypeError):  # a variant of an earlier state of the module
                 continue
             if isinstance(value, torch.Tensor) and dim < value.dim() and value.size(dim) > 1:
-                found.append((value, dim))
-        return found
+                dims.append((value, dim))
+        return dims
 
     def capture(self, arguments: Arguments, *, dynamic: bool) -> Capture:
         """Trace; trace again if the frame writes buffers or parameters, which must not be bound.
@@ -171,9 +171,9 @@ class Tracer:
         constants if the trace needs their values.
         """
         capture = self._with_numbers(arguments, dynamic, self._numbers)
-        written = frozenset(capture.written_ints) - self._numbers.changing - self._numbers.constants
-        if written and not capture.constants_because:
-            self._numbers = self._numbers.with_changing(written)
+        written_ints = frozenset(capture.written_ints) - self._numbers.changing - self._numbers.constants
+        if written_ints and not capture.constants_because:
+            self._numbers = self._numbers.with_changing(written_ints)
             return self._with_numbers(arguments, dynamic, self._numbers, otherwise=capture)
         return capture
 
@@ -181,8 +181,8 @@ class Tracer:
         self, arguments: Arguments, dynamic: bool, choice: NumberChoice, otherwise: Capture | None = None
     ) -> Capture:
         """Trace with numbers; if some are refused, with fewer or none, or return `otherwise` if it is given."""
-        wanted = choice
-        choice, refused = self._left.get(wanted, (wanted, {}))
+        requested = choice
+        choice, refused = self._remaining_choices.get(requested, (requested, {}))
         while otherwise is None or choice or not refused:
             traced = None
             try:
@@ -202,7 +202,7 @@ class Tracer:
         else:
             capture = otherwise
         if refused:
-            self._left[wanted] = choice, refused
+            self._remaining_choices[requested] = choice, refused
             capture.constants, capture.constants_because = choice.constants, "; ".join(refused)
         if not self._is_static:
             capture.open_dims = frozenset((place.text, dim) for place, dim in self._request.changing)
@@ -246,18 +246,18 @@ class Tracer:
     def resized(self, capture: Capture, assignment: Mapping[Any, int]) -> Arguments:
         """Return the call's arguments with tensors of the sizes that a trace assigns to them."""
         symbols = capture.symbols()
-        wanted = {
+        replacements = {
             id(item.example): like_tensor(item.example, [symbols.value(size, assignment) for size in item.sizes])
             for item in capture.inputs
             if item.access.root[0] == "argument"
         }
-        given = find_tensors(self._request.arguments)
+        argument_tensors = find_tensors(self._request.arguments)
         originals = {
-            id(given[item.access.text]): wanted[id(item.example)]
+            id(argument_tensors[item.access.text]): replacements[id(item.example)]
             for item in capture.inputs
-            if item.access.text in given and id(item.example) in wanted
+            if item.access.text in argument_tensors and id(item.example) in replacements
         }
-        resized: Arguments = replace_tensors(dict(self._request.arguments), wanted | originals)
+        resized: Arguments = replace_tensors(dict(self._request.arguments), replacements | originals)
         return resized
 
     def _trace_once(self, arguments: Arguments, dynamic: bool, numbers: NumberChoice) -> Capture:

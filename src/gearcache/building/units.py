@@ -152,9 +152,11 @@ class Units:
         spec = self._request.spec
         if spec.dynamic_axes:
             raise GearSpecError(f"`{capture.method}`: on_miss='pad' needs gears for all dims; the spec has ranges")
-        rest, first = planned, capture
-        while rest:
-            covered = [gear for gear in planned if gear.broken is None and gear.sizes in [item.sizes for item in rest]]
+        uncovered, first_capture = planned, capture
+        while uncovered:
+            covered = [
+                gear for gear in planned if gear.broken is None and gear.sizes in [item.sizes for item in uncovered]
+            ]
             if covered:
                 unit = TraceUnit(capture, [(gear.text(spec), gear) for gear in covered])
                 try:
@@ -163,22 +165,22 @@ class Units:
                     if all(min(gear.sizes) >= 2 for gear in covered):
                         raise
                     logger.info("%s: no padding at a size of 1: %s", capture.method, error)
-                    yield from self._own_units(capture, rest)
+                    yield from self._own_units(capture, uncovered)
                     return
                 yield unit
-            elif capture is first:
+            elif capture is first_capture:
                 raise GearSpecError(f"`{capture.method}`: on_miss='pad' finds no gear that the trace leaves symbolic")
-            done = [gear.sizes for gear in covered]
-            rest = [gear for gear in rest if gear.sizes not in done]
-            symbolic = [gear for gear in rest if gear.assignment and max(gear.sizes) >= 2]
+            covered_sizes = [gear.sizes for gear in covered]
+            uncovered = [gear for gear in uncovered if gear.sizes not in covered_sizes]
+            symbolic = [gear for gear in uncovered if gear.assignment and max(gear.sizes) >= 2]
             symbolic.sort(key=lambda gear: min(gear.sizes) < 2)
             if not covered or not symbolic:
-                yield from self._own_units(capture, rest)
+                yield from self._own_units(capture, uncovered)
                 return
-            wanted = symbolic[0]
-            name = self._request.names[wanted.text(spec)]
-            logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, name, wanted.broken)
-            capture, planned = self._tracer.planned(self._tracer.resized(capture, wanted.assignment))
+            next_gear = symbolic[0]
+            name = self._request.names[next_gear.text(spec)]
+            logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, name, next_gear.broken)
+            capture, planned = self._tracer.planned(self._tracer.resized(capture, next_gear.assignment))
 
     def _padding_plan(self, unit: TraceUnit, covered: list[PlannedGear]) -> dict[str, Any]:
         """Prove that calls between gears may be padded; `GearSpecError` if there is no proof."""
@@ -193,16 +195,16 @@ class Units:
         request, capture, symbols = self._request, unit.capture, unit.capture.symbols()
         assert request.fills is not None
         assignments = [gear.assignment for gear in covered]
-        wanted = padded_symbols(capture, symbols, assignments, request.fills)
-        groups = equal_symbols(wanted, assignments)
-        plan = padding_plan(capture, unit.lifted, symbols, request.decompositions, wanted, groups, request.fills)
-        for pattern in patterns_of_one(wanted, plan["proofs"]):
+        padded = padded_symbols(capture, symbols, assignments, request.fills)
+        groups = equal_symbols(padded, assignments)
+        plan = padding_plan(capture, unit.lifted, symbols, request.decompositions, padded, groups, request.fills)
+        for pattern in patterns_of_one(padded, plan["proofs"]):
             try:
-                own = self._tracer.capture(self._tracer.resized(capture, pattern), dynamic=False)
+                static_capture = self._tracer.capture(self._tracer.resized(capture, pattern), dynamic=False)
             except CaptureError as error:
                 logger.info("%s: a size of 1 cannot be padded: %s", capture.method, error)
                 continue
-            if same_program(capture, own, symbols, pattern):
+            if same_program(capture, static_capture, symbols, pattern):
                 plan["ones"].append(sorted(str(symbol) for symbol in pattern))
         return plan
 
@@ -224,17 +226,17 @@ class Units:
         """Trace one gear with static sizes, from arguments of its sizes."""
         text, (arguments, is_known) = gear.text(self._request.spec), self._arguments_at(capture, gear)
         try:
-            own = self._tracer.ranged(arguments) if arguments is not None else None
+            static_capture = self._tracer.ranged(arguments) if arguments is not None else None
         except CaptureError as error:
-            own = None
+            static_capture = None
             if is_known and not isinstance(error, MethodRaises):  # else an int of the call does not fit these sizes
                 self.errors.append(CompileError(capture.method, text, error.cause))
                 return None
-        if own is None:
+        if static_capture is None:
             name = self._request.names.get(text, text)
             logger.info("%s: gear %s will be compiled at its first call", capture.method, name)
             return None
-        return TraceUnit(own, [(text, None)])
+        return TraceUnit(static_capture, [(text, None)])
 
 
 def _sizes_of(spec: GearSpec, arguments: Mapping[str, Any]) -> tuple[int, ...]:

@@ -28,19 +28,19 @@ def entrances(
     `dynamo_export` of `torchair` is a name of the package itself; all others are names of its `inference`. Every
     entrance gets its own function object, so that `uninstall` can find what was there before.
     """
-    found: dict[str, dict[str, types.FunctionType]] = {}
+    table: dict[str, dict[str, types.FunctionType]] = {}
     inference = {name: function for name, function in torchair.items() if name != "dynamo_export"}
     inner = {name: function for name, function in inference.items() if name != "set_dim_gears"}
     export = {"dynamo_export": torchair["dynamo_export"]}
     for package in _TORCHAIR:
         # torchair's `_gear_utils.set_dim_gears` is not replaced: its own compiler uses it to mark dims.
-        found |= {package: export, f"{package}.npu_export": export}
-        found |= {f"{package}.inference": inference, f"{package}.inference._cache_compiler": inner}
+        table |= {package: export, f"{package}.npu_export": export}
+        table |= {f"{package}.inference": inference, f"{package}.inference._cache_compiler": inner}
     for package in _NPUGRAPH_EX:
-        found |= {f"{package}.inference": dict(npugraph_ex), f"{package}.inference._cache_compiler": dict(npugraph_ex)}
+        table |= {f"{package}.inference": dict(npugraph_ex), f"{package}.inference._cache_compiler": dict(npugraph_ex)}
     for package in _OF_TORCH_NPU:
-        found[f"{package}.inference"] = dict(of_torch_npu)
-    return {module: {name: _copy(function) for name, function in names.items()} for module, names in found.items()}
+        table[f"{package}.inference"] = dict(of_torch_npu)
+    return {module: {name: _copy(function) for name, function in names.items()} for module, names in table.items()}
 
 
 def is_being_reexported(module: str, executed: types.ModuleType | None) -> bool:
@@ -61,10 +61,10 @@ def is_owned(module: str) -> bool:
 
 def _copy(function: Callable[..., Any]) -> types.FunctionType:
     assert isinstance(function, types.FunctionType)
-    found = types.FunctionType(
+    clone = types.FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
-    found.__kwdefaults__ = function.__kwdefaults__
-    found.__annotations__ = function.__annotations__
-    found.__doc__, found.__qualname__, found.__module__ = function.__doc__, function.__qualname__, function.__module__
-    return found
+    clone.__kwdefaults__ = function.__kwdefaults__
+    clone.__annotations__ = function.__annotations__
+    clone.__doc__, clone.__qualname__, clone.__module__ = function.__doc__, function.__qualname__, function.__module__
+    return clone

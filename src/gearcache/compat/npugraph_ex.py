@@ -41,11 +41,11 @@ def of_torch_npu(
     """
     check_method(func)
     check_owner(cache_dir)
-    chosen = CompilerConfig(backend="torchair", mode=_MODE, options={} if options is None else cast(Any, options))
-    NpuOptions(_MODE, chosen.options).component()  # npugraph_ex reports a wrong option here, not at the first call
+    config = CompilerConfig(backend="torchair", mode=_MODE, options={} if options is None else cast(Any, options))
+    NpuOptions(_MODE, config.options).component()  # npugraph_ex reports a wrong option here, not at the first call
     return _cache_compile(
         func,
-        config=chosen,
+        config=config,
         dynamic=dynamic,
         cache_dir=cache_dir,
         global_rank=global_rank,
@@ -95,5 +95,5 @@ def _changed_options(config: Any) -> dict[str, Any]:
     fresh = npugraph_ex_module().CompilerConfig()
     if type(config).__name__ != type(fresh).__name__ or not hasattr(config, "static_kernel_compile"):
         raise OptionError(f"config is {a_type(config)}; it must be an npugraph_ex.CompilerConfig")
-    before = config_leaves(fresh)
-    return {name: value for name, value in config_leaves(config).items() if value != before.get(name, config)}
+    defaults = config_leaves(fresh)
+    return {name: value for name, value in config_leaves(config).items() if value != defaults.get(name, config)}

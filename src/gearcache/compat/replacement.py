@@ -25,10 +25,10 @@ class Replacement(importlib.abc.MetaPathFinder):
     """
 
     def __init__(self, wanted: Mapping[str, Mapping[str, types.FunctionType]], seen: Callable[[], None]) -> None:
-        self._wanted = wanted
-        self._seen = seen
+        self._functions = wanted
+        self._on_import = seen
         self._lock = threading.RLock()
-        self._done: dict[tuple[types.ModuleType, str], tuple[Any, types.FunctionType]] = {}
+        self._replaced: dict[tuple[types.ModuleType, str], tuple[Any, types.FunctionType]] = {}
         self._is_active = False
 
     def begin(self) -> None:
@@ -52,16 +52,16 @@ class Replacement(importlib.abc.MetaPathFinder):
             self._is_active = False
             sys.meta_path.remove(self)
             originals = self._originals()
-            replaced = dict.fromkeys(module for module, _ in self._done)
+            replaced = dict.fromkeys(module for module, _ in self._replaced)
             for module in dict.fromkeys((*replaced, *_modules().values())):
                 for name, value in list(vars(module).items()):
                     if id(value) in originals:
                         vars(module)[name] = originals[id(value)]
-            self._done.clear()
+            self._replaced.clear()
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         """Return a spec whose loader replaces the names of the module; None for a module without names to replace."""
-        if fullname not in self._wanted:
+        if fullname not in self._functions:
             return None
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
@@ -80,37 +80,37 @@ class Replacement(importlib.abc.MetaPathFinder):
             execute(module)
             with self._lock:
                 if self._is_active:
-                    for key in [key for key in self._done if key[0] is module]:  # it was reloaded
-                        del self._done[key]
+                    for key in [key for key in self._replaced if key[0] is module]:  # it was reloaded
+                        del self._replaced[key]
                     self._replace_loaded(module)
-            self._seen()
+            self._on_import()
 
         spec.loader.exec_module = exec_module
         return spec
 
     def _replace_loaded(self, executed: types.ModuleType | None = None) -> None:
         """Replace in every module that has bound its names by now; `executed` is one that has just run."""
-        for name, functions in self._wanted.items():
+        for name, functions in self._functions.items():
             module = sys.modules.get(name)
             if not isinstance(module, types.ModuleType) or is_being_reexported(name, executed):
                 continue
             for attribute, function in functions.items():
-                found = vars(module).get(attribute)
-                if found is not None and (module, attribute) not in self._done:
+                original = vars(module).get(attribute)
+                if original is not None and (module, attribute) not in self._replaced:
                     # A second module of the same file may have bound the function of another entrance.
-                    self._done[module, attribute] = (self._originals().get(id(found), found), function)
+                    self._replaced[module, attribute] = (self._originals().get(id(original), original), function)
                     vars(module)[attribute] = function
 
     def _originals(self) -> dict[int, Any]:
         """Return the original of each of our functions, by the id of ours."""
-        return {id(function): original for original, function in self._done.values()}
+        return {id(function): original for original, function in self._replaced.values()}
 
     def _follow(self) -> None:
         """Replace names that programs bound earlier (`from torchair.inference import cache_compile`)."""
-        functions = {id(original): function for original, function in self._done.values()}
+        functions = {id(original): function for original, function in self._replaced.values()}
         if not functions:
             return
-        kept: list[str] = []
+        names: list[str] = []
         for place, module in _modules().items():
             if is_owned(place):
                 continue
@@ -118,10 +118,10 @@ class Replacement(importlib.abc.MetaPathFinder):
                 if id(value) in functions:
                     vars(module)[name] = functions[id(value)]
                 else:
-                    kept += [f"`{place}.{where}`" for where in _held(module, name, value, functions)]
-        if kept:
+                    names += [f"`{place}.{where}`" for where in _holder_names(module, name, value, functions)]
+        if names:
             warnings.warn(
-                f"gearcache.compat.torchair.install(): torchair's own functions stay in {', '.join(kept)}, which were "
+                f"gearcache.compat.torchair.install(): torchair's own functions stay in {', '.join(names)}, which were "
                 "bound before it: what they compile goes through torchair's cache. Call install() before the program's "
                 "other imports",
                 UserWarning,
@@ -129,7 +129,7 @@ class Replacement(importlib.abc.MetaPathFinder):
             )
 
 
-def _held(module: types.ModuleType, name: str, value: Any, functions: Mapping[int, Any]) -> Iterator[str]:
+def _holder_names(module: types.ModuleType, name: str, value: Any, functions: Mapping[int, Any]) -> Iterator[str]:
     """Yield the names under which a class of a module, or a partial, holds one of the functions."""
     if issubclass(type(value), functools.partial):  # `isinstance` asks the object, and some warn or import then
         if id(value.func) in functions:

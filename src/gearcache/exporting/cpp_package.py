@@ -65,12 +65,12 @@ def _host(target: str) -> dict[str, Any]:
 
 
 def _package(name: str, actives: list[ActiveVariant], store: Store) -> dict[str, Any]:
-    inputs = [stored.access.text for stored in actives[0].variant.inputs]
+    inputs = [stored_input.access.text for stored_input in actives[0].variant.inputs]
     tensors: dict[str, torch.Tensor] = {}
     libraries: dict[str, torch.Tensor] = {}
     gears: list[dict[str, Any]] = []
     for active in actives:
-        names = [stored.access.text for stored in active.variant.inputs]
+        names = [stored_input.access.text for stored_input in active.variant.inputs]
         if names != inputs:
             raise CaptureError(name, f"its gears take different tensors: {', '.join(inputs)} and {', '.join(names)}")
         for graph in active.graphs:
@@ -120,9 +120,9 @@ def _gear(
     results = [_result(form, graph, tensors) for form in forms]
     return {
         "text": gear.text,
-        "sizes": [list(row) for row in gear.sizes],
-        "strides": [list(row) for row in gear.strides],
-        "dtypes": [torch.empty(0, dtype=stored.dtype) for stored in active.variant.inputs],
+        "sizes": [list(dims) for dims in gear.sizes],
+        "strides": [list(dims) for dims in gear.strides],
+        "dtypes": [torch.empty(0, dtype=stored_input.dtype) for stored_input in active.variant.inputs],
         "library": digest,
         "bound": bound,
         "results": results,

@@ -55,35 +55,35 @@ def work_folder(target: Path) -> Iterator[Path]:
     with _locked(target.parent) as is_locked:
         if is_locked:
             _reclaim_leftovers(target)
-        work = Path(tempfile.mkdtemp(prefix=_prefix(target), dir=target.parent))
-        held = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
+        folder = Path(tempfile.mkdtemp(prefix=_prefix(target), dir=target.parent))
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         with suppress(OSError):  # such a file system has no kernel locks: nobody can remove abandoned folders there
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     try:
-        (work / NEW).mkdir(_MODE)
-        yield work
+        (folder / NEW).mkdir(_MODE)
+        yield folder
     finally:
         try:
             with _locked(target.parent):
-                _reclaim(work, target)
+                _reclaim(folder, target)
         except OSError as error:  # the export is already in its place, or has failed
-            logger.warning("`%s` could not be removed: %s", work, error)
+            logger.warning("`%s` could not be removed: %s", folder, error)
         finally:
-            unlock(held)
-            os.close(held)
+            unlock(descriptor)
+            os.close(descriptor)
 
 
 def publish(work: Path, target: Path, ranks: Collection[int | None], *, overwrite: bool = False) -> None:
     """Move `work/new`, which these ranks have filled, to `target`; errors are those of `check_place`."""
-    new = work / NEW
+    new_folder = work / NEW
     with _locked(target.parent):
         check_place(target, ranks, overwrite=overwrite)
-        write_manifest(new, ranks)
+        write_manifest(new_folder, ranks)
         if target.exists():
-            new.chmod(stat.S_IMODE(target.stat().st_mode))
-        _sync(new)
+            new_folder.chmod(stat.S_IMODE(target.stat().st_mode))
+        _sync(new_folder)
         (work / _PUBLISHING).touch()
-        put_in_place(new, target, work / _OLD)
+        put_in_place(new_folder, target, work / _OLD)
         sync_folder(target.parent)
         if overwrite:
             (work / _PUBLISHING).unlink()  # everything that is left in it may be deleted
@@ -135,8 +135,8 @@ def _reclaim_leftovers(target: Path) -> None:
     for path in target.parent.iterdir():
         if pattern.fullmatch(path.name) is None:
             continue
-        found = path.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        status = path.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
             continue
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
@@ -148,16 +148,16 @@ def _reclaim_leftovers(target: Path) -> None:
             os.close(descriptor)
 
 
-def _reclaim(work: Path, target: Path) -> None:
+def _reclaim(work_path: Path, target: Path) -> None:
     """Remove a work folder. An old export returns to its place if that is empty; a folder with other files stays."""
-    left = ""
-    if (work / _PUBLISHING).exists():
-        old = sorted(work.glob(f"{_OLD}[0-9]*"), key=lambda path: int(path.name.removeprefix(_OLD)))
-        if old and not target.exists():
-            old.pop().rename(target)  # the process died between the two renames
-        folders = [folder for folder in (work / NEW, *old) if folder.exists()]
-        left = next((problem for folder in folders if (problem := what_is_not_ours(folder))), "")
-    if left:
-        logger.warning("`%s` was left there: %s", work, left)
+    reason = ""
+    if (work_path / _PUBLISHING).exists():
+        old_exports = sorted(work_path.glob(f"{_OLD}[0-9]*"), key=lambda path: int(path.name.removeprefix(_OLD)))
+        if old_exports and not target.exists():
+            old_exports.pop().rename(target)  # the process died between the two renames
+        folders = [folder for folder in (work_path / NEW, *old_exports) if folder.exists()]
+        reason = next((problem for folder in folders if (problem := what_is_not_ours(folder))), "")
+    if reason:
+        logger.warning("`%s` was left there: %s", work_path, reason)
     else:
-        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(work_path, ignore_errors=True)

@@ -22,10 +22,10 @@ def walk(folder: Path, below: str = "") -> Iterator[str]:
     Names are relative; the list itself is left out. `OSError` for anything that cannot be read.
     """
     with os.scandir(folder / below) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    if not found and below:
+        sorted_entries = sorted(entries, key=lambda entry: entry.name)
+    if not sorted_entries and below:
         yield below
-    for entry in found:
+    for entry in sorted_entries:
         if entry.is_dir(follow_symlinks=False):
             yield from walk(folder, f"{below}{entry.name}/")
         elif below or entry.name != MANIFEST:
@@ -44,16 +44,16 @@ def what_is_not_ours(folder: Path, ranks: Collection[_Rank] | None = None) -> st
 
     It may if the folder contains only files that exports wrote and, with `ranks`, none of another rank.
     """
-    listed, others = _read(folder)
+    digests, export_ranks = _read_manifest(folder)
     for name in walk(folder):
         path = folder / name
-        if name not in listed:
+        if name not in digests:
             return f"`{str(path).rstrip('/')}` is not from an earlier gearcache.dynamo_export"
         is_file = path.is_file() and not path.is_symlink()
-        if not is_file or (listed[name] is not None and _digest(folder, name) != listed[name]):
+        if not is_file or (digests[name] is not None and _digest(folder, name) != digests[name]):
             return f"`{path}` was edited since it was exported"
-    left = [rank for rank in others if ranks is not None and rank not in ranks]
-    return f"`{folder}` holds the export of rank {', '.join(map(str, left))}" if left else ""
+    other_ranks = [rank for rank in export_ranks if ranks is not None and rank not in ranks]
+    return f"`{folder}` holds the export of rank {', '.join(map(str, other_ranks))}" if other_ranks else ""
 
 
 def _digest(folder: Path, name: str) -> str | None:
@@ -67,12 +67,12 @@ def _digest(folder: Path, name: str) -> str | None:
         os.close(descriptor)
 
 
-def _read(folder: Path) -> tuple[dict[str, str | None], list[int]]:
+def _read_manifest(folder: Path) -> tuple[dict[str, str | None], list[int]]:
     """Return the files of a list and the ranks that wrote them; nothing if there is no readable list."""
     try:
-        found = json.loads((folder / MANIFEST).read_text())
-        if found["version"] != _VERSION:
+        manifest = json.loads((folder / MANIFEST).read_text())
+        if manifest["version"] != _VERSION:
             return {}, []
-        return dict(found["files"]), [rank for rank in found["ranks"] if rank is not None]
+        return dict(manifest["files"]), [rank for rank in manifest["ranks"] if rank is not None]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}, []

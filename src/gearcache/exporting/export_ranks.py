@@ -42,30 +42,30 @@ class Ranks:
 
     def ask(self, step: str, ranks: Iterable[int]) -> dict[int, Any]:
         """Wait for values of other ranks. `CompileError` if one has failed, `TimeoutError` if one never answers."""
-        found: dict[int, Any] = {}
-        missing = sorted(set(ranks) - {self.rank}) if self._store is not None else []
+        values: dict[int, Any] = {}
+        pending = sorted(set(ranks) - {self.rank}) if self._store is not None else []
         started, pause, has_said = time.monotonic(), _POLLS[0], False
-        while missing:
-            for rank in tuple(missing):
+        while pending:
+            for rank in tuple(pending):
                 if self._store.check([self._key(rank, step)]):
-                    found[rank] = json.loads(self._store.get(self._key(rank, step)))
-                    missing.remove(rank)
+                    values[rank] = json.loads(self._store.get(self._key(rank, step)))
+                    pending.remove(rank)
                 else:
                     self.check(rank)
             waited = time.monotonic() - started
-            names = ", ".join(map(str, missing))
-            if missing and waited > GIVES_UP_AFTER:
+            names = ", ".join(map(str, pending))
+            if pending and waited > GIVES_UP_AFTER:
                 raise TimeoutError(
                     f"dynamo_export: rank {self.rank} has waited {waited:.0f} s for rank {names}; each rank of the "
                     "default process group has to call dynamo_export"
                 )
-            if missing and waited > SAYS_AFTER and not has_said:
+            if pending and waited > SAYS_AFTER and not has_said:
                 has_said = True
                 logger.warning("dynamo_export: rank %s waits for rank %s, which has to call it too", self.rank, names)
-            if missing:
+            if pending:
                 time.sleep(pause)
                 pause = min(pause * 1.5, _POLLS[1])
-        return found
+        return values
 
     def check(self, rank: int) -> None:
         """Raise `CompileError` if another rank has failed."""
@@ -90,13 +90,13 @@ class Ranks:
         that share a folder can see one another's work folders.
         """
         self.tell("converted", [str(target), str(work)])
-        found: dict[int | None, Path] = {self.rank: work}
-        for rank, (place, other) in self.ask("converted", range(self.world)).items():
-            if place == str(target) and Path(other).is_dir():
-                found[rank] = Path(other)
+        folders: dict[int | None, Path] = {self.rank: work}
+        for rank, (place, folder) in self.ask("converted", range(self.world)).items():
+            if place == str(target) and Path(folder).is_dir():
+                folders[rank] = Path(folder)
             elif place == str(target):
                 self.check(rank)  # it reports a failure before it removes its folder
-        return found
+        return folders
 
     def _key(self, rank: int | None, step: str) -> str:
         return f"{_ROOT}/{self._call}/{rank}/{step}"

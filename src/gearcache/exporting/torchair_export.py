@@ -64,10 +64,10 @@ def dynamo_export(
         place = Path(os.path.abspath(target))  # not `resolve`, which would follow links
         _check(target, name, ranks.rank, args, kwargs)
         check_place(place, overwrite=overwrite)
-        torchair, own = _config(config)
+        torchair, export_config = _config(config)
         with work_folder(place) as work, ranks.reporting():
             folder = work / NEW
-            _export(torchair, own, model, args, kwargs, folder, name, target, dynamic)
+            _export(torchair, export_config, model, args, kwargs, folder, name, target, dynamic)
             _mark_unchecked(folder, name, ranks.rank)
             _replace_paths(folder, target)
             put_in_place_together(ranks, work, place, overwrite=overwrite)
@@ -89,31 +89,31 @@ def _check_arguments(model: Any, name: Any, args: Any, kwargs: Any) -> None:
 def _config(config: Any) -> tuple[Any, Any]:
     """Return torchair and a copy of the user's config."""
     torchair = torchair_module()
-    own = copy.deepcopy(config) if config is not None else torchair.CompilerConfig()
-    if own.mode.value != "max-autotune":
-        raise ValueError(f"dynamo_export: config.mode is {own.mode.value!r}; only 'max-autotune' can be exported")
-    if own.experimental_config.frozen_parameter:
+    copied = copy.deepcopy(config) if config is not None else torchair.CompilerConfig()
+    if copied.mode.value != "max-autotune":
+        raise ValueError(f"dynamo_export: config.mode is {copied.mode.value!r}; only 'max-autotune' can be exported")
+    if copied.experimental_config.frozen_parameter:
         raise ValueError(
             "dynamo_export: config.experimental_config.frozen_parameter is True; an export freezes nothing"
         )
-    return torchair, own
+    return torchair, copied
 
 
 def put_in_place_together(ranks: Ranks, work: Path, place: Path, *, overwrite: bool = False) -> None:
     """Put the files of all ranks that share a folder in place at once: the first rank does it, the others wait."""
-    together = ranks.in_one_folder(place, work)
-    first = min(together, key=lambda rank: rank or 0)
+    folders = ranks.in_one_folder(place, work)
+    first_rank = min(folders, key=lambda rank: rank or 0)
     ranks.tell("grouped", None)
-    if ranks.rank != first:
-        assert first is not None
-        ranks.ask("published", [first])
+    if ranks.rank != first_rank:
+        assert first_rank is not None
+        ranks.ask("published", [first_rank])
         return
     # A rank that has not yet seen the work folders of the others would take itself for the only one once they are gone.
-    ranks.ask("grouped", [rank for rank in together if rank is not None and rank != first])
-    for rank, other in together.items():
-        if rank != first:
-            take_over(work / NEW, other / NEW)
-    publish(work, place, list(together), overwrite=overwrite)
+    ranks.ask("grouped", [rank for rank in folders if rank is not None and rank != first_rank])
+    for rank, rank_folder in folders.items():
+        if rank != first_rank:
+            take_over(work / NEW, rank_folder / NEW)
+    publish(work, place, list(folders), overwrite=overwrite)
     ranks.tell("published", None)
 
 
@@ -194,17 +194,17 @@ def _mark_unchecked(folder: Path, name: str, rank: int | None) -> None:
 
 def _replace_paths(folder: Path, target: Path) -> None:
     """Write the final place of the weight files, which the graph names by path, in both of its forms."""
-    old, new = str(folder), str(target)
+    old_path, new_path = str(folder), str(target)
     for path in folder.rglob("*"):
         if path.name == "dynamo.pbtxt":
-            path.write_text(path.read_text().replace(old, new))
+            path.write_text(path.read_text().replace(old_path, new_path))
         elif path.name.endswith((".air", UNCHECKED_SUFFIX)):
-            _rename_files(path, old, new)
+            _rename_files(path, old_path, new_path)
 
 
-def _rename_files(path: Path, old: str, new: str) -> None:
+def _rename_files(path: Path, old_path: str, new_path: str) -> None:
     data = path.read_bytes()
-    if old.encode() not in data:
+    if old_path.encode() not in data:
         return
     model_type = sys.modules["torchair._ge_concrete_graph.ge_ir_pb2"].ModelDef
     model = model_type()
@@ -212,6 +212,6 @@ def _rename_files(path: Path, old: str, new: str) -> None:
     for graph in model.graph:
         for op in graph.op:
             for attribute in op.attr.values():
-                if attribute.WhichOneof("value") == "s" and old.encode() in attribute.s:
-                    attribute.s = attribute.s.replace(old.encode(), new.encode())
+                if attribute.WhichOneof("value") == "s" and old_path.encode() in attribute.s:
+                    attribute.s = attribute.s.replace(old_path.encode(), new_path.encode())
     path.write_bytes(model.SerializeToString())

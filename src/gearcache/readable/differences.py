@@ -15,9 +15,9 @@ def differences(wanted: Any, stored: Any, path: str = "") -> Iterator[tuple[str,
     """Yield (path, wanted, stored) of every leaf that differs; rows such as parameters are compared by name."""
     ours, theirs = _children(wanted), _children(stored)
     if ours is None or theirs is None:
-        if _are_words(wanted) and _are_words(stored):
+        if _are_texts(wanted) and _are_texts(stored):
             # For long lists (instruction sets), the items of only one side are more useful than both lists.
-            yield from _words(path, wanted, stored)
+            yield from _text_differences(path, wanted, stored)
             return
         if (type(wanted), wanted) != (type(stored), stored):
             yield path, _show(wanted), _show(stored)
@@ -30,11 +30,11 @@ def differences(wanted: Any, stored: Any, path: str = "") -> Iterator[tuple[str,
             yield from differences(ours[name], theirs[name], below)
 
 
-def _are_words(value: Any) -> bool:
+def _are_texts(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and len(value) > 0 and all(type(item) is str for item in value)
 
 
-def _words(path: str, wanted: list[str], stored: list[str]) -> Iterator[tuple[str, str, str]]:
+def _text_differences(path: str, wanted: list[str], stored: list[str]) -> Iterator[tuple[str, str, str]]:
     ours = [item for item in wanted if item not in stored]
     theirs = [item for item in stored if item not in wanted]
     if ours or theirs:
@@ -68,9 +68,9 @@ def differing_lines(wanted: Manifest, stored: Manifest) -> Iterator[str]:
 
 
 def _dependences(manifest: Manifest) -> dict[str, None]:
-    found: dict[str, None] = {}
+    all_lines: dict[str, None] = {}
     with understood(manifest):
         for variant in variants_of(manifest):
             for lines in (check_lines(variant), evidence_lines(variant), source_lines(variant)):
-                found.update(dict.fromkeys(lines))
-    return found
+                all_lines.update(dict.fromkeys(lines))
+    return all_lines

@@ -43,8 +43,8 @@ def readable_cache(
     """
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"readable_cache: path is {path!r}; it must be a str or a path, as `CachedMethod.entry_path`")
-    found = Path(path)
-    manifest_path = found / MANIFEST_NAME if found.is_dir() else found
+    entry_path = Path(path)
+    manifest_path = entry_path / MANIFEST_NAME if entry_path.is_dir() else entry_path
     if manifest_path.is_symlink():
         raise ValueError(f"readable_cache: `{manifest_path}` is a symbolic link; give the file that it points to")
     if not manifest_path.is_file():
@@ -119,8 +119,8 @@ def variants_of(manifest: Manifest) -> list[dict[str, Any]]:
     with understood(manifest):
         parts = payload["parts"]
         return [
-            {name: parts[value] if name in SHARED_PARTS else value for name, value in row.items()}
-            for row in payload["variants"]
+            {name: parts[value] if name in SHARED_PARTS else value for name, value in variant.items()}
+            for variant in payload["variants"]
         ]
 
 
@@ -147,9 +147,9 @@ def variant_lines(variant: Mapping[str, Any], manifest: Manifest, layout: Layout
         ("gears", gear_lines(variant, manifest)),
         ("frame", frame_lines(variant, manifest)),
     ):
-        found = [f"    {line}" for line in lines]
-        if found:
-            yield from (f"  {title}", *found)
+        indented = [f"    {line}" for line in lines]
+        if indented:
+            yield from (f"  {title}", *indented)
     for gears, lines in graphs(variant, layout):
         yield f"  graph of {', '.join(gears)}"
         yield from (f"    {line}" for line in lines)
@@ -186,12 +186,12 @@ def evidence_lines(variant: Mapping[str, Any]) -> Iterator[str]:
     """Yield each check of the evidence."""
 
     nodes, roots = variant["evidence"]  # the form of `guards.evidence.tree`, which needs torch
-    left = MAX_ITEMS
+    remaining = MAX_ITEMS
 
     def walk(access: Access, number: int) -> Iterator[str]:
-        nonlocal left
-        left -= 1
-        if left < 0:  # a few nodes that refer to each other many times would take years
+        nonlocal remaining
+        remaining -= 1
+        if remaining < 0:  # a few nodes that refer to each other many times would take years
             raise ValueError(f"the evidence has more than {MAX_ITEMS} nodes")
         checks, children = nodes[number]
         for kind, expected in checks:
@@ -255,11 +255,11 @@ def graphs(variant: Mapping[str, Any], layout: Layout) -> list[tuple[list[str], 
     """Return the distinct graphs of a variant, each with its gears; a faulty blob gives a sentence instead."""
     names = [f"{path_text(Access.from_plain(access))}: {dtype}" for access, dtype, *_ in variant["inputs"]]
     names += [path_text(Access.from_plain(access)) for _, access in variant["attributes"]]
-    found: dict[str, list[str]] = {}
+    gears_by_text: dict[str, list[str]] = {}
     for gear in variant["gears"]:
         repeats = gear.get("header", {}).get("repeats", ())
-        found.setdefault(_graph_text(gear["blobs"], names, repeats, layout), []).append(gear["text"])
-    return [(gears, text.splitlines()) for text, gears in found.items()]
+        gears_by_text.setdefault(_graph_text(gear["blobs"], names, repeats, layout), []).append(gear["text"])
+    return [(gears, text.splitlines()) for text, gears in gears_by_text.items()]
 
 
 def _graph_text(blobs: Mapping[str, str], names: list[str], repeats: Any, layout: Layout) -> str:

@@ -64,7 +64,7 @@ def readable_graph(graph: Mapping[str, Any], inputs: Sequence[str], repeats: Seq
             arguments = [_value(item) for item in positional]
             arguments += [f"{name}={_value(item)}" for name, item in keyword["dict"]]
             lines.append(f"%{index} = {target}({', '.join(arguments)})")
-    for count, length, _, second, end in sorted(repeats, key=lambda row: -row[2]):
+    for count, length, _, second, end in sorted(repeats, key=lambda repeat: -repeat[2]):
         again = f"… × {count}: %{second} to %{end - 1} do what these {length} operations do, with other tensors"
         lines[second:end] = [again]
     lines.append(f"return {_value(graph['outputs'])}")

@@ -25,7 +25,9 @@ def held_gears(manifest: Manifest) -> list[HeldGear]:
     """Return the gears of an entry; none if its payload has an unknown form."""
     try:
         return [
-            HeldGear(str(gear["text"]), _blobs(gear)) for row in _rows(manifest.payload) for gear in list(row["gears"])
+            HeldGear(str(gear["text"]), _blobs(gear))
+            for variant in _rows(manifest.payload)
+            for gear in list(variant["gears"])
         ]
     except (KeyError, TypeError, AttributeError):
         return []
@@ -38,26 +40,26 @@ def without_blobs(manifest: Manifest, lost: frozenset[str]) -> Manifest | None:
     cannot be reduced. The rest can be loaded as usual, because each gear of a variant works alone.
     """
     try:
-        rows = [
-            {**row, "gears": kept}
-            for row in _rows(manifest.payload)
-            if (kept := [gear for gear in row["gears"] if not _blobs(gear) & lost])
+        variants = [
+            {**variant, "gears": variant_gears}
+            for variant in _rows(manifest.payload)
+            if (variant_gears := [gear for gear in variant["gears"] if not _blobs(gear) & lost])
         ]
-        gears = [gear for row in rows for gear in row["gears"]]
-        needed = frozenset[str]().union(*map(_blobs, gears))
+        gears = [gear for variant in variants for gear in variant["gears"]]
+        needed_blobs = frozenset[str]().union(*map(_blobs, gears))
         of_gears = frozenset[str]().union(*(gear.blobs for gear in held_gears(manifest)))
-        if not gears or not needed <= manifest.blobs.keys() or not manifest.blobs.keys() <= of_gears:
+        if not gears or not needed_blobs <= manifest.blobs.keys() or not manifest.blobs.keys() <= of_gears:
             return None
         producer = {
             **manifest.producer,
-            "variants": len(rows),
+            "variants": len(variants),
             "gears": [str(gear["text"]) for gear in gears],
             "compile_seconds": round(float(sum(gear.get("seconds", 0.0) for gear in gears)), 3),
         }
         return replace(
             manifest,
-            payload={**manifest.payload, "variants": rows},
-            blobs={digest: size for digest, size in manifest.blobs.items() if digest in needed},
+            payload={**manifest.payload, "variants": variants},
+            blobs={digest: size for digest, size in manifest.blobs.items() if digest in needed_blobs},
             producer=producer,
         )
     except (KeyError, TypeError, AttributeError, ValueError):

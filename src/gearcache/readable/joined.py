@@ -25,33 +25,42 @@ def joined(own: Manifest | None, others: Sequence[Manifest], is_there: Callable[
     bytes) count. An entry whose payload has an unknown form is returned unchanged if there is no other.
     """
     ordered = sorted(others, key=lambda each: each.created, reverse=True)
-    held = _whole(own, is_there) if own is not None else None
-    if own is not None and held is None:
+    own_payload = _whole(own, is_there) if own is not None else None
+    if own is not None and own_payload is None:
         return None  # of an unknown form: it is not changed
     usable = [(each, payload) for each in ordered if (payload := _whole(each, is_there)) is not None]
     whole = [each for each in ordered if all(is_there(*item) for item in each.blobs.items())]
     if own is None and whole and (len(ordered) == 1 or not usable):
         return whole[0]
-    if not usable or (held is not None and covers([held], union(payload for _, payload in usable))):
+    if not usable or (own_payload is not None and covers([own_payload], union(payload for _, payload in usable))):
         return None
     offered = _in_turn([payload for _, payload in usable])
-    payload = union([*([held] if held is not None else []), *offered])
-    kept = rows(payload)[: max(MOST_VARIANTS, len(rows(held)) if held is not None else 0)]
-    if not kept:
+    payload = union([*([own_payload] if own_payload is not None else []), *offered])
+    variants = rows(payload)[: max(MOST_VARIANTS, len(rows(own_payload)) if own_payload is not None else 0)]
+    if not variants:
         return next(iter(whole), None) if own is None else None
-    is_as_held = held is not None and kept == rows(held) and payload.get(IMPOSSIBLE) == held.get(IMPOSSIBLE)
-    if is_as_held and held is not None and own is not None and own.blobs.keys() == blobs_of_rows(held):
+    is_as_held = (
+        own_payload is not None
+        and variants == rows(own_payload)
+        and payload.get(IMPOSSIBLE) == own_payload.get(IMPOSSIBLE)
+    )
+    if is_as_held and own_payload is not None and own is not None and own.blobs.keys() == blobs_of_rows(own_payload):
         return None  # there is no room for more
-    payload = {name: value for name, value in payload.items() if name not in ("parts", "variants")} | shared(kept)
-    return _manifest([*([own] if own is not None else []), *(each for each, _ in usable)], payload, kept)
+    payload = {name: value for name, value in payload.items() if name not in ("parts", "variants")} | shared(variants)
+    return _manifest([*([own] if own is not None else []), *(each for each, _ in usable)], payload, variants)
 
 
 def _in_turn(payloads: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return payloads of one trace each: the first of each payload, then the second of each, and so on."""
-    rest = [{name: value for name, value in each.items() if name not in ("parts", "variants")} for each in payloads]
+    common_fields = [
+        {name: value for name, value in each.items() if name not in ("parts", "variants")} for each in payloads
+    ]
     turns = itertools.zip_longest(*(rows(each) for each in payloads))
     return [
-        {**rest[number], **shared([row])} for turn in turns for number, row in enumerate(turn) if row is not None
+        {**common_fields[number], **shared([variant])}
+        for turn in turns
+        for number, variant in enumerate(turn)
+        if variant is not None
     ] or list(payloads)
 
 
@@ -68,21 +77,23 @@ def _whole(manifest: Manifest, is_there: Callable[[str, int], bool]) -> dict[str
         return all(digest in sizes and is_there(digest, sizes[digest]) for digest in gear["blobs"].values())
 
     try:
-        found = [{**row, "gears": [gear for gear in row["gears"] if has(gear)]} for row in rows(manifest.payload)]
-        rest = {name: value for name, value in manifest.payload.items() if name not in ("parts", "variants")}
-        payload = {**rest, **shared(row for row in found if row["gears"])}
+        variants = [
+            {**variant, "gears": [gear for gear in variant["gears"] if has(gear)]} for variant in rows(manifest.payload)
+        ]
+        common_fields = {name: value for name, value in manifest.payload.items() if name not in ("parts", "variants")}
+        payload = {**common_fields, **shared(variant for variant in variants if variant["gears"])}
         union([payload])  # reads all of it
     except _OTHER_FORM:
         return None
     return payload
 
 
-def _manifest(manifests: Sequence[Manifest], payload: dict[str, Any], kept: Sequence[dict[str, Any]]) -> Manifest:
+def _manifest(manifests: Sequence[Manifest], payload: dict[str, Any], variants: Sequence[dict[str, Any]]) -> Manifest:
     sizes = {digest: size for manifest in reversed(manifests) for digest, size in manifest.blobs.items()}
-    gears = [gear for row in kept for gear in row["gears"]]
+    gears = [gear for variant in variants for gear in variant["gears"]]
     producer = {
         **manifests[0].producer,
-        "variants": len(kept),
+        "variants": len(variants),
         "gears": [str(gear["text"]) for gear in gears],
         "compile_seconds": round(float(sum(gear.get("seconds", 0.0) for gear in gears)), 3),
     }
