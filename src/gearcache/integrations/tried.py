@@ -61,7 +61,8 @@ def transformers_problem(integration: str, extra: str, relied_on: dict[str, tupl
     if missing:
         return (
             f"gearcache.integrations.{integration} was tried with transformers {_TRIED}, this is {version}, which "
-            f"lacks {', '.join(missing)}: `pip install 'gearcache[{extra}]'`; `gearcache.attach(model, …)` does without it"
+            f"lacks {', '.join(missing)}: `pip install 'gearcache[{extra}]'`; `gearcache.attach(model, …)` does "
+            "without it"
         )
     if (
         tuple(int(part) for part in version.split(".")[:2]) not in TRANSFORMERS

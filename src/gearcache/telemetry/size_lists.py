@@ -47,8 +47,8 @@ def _with_one_more(previous: list[float], sizes: list[int], weights: list[float]
     """Return the least work with one more size, and the index where the smaller ones end.
 
     If smaller chosen sizes hold the first i of the first j sizes, the work for these j sizes is
-    `previous[i] + size * (weights[j] - weights[i])`: for each i, this is a line over the size. The lines get flatter and
-    the sizes larger, so a line that was overtaken is never needed again, and each line is examined at most twice.
+    `previous[i] + size * (weights[j] - weights[i])`: for each i, this is a line over the size. The lines get flatter
+    and the sizes larger, so a line that was overtaken is never needed again, and each line is examined at most twice.
     """
     best, splits = [0.0], [0]
     lines: deque[int] = deque()

@@ -61,8 +61,8 @@ def read_seq2seq_call(
 ) -> Seq2SeqCall | Miss:
     """Return the content of a call of the model, or the reason why no graph can answer it.
 
-    `sample` has the dtype and device of hidden states and their size as its last dim; `is_hooked` says that hooks see the
-    result, which otherwise only `generate` reads.
+    `sample` has the dtype and device of hidden states and their size as its last dim; `is_hooked` says that hooks see
+    the result, which otherwise only `generate` reads.
     """
     miss = _unknown(args, kwargs, _OF_MODEL)
     if miss is not None:
