@@ -306,7 +306,8 @@ class PaddedResultError(GearcacheError, RuntimeError):
     def __str__(self) -> str:
         return (
             f"padded from {_short_gear(self.sizes)} to gear {_short_gear(self.gear)}, a result holds NaN: from the "
-            "arguments or weights, or from masked filling that overflowed; call the method itself, or with the sizes of a gear"
+            "arguments or weights, or from masked filling that overflowed; call the method itself, or with the "
+            "sizes of a gear"
         )
 
 

@@ -32,7 +32,7 @@ def plan_of(
         for gear in entry.present
         if gear not in entry.missing
     ]
-    left = [{**_entry_fields(entry), "to": entry.left_to} for entry in report.entries if entry.left_to]
+    left_entries = [{**_entry_fields(entry), "to": entry.left_to} for entry in report.entries if entry.left_to]
     failed = [
         {"method": entry.method, "rank": entry.rank, "call": call, "reason": reason}
         for entry in report.entries
@@ -48,7 +48,7 @@ def plan_of(
         "shard": shard,
         "missing": sorted(missing, key=_order),
         "present": sorted(present, key=_order),
-        "left": sorted(left, key=_order),
+        "left": sorted(left_entries, key=_order),
         "failed": failed,
         "never_called": list(report.never_called),
         "error": error,

@@ -122,7 +122,7 @@ class PrewarmSession:
         while (gap := self._next_gap(method, tried)) is not None:
             tried.append(gap.text)
             args, kwargs = method.declared_call(gap.first)
-            self.warm(method, args, kwargs, is_needed=False, named=gap.text)
+            self.warm(method, args, kwargs, is_needed=False, report_name=gap.text)
 
     def _next_gap(self, method: Preparable, tried: list[str]) -> Gap | None:
         args, kwargs = method.declared_call(None)  # outside stand-ins: examples are on `meta` if the weights are
@@ -157,10 +157,10 @@ class PrewarmSession:
         kwargs: dict[str, Any],
         *,
         is_needed: bool = True,
-        named: str = "",
+        report_name: str = "",
     ) -> None:
         """Compile what a call needs. If no graph can be made for a call that is not needed, because the method may
-        refuse such sizes, that fact is stored. `named`: its name in the report."""
+        refuse such sizes, that fact is stored. `report_name`: its name in the report."""
         with self._lock, method.locked(), stand_ins(self._device):
             self._called.add(method)
             self._uncalled.pop(self._serials.get(method, -1), None)
@@ -180,7 +180,7 @@ class PrewarmSession:
             if self._dry_run:
                 self._look_up(binding, call, entry)
             else:
-                self._compile(binding, call, entry, is_needed=is_needed, named=named)
+                self._compile(binding, call, entry, is_needed=is_needed, report_name=report_name)
 
     def call(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compile what a call needs, then run the original method: results have shapes on `meta`, too."""
@@ -219,8 +219,8 @@ class PrewarmSession:
         entry.size = sum(blobs.values())
         entry.components = dict(binding.entry.key.lowered())
 
-    def _compile(self, binding: Binding, call: Call, entry: Prewarmed, *, is_needed: bool, named: str) -> None:
-        text = named or special_text(call.spec(binding.method.spec), call.tensors)
+    def _compile(self, binding: Binding, call: Call, entry: Prewarmed, *, is_needed: bool, report_name: str) -> None:
+        text = report_name or special_text(call.spec(binding.method.spec), call.tensors)
         if not is_needed and (refusal := binding.impossible(call)) is not None:
             entry.impossible[text] = refusal.reason
             return

@@ -32,14 +32,14 @@ class Arrival:
         seat = self._seat
         stop = seat.words.end(stop)
         if seat.is_first:
-            present = [other for other in seat.others if seat.line.has([self._here(other)])]
+            present = [other for other in seat.others if seat.line.has([self._arrival_name(other)])]
             for other in present:
-                token = seat.line.ask(self._here(other))
+                token = seat.line.ask(self._arrival_name(other))
                 seat.line.tell(f"seen/{token}", {"stop": [stop.rank, stop.reason, stop.how]})
             seat.linger([f"ended/{seat.token}/{other}" for other in present])
         return stop
 
-    def _here(self, rank: int) -> str:
+    def _arrival_name(self, rank: int) -> str:
         return f"here/{self._seat.token}/{rank}"
 
     def _gather(self) -> None:
@@ -53,7 +53,7 @@ class Arrival:
 
         seat.line.tell("call", [seat.token, seat.seconds_left])
         try:
-            seat.tokens |= seat.hear_all({other: self._here(other) for other in seat.others}, -1, meanwhile)
+            seat.tokens |= seat.hear_all({other: self._arrival_name(other) for other in seat.others}, -1, meanwhile)
         except Stopped as stop:
             raise self.give_up(stop) from None
         arrival = {"left": seat.seconds_left, "tokens": [seat.tokens[rank] for rank in sorted(seat.tokens)]}

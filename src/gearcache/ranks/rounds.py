@@ -43,10 +43,10 @@ class Rounds:
         leaving, decision = f"left/{seat.tokens[rank]}", self._name_of("decision", next_round=True)
 
         def read_value() -> Any:
-            found = seat.line.ask(self._name_of(what, rank))
-            if found is None and (seat.line.has([leaving]) or seat.line.has([decision])):
+            message = seat.line.ask(self._name_of(what, rank))
+            if message is None and (seat.line.has([leaving]) or seat.line.has([decision])):
                 return _NOTHING
-            return found
+            return message
 
         try:
             value = seat.line.poll(read_value, lambda: seat.end, lambda: seat.say(f"rank {rank}, which {purpose}"))

@@ -51,9 +51,9 @@ class Whereabouts:
         return [*reports, (-1, f"{len(ranks) - _MOST_NAMED} others")] if len(ranks) > _MOST_NAMED else reports
 
     @staticmethod
-    def text(named: Sequence[Sequence[Any]]) -> str:
+    def text(reports: Sequence[Sequence[Any]]) -> str:
         """Return ranks, as `named` returns them, in one text."""
-        return "; ".join(str(text) for _, text in named)
+        return "; ".join(str(text) for _, text in reports)
 
     def wait_for(self, rank: int, number: int) -> None:
         """Report that this rank waits for another one in a round."""

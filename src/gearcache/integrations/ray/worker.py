@@ -62,9 +62,9 @@ class NodeWorker:
             if name
         }
 
-    def compile(self, left: Mapping[str, str]) -> Outcome:
-        """Compile the entries that are not `left` to other nodes (entry name -> node), and return them as a bundle."""
-        return self._catch_errors(lambda: self._compile_share(left))
+    def compile(self, left_to: Mapping[str, str]) -> Outcome:
+        """Compile the entries that are not left to others (`left_to`: entry name -> node), and return them as a bundle."""
+        return self._catch_errors(lambda: self._compile_share(left_to))
 
     def take(self, bundles: Iterable[bytes]) -> Outcome:
         """Import what other nodes have compiled, and compile what is still missing."""

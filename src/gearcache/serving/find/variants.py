@@ -286,9 +286,9 @@ class Variants:
         return None
 
 
-def _unknown(variants: list[StoredVariant], known: list[StoredVariant]) -> list[StoredVariant]:
+def _unknown(variants: list[StoredVariant], known_variants: list[StoredVariant]) -> list[StoredVariant]:
     """Return the variants that are not among the known ones."""
-    texts = set(map(_text, known))
+    texts = set(map(_text, known_variants))
     return [variant for variant in variants if _text(variant) not in texts]
 
 

@@ -52,15 +52,19 @@ def adopt(binding: Binding, call: Call, ranks: Ranks, artifacts: Sequence[Made],
     if isinstance(variants, Reason):
         return False
     variants_by_digest = {stored_digest(variant): variant for variant in variants}
-    adopted = [here for digest in traced if (here := _here(variants_by_digest.get(digests[digest]), call)) is not None]
+    adopted = [
+        own_variant
+        for digest in traced
+        if (own_variant := _with_own_groups(variants_by_digest.get(digests[digest]), call)) is not None
+    ]
     if len(adopted) != len(traced):
         return False
     with entry.exclusive():
         adopted_digests = {stored_digest(variant, by_role=False) for variant in adopted}
         others = [
-            variant_here
-            for variant_here in entry.read_again()
-            if stored_digest(variant_here, by_role=False) not in adopted_digests
+            stored_variant
+            for stored_variant in entry.read_again()
+            if stored_digest(stored_variant, by_role=False) not in adopted_digests
         ]
         if len(others) + len(adopted) > entry.max_variants or not all(map(entry.is_whole, adopted)):
             return False
@@ -69,7 +73,7 @@ def adopt(binding: Binding, call: Call, ranks: Ranks, artifacts: Sequence[Made],
     return True
 
 
-def _here(variant: StoredVariant | None, call: Call) -> StoredVariant | None:
+def _with_own_groups(variant: StoredVariant | None, call: Call) -> StoredVariant | None:
     """Return a variant of another rank with this rank's group names; None if it does not hold here.
 
     Digests count process groups by role, even those of an earlier start, so the names may differ.

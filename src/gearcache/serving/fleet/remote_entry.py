@@ -79,19 +79,19 @@ class RemoteEntry:
         #: Identifies this object and its copies in forked processes.
         self._identity = secrets.token_hex(8)
 
-    def obtain(self, wanted: Wanted) -> bool:
+    def obtain(self, needs: Wanted) -> bool:
         """Fetch variants that serve a call; False if this process has to compile them.
 
         If a tier has leases, only one of many hosts has to, and the others wait for its result.
         """
-        if self._fetch(wanted, is_counted=True):
+        if self._fetch(needs, is_counted=True):
             return True
         tier = next((tier for tier in self._writable if not tier.is_resting), None)
-        if tier is None or tier.being_sent[lease_name(self._entry.key.digest, wanted.work)]:
+        if tier is None or tier.being_sent[lease_name(self._entry.key.digest, needs.work)]:
             return False
-        turn = self._turn_at(tier, wanted.work)
+        turn = self._turn_at(tier, needs.work)
         try:
-            if turn.wait(lambda: self._fetch(wanted)):
+            if turn.wait(lambda: self._fetch(needs)):
                 return True
         except CacheError as error:
             self._fault(tier, error)
@@ -99,9 +99,9 @@ class RemoteEntry:
         self._turn = turn
         return False
 
-    def fetch(self, wanted: Wanted) -> bool:
+    def fetch(self, needs: Wanted) -> bool:
         """Fetch what the tiers have, without waiting for other hosts; returns whether that serves the call."""
-        return self._fetch(wanted, is_counted=True)
+        return self._fetch(needs, is_counted=True)
 
     def give_up(self) -> None:
         """Let another host compile: this one cannot, or has finished and sent it."""
@@ -186,14 +186,14 @@ class RemoteEntry:
             return []
         return [tier for tier in self._tiers if not (tier.url.read_only or tier.url.unsigned)]
 
-    def _fetch(self, wanted: Wanted, *, is_counted: bool = False) -> bool:
+    def _fetch(self, needs: Wanted, *, is_counted: bool = False) -> bool:
         """Store here what the tiers have for this host; returns whether that serves the call."""
         for lookup in self._lookups:
             if lookup.tier.is_resting:
                 continue
             begin = time.perf_counter()
             try:
-                fetched = self._fetch_from(lookup, wanted)
+                fetched = self._fetch_from(lookup, needs)
             except CacheError as error:
                 self._fault(lookup.tier, error)
                 continue
@@ -204,18 +204,18 @@ class RemoteEntry:
                 continue
             self._note(lookup.tier, fetched, time.perf_counter() - begin)
             self._renew([variant for variant, _ in fetched])
-            if wanted.is_served():
+            if needs.is_served():
                 return True
         return False
 
-    def _fetch_from(self, lookup: Lookup, wanted: Wanted) -> list[tuple[StoredVariant, int]]:
+    def _fetch_from(self, lookup: Lookup, needs: Wanted) -> list[tuple[StoredVariant, int]]:
         """Return the fetched variants, each with the bytes of its fetched blobs."""
         deadline = lookup.tier.begin()
-        selected = self._select(lookup.tier, lookup.found, wanted)
-        if not any(wanted.is_likely(variant) for variant, _ in selected):
+        selected = self._select(lookup.tier, lookup.found, needs)
+        if not any(needs.is_likely(variant) for variant, _ in selected):
             refused_before = set(lookup.refused)
-            lookup.look(deadline, lambda found: any(map(wanted.is_likely, self._usable(found, wanted))))
-            selected = self._select(lookup.tier, lookup.found, wanted)
+            lookup.look(deadline, lambda manifest: any(map(needs.is_likely, self._usable(manifest, needs))))
+            selected = self._select(lookup.tier, lookup.found, needs)
             for name in lookup.refused.keys() - refused_before:
                 self._warn(lookup.tier, lookup.refused[name])
         if not selected:
@@ -234,46 +234,46 @@ class RemoteEntry:
                     if lookup.tier.damaged.isdisjoint(missing):
                         raise
                     self._warn(lookup.tier, error)
-                    selected = self._select(lookup.tier, lookup.found, wanted)
+                    selected = self._select(lookup.tier, lookup.found, needs)
             if not selected:
                 return []
-            present = self._present_to_keep(wanted, len(selected))
+            present = self._present_to_keep(needs, len(selected))
             self._entry.adopt([variant for variant, _ in selected], present)
         store.keep_limits(self._entry.key)
-        wanted.present = [*present, *(variant for variant, _ in selected)]
+        needs.present = [*present, *(variant for variant, _ in selected)]
         fetched = []
         for variant, _ in selected:
             fetched.append((variant, sum(missing.pop(digest, 0) for digest in blobs_of(variant))))
         return fetched
 
-    def _select(self, tier: Tier, manifests: dict[str, Found], wanted: Wanted) -> list[tuple[StoredVariant, Found]]:
+    def _select(self, tier: Tier, manifests: dict[str, Found], needs: Wanted) -> list[tuple[StoredVariant, Found]]:
         """Return the variants to fetch, those that serve the call first, and no more than the entry may hold.
 
         Of a variant that several hosts have compiled only the first is fetched, and none with a damaged blob.
         """
-        held_gears = {gear for variant in wanted.present if self._entry.is_whole(variant) for gear in _gears(variant)}
+        held_gears = {gear for variant in needs.present if self._entry.is_whole(variant) for gear in _gears(variant)}
         selected: list[tuple[StoredVariant, Found]] = []
         for manifest_found in manifests.values():
-            for variant in self._usable(manifest_found, wanted):
+            for variant in self._usable(manifest_found, needs):
                 missing = [digest for digest in blobs_of(variant) if not self._entry.has_blob(digest)]
                 gears = _gears(variant)
                 if not tier.damaged.isdisjoint(missing) or gears <= held_gears:
                     continue
                 held_gears |= gears
                 selected.append((variant, manifest_found))
-        selected.sort(key=lambda item: not wanted.is_likely(item[0]))
+        selected.sort(key=lambda item: not needs.is_likely(item[0]))
         most = self._entry.max_variants
-        return selected[: max(0, most - len(self._present_to_keep(wanted, most)))]
+        return selected[: max(0, most - len(self._present_to_keep(needs, most)))]
 
-    def _present_to_keep(self, wanted: Wanted, others: int) -> list[StoredVariant]:
+    def _present_to_keep(self, needs: Wanted, others: int) -> list[StoredVariant]:
         """Return the present variants to keep beside others: those that have room, or that may not be dropped."""
-        excess = len(wanted.present) + others - self._entry.max_variants
+        excess = len(needs.present) + others - self._entry.max_variants
         if excess <= 0:
-            return wanted.present
-        dropped = [variant for variant in wanted.present if wanted.is_outdated(variant)][:excess]
-        return [variant for variant in wanted.present if all(variant is not outdated for outdated in dropped)]
+            return needs.present
+        dropped = [variant for variant in needs.present if needs.is_outdated(variant)][:excess]
+        return [variant for variant in needs.present if all(variant is not outdated for outdated in dropped)]
 
-    def _usable(self, manifest_found: Found, wanted: Wanted) -> list[StoredVariant]:
+    def _usable(self, manifest_found: Found, needs: Wanted) -> list[StoredVariant]:
         """Return the variants of a manifest that this host may use; none if it has an unknown form."""
         if manifest_found.name not in self._decoded or manifest_found.name.endswith("/manifest.msgpack"):
             try:
@@ -287,7 +287,7 @@ class RemoteEntry:
                     CacheError(f"`{manifest_found.name}` cannot be read: {type(error).__name__}: {error}"),
                 )
                 self._decoded[manifest_found.name] = []
-        return [variant for variant in self._decoded[manifest_found.name] if wanted.is_usable(variant)]
+        return [variant for variant in self._decoded[manifest_found.name] if needs.is_usable(variant)]
 
     def _why_nothing(self, lookup: Lookup) -> str:
         """Return why a tier has nothing useful."""
