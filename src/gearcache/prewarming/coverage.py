@@ -45,18 +45,14 @@ def gaps(spec: GearSpec, tensors: Mapping[str, torch.Tensor], graphs: Sequence[G
             owners.setdefault(owner_of(axis), axis)
     uncovered = []
     for gear in (spec.gears or ((),)) if owners and graphs else ():
-        conditions = [_Conditions(inputs, graph_conditions, tensors) for inputs, graph_conditions in graphs]
-        conditions = [
-            graph_conditions
-            for graph_conditions in conditions
-            if graph_conditions.is_of(_sizes(spec, tensors, gear, {}))
-        ]
+        conditions = [_Conditions(inputs, each, tensors) for inputs, each in graphs]
+        conditions = [each for each in conditions if each.is_of(_sizes(spec, tensors, gear, {}))]
         groups: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
         for point in _points(list(owners.values()), conditions) if conditions else ():
             sizes = _sizes(spec, tensors, gear, dict(zip(owners, point, strict=True)))
             if _is_too_large(tensors, sizes):
                 continue
-            broken = tuple(graph_conditions.broken(sizes) for graph_conditions in conditions)
+            broken = tuple(each.broken(sizes) for each in conditions)
             if all(broken):
                 groups.setdefault(broken, []).append(point)
         for points in groups.values():

@@ -41,14 +41,14 @@ def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
 
     Blobs are only checked for existence, unless `reads` asks for every byte of them, as a load does.
     """
-    result = Survey()
+    findings = Survey()
     spec = call.spec(binding.method.spec)
     special = special_text(spec, call.tensors)
     reasons: list[str] = []
     manifest = binding.entry.look_up()
     variants = manifest if isinstance(manifest, Reason) else binding.entry.decode(manifest)
     if isinstance(variants, Reason):
-        result.advice = variants.remedy
+        findings.advice = variants.remedy
         reasons, variants = [str(variants)], []
     evidence = EvidenceCheck(call.scope)
     lost_blobs: dict[str, str] = {}
@@ -76,32 +76,32 @@ def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
             serves |= fits
             if _is_like(variant, gear, call):
                 graphs.append((variant.inputs, gear))
-            if (takes if spec.axes else fits) and text not in result.present:
-                result.present.append(text)
+            if (takes if spec.axes else fits) and text not in findings.present:
+                findings.present.append(text)
                 blobs.update(gear.blobs.values())
     if special:
-        result.missing = [] if serves else [special]
+        findings.missing = [] if serves else [special]
     elif spec.axes:
-        accounted = {*result.present, *impossible}
+        accounted = {*findings.present, *impossible}
         texts = [gear_text(spec, gear) for gear in spec.gears]
-        result.missing = [text for text in texts if text not in accounted]
+        findings.missing = [text for text in texts if text not in accounted]
     elif not serves:
-        result.missing = ["this call"]
-    if result.missing and special and (known_impossible := binding.impossible(call)) is not None:
-        result.missing, result.impossible = [], {special: known_impossible.reason}
-    if result.missing:
-        result.reason = "; ".join(dict.fromkeys(reasons))
+        findings.missing = ["this call"]
+    if findings.missing and special and (known_impossible := binding.impossible(call)) is not None:
+        findings.missing, findings.impossible = [], {special: known_impossible.reason}
+    if findings.missing:
+        findings.reason = "; ".join(dict.fromkeys(reasons))
         general = "; ".join(dict.fromkeys(reason for reason in reasons if reason not in lost_blobs.values()))
-        for text in result.missing:
-            result.reasons[text] = lost_blobs.get(text) or general or "the entry has no graph for it"
+        for text in findings.missing:
+            findings.reasons[text] = lost_blobs.get(text) or general or "the entry has no graph for it"
     if not special:
-        result.gaps = gaps(spec, call.tensors, graphs)
-    result.blobs = {
+        findings.gaps = gaps(spec, call.tensors, graphs)
+    findings.blobs = {
         digest: size
         for digest, size in ({} if isinstance(manifest, Reason) else manifest.blobs).items()
         if digest in blobs
     }
-    return result
+    return findings
 
 
 def _blob_problem(binding: Binding, digest: str, *, reads: bool) -> str:

@@ -74,17 +74,17 @@ class Leader:
             return {"do": "compile", "who": _compilers(missing)}
         if (stop := _unequal(pieces)) is not None:
             return _stop(*stop, how)
-        is_loaded = all(piece.state != "stored" for of_rank in pieces for piece in of_rank)
+        is_loaded = all(piece.state != "stored" for rank_pieces in pieces for piece in rank_pieces)
         return {"do": "go" if is_loaded else "load"}
 
 
 def _missing(pieces: list[list[PieceVote]]) -> list[tuple[int, PieceVote]]:
     """Return the missing pieces by rank. `impossible`, found by an earlier start, counts only if all ranks agree."""
-    possible = {piece.work for of_rank in pieces for piece in of_rank if piece.state not in LEFT_OUT}
+    possible = {piece.work for rank_pieces in pieces for piece in rank_pieces if piece.state not in LEFT_OUT}
     return [
         (rank, piece)
-        for rank, of_rank in enumerate(pieces)
-        for piece in of_rank
+        for rank, rank_pieces in enumerate(pieces)
+        for piece in rank_pieces
         if piece.state == "missing" or (piece.state == "impossible" and piece.work in possible)
     ]
 
@@ -104,9 +104,9 @@ def _compilers(missing: list[tuple[int, PieceVote]]) -> dict[str, int]:
 
 def _unequal(pieces: list[list[PieceVote]]) -> tuple[int, str] | None:
     """Return a rank that lacks what another one with the same work has; calls that are not needed may be left out."""
-    served = {piece.work for of_rank in pieces for piece in of_rank if piece.state not in LEFT_OUT}
-    for rank, of_rank in enumerate(pieces):
-        for piece in of_rank:
+    served = {piece.work for rank_pieces in pieces for piece in rank_pieces if piece.state not in LEFT_OUT}
+    for rank, rank_pieces in enumerate(pieces):
+        for piece in rank_pieces:
             if piece.state == "out" and piece.work in served:
                 return rank, f"`{piece.name}` cannot be made here, and other ranks have it: {piece.reason}"
     return None

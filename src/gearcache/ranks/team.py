@@ -80,9 +80,8 @@ class PieceWork:
             state = survey(binding, call)
         self._missing = state.missing or list(state.impossible)
         self._state, self._reason = ("missing", state.reason) if self._missing else ("stored", "")
-        has_tried = (
-            self._trace_digests is not None or self._distinction
-        )  # then the result of an earlier start no longer counts
+        # If it has tried, the result of an earlier start no longer counts.
+        has_tried = self._trace_digests is not None or self._distinction
         if state.impossible and not self._piece.is_needed and not has_tried:
             self._state, self._reason = "impossible", next(iter(state.impossible.values()))
 

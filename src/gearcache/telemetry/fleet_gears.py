@@ -128,7 +128,7 @@ def _most_frequent(shapes: dict[Shape, int]) -> dict[Shape, int]:
 
 
 def _holds(gear: tuple[int | None, ...], shape: Shape) -> bool:
-    return all(size is None or size >= wanted_size for size, wanted_size in zip(gear, shape, strict=True))
+    return all(size is None or size >= call_size for size, call_size in zip(gear, shape, strict=True))
 
 
 def _rows(gear: tuple[int | None, ...], shape: Shape, owners: list[tuple[int, list[int]]]) -> int:

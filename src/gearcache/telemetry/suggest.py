@@ -107,8 +107,10 @@ def suggest(
     is_open = [bool(gears) and all(gear[index] is None for gear in gears) for index in range(len(dims))]
     fixed = _fixed(is_open, counted, gears)
     free = [index for index in range(len(dims)) if not is_open[index] and index not in fixed]
-    all_met = counted if all_shapes is None else [shape for shape in all_shapes if all(size > 0 for size in shape)]
-    followed = _followed(free, list(all_met), gears)
+    checked_shapes = (
+        counted if all_shapes is None else [shape for shape in all_shapes if all(size > 0 for size in shape)]
+    )
+    followed = _followed(free, list(checked_shapes), gears)
     varying = [index for index in free if followed[index] is None and len({shape[index] for shape in counted}) > 1]
     if not varying and not fixed:
         varying = free[:1]

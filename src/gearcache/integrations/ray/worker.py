@@ -63,7 +63,7 @@ class NodeWorker:
         }
 
     def compile(self, left_to: Mapping[str, str]) -> Outcome:
-        """Compile the entries that are not left to others (`left_to`: entry name -> node), and return them as a bundle."""
+        """Compile the entries not left to other nodes (`left_to`: entry name -> node); return them as a bundle."""
         return self._catch_errors(lambda: self._compile_share(left_to))
 
     def take(self, bundles: Iterable[bytes]) -> Outcome:

@@ -71,10 +71,8 @@ def reason_against(model: transformers.PreTrainedModel) -> str | None:
 
 def _has_dynamic_rope(config: Any) -> bool:
     parameters = getattr(config, "rope_parameters", None) or {}
-    kinds = [
-        parameters,
-        *(value for value in parameters.values() if isinstance(value, dict)),
-    ]  # one for each kind of layers
+    # There may be one for each kind of layers.
+    kinds = [parameters, *(value for value in parameters.values() if isinstance(value, dict))]
     return any(kind.get("rope_type") == "dynamic" for kind in kinds)
 
 

@@ -224,8 +224,8 @@ class RemoteEntry:
         with store.writing():
             while selected:
                 missing: dict[str, int] = {}
-                for variant, manifest_found in selected:
-                    sizes = manifest_found.manifest.blobs
+                for variant, candidate in selected:
+                    sizes = candidate.manifest.blobs
                     missing |= {name: sizes[name] for name in blobs_of(variant) if not self._entry.has_blob(name)}
                 try:
                     fetch_blobs(lookup.tier, missing, store.put_blob, deadline)
@@ -246,21 +246,21 @@ class RemoteEntry:
             fetched.append((variant, sum(missing.pop(digest, 0) for digest in blobs_of(variant))))
         return fetched
 
-    def _select(self, tier: Tier, manifests: dict[str, Found], needs: Wanted) -> list[tuple[StoredVariant, Found]]:
+    def _select(self, tier: Tier, candidates: dict[str, Found], needs: Wanted) -> list[tuple[StoredVariant, Found]]:
         """Return the variants to fetch, those that serve the call first, and no more than the entry may hold.
 
         Of a variant that several hosts have compiled only the first is fetched, and none with a damaged blob.
         """
         held_gears = {gear for variant in needs.present if self._entry.is_whole(variant) for gear in _gears(variant)}
         selected: list[tuple[StoredVariant, Found]] = []
-        for manifest_found in manifests.values():
-            for variant in self._usable(manifest_found, needs):
+        for candidate in candidates.values():
+            for variant in self._usable(candidate, needs):
                 missing = [digest for digest in blobs_of(variant) if not self._entry.has_blob(digest)]
                 gears = _gears(variant)
                 if not tier.damaged.isdisjoint(missing) or gears <= held_gears:
                     continue
                 held_gears |= gears
-                selected.append((variant, manifest_found))
+                selected.append((variant, candidate))
         selected.sort(key=lambda item: not needs.is_likely(item[0]))
         most = self._entry.max_variants
         return selected[: max(0, most - len(self._present_to_keep(needs, most)))]
@@ -273,21 +273,21 @@ class RemoteEntry:
         dropped = [variant for variant in needs.present if needs.is_outdated(variant)][:excess]
         return [variant for variant in needs.present if all(variant is not outdated for outdated in dropped)]
 
-    def _usable(self, manifest_found: Found, needs: Wanted) -> list[StoredVariant]:
+    def _usable(self, candidate: Found, needs: Wanted) -> list[StoredVariant]:
         """Return the variants of a manifest that this host may use; none if it has an unknown form."""
-        if manifest_found.name not in self._decoded or manifest_found.name.endswith("/manifest.msgpack"):
+        if candidate.name not in self._decoded or candidate.name.endswith("/manifest.msgpack"):
             try:
-                variants = entry_from_plain(manifest_found.manifest.payload)
-                sizes = manifest_found.manifest.blobs
+                variants = entry_from_plain(candidate.manifest.payload)
+                sizes = candidate.manifest.blobs
                 is_whole = all(digest in sizes for variant in variants for digest in blobs_of(variant))
-                self._decoded[manifest_found.name] = variants if is_whole else []
+                self._decoded[candidate.name] = variants if is_whole else []
             except Exception as error:  # data of an unknown form raises anything
                 self._warn(
-                    manifest_found.tier,
-                    CacheError(f"`{manifest_found.name}` cannot be read: {type(error).__name__}: {error}"),
+                    candidate.tier,
+                    CacheError(f"`{candidate.name}` cannot be read: {type(error).__name__}: {error}"),
                 )
-                self._decoded[manifest_found.name] = []
-        return [variant for variant in self._decoded[manifest_found.name] if needs.is_usable(variant)]
+                self._decoded[candidate.name] = []
+        return [variant for variant in self._decoded[candidate.name] if needs.is_usable(variant)]
 
     def _why_nothing(self, lookup: Lookup) -> str:
         """Return why a tier has nothing useful."""
