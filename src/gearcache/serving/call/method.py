@@ -169,7 +169,7 @@ class CachedMethod:
 
         It also says if the last call that was looked up got no graph, and which logging calls the graphs leave out.
         """
-        binding = self._binding or self._last_binding
+        binding = self._binding or self._tried
         if binding is None:
             return f"{self.name}: {self._refusal or 'not called yet'}"
         lines = [f"{self.name}: entry {binding.entry.layout.manifest(binding.entry.key)}", *binding.history.lines]
@@ -186,7 +186,7 @@ class CachedMethod:
     @property
     def is_unused(self) -> bool:
         """Whether this object has not looked up any call."""
-        return self._binding is None and self._last_binding is None and not self._refusal
+        return self._binding is None and self._tried is None and not self._refusal
 
     def set_inputs(self, /, *inputs: Any, **named: Any) -> None:
         """Declare the arguments of all later calls, as `input_signature=` of `cache_compile` does.
@@ -270,7 +270,7 @@ class CachedMethod:
         with self._lock:
             self._binding: Binding | None = None
             #: The binding of the last call that was looked up, even if that failed; and its error.
-            self._last_binding: Binding | None = None
+            self._tried: Binding | None = None
             self._refusal = ""
             self._bindings.drop()
             self._failures.clear()
@@ -416,7 +416,7 @@ class CachedMethod:
         if self._bindings.are_outdated(call) or self._lock.is_abandoned:
             self._lock.is_abandoned = False
             self.refresh()
-        binding = self._last_binding = self.binding_for(call)
+        binding = self._tried = self.binding_for(call)
         frame = binding.prepare(call)
         self._refusal = ""
         binding.note_state()
