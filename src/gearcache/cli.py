@@ -120,9 +120,9 @@ class CommandGroup(click.Group):
         if name not in COMMANDS:
             return None
         _leave_traces(name)
-        found: click.Command = importlib.import_module(f"gearcache.commands.{COMMANDS[name].module}").command
-        found.epilog = f"\b\nExample:\n  {COMMANDS[name].example}"
-        return found
+        click_command: click.Command = importlib.import_module(f"gearcache.commands.{COMMANDS[name].module}").command
+        click_command.epilog = f"\b\nExample:\n  {COMMANDS[name].example}"
+        return click_command
 
     def resolve_command(
         self, context: click.Context, args: list[str]
@@ -142,7 +142,7 @@ class CommandGroup(click.Group):
         for title, commands in GROUPS.items():
             with formatter.section(title):
                 rows = [((name, each.text), ("", f"$ {each.example}")) for name, each in commands.items()]
-                formatter.write_dl([row for pair in rows for row in pair])
+                formatter.write_dl([line for pair in rows for line in pair])
 
     def invoke(self, context: click.Context) -> Any:
         """Run a command; a fault of the cache is one line and exit code 3, a wrong variable 2, Ctrl-C 130."""
@@ -167,9 +167,9 @@ class CommandGroup(click.Group):
 
 def _leave_traces(name: str) -> None:
     """Record nothing where a command only looks: beside a server it has the variable of the server's trace as well."""
-    found = sys.modules.get("gearcache.telemetry.start_trace")
-    if found is not None and name != "prewarm":
-        found.stop_recording()
+    start_trace = sys.modules.get("gearcache.telemetry.start_trace")
+    if start_trace is not None and name != "prewarm":
+        start_trace.stop_recording()
 
 
 def _print_completion(context: click.Context, parameter: click.Parameter, shell: str | None) -> None:
@@ -199,5 +199,5 @@ def main(context: click.Context) -> None:
         return
     from gearcache.commands.checks.wrong_variables import wrong_variables
 
-    if wrong := wrong_variables(os.environ):
-        raise OptionError("; ".join(wrong))
+    if problems := wrong_variables(os.environ):
+        raise OptionError("; ".join(problems))

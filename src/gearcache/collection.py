@@ -15,7 +15,7 @@ class _Pauses(threading.local):
     own = 0
 
 
-_own = _Pauses()
+_thread_pauses = _Pauses()
 _lock = threading.Lock()
 _pauses = 0
 _was_enabled = False
@@ -38,7 +38,7 @@ def paused_collection() -> Iterator[None]:
 @contextmanager
 def resumed_collection() -> Iterator[None]:
     """Let the collector work during a compile, which takes long and makes much garbage, unless others load."""
-    own = _own.own
+    own = _thread_pauses.own
     _count(-own)
     try:
         yield
@@ -49,21 +49,21 @@ def resumed_collection() -> Iterator[None]:
 def _count(change: int) -> None:
     global _pauses, _was_enabled
     with _lock:
-        before, _pauses = _pauses, _pauses + change
-        _own.own += change
-        if before == 0 and _pauses > 0:
+        previous, _pauses = _pauses, _pauses + change
+        _thread_pauses.own += change
+        if previous == 0 and _pauses > 0:
             _was_enabled = gc.isenabled()
             gc.disable()
-        elif before > 0 and _pauses == 0 and _was_enabled:
+        elif previous > 0 and _pauses == 0 and _was_enabled:
             gc.enable()
 
 
 def _after_fork() -> None:
     """In a forked child, forget the pauses of threads that are not here."""
     global _lock
-    _lock, own = threading.Lock(), _own.own
+    _lock, own = threading.Lock(), _thread_pauses.own
     _count(own - _pauses)
-    _own.own = own
+    _thread_pauses.own = own
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -235,7 +235,7 @@ class GraphError(GearcacheError, RuntimeError):
         self.method, self.gear, self.cause = method, gear, cause
 
     def __str__(self) -> str:
-        return f"`{self.method}`, gear {_named(self.gear)}: the compiled graph failed: {self.cause}"
+        return f"`{self.method}`, gear {_short_gear(self.gear)}: the compiled graph failed: {self.cause}"
 
 
 class OptionError(GearcacheError, ValueError):
@@ -268,7 +268,7 @@ class CompileError(GearcacheError):
         self.method, self.gear, self.cause = method, gear, cause
 
     def __str__(self) -> str:
-        return f"`{self.method}`, gear {_named(self.gear)}: the backend failed: {self.cause}"
+        return f"`{self.method}`, gear {_short_gear(self.gear)}: the backend failed: {self.cause}"
 
 
 class AlreadyAttached(GearcacheError, ValueError):
@@ -305,8 +305,9 @@ class PaddedResultError(GearcacheError, RuntimeError):
 
     def __str__(self) -> str:
         return (
-            f"padded from {_named(self.sizes)} to gear {_named(self.gear)}, a result holds NaN: from the arguments or "
-            "weights, or from masked filling that overflowed; call the method itself, or with the sizes of a gear"
+            f"padded from {_short_gear(self.sizes)} to gear {_short_gear(self.gear)}, a result holds NaN: from the "
+            "arguments or weights, or from masked filling that overflowed; call the method itself, or with the "
+            "sizes of a gear"
         )
 
 
@@ -405,8 +406,8 @@ class UnsupportedStance(GearcacheError, ValueError):
         self.backend = backend
 
     def __str__(self) -> str:
-        found = f"torch.compiler.set_stance: force_backend is {self.backend!r}"
-        return f"{found}; for a cached method only 'eager' is possible"
+        stance = f"torch.compiler.set_stance: force_backend is {self.backend!r}"
+        return f"{stance}; for a cached method only 'eager' is possible"
 
 
 class MissingTorch(GearcacheError, ImportError):
@@ -431,8 +432,8 @@ class UnsupportedTorch(GearcacheError, ImportError):
         self.found, self.tested, self.newest = found, tested, newest
 
     def __str__(self) -> str:
-        known = f"gearcache works with torch {self.tested} or newer"
-        return f"{known}, this is {self.found}: install `torch=={self.newest}.*`"
+        requirement = f"gearcache works with torch {self.tested} or newer"
+        return f"{requirement}, this is {self.found}: install `torch=={self.newest}.*`"
 
 
 class MissingTorchNames(UnsupportedTorch):
@@ -510,7 +511,7 @@ class PreparationError(GearcacheError):
         )
 
 
-def _named(gear: str) -> str:
+def _short_gear(gear: str) -> str:
     """Return the short name of a gear, whose full name may have a term for each layer of a model."""
     from gearcache.guards.gears.short_names import sizes_name
 

@@ -79,7 +79,7 @@ Listener = Callable[[Event], object]
 
 _listeners: tuple[Listener, ...] = ()
 #: Called when an event happens, also inside of `held_events`; it must not call gearcache.
-_told_at_once: Listener | None = None
+_immediate_listener: Listener | None = None
 _lock = threading.Lock()
 os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 
@@ -90,7 +90,7 @@ class _Held(threading.local):
     events: list[Event] | None = None
 
 
-_held = _Held()
+_delayed = _Held()
 
 
 def add_listener(listener: Listener) -> Callable[[], None]:
@@ -103,16 +103,16 @@ def add_listener(listener: Listener) -> Callable[[], None]:
         raise TypeError(f"add_listener takes a function of one event, not a {type(listener).__name__}")
 
     # An object of its own, so that a function that was added twice is removed once.
-    def own(event: Event) -> object:
+    def call_listener(event: Event) -> object:
         return listener(event)
 
     with _lock:
-        _listeners = (*_listeners, own)
+        _listeners = (*_listeners, call_listener)
 
     def remove() -> None:
         global _listeners
         with _lock:
-            _listeners = tuple(item for item in _listeners if item is not own)
+            _listeners = tuple(item for item in _listeners if item is not call_listener)
 
     return remove
 
@@ -120,32 +120,32 @@ def add_listener(listener: Listener) -> Callable[[], None]:
 @contextmanager
 def held_events() -> Iterator[list[Event]]:
     """Delay the events of this thread until the end of the block; yields them."""
-    outer, events = _held.events, list[Event]()
+    outer, events = _delayed.events, list[Event]()
     try:
-        _held.events = events
+        _delayed.events = events
         yield events
     finally:
-        _held.events = outer
+        _delayed.events = outer
         for event in events:
             _pass_on(event)
 
 
 def tell_at_once(listener: Listener | None) -> None:
     """Set the function that gets each event when it happens, before all listeners; None removes it."""
-    global _told_at_once
-    _told_at_once = listener
+    global _immediate_listener
+    _immediate_listener = listener
 
 
 def emit(event: Event) -> None:
     """Pass an event to all listeners, at the end of `held_events`."""
-    if _told_at_once is not None:
-        _told_at_once(event)
+    if _immediate_listener is not None:
+        _immediate_listener(event)
     _pass_on(event)
 
 
 def _pass_on(event: Event) -> None:
-    if _held.events is not None:
-        _held.events.append(event)
+    if _delayed.events is not None:
+        _delayed.events.append(event)
         return
     for listener in _listeners:
         try:

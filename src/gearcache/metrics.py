@@ -79,8 +79,8 @@ def register(registry: CollectorRegistry | None = None) -> Callable[[], None]:
     has them already, `ImportError` without `prometheus_client`.
     """
     client = _client()
-    chosen = client.REGISTRY if registry is None else registry
-    collector = _Collector(client, chosen)
+    used_registry = client.REGISTRY if registry is None else registry
+    collector = _Collector(client, used_registry)
     remove_listener = add_listener(collector)
 
     def remove() -> None:
@@ -96,10 +96,10 @@ def serve(port: int, address: str = "127.0.0.1", registry: CollectorRegistry | N
     Port 0 takes any free one; it is the `port` of what is returned. `OSError` where the port is taken.
     """
     client = _client()
-    chosen = client.CollectorRegistry() if registry is None else registry
-    remove = register(chosen)
+    used_registry = client.CollectorRegistry() if registry is None else registry
+    remove = register(used_registry)
     try:
-        server, thread = client.start_http_server(port, addr=address, registry=chosen)
+        server, thread = client.start_http_server(port, addr=address, registry=used_registry)
     except OSError:
         remove()
         raise
@@ -142,8 +142,8 @@ class _Collector:
             return self._add(client.Counter(f"gearcache_{name}", text, ["method", *labels], registry=registry))
 
         def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Any:
-            made = client.Histogram(f"gearcache_{name}", text, ["method"], buckets=buckets, registry=registry)
-            return self._add(made)
+            metric = client.Histogram(f"gearcache_{name}", text, ["method"], buckets=buckets, registry=registry)
+            return self._add(metric)
 
         try:
             self._hits = counter("hits", "Lookups that found stored variants")

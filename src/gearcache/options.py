@@ -105,13 +105,13 @@ _FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
 def _check_pad_values(values: Any) -> None:
     if not isinstance(values, Mapping) or not all(isinstance(path, str) for path in values):
         raise OptionError(f"option `pad_values` is {values!r}; it must be a dict like {{'ids': 0}}")
-    for path, given in values.items():
-        fills = list(given.values()) if isinstance(given, Mapping) else [given]
+    for path, value in values.items():
+        fills = list(value.values()) if isinstance(value, Mapping) else [value]
         numbers = all(isinstance(fill, (bool, int, float)) for fill in fills)
-        dims = not isinstance(given, Mapping) or all(type(dim) is int and dim >= 0 for dim in given)
+        dims = not isinstance(value, Mapping) or all(type(dim) is int and dim >= 0 for dim in value)
         if not (fills and numbers and dims and len(set(map(repr, fills))) == 1):
             raise OptionError(
-                f"option `pad_values` of `{path}` is {given!r}; it must be a number, or {{dim: number}} with one number"
+                f"option `pad_values` of `{path}` is {value!r}; it must be a number, or {{dim: number}} with one number"
             )
 
 
@@ -223,8 +223,8 @@ class Settings(Struct, frozen=True):
     @property
     def compile_options(self) -> dict[str, Any]:
         """The part that changes compiled code, for the key."""
-        found = {"mode": self.mode, "options": dict(self.options), "gear_execution": self.gear_execution}
-        return found if self.repeats else found | {"repeats": False}
+        fields = {"mode": self.mode, "options": dict(self.options), "gear_execution": self.gear_execution}
+        return fields if self.repeats else fields | {"repeats": False}
 
 
 def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -240,15 +240,15 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         )
     if config.filling == "vouched" and not config.pad_values:
         raise OptionError("option `filling` is 'vouched' without filling: it needs on_miss='pad' and pad_values")
-    given = _Given(environ)
-    found = given.found()
-    strict = config.strict if config.strict is not None else found["strict"]
-    if given.wrong and strict:
-        raise OptionError(given.wrong[0])
-    if given.wrong or given.are_others:
+    variables = _Given(environ)
+    values = variables.found()
+    strict = config.strict if config.strict is not None else values["strict"]
+    if variables.wrong and strict:
+        raise OptionError(variables.wrong[0])
+    if variables.wrong or variables.are_others:
         from gearcache.variables import tell_once
 
-        tell_once(given.wrong, environ)
+        tell_once(variables.wrong, environ)
     return Settings(
         backend=config.backend,
         mode=config.mode,
@@ -260,11 +260,11 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         on_miss=config.on_miss or ("raise" if has_gears else "compile"),
         on_strides=config.on_strides,
         strict=strict,
-        jobs=config.jobs or found["jobs"],
+        jobs=config.jobs or values["jobs"],
         max_variants=config.max_variants,
         count_shapes=config.count_shapes,
-        compile_timeout=config.compile_timeout or float(found["compile_timeout"]),
-        lock_timeout=float(found["lock_timeout"]),
+        compile_timeout=config.compile_timeout or float(values["compile_timeout"]),
+        lock_timeout=float(values["lock_timeout"]),
         gear_execution=config.gear_execution,
         repeats=config.repeats,
         target=config.target,
@@ -272,8 +272,8 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         remotes=environ.get(REMOTES_VARIABLE, "").strip(),
         hmac_key_file=_file(environ, KEY_FILE_VARIABLE),
         signing_key_file=_file(environ, SIGNING_KEY_VARIABLE),
-        max_size=found["max_size"],
-        max_age=found["max_age"],
+        max_size=values["max_size"],
+        max_age=values["max_age"],
     )
 
 
@@ -283,9 +283,9 @@ def _file(environ: Mapping[str, str], name: str) -> Path | None:
 
 def wrong_values(environ: Mapping[str, str]) -> list[str]:
     """Return what is wrong with the values of the environment variables."""
-    given = _Given(environ)
-    given.found()
-    return given.wrong
+    variables = _Given(environ)
+    variables.found()
+    return variables.wrong
 
 
 class _Given:

@@ -49,15 +49,15 @@ def missing_names() -> tuple[str, ...]:
     """
     used = _used(_PACKAGE)
     missing = _lacking(used, _exists)
-    there = sorted(name for name in used if not _is_optional(name) and _exists(name))
-    return missing + tuple(filter(None, map(other_parameters, there)))
+    existing = sorted(name for name in used if not _is_optional(name) and _exists(name))
+    return missing + tuple(filter(None, map(other_parameters, existing)))
 
 
 def functions() -> dict[str, str]:
     """Return the private functions of torch in gearcache's source, with their parameters in the installed torch."""
-    there = [name for name in _used(_PACKAGE) if "._" in name and not _is_optional(name) and _exists(name)]
-    found = {name: parameters_of(value_of(name)) for name in there}
-    return {name: form for name, form in found.items() if form is not None}
+    existing = [name for name in _used(_PACKAGE) if "._" in name and not _is_optional(name) and _exists(name)]
+    forms = {name: parameters_of(value_of(name)) for name in existing}
+    return {name: form for name, form in forms.items() if form is not None}
 
 
 @functools.cache
@@ -88,32 +88,32 @@ def _is_optional(name: str) -> bool:
 
 def names_in(tree: ast.Module) -> set[str]:
     """Return the dotted names of torch that a module imports, or reads as attributes of what it imported."""
-    found: set[str] = set()
+    names: set[str] = set()
     of_module = _bound(node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.ClassDef)))
     for part in tree.body:
-        own = _bound(ast.walk(part), of_module) if isinstance(part, (ast.FunctionDef, ast.ClassDef)) else {}
-        hidden = _set_otherwise(part)
-        bound = {name: value for name, value in {**of_module, **own}.items() if name not in hidden}
+        own_names = _bound(ast.walk(part), of_module) if isinstance(part, (ast.FunctionDef, ast.ClassDef)) else {}
+        reassigned = _set_otherwise(part)
+        bound = {name: value for name, value in {**of_module, **own_names}.items() if name not in reassigned}
         for node in ast.walk(part):
             if isinstance(node, ast.ImportFrom) and _is_torch(node.module or ""):
-                found |= {f"{node.module}.{alias.name}" for alias in node.names}
+                names |= {f"{node.module}.{alias.name}" for alias in node.names}
             elif isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names if _is_torch(alias.name)}
+                names |= {alias.name for alias in node.names if _is_torch(alias.name)}
             elif isinstance(node, ast.Call) and (name := _asked_name(node, bound)):
-                found.add(name)
+                names.add(name)
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                found |= {name} if (name := _dotted(node, bound)) else set()
-    return found
+                names |= {name} if (name := _dotted(node, bound)) else set()
+    return names
 
 
-def _bound(nodes: Iterator[ast.AST], known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-    """Return variable -> name of torch, for imports and for `variable: Any = name.of.torch`; `known` are others."""
-    bound = dict(known)
+def _bound(nodes: Iterator[ast.AST], outer: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Return variable -> name of torch, for imports and for `variable: Any = name.of.torch`; `outer` are others."""
+    bound = dict(outer)
     assigned: list[tuple[ast.expr, ast.expr]] = []
     for node in nodes:
         if isinstance(node, ast.Import):
-            named = [alias for alias in node.names if _is_torch(alias.name)]
-            bound |= {alias.asname or "torch": alias.name if alias.asname else "torch" for alias in named}
+            aliases = [alias for alias in node.names if _is_torch(alias.name)]
+            bound |= {alias.asname or "torch": alias.name if alias.asname else "torch" for alias in aliases}
         elif isinstance(node, ast.ImportFrom) and _is_torch(node.module or ""):
             bound |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -175,11 +175,11 @@ def _exists(name: str) -> bool:
 def _may_exist(name: str) -> bool:
     """Whether a name is there, or is one of a module that is not imported."""
     parts = name.split(".")
-    found: Any = importlib.import_module(parts[0])
+    value: Any = importlib.import_module(parts[0])
     for index, part in enumerate(parts[1:], 1):
-        if not hasattr(found, part):
-            return isinstance(found, ModuleType) and _is_module(".".join(parts[: index + 1]))
-        found = getattr(found, part)
+        if not hasattr(value, part):
+            return isinstance(value, ModuleType) and _is_module(".".join(parts[: index + 1]))
+        value = getattr(value, part)
     return True
 
 

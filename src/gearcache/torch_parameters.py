@@ -23,16 +23,16 @@ _LINE = re.compile(r"(torch[\w.]*)\((.*)\): ([\d. ]+)")
 def value_of(name: str) -> Any:
     """Return torch's value of a name, or of its name in this release; `LookupError` if it is missing."""
     parts = name.split(".")
-    found: Any = importlib.import_module(parts[0])
+    value: Any = importlib.import_module(parts[0])
     for index, part in enumerate(parts[1:], 1):
         try:
-            found = getattr(found, name_here(found, part) if part in RENAMED else part)
+            value = getattr(value, name_here(value, part) if part in RENAMED else part)
         except AttributeError:
             try:
-                found = importlib.import_module(".".join(parts[: index + 1]))
+                value = importlib.import_module(".".join(parts[: index + 1]))
             except ImportError:
                 raise LookupError(name) from None
-    return found
+    return value
 
 
 def parameters_of(value: Any) -> str | None:
@@ -40,24 +40,26 @@ def parameters_of(value: Any) -> str | None:
     function = getattr(value, "__func__", value)
     if not isinstance(function, types.FunctionType):
         return None
-    found = inspect.signature(function).parameters.values()
-    plain = [each.replace(annotation=each.empty, default=each.empty) for each in found]
-    return ", ".join(f"{each}{'' if own.default is own.empty else '='}" for each, own in zip(plain, found, strict=True))
+    parameters = inspect.signature(function).parameters.values()
+    bare = [parameter.replace(annotation=parameter.empty, default=parameter.empty) for parameter in parameters]
+    return ", ".join(
+        f"{parameter}{'' if own.default is own.empty else '='}" for parameter, own in zip(bare, parameters, strict=True)
+    )
 
 
 @functools.cache
 def known() -> dict[str, dict[str, list[str]]]:
     """Return name -> parameters -> releases of all recorded functions; those of the last release come last."""
-    seen: dict[str, dict[str, list[str]]] = {}
+    releases: dict[str, dict[str, list[str]]] = {}
     for line in PARAMETERS.read_text(encoding="utf-8").splitlines():
-        if (found := _LINE.fullmatch(line)) is not None:
-            seen.setdefault(found[1], {})[found[2]] = found[3].split()
-    return seen
+        if (match := _LINE.fullmatch(line)) is not None:
+            releases.setdefault(match[1], {})[match[2]] = match[3].split()
+    return releases
 
 
 def other_parameters(name: str) -> str:
     """Return the last recorded form of a torch function that has another one now; empty if its form is recorded."""
-    seen = known().get(name)
-    if seen is None or parameters_of(value_of(name)) in seen:
+    releases = known().get(name)
+    if releases is None or parameters_of(value_of(name)) in releases:
         return ""
-    return f"{name}({list(seen)[-1]})"
+    return f"{name}({list(releases)[-1]})"

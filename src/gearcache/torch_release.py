@@ -15,7 +15,7 @@ TESTED_TEXT = ", ".join(f"{major}.{minor}" for major, minor in TESTED)
 NEWEST = "{}.{}".format(*max(TESTED))
 _OLDEST = min(TESTED)
 #: Releases that this process has warned about.
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 def require_torch() -> None:
@@ -34,11 +34,11 @@ def check_release(version: str) -> None:
 
     `gearcache.torch_names` looks for missing names, before anything is loaded or compiled.
     """
-    found = _release(version)
-    if found is None or found < _OLDEST:
+    release = _release(version)
+    if release is None or release < _OLDEST:
         raise UnsupportedTorch(version, TESTED_TEXT, NEWEST)
-    if found not in TESTED and version not in _told:
-        _told.add(version)
+    if release not in TESTED and version not in _warned:
+        _warned.add(version)
         logger.warning(
             "gearcache is tested with torch %s, this is %s: the names that it uses are looked up first, and where one "
             "is missing the methods themselves answer",
@@ -53,5 +53,5 @@ def is_tested(version: str) -> bool:
 
 
 def _release(version: str) -> tuple[int, int] | None:
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return None if found is None else (int(found[1]), int(found[2]))
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return None if match is None else (int(match[1]), int(match[2]))

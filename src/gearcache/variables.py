@@ -47,11 +47,11 @@ VARIABLES = (
 
 def unknown_variables(environ: Mapping[str, str]) -> dict[str, str | None]:
     """Return the variables with a prefix of gearcache's that nothing reads, each with the nearest known name."""
-    known = [variable.name for variable in VARIABLES]
+    names = [variable.name for variable in VARIABLES]
     unknown = [
-        name for name in sorted(environ) if name.startswith(VARIABLE_PREFIXES) and name not in {*known, *_OF_OTHERS}
+        name for name in sorted(environ) if name.startswith(VARIABLE_PREFIXES) and name not in {*names, *_OF_OTHERS}
     ]
-    return {name: next(iter(difflib.get_close_matches(name, known, 1)), None) for name in unknown}
+    return {name: next(iter(difflib.get_close_matches(name, names, 1)), None) for name in unknown}
 
 
 def told(name: str, meant: str | None) -> str:

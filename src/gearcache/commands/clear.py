@@ -76,14 +76,14 @@ def command(
     if version is not None:
         _clear_format(catalog, version, dry_run, as_json)
         return
-    chosen = _chosen(catalog, names, older_than)
+    entries = _selected_entries(catalog, names, older_than)
     if everything and not (yes or dry_run) and sys.stdin is not None and sys.stdin.isatty():
-        size = size_text(catalog.total_size(chosen))
-        words = f"Remove all {count(len(chosen), 'entry', 'entries')} ({size}) of `{catalog.layout.root}`?"
-        if not click.confirm(words, err=True):
+        size = size_text(catalog.total_size(entries))
+        question = f"Remove all {count(len(entries), 'entry', 'entries')} ({size}) of `{catalog.layout.root}`?"
+        if not click.confirm(question, err=True):
             note("nothing was removed")
             stop(Exit.INTERRUPTED)
-    outcome = catalog.remove(chosen, wait=wait, dry_run=dry_run)
+    outcome = catalog.remove(entries, wait=wait, dry_run=dry_run)
     if everything:
         _clear_rest(catalog, outcome, dry_run)
     elif older_than is not None:
@@ -91,7 +91,7 @@ def command(
     report_removal("clear", outcome, catalog, dry_run=dry_run, as_json=as_json)
 
 
-def _chosen(catalog: Catalog, names: tuple[str, ...], older_than: float | None) -> list[EntryRow]:
+def _selected_entries(catalog: Catalog, names: tuple[str, ...], older_than: float | None) -> list[EntryRow]:
     if names:
         return list({entry.identity: entry for name in names for entry in find_all(catalog, name)}.values())
     entries = catalog.entries()
@@ -119,16 +119,16 @@ def _clear_rest(catalog: Catalog, outcome: Removal, dry_run: bool) -> None:
 
 
 def _clear_format(catalog: Catalog, version: int, dry_run: bool, as_json: bool) -> None:
-    found = next((folder for folder in catalog.other_formats() if folder.version == version), None)
-    if found is None:
-        present = ", ".join(str(folder.version) for folder in catalog.other_formats()) or "none"
-        raise click.UsageError(f"there is no other format {version} in `{catalog.layout.root}`; there is {present}")
-    freed = found.size if dry_run else catalog.remove_format(found)
+    format_folder = next((folder for folder in catalog.other_formats() if folder.version == version), None)
+    if format_folder is None:
+        versions = ", ".join(str(folder.version) for folder in catalog.other_formats()) or "none"
+        raise click.UsageError(f"there is no other format {version} in `{catalog.layout.root}`; there is {versions}")
+    freed = format_folder.size if dry_run else catalog.remove_format(format_folder)
     if as_json:
-        print_json("clear", {"format": version, "entries": found.entries, "freed": freed, "dry_run": dry_run})
+        print_json("clear", {"format": version, "entries": format_folder.entries, "freed": freed, "dry_run": dry_run})
     else:
-        did = "would remove" if dry_run else "removed"
-        tell(f"{did} {count(found.entries, 'entry', 'entries')} of format {version}, {size_text(freed)}")
+        verb = "would remove" if dry_run else "removed"
+        tell(f"{verb} {count(format_folder.entries, 'entry', 'entries')} of format {version}, {size_text(freed)}")
 
 
 def report_removal(name: str, outcome: Removal, catalog: Catalog, *, dry_run: bool, as_json: bool) -> None:
@@ -137,18 +137,18 @@ def report_removal(name: str, outcome: Removal, catalog: Catalog, *, dry_run: bo
     if as_json:
         print_json(name, _plain(outcome, catalog, users, dry_run))
     else:
-        did = "would remove" if dry_run else "removed"
+        verb = "would remove" if dry_run else "removed"
         for entry in outcome.removed:
-            tell(f"{did} {short_name(entry)}{f' {entry.ranks}' if entry.ranks else ''}, {size_text(entry.size)}")
+            tell(f"{verb} {short_name(entry)}{f' {entry.ranks}' if entry.ranks else ''}, {size_text(entry.size)}")
         blobs = f" and {count(outcome.blobs, 'blob')}" if outcome.blobs else ""
         blobs += f" and {count(outcome.quarantined, 'file')} in quarantine" if outcome.quarantined else ""
         total = count(len(outcome.removed), "entry", "entries")
-        tell(f"{did} {total}{blobs}, {size_text(outcome.freed)}")
+        tell(f"{verb} {total}{blobs}, {size_text(outcome.freed)}")
     for fault in outcome.faults:
         warn(str(fault))
     for entry in outcome.in_use:
-        named = ", ".join(map(user_text, users[entry.identity]))
-        warn(f"{short_name(entry)} is in use by {f'process {named}' if named else 'a process'} and stays")
+        user_names = ", ".join(map(user_text, users[entry.identity]))
+        warn(f"{short_name(entry)} is in use by {f'process {user_names}' if user_names else 'a process'} and stays")
     if any(not isinstance(fault, CorruptEntry) or isinstance(fault, OtherFormat) for fault in outcome.faults):
         stop(Exit.CACHE)
     if outcome.faults:

@@ -139,9 +139,9 @@ def note_other_formats(layout: Layout) -> None:
         )
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
+def count(number: int, singular: str, plural: str | None = None) -> str:
     """Return `1 entry`, `2 entries`."""
-    return f"{number} {one if number == 1 else many or f'{one}s'}"
+    return f"{number} {singular if number == 1 else plural or f'{singular}s'}"
 
 
 def ago_text(moment: float, now: float | None = None) -> str:

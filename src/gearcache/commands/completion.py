@@ -56,6 +56,6 @@ class ColonBashComplete(BashComplete):
 
 def script_for(shell: str, program: click.Command) -> str:
     """Return the script that lets a shell complete commands, options, entry names, and targets of `prewarm`."""
-    found = get_completion_class(shell)
-    assert found is not None
-    return found(program, {}, "gearcache", "_GEARCACHE_COMPLETE").source()
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    return completion_class(program, {}, "gearcache", "_GEARCACHE_COMPLETE").source()

@@ -33,91 +33,91 @@ def are_caches(*names: str) -> bool:
     )
 
 
-def explain_caches(a: Path, b: Path, *, says_by_code: bool, as_json: bool) -> None:
+def explain_caches(path_a: Path, path_b: Path, *, says_by_code: bool, as_json: bool) -> None:
     """Print the entries that two caches share, the first difference of the others, and what a deploy would compile."""
-    for side in (a, b):
+    for side in (path_a, path_b):
         if side.is_dir():
             if not Layout(side).bucket.exists():
                 note(f"there is no cache of this version at `{side}`")
             note_other_formats(Layout(side.absolute()))
-    found = finite(compare(read_side(a), read_side(b)))
+    comparison = finite(compare(read_side(path_a), read_side(path_b)))
     if as_json:
-        print_json("explain", found)
+        print_json("explain", comparison)
     else:
-        _print(found)
-    for fault in found["faults"]:
+        _print(comparison)
+    for fault in comparison["faults"]:
         warn(fault)
-    if says_by_code and (found["compiles"]["entries"] or found["unread_b"]):
+    if says_by_code and (comparison["compiles"]["entries"] or comparison["unread_b"]):
         stop(Exit.WRONG)
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(comparison: dict[str, Any]) -> None:
     for side in ("a", "b"):
-        held = found[side]
-        number = count(held["entries"], "entry", "entries")
-        echo(f"{side.upper()}  {held['path']}: {number} with {count(held['gears'], 'gear')}")
-    echo("", compiled_text(found))
-    shared = found["shared"]
-    same = [row for row in shared if not (row["gears_only_a"] or row["compiles"] or row["trace"])]
-    echo("", f"{count(len(shared), 'entry', 'entries')} in both, {len(same)} of them without a difference")
-    _listed([line for row in shared if row not in same for line in _shared_lines(row)])
+        summary = comparison[side]
+        number = count(summary["entries"], "entry", "entries")
+        echo(f"{side.upper()}  {summary['path']}: {number} with {count(summary['gears'], 'gear')}")
+    echo("", compiled_text(comparison))
+    shared = comparison["shared"]
+    unchanged = [entry for entry in shared if not (entry["gears_only_a"] or entry["compiles"] or entry["trace"])]
+    echo("", f"{count(len(shared), 'entry', 'entries')} in both, {len(unchanged)} of them without a difference")
+    _print_lines([line for entry in shared if entry not in unchanged for line in _shared_lines(entry)])
     for side, other in (("b", "a"), ("a", "b")):
-        rows = found[f"only_{side}"]
-        took = sum(row["compile_seconds"] for row in rows)
-        gears = sum(row["gears"] for row in rows)
+        rows = comparison[f"only_{side}"]
+        seconds = sum(entry["compile_seconds"] for entry in rows)
+        gears = sum(entry["gears"] for entry in rows)
         echo(
             "",
             f"{count(len(rows), 'entry', 'entries')} only in {side.upper()}"
-            + (f": {count(gears, 'gear')}, compiled in {seconds_text(took)}" if rows else ""),
+            + (f": {count(gears, 'gear')}, compiled in {seconds_text(seconds)}" if rows else ""),
         )
-        _listed([line for row in rows for line in _alone_lines(row, side.upper(), other.upper())])
+        _print_lines([line for entry in rows for line in _alone_lines(entry, side.upper(), other.upper())])
 
 
-def compiled_text(found: dict[str, Any]) -> str:
+def compiled_text(comparison: dict[str, Any]) -> str:
     """Return, as a sentence, what a host with the entries of A compiles to serve the deploy of B."""
-    anew, unread = found["compiles"], found["unread_b"]
+    compiles, unread = comparison["compiles"], comparison["unread_b"]
     text = "A host that holds A and runs what B was made for compiles nothing"
-    if anew["entries"]:
-        entries = count(anew["entries"], "entry", "entries")
-        took = f", which took {seconds_text(anew['seconds'])}" if anew["seconds"] else ""
-        text = f"{text.removesuffix('nothing')}{count(anew['gears'], 'gear')} of {entries}{took}"
+    if compiles["entries"]:
+        entries = count(compiles["entries"], "entry", "entries")
+        duration = f", which took {seconds_text(compiles['seconds'])}" if compiles["seconds"] else ""
+        text = f"{text.removesuffix('nothing')}{count(compiles['gears'], 'gear')} of {entries}{duration}"
     if unread:
         text += f"; {count(len(unread), 'entry', 'entries')} of B cannot be read: {', '.join(unread[:_UNREAD_SHOWN])}"
     return text
 
 
-def _shared_lines(row: dict[str, Any]) -> list[str]:
-    lines = [_name(row)]
-    names = row["names"]
+def _shared_lines(entry: dict[str, Any]) -> list[str]:
+    lines = [_name(entry)]
+    names = entry["names"]
     for side in ("a", "b"):
-        if gears := [names.get(gear, gear) for gear in row[f"gears_only_{side}"]]:
+        if gears := [names.get(gear, gear) for gear in entry[f"gears_only_{side}"]]:
             lines.append(f"  gears only in {side.upper()}: {'; '.join(gears)}")
-    if row["compiles"]:
-        parts = (text.partition(" (") for text in row["compiles"])  # the layout follows the gear if it is the reason
-        anew = (f"{names.get(gear, gear)}{space}{layout}" for gear, space, layout in parts)
-        lines.append(f"  a host with A compiles: {'; '.join(anew)}")
-    if row["trace"]:
-        lines.append(f"  the traces depend on: {row['trace']}{_more(row['more'])}")
+    if entry["compiles"]:
+        parts = (text.partition(" (") for text in entry["compiles"])  # the layout follows the gear if it is the reason
+        gear_texts = (f"{names.get(gear, gear)}{space}{layout}" for gear, space, layout in parts)
+        lines.append(f"  a host with A compiles: {'; '.join(gear_texts)}")
+    if entry["trace"]:
+        lines.append(f"  the traces depend on: {entry['trace']}{_more(entry['more'])}")
     return lines
 
 
-def _alone_lines(row: dict[str, Any], side: str, other: str) -> list[str]:
-    differs = row["differs"]
+def _alone_lines(entry: dict[str, Any], side: str, other: str) -> list[str]:
+    differs = entry["differs"]
     if differs is None:
-        return [_name(row), f"  {other} has no entry of this method"]
+        return [_name(entry), f"  {other} has no entry of this method"]
     values = f"{side} has {differs['this']}, {other} has {differs['other']}"
-    return [_name(row), f"  {differs['fact']}: {values}{_more(differs['more'])}; nearest is {differs['from']}"]
+    return [_name(entry), f"  {differs['fact']}: {values}{_more(differs['more'])}; nearest is {differs['from']}"]
 
 
-def _name(row: dict[str, Any]) -> str:
-    return f"{row['name']} {row['ranks']}".rstrip()
+def _name(entry: dict[str, Any]) -> str:
+    return f"{entry['name']} {entry['ranks']}".rstrip()
 
 
 def _more(number: int) -> str:
     return f" and {number} more" if number else ""
 
 
-def _listed(lines: list[str]) -> None:
+def _print_lines(lines: list[str]) -> None:
     for line in lines[:_SHOWN]:
         echo(f"  {line}")
     if len(lines) > _SHOWN:

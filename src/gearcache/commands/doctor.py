@@ -81,7 +81,7 @@ def command(
     if target is not None:
         from gearcache.commands.checks.ready_checks import check_ready
 
-        _tell(check_ready(target, cache_dir, threads), as_json)
+        _report(check_ready(target, cache_dir, threads), as_json)
         return
     of_settings, key_file = check_settings(os.environ)
     layout = layout_at(cache_dir, may_be_new=True)
@@ -92,10 +92,10 @@ def command(
         *guarded_all("tiers", lambda: check_tiers(os.environ, layout)),
         *guarded_all("ranks", lambda: check_ranks(os.environ, layout)),
     ]
-    _tell(checks, as_json)
+    _report(checks, as_json)
 
 
-def _tell(checks: list[Check], as_json: bool) -> None:
+def _report(checks: list[Check], as_json: bool) -> None:
     rows = [{"name": c.name, "ok": c.ok, "detail": c.detail, "remedy": c.remedy} for c in checks]
     if as_json:
         print_json("doctor", {"checks": rows})

@@ -29,16 +29,16 @@ def entry_argument(name: str = "entry", **options: Any) -> Callable[[Function], 
 
 def find_newest(catalog: Catalog, text: str) -> EntryRow:
     """Return the newest entry of this name, and note that others exist; a usage error if there is none."""
-    found = sorted(_found(catalog, text), key=lambda entry: entry.created, reverse=True)
-    if len(found) > 1:
-        others = "".join(f"\n  {_told(catalog, entry, found)}" for entry in found[1:])
-        note(f"{len(found)} entries are called `{text}`; this is the newest, the others are{others}")
-    return found[0]
+    entries = sorted(_find_entries(catalog, text), key=lambda entry: entry.created, reverse=True)
+    if len(entries) > 1:
+        others = "".join(f"\n  {_description(catalog, entry, entries)}" for entry in entries[1:])
+        note(f"{len(entries)} entries are called `{text}`; this is the newest, the others are{others}")
+    return entries[0]
 
 
 def find_all(catalog: Catalog, text: str) -> list[EntryRow]:
     """Return all entries of this name, or whose methods match a pattern with `*`; a usage error if there are none."""
-    return _found(catalog, text)
+    return _find_entries(catalog, text)
 
 
 def is_called(entry: EntryRow, pattern: str) -> bool:
@@ -46,17 +46,17 @@ def is_called(entry: EntryRow, pattern: str) -> bool:
     return fnmatchcase(entry.label, pattern) or fnmatchcase(entry.method, pattern)
 
 
-def _found(catalog: Catalog, text: str) -> list[EntryRow]:
-    found = catalog.find(text) or [
+def _find_entries(catalog: Catalog, text: str) -> list[EntryRow]:
+    entries = catalog.find(text) or [
         entry for entry in catalog.entries() if fnmatchcase(entry.label, text) or fnmatchcase(entry.method, text)
     ]
-    if not found:
+    if not entries:
         note_faults(catalog)
         raise click.UsageError(f"no entry is called `{text}` in `{catalog.layout.root}`; `gearcache list` names them")
-    return found
+    return entries
 
 
-def _told(catalog: Catalog, entry: EntryRow, others: list[EntryRow]) -> str:
+def _description(catalog: Catalog, entry: EntryRow, others: list[EntryRow]) -> str:
     """Return a text that distinguishes an entry from others of its name."""
     name = short_name(entry)
     if sum(short_name(other) == name for other in others) > 1:

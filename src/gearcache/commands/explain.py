@@ -67,43 +67,43 @@ def command(
         _explain_target(entry, is_remote, cache_dir, as_json)
         return
     catalog = Catalog(layout_at(cache_dir))
-    wanted = find_newest(catalog, entry)
-    manifest = catalog.read(wanted)
-    tiers = in_tiers(catalog.layout, EntryName(*wanted.identity), manifest.components) if is_remote else []
+    wanted_entry = find_newest(catalog, entry)
+    manifest = catalog.read(wanted_entry)
+    tiers = in_tiers(catalog.layout, EntryName(*wanted_entry.identity), manifest.components) if is_remote else []
     in_json = {"tiers": [each.to_plain() for each in tiers]} if is_remote else {}
     if other is not None:
-        second = find_newest(catalog, other)
-        stored = catalog.read(second)
+        stored_entry = find_newest(catalog, other)
+        stored = catalog.read(stored_entry)
     else:
-        nearest = _nearest(catalog, wanted, manifest)
+        nearest = _nearest(catalog, wanted_entry, manifest)
         if nearest is None:
-            note(f"`{wanted.label}` has no other entry to compare `{short_name(wanted)}` with")
+            note(f"`{wanted_entry.label}` has no other entry to compare `{short_name(wanted_entry)}` with")
             if as_json:
-                nothing: dict[str, Any] = {"stored": None, "key": [], "variants": []}
-                print_json("explain", {"wanted": entry_plain(wanted, catalog), **nothing, **in_json})
+                no_differences: dict[str, Any] = {"stored": None, "key": [], "variants": []}
+                print_json("explain", {"wanted": entry_plain(wanted_entry, catalog), **no_differences, **in_json})
             else:
                 _print("In tiers", [line for each in tiers for line in each.lines()])
             return
-        second, stored = nearest
+        stored_entry, stored = nearest
     keys = list(differences(manifest.components, stored.components))
     variants = list(differing_lines(manifest, stored))
     if as_json:
         print_json(
             "explain",
             {
-                "wanted": entry_plain(wanted, catalog),
-                "stored": entry_plain(second, catalog),
+                "wanted": entry_plain(wanted_entry, catalog),
+                "stored": entry_plain(stored_entry, catalog),
                 "key": [dict(zip(("path", "wanted", "stored"), item, strict=True)) for item in keys],
                 "variants": variants,
                 **in_json,
             },
         )
         return
-    echo(f"wanted  {short_name(wanted)} {wanted.ranks}".rstrip())
-    echo(f"stored  {short_name(second)} {second.ranks}".rstrip())
+    echo(f"wanted  {short_name(wanted_entry)} {wanted_entry.ranks}".rstrip())
+    echo(f"stored  {short_name(stored_entry)} {stored_entry.ranks}".rstrip())
     _print("The keys differ in", [f"{path}: wanted {ours}, stored {theirs}" for path, ours, theirs in keys])
     if not keys:
-        echo("", "The keys are equal" + (", the ranks differ" if wanted.ranks != second.ranks else ""))
+        echo("", "The keys are equal" + (", the ranks differ" if wanted_entry.ranks != stored_entry.ranks else ""))
     _print("What the traces depend on differs in", variants)
     _print("In tiers", [line for each in tiers for line in each.lines()])
     note_faults(catalog)
@@ -118,11 +118,11 @@ def _print(title: str, lines: list[str]) -> None:
             echo(f"  … {len(lines) - _SHOWN} more, see --json")
 
 
-def _nearest(catalog: Catalog, wanted: EntryRow, manifest: Manifest) -> tuple[EntryRow, Manifest] | None:
+def _nearest(catalog: Catalog, wanted_entry: EntryRow, manifest: Manifest) -> tuple[EntryRow, Manifest] | None:
     """Return the entry of the same method whose key differs in the fewest leaves."""
     best: tuple[int, EntryRow, Manifest] | None = None
     for candidate in catalog.entries():
-        if candidate.label == wanted.label and candidate.identity != wanted.identity:
+        if candidate.label == wanted_entry.label and candidate.identity != wanted_entry.identity:
             try:
                 stored = catalog.read(candidate)
             except CacheError:

@@ -48,27 +48,27 @@ def command(
     if sum(target is not None for target in (image, folder, file)) != 1:
         raise click.UsageError("name one of --oci DIR, --folder DIR and --file FILE")
     catalog = Catalog(layout_at(cache_dir))
-    named = {entry.identity: entry for name in entries for entry in find_all(catalog, name)}
-    chosen = list(named.values()) or catalog.entries()
-    if not chosen:
+    named_entries = {entry.identity: entry for name in entries for entry in find_all(catalog, name)}
+    rows = list(named_entries.values()) or catalog.entries()
+    if not rows:
         note_faults(catalog)
         raise click.UsageError(f"there is nothing to pack in `{catalog.layout.root}`")
     digest = root = ""
-    made: ImageSummary | Baked | BundleSummary
+    summary: ImageSummary | Baked | BundleSummary
     if image is not None:
-        made = written = write_image(catalog.layout, chosen, image, environment_trust().signed)
-        root, digest = f"/{ROOT}", written.digest
+        summary = image_summary = write_image(catalog.layout, rows, image, environment_trust().signed)
+        root, digest = f"/{ROOT}", image_summary.digest
     elif folder is not None:
-        made = write_folder(catalog.layout, chosen, folder, environment_trust().signed)
+        summary = write_folder(catalog.layout, rows, folder, environment_trust().signed)
         root = str(folder.absolute())
     else:
         assert file is not None
-        made = write_bundle(catalog.layout, chosen, file)
+        summary = write_bundle(catalog.layout, rows, file)
     target = image or folder or file
     if as_json:
-        fields = {"entries": made.entries, "blobs": made.blobs, "size": made.size}
+        fields = {"entries": summary.entries, "blobs": summary.blobs, "size": summary.size}
         print_json("pack", {"target": str(target), "digest": digest, "root": root, **fields})
     else:
-        held = f"{count(len(made.entries), 'entry', 'entries')} with {count(made.blobs, 'blob')}"
-        tell(f"packed {held} into `{target}`", *filter(None, [digest]))
+        contents = f"{count(len(summary.entries), 'entry', 'entries')} with {count(summary.blobs, 'blob')}"
+        tell(f"packed {contents} into `{target}`", *filter(None, [digest]))
     note_faults(catalog)

@@ -118,8 +118,8 @@ def command(
         raise click.UsageError(f"--device: {str(error).splitlines()[0]}") from None
     if threads is not None:
         torch.set_num_threads(threads)
-    elif told := told_of_threads(os.environ, torch.get_num_threads()):
-        warn(told)
+    elif advice := told_of_threads(os.environ, torch.get_num_threads()):
+        warn(advice)
     if process is not None and world_size is None:
         world_size, ranks = process.world_size, (process.rank,)
     if process is not None and jobs is None and not os.environ.get("GEARCACHE_JOBS"):
@@ -283,16 +283,16 @@ def explain_target(target: str, cache_dir: Path | None, as_json: bool, *, is_rem
     report, error = looked_up(target, cache_dir)
     tiers = {entry.entry: _in_tiers(layout, entry) for entry in report.entries if entry.entry} if is_remote else {}
     if as_json:
-        plain = {path: [each.to_plain() for each in found] for path, found in tiers.items()}
-        print_json("explain", {**report.to_plain(), **({"tiers": plain} if is_remote else {})})
+        tiers_plain = {path: [tier.to_plain() for tier in tier_entries] for path, tier_entries in tiers.items()}
+        print_json("explain", {**report.to_plain(), **({"tiers": tiers_plain} if is_remote else {})})
     else:
         for entry in report.entries:
             state = f"{count(len(entry.present), 'gear')} present, {len(entry.missing)} missing"
             echo(f"{entry.method}: {state}", f"  {entry.entry}")
             if entry.missing:
                 echo(f"  missing: {'; '.join(entry.named(entry.missing))}", f"  because: {entry.reason}")
-            for found in tiers.get(entry.entry, []):
-                echo(*(f"  tier {line}" for line in found.lines()))
+            for tier_entries in tiers.get(entry.entry, []):
+                echo(*(f"  tier {line}" for line in tier_entries.lines()))
             for call, cause in zip(entry.named(entry.failed), entry.failed.values(), strict=True):
                 echo(*f"  failed: {call}: {cause}".splitlines())
         if not report.entries:

@@ -80,11 +80,11 @@ def command(
     if file is not None:
         if names or urls:
             raise click.UsageError("--file takes all entries of the file: name no entry and no tier")
-        outcome = _taken(layout, file, max_size)
+        outcome = _import_bundle(layout, file, max_size)
     elif max_size is not None:
         raise click.UsageError("--max-size needs --file FILE")
     else:
-        outcome, problems = _pulled(layout, entries, tiers_at(layout, [*urls, *others], "--from"))
+        outcome, problems = _fetch_entries(layout, entries, tiers_at(layout, [*urls, *others], "--from"))
     required: dict[str, Any] | None = None
     missing: dict[str, list[str]] = {}
     if target is not None:
@@ -93,7 +93,7 @@ def command(
         print_json("pull", {"root": str(layout.root), **_plain(outcome, problems), "required": required})
     else:
         tell(f"{_text(outcome)} into `{layout.root}`")
-    _tell_full(outcome)
+    _note_full(outcome)
     for problem in problems:
         warn(problem)
     for reason in outcome.refused.values():
@@ -101,38 +101,45 @@ def command(
     for name, reason in outcome.failed.items():
         warn(f"{short(name)}: {reason}")
     if required is not None:
-        _tell_missing(required, missing, str(target))
+        _warn_missing(required, missing, str(target))
         if not required["complete"]:
             stop(Exit.WRONG)
     elif problems or outcome.failed:
         stop(Exit.WRONG)
 
 
-def _taken(layout: Layout, file: Path, max_size: int | None) -> Pulled:
+def _import_bundle(layout: Layout, file: Path, max_size: int | None) -> Pulled:
     """Import the entries of a bundle."""
-    found = take_bundle(layout, file, joined, trust=environment_trust(), max_size=max_size)
+    bundle = take_bundle(layout, file, joined, trust=environment_trust(), max_size=max_size)
     return Pulled(
-        brought=[name for name in found.entries if name not in found.skipped],
-        present=found.skipped,
-        failed=found.failed,
-        blobs=found.blobs,
-        bytes=found.size,
+        brought=[name for name in bundle.entries if name not in bundle.skipped],
+        present=bundle.skipped,
+        failed=bundle.failed,
+        blobs=bundle.blobs,
+        bytes=bundle.size,
     )
 
 
-def _pulled(layout: Layout, entries: list[str], tiers: list[Tier]) -> tuple[Pulled, list[str]]:
+def _fetch_entries(layout: Layout, entries: list[str], tiers: list[Tier]) -> tuple[Pulled, list[str]]:
     """Fetch entries from tiers; also returns why some tiers could not be listed."""
-    held, problems = _listed(tiers)
-    chosen = _chosen(held, entries, tiers, is_whole=not problems)
+    holdings_by_tier, problems = _list_tiers(tiers)
+    selected = _select_entries(holdings_by_tier, entries, tiers, is_whole=not problems)
     pull = Pull(layout, environment_trust(), joined)
-    with bar("pull", len(chosen)) as done:
-        for entry in chosen:
-            pull.bring(entry, [(tier, found.manifests[entry]) for tier, found in held if entry in found.manifests])
-            done()
+    with bar("pull", len(selected)) as advance:
+        for entry in selected:
+            pull.bring(
+                entry,
+                [
+                    (tier, tier_holdings.manifests[entry])
+                    for tier, tier_holdings in holdings_by_tier
+                    if entry in tier_holdings.manifests
+                ],
+            )
+            advance()
     return pull.outcome, problems
 
 
-def _tell_full(outcome: Pulled) -> None:
+def _note_full(outcome: Pulled) -> None:
     for name, traces in outcome.traces.items():
         if traces >= MOST_VARIANTS:
             note(
@@ -141,34 +148,34 @@ def _tell_full(outcome: Pulled) -> None:
             )
 
 
-def _listed(tiers: list[Tier]) -> tuple[list[tuple[Tier, Holdings]], list[str]]:
+def _list_tiers(tiers: list[Tier]) -> tuple[list[tuple[Tier, Holdings]], list[str]]:
     """Return the entries of each tier, and the reasons of tiers that could not be listed."""
-    held: list[tuple[Tier, Holdings]] = []
+    holdings_by_tier: list[tuple[Tier, Holdings]] = []
     problems: list[str] = []
     for tier in tiers:
         try:
-            found = persistently(lambda tier=tier: holdings(tier, Deadline.after(SECONDS)))  # type: ignore[misc]
+            tier_holdings = persistently(lambda tier=tier: holdings(tier, Deadline.after(SECONDS)))  # type: ignore[misc]
         except RemoteError as error:
             problems.append(str(error))
         else:
-            held.append((tier, found))
-    return held, problems
+            holdings_by_tier.append((tier, tier_holdings))
+    return holdings_by_tier, problems
 
 
-def _chosen(
-    held: list[tuple[Tier, Holdings]], names: list[str], tiers: list[Tier], *, is_whole: bool
+def _select_entries(
+    holdings_by_tier: list[tuple[Tier, Holdings]], names: list[str], tiers: list[Tier], *, is_whole: bool
 ) -> list[EntryName]:
     if not names:
-        chosen = [entry for _, found in held for entry in found.manifests]
+        entries = [entry for _, tier_holdings in holdings_by_tier for entry in tier_holdings.manifests]
     else:
-        chosen = []
+        entries = []
         for name in names:
-            called = [entry for _, found in held for entry in found.called(name)]
-            where = ", ".join(tier.label for tier in tiers)
-            if not called and is_whole:
-                raise click.UsageError(f"no entry is called `{name}` in {where}")
-            chosen += called
-    return sorted(set(chosen), key=lambda entry: (entry.label, entry.digest, entry.ranks))
+            matches = [entry for _, tier_holdings in holdings_by_tier for entry in tier_holdings.called(name)]
+            labels = ", ".join(tier.label for tier in tiers)
+            if not matches and is_whole:
+                raise click.UsageError(f"no entry is called `{name}` in {labels}")
+            entries += matches
+    return sorted(set(entries), key=lambda entry: (entry.label, entry.digest, entry.ranks))
 
 
 def _required(target: str, cache_dir: Path | None, urls: list[str]) -> tuple[dict[str, Any], dict[str, list[str]]]:
@@ -198,10 +205,10 @@ def _required(target: str, cache_dir: Path | None, urls: list[str]) -> tuple[dic
     }, names
 
 
-def _tell_missing(required: dict[str, Any], names: dict[str, list[str]], target: str) -> None:
+def _warn_missing(required: dict[str, Any], names: dict[str, list[str]], target: str) -> None:
     for method, gears in names.items():
-        why = f" ({shortened(required['reasons'][method], _WHY_WIDTH)})" if method in required["reasons"] else ""
-        warn(f"{method}: missing {'; '.join(name or 'the graph' for name in gears)}{why}")
+        reason = f" ({shortened(required['reasons'][method], _WHY_WIDTH)})" if method in required["reasons"] else ""
+        warn(f"{method}: missing {'; '.join(name or 'the graph' for name in gears)}{reason}")
     for call, cause in required["failed"].items():
         warn(f"{call}: {cause}")
     if required["complete"]:

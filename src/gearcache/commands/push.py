@@ -51,23 +51,23 @@ def command(
     names, others = split_names(entries)
     tiers = tiers_at(layout, [*urls, *others], "--to", to_write=True)
     catalog = Catalog(layout)
-    named = {entry.identity: entry for name in names for entry in find_all(catalog, name)}
-    rows = list(named.values()) or catalog.entries()
-    chosen = [EntryName(*entry.identity) for entry in rows]
+    named_entries = {entry.identity: entry for name in names for entry in find_all(catalog, name)}
+    rows = list(named_entries.values()) or catalog.entries()
+    entry_names = [EntryName(*entry.identity) for entry in rows]
     trust = environment_trust()
-    with bar("push", len(tiers) * len(chosen)) as done:
-        outcomes = [push_entries(tier, layout, chosen, trust, covers_manifests, done) for tier in tiers]
+    with bar("push", len(tiers) * len(entry_names)) as advance:
+        outcomes = [push_entries(tier, layout, entry_names, trust, covers_manifests, advance) for tier in tiers]
     indexes = {tier.label: _index(tier) for tier in tiers} if index else {}
     if as_json:
-        print_json("push", {"tiers": [_plain(each, indexes) for each in outcomes]})
+        print_json("push", {"tiers": [_plain(outcome, indexes) for outcome in outcomes]})
     else:
-        for each in outcomes:
-            _print(each)
+        for outcome in outcomes:
+            _print(outcome)
     for label, problem in indexes.items():
         if problem:
             warn(f"tier {label}: its lists cannot be written: {problem}")
     note_faults(catalog)
-    if any(each.failed for each in outcomes) or any(indexes.values()):
+    if any(outcome.failed for outcome in outcomes) or any(indexes.values()):
         stop(Exit.WRONG)
 
 

@@ -72,12 +72,12 @@ class Used(Struct):
 
 def used_by_methods(entries: Iterable[EntryRow], counts: Counts) -> list[Used]:
     """Return what the cache saved by method, the most seconds first."""
-    found: dict[str, Used] = {}
+    used_by_label: dict[str, Used] = {}
     for entry in entries:
-        found.setdefault(entry.label, Used(entry.label)).add(entry, counts.hits(entry))
+        used_by_label.setdefault(entry.label, Used(entry.label)).add(entry, counts.hits(entry))
     for label, reasons in counts.misses().items():
-        found.setdefault(label, Used(label)).missed.update(reasons)
-    return sorted(found.values(), key=lambda each: (-each.saved, -each.hits, each.label))
+        used_by_label.setdefault(label, Used(label)).missed.update(reasons)
+    return sorted(used_by_label.values(), key=lambda each: (-each.saved, -each.hits, each.label))
 
 
 def limits_in_force(environ: Mapping[str, str]) -> tuple[int | None, float | None]:
@@ -91,8 +91,8 @@ def used_in_all(entries: Iterable[EntryRow], counts: Counts, methods: Iterable[U
     total = Used()
     for entry in entries:
         total.add(entry, counts.hits(entry))
-    for each in methods:
-        total.missed += each.missed
+    for used in methods:
+        total.missed += used.missed
     return total
 
 

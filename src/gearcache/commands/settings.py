@@ -46,8 +46,8 @@ def show_settings(cache_dir: Path | None, as_json: bool) -> None:
         print_json("doctor", {"settings": rows, "unknown": unknown})
     else:
         _SETTINGS.print(rows)
-    wrong = wrong_variables(os.environ)
-    for text in (*wrong, *(told(*each) for each in unknown.items())):
+    problems = wrong_variables(os.environ)
+    for text in (*problems, *(told(*each) for each in unknown.items())):
         warn(text)
-    if wrong or unknown:
+    if problems or unknown:
         stop(Exit.WRONG)

@@ -70,15 +70,15 @@ def command(
     ENTRY is a method (`Model.decode`), a key or its start, both (`Model.decode-3f2a`), or a path.
     """
     catalog = Catalog(layout_at(cache_dir))
-    found = find_newest(catalog, entry)
-    manifest = catalog.read(found)
-    signatures = list(environment_trust().signatures(read_trusted(catalog.path(found), MAX_MANIFEST_SIZE), entry))
+    row = find_newest(catalog, entry)
+    manifest = catalog.read(row)
+    signatures = list(environment_trust().signatures(read_trusted(catalog.path(row), MAX_MANIFEST_SIZE), entry))
     sections = _SECTIONS if full or as_json else only or _SUMMARY
     limit = None if full or only or as_json else _SHOWN
-    tiers = in_tiers(catalog.layout, EntryName(*found.identity), manifest.components) if is_remote else []
+    tiers = in_tiers(catalog.layout, EntryName(*row.identity), manifest.components) if is_remote else []
     with understood(manifest):
-        plain = _plain(found, manifest, catalog, signatures) if as_json else {}
-        lines = [] if as_json else [*_head(found, catalog, signatures), *_body(manifest, catalog, sections, limit)]
+        plain = _plain(row, manifest, catalog, signatures) if as_json else {}
+        lines = [] if as_json else [*_head(row, catalog, signatures), *_body(manifest, catalog, sections, limit)]
     if as_json:
         print_json("show", {**plain, **({"tiers": [each.to_plain() for each in tiers]} if is_remote else {})})
         return
@@ -104,16 +104,20 @@ def _head(entry: EntryRow, catalog: Catalog, signatures: list[Signature]) -> Ite
     yield f"Compiled  {count(len(entry.gears), 'gear')} in {seconds_text(entry.compile_seconds)}"
 
 
-def _signature_text(found: Signature) -> str:
-    if found.problem:
-        return found.problem
-    return f"by `{found.name}` ({found.fingerprint})" if found.fingerprint else "with the HMAC key of this host"
+def _signature_text(signature: Signature) -> str:
+    if signature.problem:
+        return signature.problem
+    return (
+        f"by `{signature.name}` ({signature.fingerprint})"
+        if signature.fingerprint
+        else "with the HMAC key of this host"
+    )
 
 
 def _parts(
-    variant: dict[str, Any], manifest: Manifest, catalog: Catalog, called: Mapping[str, str] = MappingProxyType({})
+    variant: dict[str, Any], manifest: Manifest, catalog: Catalog, gear_names: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Iterator[tuple[str, list[str]]]]:
-    """Return section -> (title, lines); lines are read on demand. `called` has the names of gears, by text."""
+    """Return section -> (title, lines); lines are read on demand. `gear_names` has the names of gears, by text."""
 
     def once(title: str, lines: Any) -> Iterator[tuple[str, list[str]]]:
         yield title, list(lines)
@@ -127,7 +131,7 @@ def _parts(
         "checks": once("Checked on every call, beside the tensors", check_lines(variant)),
         "evidence": once("Evidence, checked at each load", evidence_lines(variant)),
         "sources": once("Source, compared at each load", source_lines(variant)),
-        "gears": once("Gears", gear_lines(variant, manifest, called)),
+        "gears": once("Gears", gear_lines(variant, manifest, gear_names)),
         "frame": once("Frame", frame_lines(variant, manifest)),
         "graph": drawn(),
     }
@@ -139,11 +143,11 @@ def _body(manifest: Manifest, catalog: Catalog, sections: tuple[str, ...], limit
         yield from _indented(list(key_lines(manifest)), limit and 2 * limit, "--only key")
     variants = variants_of(manifest)
     # The full output has the full texts, which programs use to identify gears.
-    called = {} if limit is None else short_names(gear["text"] for variant in variants for gear in variant["gears"])
+    gear_names = {} if limit is None else short_names(gear["text"] for variant in variants for gear in variant["gears"])
     for number, variant in enumerate(variants):
         if len(variants) > 1:
             yield from ("", f"Variant {number + 1} of {len(variants)}")
-        parts = _parts(variant, manifest, catalog, called)
+        parts = _parts(variant, manifest, catalog, gear_names)
         for section in sections:
             for title, lines in parts.get(section, ()):
                 yield from ("", title)
@@ -176,8 +180,8 @@ def _plain(entry: EntryRow, manifest: Manifest, catalog: Catalog, signatures: li
         **entry_plain(entry, catalog),
         "users": [{"pid": user.pid, "command": user.command} for user in catalog.users(entry)],
         "signatures": [
-            {name: getattr(found, name) for name in ("kind", "state", "name", "fingerprint", "problem")}
-            for found in signatures
+            {name: getattr(signature, name) for name in ("kind", "state", "name", "fingerprint", "problem")}
+            for signature in signatures
         ],
         "components": _jsonable(manifest.components),
         "blobs": manifest.blobs,

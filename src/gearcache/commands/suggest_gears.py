@@ -34,18 +34,18 @@ def command(
     FILE is JSON that holds what `.stats.to_dict()` of cached methods says, of one process or several, in any form;
     `-` is stdin. Exit code 1 when a file cannot be read, or says nothing of the method.
     """
-    met: list[MethodShapes] = []
+    method_shapes: list[MethodShapes] = []
     problems: list[str] = []
     for name in files:
         try:
-            met += _read(name)
+            method_shapes += _read(name)
         except OSError as error:
             problems.append(f"`{name}` cannot be read: {error.strerror or error}")
         except (ValueError, RecursionError) as error:
             problems.append(f"`{name}` holds no statistics: {error}")
     traffic = [
         row
-        for row in summed(met)
+        for row in summed(method_shapes)
         if row.calls and (method is None or fnmatchcase(row.method, method) or fnmatchcase(row.full_name, method))
     ]
     rows = [_row(each, number, MOST_EFFORT // len(traffic)) for each in traffic]
@@ -53,7 +53,7 @@ def command(
         print_json("suggest-gears", {"methods": [_plain(*row) for row in rows], "problems": problems})
     else:
         for row in rows:
-            _print(*row, alike=[each for each in traffic if each.method == row[0].method and each is not row[0]])
+            _print(*row, namesakes=[each for each in traffic if each.method == row[0].method and each is not row[0]])
     for problem in problems:
         warn(problem)
     if not rows:
@@ -80,11 +80,13 @@ def _row(traffic: MethodTraffic, number: int | None, effort: int) -> tuple[Metho
         return traffic, None, str(error)
 
 
-def _print(traffic: MethodTraffic, proposal: Proposal | None, problem: str, *, alike: Sequence[MethodTraffic]) -> None:
+def _print(
+    traffic: MethodTraffic, proposal: Proposal | None, problem: str, *, namesakes: Sequence[MethodTraffic]
+) -> None:
     name = traffic.method
-    if any(each.full_name != traffic.full_name for each in alike):
+    if any(each.full_name != traffic.full_name for each in namesakes):
         name += f" ({traffic.full_name})"
-    if any(each.full_name == traffic.full_name and each.gears != traffic.gears for each in alike):
+    if any(each.full_name == traffic.full_name and each.gears != traffic.gears for each in namesakes):
         name += f" with {_sizes_now(traffic)}"
     echo(
         f"{name}: {count(traffic.calls, 'call')} of {count(len(traffic.shapes), 'shape')} in "
@@ -128,7 +130,7 @@ def _sizes_now(traffic: MethodTraffic) -> str:
     columns = [
         sorted({size for gear in traffic.gears if (size := gear[at]) is not None}) for at in range(len(traffic.dims))
     ]
-    texts = [f"{path}.size({dim}): {row}" for (path, dim), row in zip(traffic.dims, columns, strict=True) if row]
+    texts = [f"{path}.size({dim}): {sizes}" for (path, dim), sizes in zip(traffic.dims, columns, strict=True) if sizes]
     return f"gears {', '.join(texts)}" if texts else "no gears"
 
 
@@ -140,7 +142,7 @@ def _product(proposal: Proposal) -> int:
 
 
 def _plain(traffic: MethodTraffic, proposal: Proposal | None, problem: str) -> dict[str, Any]:
-    found = proposal.found if proposal is not None else None
+    size_lists = proposal.found if proposal is not None else None
     return {
         "method": traffic.method,
         "full_name": traffic.full_name,
@@ -153,13 +155,13 @@ def _plain(traffic: MethodTraffic, proposal: Proposal | None, problem: str) -> d
         "keeps": proposal is not None and proposal.keeps,
         "problem": problem,
         "proposed": None
-        if proposal is None or found is None or proposal.keeps
+        if proposal is None or size_lists is None or proposal.keeps
         else {
-            "gears": found.source,
-            "open": list(found.open_dims),
-            "sizes": [{"dim": dim, "sizes": sizes} for dim, sizes in found.sizes.items()],
+            "gears": size_lists.source,
+            "open": list(size_lists.open_dims),
+            "sizes": [{"dim": dim, "sizes": sizes} for dim, sizes in size_lists.sizes.items()],
             "number": _product(proposal),
-            "padding": round(found.padded, 4),
+            "padding": round(size_lists.padded, 4),
             "padding_now": None if proposal.padded_now is None else round(proposal.padded_now, 4),
             "saved": None if proposal.saved is None else round(proposal.saved, 4),
             "unserved_now": proposal.unserved,

@@ -36,15 +36,15 @@ def find_target(text: str) -> Callable[[], object]:
         stop(Exit.WRONG)
     sys.path.insert(0, str(Path.cwd()))
     module = _import_file(Path(module_name)) if module_name.endswith(".py") else _import_module(module_name)
-    found: Any = module
+    function: Any = module
     for name in function_name.split("."):
-        found = getattr(found, name, None)
-    if found is None:
-        known = ", ".join(sorted(name for name, value in vars(module).items() if callable(value) and name[0] != "_"))
-        raise click.UsageError(f"`{module_name}` has no function `{function_name}`; it has {known or 'none'}")
-    if not callable(found):
-        raise click.UsageError(f"`{text}` is {a_type(found)}, not a function")
-    return found  # type: ignore[no-any-return]
+        function = getattr(function, name, None)
+    if function is None:
+        names = ", ".join(sorted(name for name, value in vars(module).items() if callable(value) and name[0] != "_"))
+        raise click.UsageError(f"`{module_name}` has no function `{function_name}`; it has {names or 'none'}")
+    if not callable(function):
+        raise click.UsageError(f"`{text}` is {a_type(function)}, not a function")
+    return function  # type: ignore[no-any-return]
 
 
 def _import_file(path: Path) -> ModuleType:

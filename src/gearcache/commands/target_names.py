@@ -17,8 +17,8 @@ def complete_target(context: click.Context, parameter: click.Parameter, incomple
     place, colon, start = incomplete.rpartition(":")
     if not colon:
         return [CompletionItem(incomplete, type="file")]
-    found = next((path for path in _files(place) if path.is_file()), None)
-    names = _functions(found) if found is not None else ()
+    source = next((path for path in _files(place) if path.is_file()), None)
+    names = _functions(source) if source is not None else ()
     return [CompletionItem(f"{place}:{name}") for name in names if name.startswith(start)]
 
 

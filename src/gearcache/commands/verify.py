@@ -49,37 +49,37 @@ def command(repair: bool, cache_dir: Path | None, as_json: bool) -> None:
     error.
     """
     layout = layout_at(cache_dir)
-    found = _verify_with_bar(layout, repair)
+    verification = _verify_with_bar(layout, repair)
     if as_json:
-        print_json("verify", {"root": str(layout.root), "exists": layout.bucket.exists(), **_plain(found)})
+        print_json("verify", {"root": str(layout.root), "exists": layout.bucket.exists(), **_plain(verification)})
     elif layout.bucket.exists():
-        _print(found, layout, repair)
+        _print(verification, layout, repair)
     note_other_formats(layout)
-    if not found.is_sound:
+    if not verification.is_sound:
         stop(Exit.WRONG)
 
 
-def _print(found: Verification, layout: Layout, repair: bool) -> None:
-    for fault in found.faults:
+def _print(verification: Verification, layout: Layout, repair: bool) -> None:
+    for fault in verification.faults:
         if not fault.is_harmless:
             echo(f"{fault.kind}: {_sentence(fault, layout)}")
         elif is_verbose():
             echo(f"{fault.kind}: {fault.path}: {fault.reason}{', deleted' if fault.repaired else ''}")
-    entries, blobs = count(found.all_entries, "entry", "entries"), count(found.all_blobs, "blob")
-    if any(not fault.is_harmless for fault in found.faults) and not repair:
-        entries, blobs = f"{found.entries} of {entries}", f"{found.blobs} of {blobs}"
+    entries, blobs = count(verification.all_entries, "entry", "entries"), count(verification.all_blobs, "blob")
+    if any(not fault.is_harmless for fault in verification.faults) and not repair:
+        entries, blobs = f"{verification.entries} of {entries}", f"{verification.blobs} of {blobs}"
     elif repair:
-        entries, blobs = count(found.entries, "entry", "entries"), count(found.blobs, "blob")
-    tell(f"{entries} and {blobs} are sound, {size_text(found.size)}")
-    leftovers = [fault for fault in found.faults if fault.is_harmless]
+        entries, blobs = count(verification.entries, "entry", "entries"), count(verification.blobs, "blob")
+    tell(f"{entries} and {blobs} are sound, {size_text(verification.size)}")
+    leftovers = [fault for fault in verification.faults if fault.is_harmless]
     if leftovers:
-        did = "deleted" if all(fault.repaired for fault in leftovers) else "left behind:"
+        verb = "deleted" if all(fault.repaired for fault in leftovers) else "left behind:"
         size = size_text(sum(fault.size for fault in leftovers))
-        note(f"{did} {count(len(leftovers), 'file')} that no entry needs, {size}")
-    kinds = Counter(fault.kind for fault in found.faults if not fault.repaired)
+        note(f"{verb} {count(len(leftovers), 'file')} that no entry needs, {size}")
+    kinds = Counter(fault.kind for fault in verification.faults if not fault.repaired)
     if kinds and not repair:
-        listed = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
-        note(f"{listed}; `gearcache verify --repair` puts right what can be")
+        summary = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+        note(f"{summary}; `gearcache verify --repair` puts right what can be")
 
 
 def _sentence(fault: Fault, layout: Layout) -> str:
@@ -87,18 +87,18 @@ def _sentence(fault: Fault, layout: Layout) -> str:
     names = ", ".join(_short(name) for name in dict.fromkeys(fault.entries))
     if fault.kind != "incomplete":
         parts = f", {_gears(fault)}" if fault.parts else ""
-        moved = "; moved to the quarantine" if fault.repaired else ""
-        return f"{f'{names}{parts}: ' if names else ''}{fault.path}: {fault.reason}{moved}"
+        outcome = "; moved to the quarantine" if fault.repaired else ""
+        return f"{f'{names}{parts}: ' if names else ''}{fault.path}: {fault.reason}{outcome}"
     ranks = layout.identify(fault.path)[2]
     text = f"{names}{f' {ranks}' if ranks else ''}: "
     if not fault.repaired:
-        whole = count(len(fault.parts) + len(fault.kept), "gear")
-        lacks = f"{len(fault.parts)} of {whole} cannot be used ({_gears(fault)}): " if fault.parts else ""
-        return f"{text}{lacks}{fault.reason}"
+        total = count(len(fault.parts) + len(fault.kept), "gear")
+        unusable = f"{len(fault.parts)} of {total} cannot be used ({_gears(fault)}): " if fault.parts else ""
+        return f"{text}{unusable}{fault.reason}"
     if fault.kept:
         return f"{text}removed {_gears(fault)}; kept the other {count(len(fault.kept), 'gear')}"
-    without = "no gear is left without it" if fault.parts else "its gears cannot be told apart"
-    return f"{text}removed, {f'with {_gears(fault)}, ' if fault.parts else ''}as {without}: {fault.reason}"
+    reason = "no gear is left without it" if fault.parts else "its gears cannot be told apart"
+    return f"{text}removed, {f'with {_gears(fault)}, ' if fault.parts else ''}as {reason}: {fault.reason}"
 
 
 def _gears(fault: Fault) -> str:
@@ -106,8 +106,8 @@ def _gears(fault: Fault) -> str:
     distinct = [names[text] for text in dict.fromkeys(fault.parts)]
     if len(distinct) > _GEARS_NAMED and not is_verbose():
         return count(len(distinct), "gear")
-    named = "; ".join(name or "without named dims" for name in distinct)
-    return f"{'gear' if len(distinct) == 1 else 'gears'} {named}"
+    listing = "; ".join(name or "without named dims" for name in distinct)
+    return f"{'gear' if len(distinct) == 1 else 'gears'} {listing}"
 
 
 def _short(name: str) -> str:
@@ -133,13 +133,13 @@ def _verify_with_bar(layout: Layout, repair: bool) -> Verification:
         )
 
 
-def _plain(found: Verification) -> dict[str, object]:
+def _plain(verification: Verification) -> dict[str, object]:
     return {
-        "sound": found.is_sound,
-        "entries": found.entries,
-        "blobs": found.blobs,
-        "size": found.size,
-        "read": {"entries": found.all_entries, "blobs": found.all_blobs},
+        "sound": verification.is_sound,
+        "entries": verification.entries,
+        "blobs": verification.blobs,
+        "size": verification.size,
+        "read": {"entries": verification.all_entries, "blobs": verification.all_blobs},
         "faults": [
             {
                 "path": str(fault.path),
@@ -150,6 +150,6 @@ def _plain(found: Verification) -> dict[str, object]:
                 "gears": list(fault.parts),
                 "kept_gears": list(fault.kept),
             }
-            for fault in found.faults
+            for fault in verification.faults
         ],
     }

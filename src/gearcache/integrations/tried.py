@@ -46,7 +46,7 @@ _DEFINED = {
     "update",
 }
 #: Releases and integrations that this process has warned about.
-_told: set[tuple[str, str]] = set()
+_warned: set[tuple[str, str]] = set()
 
 
 def transformers_problem(integration: str, extra: str, relied_on: dict[str, tuple[str, ...]] | None = None) -> str:
@@ -56,20 +56,24 @@ def transformers_problem(integration: str, extra: str, relied_on: dict[str, tupl
     """
     import transformers
 
-    found = transformers.__version__
+    version = transformers.__version__
     missing = lacking(RELIED_ON if relied_on is None else relied_on)
     if missing:
         return (
-            f"gearcache.integrations.{integration} was tried with transformers {_TRIED}, this is {found}, which lacks "
-            f"{', '.join(missing)}: `pip install 'gearcache[{extra}]'`; `gearcache.attach(model, …)` does without it"
+            f"gearcache.integrations.{integration} was tried with transformers {_TRIED}, this is {version}, which "
+            f"lacks {', '.join(missing)}: `pip install 'gearcache[{extra}]'`; `gearcache.attach(model, …)` does "
+            "without it"
         )
-    if tuple(int(part) for part in found.split(".")[:2]) not in TRANSFORMERS and (found, integration) not in _told:
-        _told.add((found, integration))
+    if (
+        tuple(int(part) for part in version.split(".")[:2]) not in TRANSFORMERS
+        and (version, integration) not in _warned
+    ):
+        _warned.add((version, integration))
         logger.warning(
             "gearcache.integrations.%s was tried with transformers %s, this is %s: what is relied on is there",
             integration,
             _TRIED,
-            found,
+            version,
         )
     return ""
 
@@ -79,8 +83,8 @@ def lacking(relied_on: dict[str, tuple[str, ...]]) -> list[str]:
     missing = [f"`{name}`" for name in relied_on if _value(name) is None]
     for name, parameters in relied_on.items():
         if f"`{name}`" not in missing and parameters:
-            known = inspect.signature(_value(name)).parameters
-            missing += [f"`{parameter}=` of `{name}`" for parameter in parameters if parameter not in known]
+            signature = inspect.signature(_value(name)).parameters
+            missing += [f"`{parameter}=` of `{name}`" for parameter in parameters if parameter not in signature]
     if f"{_MIXIN}.update" in relied_on and (mixin := _value(_MIXIN)) is not None:
         missing += [f"a known `{_MIXIN}.{name}`" for name in sorted(mixin.__abstractmethods__ - _DEFINED)]
     return missing
@@ -89,13 +93,13 @@ def lacking(relied_on: dict[str, tuple[str, ...]]) -> list[str]:
 def _value(name: str) -> Any:
     """Return the object of a name below transformers; None if it does not exist."""
     parts = name.split(".")
-    found: Any = importlib.import_module("transformers")
+    value: Any = importlib.import_module("transformers")
     for index, part in enumerate(parts, 1):
-        if hasattr(found, part):
-            found = getattr(found, part)
+        if hasattr(value, part):
+            value = getattr(value, part)
             continue
         try:
-            found = importlib.import_module(".".join(["transformers", *parts[:index]]))
+            value = importlib.import_module(".".join(["transformers", *parts[:index]]))
         except ImportError:
             return None
-    return found
+    return value

@@ -43,23 +43,25 @@ def gaps(spec: GearSpec, tensors: Mapping[str, torch.Tensor], graphs: Sequence[G
     for axis in spec.dynamic_axes:
         if isinstance(axis.size, Symbol):
             owners.setdefault(owner_of(axis), axis)
-    found = []
+    uncovered = []
     for gear in (spec.gears or ((),)) if owners and graphs else ():
-        known = [_Conditions(inputs, each, tensors) for inputs, each in graphs]
-        known = [each for each in known if each.is_of(_sizes(spec, tensors, gear, {}))]
+        conditions = [_Conditions(inputs, each, tensors) for inputs, each in graphs]
+        conditions = [each for each in conditions if each.is_of(_sizes(spec, tensors, gear, {}))]
         groups: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
-        for point in _points(list(owners.values()), known) if known else ():
+        for point in _points(list(owners.values()), conditions) if conditions else ():
             sizes = _sizes(spec, tensors, gear, dict(zip(owners, point, strict=True)))
             if _is_too_large(tensors, sizes):
                 continue
-            broken = tuple(each.broken(sizes) for each in known)
+            broken = tuple(each.broken(sizes) for each in conditions)
             if all(broken):
                 groups.setdefault(broken, []).append(point)
         for points in groups.values():
-            named = ((axis.path, axis.dim) for axis in owners.values())
-            first = Special(gear, frozenset(), tuple(zip(named, points[0], strict=True)))
-            found.append(Gap(first, ", ".join(filter(None, [gear_text(spec, gear), _text(owners.values(), points)]))))
-    return found
+            dims = ((axis.path, axis.dim) for axis in owners.values())
+            first = Special(gear, frozenset(), tuple(zip(dims, points[0], strict=True)))
+            uncovered.append(
+                Gap(first, ", ".join(filter(None, [gear_text(spec, gear), _text(owners.values(), points)])))
+            )
+    return uncovered
 
 
 def _text(axes: Iterable[RangeAxis], points: list[tuple[int, ...]]) -> str:
@@ -72,21 +74,21 @@ def _text(axes: Iterable[RangeAxis], points: list[tuple[int, ...]]) -> str:
 
 
 def _sizes(
-    spec: GearSpec, tensors: Mapping[str, torch.Tensor], gear: tuple[int, ...], chosen: Mapping[Any, int]
+    spec: GearSpec, tensors: Mapping[str, torch.Tensor], gear: tuple[int, ...], owner_sizes: Mapping[Any, int]
 ) -> dict[tuple[str, int], int]:
     """Return the sizes of declared dims: those of a gear, and of open dims whose owners have a chosen size."""
-    rows: list[tuple[Any, Any]] = list(zip(spec.axes, gear, strict=True))
-    symbols = {owner: size for owner, size in chosen.items() if isinstance(owner, Symbol)}
-    for axis in spec.ranges if chosen else ():
+    dim_sizes: list[tuple[Any, Any]] = list(zip(spec.axes, gear, strict=True))
+    symbols = {owner: size for owner, size in owner_sizes.items() if isinstance(owner, Symbol)}
+    for axis in spec.ranges if owner_sizes else ():
         if isinstance(axis.size, int):
-            rows.append((axis, axis.size))
+            dim_sizes.append((axis, axis.size))
         elif isinstance(axis.size, Symbol):
-            rows.append((axis, chosen[owner_of(axis)]))
+            dim_sizes.append((axis, owner_sizes[owner_of(axis)]))
         elif set(axis.size.symbols()) <= symbols.keys():
-            rows.append((axis, axis.size.value(symbols)))
+            dim_sizes.append((axis, axis.size.value(symbols)))
     return {
         (path, axis.dim): size
-        for axis, size in rows
+        for axis, size in dim_sizes
         for path, tensor in tensors.items()
         if axis.matches(path) and axis.dim < tensor.dim()
     }
@@ -100,30 +102,32 @@ def _shape(path: str, tensor: torch.Tensor, sizes: Sizes) -> list[int]:
     return [sizes.get((path, dim), size) for dim, size in enumerate(tensor.shape)]
 
 
-def _points(axes: list[RangeAxis], known: Sequence[_Conditions]) -> Iterator[tuple[int, ...]]:
+def _points(axes: list[RangeAxis], conditions: Sequence[_Conditions]) -> Iterator[tuple[int, ...]]:
     """Yield the sizes to check, smallest first."""
     symbols = [axis.size for axis in axes if isinstance(axis.size, Symbol)]
     ends = [END if symbol.max is None else symbol.max for symbol in symbols]
     columns = [range(max(2, symbol.least), end + 1) for symbol, end in zip(symbols, ends, strict=True)]
     if math.prod(map(len, columns)) > MOST_ASKED * min(symbol.divisor for symbol in symbols):
-        numbers = {number for each in known for number in each.numbers}
+        numbers = {number for graph_conditions in conditions for number in graph_conditions.numbers}
         most = max(4, int(MOST_ASKED ** (1 / len(symbols))))
-        columns = [_chosen(column, symbol, numbers, most) for column, symbol in zip(columns, symbols, strict=True)]
+        columns = [
+            _sizes_to_check(column, symbol, numbers, most) for column, symbol in zip(columns, symbols, strict=True)
+        ]
     allowed = [
         [size for size in column if symbol.admits(size)] for column, symbol in zip(columns, symbols, strict=True)
     ]
     return itertools.product(*allowed)
 
 
-def _chosen(column: range, symbol: Symbol, numbers: Iterable[int], most: int) -> Any:
+def _sizes_to_check(column: range, symbol: Symbol, numbers: Iterable[int], most: int) -> Any:
     if not column:
         return column
     step, first, last = symbol.divisor, column[0], column[-1]
-    near = [first, last, *numbers, *(2**power for power in range(1, last.bit_length()))]
-    around = [number + offset for number in near for offset in range(-step, step + 1)]
-    listed = [first + offset for offset in range(4 * step)] + around
-    kept = dict.fromkeys(size for size in listed if size in column and symbol.admits(size))
-    return sorted(list(kept)[:most])
+    landmarks = [first, last, *numbers, *(2**power for power in range(1, last.bit_length()))]
+    around = [number + offset for number in landmarks for offset in range(-step, step + 1)]
+    candidates = [first + offset for offset in range(4 * step)] + around
+    sizes = dict.fromkeys(size for size in candidates if size in column and symbol.admits(size))
+    return sorted(list(sizes)[:most])
 
 
 class _Conditions:
@@ -131,20 +135,20 @@ class _Conditions:
 
     def __init__(self, inputs: Sequence[StoredInput], gear: StoredGear, tensors: Mapping[str, torch.Tensor]) -> None:
         self._gear = gear
-        self._inputs = [(stored.access.text, tensors.get(stored.access.text)) for stored in inputs]
-        named = {name: (tensor, kind, dim) for name, tensor, kind, dim in (*gear.symbols, *gear.measures)}
-        self._rows = []
+        self._inputs = [(spec.access.text, tensors.get(spec.access.text)) for spec in inputs]
+        variables = {name: (tensor, kind, dim) for name, tensor, kind, dim in (*gear.symbols, *gear.measures)}
+        self._checks = []
         for text in gear.conditions:
             if re.search(r"\bn\d+\b", text):  # a condition on a number says nothing about sizes
                 continue
-            used = tuple(name for name in named if re.search(rf"\b{name}\b", text))
-            if all(self._inputs[named[name][0]][1] is not None for name in used):
-                self._rows.append((text, expression_function(text, used), [named[name] for name in used]))
+            used = tuple(name for name in variables if re.search(rf"\b{name}\b", text))
+            if all(self._inputs[variables[name][0]][1] is not None for name in used):
+                self._checks.append((text, expression_function(text, used), [variables[name] for name in used]))
 
     @property
     def numbers(self) -> set[int]:
         """The numbers in its conditions."""
-        return {int(digits) for text, _, _ in self._rows for digits in re.findall(r"\b\d{1,9}\b", text)}
+        return {int(digits) for text, _, _ in self._checks for digits in re.findall(r"\b\d{1,9}\b", text)}
 
     def is_of(self, sizes: Sizes) -> bool:
         """Whether the graph is for one of the declared gears."""
@@ -155,7 +159,7 @@ class _Conditions:
         if other := self._other_size(sizes):
             return other
         shapes = [_shape(path, tensor, sizes) if tensor is not None else [] for path, tensor in self._inputs]
-        for text, holds, used in self._rows:
+        for text, holds, used in self._checks:
             values = [
                 shapes[tensor][dim] if kind == "size" else math.prod(shapes[tensor][dim + 1 :])
                 for tensor, kind, dim in used
@@ -165,8 +169,8 @@ class _Conditions:
         return ""
 
     def _other_size(self, sizes: Sizes) -> str:
-        for (path, tensor), row in zip(self._inputs, self._gear.sizes, strict=True):
-            for dim, wanted in enumerate(row if tensor is not None else ()):
-                if wanted is not None and sizes.get((path, dim), wanted) != wanted:
-                    return f"{path}.size({dim})={wanted}"
+        for (path, tensor), gear_sizes in zip(self._inputs, self._gear.sizes, strict=True):
+            for dim, gear_size in enumerate(gear_sizes if tensor is not None else ()):
+                if gear_size is not None and sizes.get((path, dim), gear_size) != gear_size:
+                    return f"{path}.size({dim})={gear_size}"
         return ""

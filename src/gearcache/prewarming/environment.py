@@ -9,14 +9,14 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def with_variables(own: Mapping[str, str]) -> Iterator[None]:
+def with_variables(variables: Mapping[str, str]) -> Iterator[None]:
     """Set variables of this process, and restore them afterwards."""
-    before = {name: os.environ.get(name) for name in own}
-    os.environ.update(own)
+    previous = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in previous.items():
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value

@@ -31,8 +31,8 @@ def acting_as(rank: int | None, world_size: int | None) -> Iterator[None]:
     # If the rank is that of this process, the launcher has set its local rank.
     is_own = os.environ.get("RANK") == str(rank)
     local_rank = os.environ.get("LOCAL_RANK", str(rank)) if is_own else str(rank)
-    own = {"RANK": str(rank), "LOCAL_RANK": local_rank, "WORLD_SIZE": str(world_size)}
-    with with_variables(own), _group(rank, world_size or 1):
+    variables = {"RANK": str(rank), "LOCAL_RANK": local_rank, "WORLD_SIZE": str(world_size)}
+    with with_variables(variables), _group(rank, world_size or 1):
         yield
 
 
@@ -43,11 +43,11 @@ def _group(rank: int, world_size: int) -> Iterator[None]:
         yield
         return
     if distributed.is_initialized():
-        own = distributed.get_rank(), distributed.get_world_size()
-        if own != (rank, world_size):  # the trace would record the number of another rank
+        present = distributed.get_rank(), distributed.get_world_size()
+        if present != (rank, world_size):  # the trace would record the number of another rank
             raise OptionError(
-                f"prewarm: rank is {rank} of {world_size}, but this process is rank {own[0]} of {own[1]} of a job "
-                "already: prewarm in a process that is in none"
+                f"prewarm: rank is {rank} of {world_size}, but this process is rank {present[0]} of {present[1]} of a "
+                "job already: prewarm in a process that is in none"
             )
         yield
         return
@@ -72,10 +72,10 @@ def _group(rank: int, world_size: int) -> Iterator[None]:
 
 
 def _check(args: tuple[Any, ...], kwargs: dict[str, Any], rank: int, world_size: int) -> None:
-    given = {**dict(zip(("backend", "init_method", "timeout", "world_size", "rank"), args, strict=False)), **kwargs}
+    arguments = {**dict(zip(("backend", "init_method", "timeout", "world_size", "rank"), args, strict=False)), **kwargs}
     for name, value in (("rank", rank), ("world_size", world_size)):
-        asked = given.get(name, -1)
-        if asked not in (-1, None, value):
+        argument = arguments.get(name, -1)
+        if argument not in (-1, None, value):
             raise OptionError(
-                f"init_process_group: {name} is {asked!r}, but the prewarm acts as rank {rank} of {world_size}"
+                f"init_process_group: {name} is {argument!r}, but the prewarm acts as rank {rank} of {world_size}"
             )

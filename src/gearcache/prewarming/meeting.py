@@ -39,15 +39,21 @@ class Meeting:
 
     def divide(self, work: Mapping[str, int]) -> LeftTo:
         """Return which process compiles an entry; `PrewarmNotShared` if a process is late or has failed."""
-        said = self._exchange({"cache": _identity(self._root), "work": dict(work)})
-        for rank, each in said.items():
-            if "failed" in each:
-                raise PrewarmNotShared(f"process {rank} of {self._process.world_size} failed: {each['failed']}")
-        cache = said[self._process.rank]["cache"]
-        chosen = divide_among({rank: each["work"] for rank, each in said.items() if each["cache"] == cache})
+        announcements = self._exchange({"cache": _identity(self._root), "work": dict(work)})
+        for rank, announcement in announcements.items():
+            if "failed" in announcement:
+                raise PrewarmNotShared(f"process {rank} of {self._process.world_size} failed: {announcement['failed']}")
+        cache = announcements[self._process.rank]["cache"]
+        compilers = divide_among(
+            {
+                rank: announcement["work"]
+                for rank, announcement in announcements.items()
+                if announcement["cache"] == cache
+            }
+        )
 
         def left_to(name: str) -> str:
-            process = chosen.get(name, self._process.rank)  # an entry that was not announced is compiled here
+            process = compilers.get(name, self._process.rank)  # an entry that was not announced is compiled here
             return "" if process == self._process.rank else f"process {process}"
 
         return left_to
@@ -56,7 +62,7 @@ class Meeting:
         """Report that this process cannot announce its work, so that the others do not wait for it."""
         self._exchange({"failed": reason[:500]})
 
-    def _exchange(self, own: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    def _exchange(self, announcement: dict[str, Any]) -> dict[int, dict[str, Any]]:
         process = self._process
         limit = time.monotonic() + self._timeout
         try:
@@ -65,15 +71,15 @@ class Meeting:
                 store, _, _ = next(rendezvous("env://", process.rank, process.world_size, **options))
                 # A restarted job must not read the data of the previous one.
                 self._store = PrefixStore(f"gearcache/prewarm/{start_of_job(os.environ)}", store)
-            self._store.set(f"said/{process.rank}", json.dumps(own))
-            said = self._gather("said", limit)
+            self._store.set(f"said/{process.rank}", json.dumps(announcement))
+            texts = self._gather("said", limit)
             # The process that hosts the store may not end before all have read it.
             self._store.set(f"read/{process.rank}", b"1")
             if process.rank == 0:
                 self._gather("read", limit)
         except torch.distributed.DistError as error:
             raise PrewarmNotShared(f"the processes of this job cannot meet: {error}") from error
-        return {rank: json.loads(text) for rank, text in said.items()}
+        return {rank: json.loads(text) for rank, text in texts.items()}
 
     def _gather(self, what: str, limit: float) -> dict[int, bytes]:
         names = {rank: f"{what}/{rank}" for rank in range(self._process.world_size)}

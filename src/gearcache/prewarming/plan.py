@@ -21,18 +21,18 @@ def plan_of(
 
     `docs/plan.schema.json` describes it."""
     missing = [
-        {**_named(entry), "gear": gear, "reason": entry.reasons.get(gear, entry.reason)}
+        {**_entry_fields(entry), "gear": gear, "reason": entry.reasons.get(gear, entry.reason)}
         for entry in report.entries
         for gear in entry.missing
     ]
     # A gear that is missing for some kinds of call counts as missing.
     present = [
-        {**_named(entry), "gear": gear}
+        {**_entry_fields(entry), "gear": gear}
         for entry in report.entries
         for gear in entry.present
         if gear not in entry.missing
     ]
-    left = [{**_named(entry), "to": entry.left_to} for entry in report.entries if entry.left_to]
+    left_entries = [{**_entry_fields(entry), "to": entry.left_to} for entry in report.entries if entry.left_to]
     failed = [
         {"method": entry.method, "rank": entry.rank, "call": call, "reason": reason}
         for entry in report.entries
@@ -48,7 +48,7 @@ def plan_of(
         "shard": shard,
         "missing": sorted(missing, key=_order),
         "present": sorted(present, key=_order),
-        "left": sorted(left, key=_order),
+        "left": sorted(left_entries, key=_order),
         "failed": failed,
         "never_called": list(report.never_called),
         "error": error,
@@ -61,9 +61,15 @@ def write_plan(path: Path, plan: dict[str, Any]) -> None:
     write_atomic(path, (json.dumps(plan, indent=2, ensure_ascii=True, allow_nan=False) + "\n").encode())
 
 
-def _named(entry: Prewarmed) -> dict[str, Any]:
+def _entry_fields(entry: Prewarmed) -> dict[str, Any]:
     return {"method": entry.method, "key": entry.key, "ranks": entry.ranks, "rank": entry.rank}
 
 
-def _order(row: dict[str, Any]) -> tuple[Any, ...]:
-    return row["method"], row["key"], row["ranks"], -1 if row["rank"] is None else row["rank"], row.get("gear", "")
+def _order(gear_row: dict[str, Any]) -> tuple[Any, ...]:
+    return (
+        gear_row["method"],
+        gear_row["key"],
+        gear_row["ranks"],
+        -1 if gear_row["rank"] is None else gear_row["rank"],
+        gear_row.get("gear", ""),
+    )

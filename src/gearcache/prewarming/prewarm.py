@@ -94,51 +94,51 @@ def run_prewarm(
     twice: the first run compiles nothing and counts the work that is to be divided.
     """
     _check(function, jobs, ranks, world_size)
-    chosen: list[int | None] = list(ranks) or (list(range(world_size)) if world_size else [None])
+    all_ranks: list[int | None] = list(ranks) or (list(range(world_size)) if world_size else [None])
 
-    def run(*, looks: bool, left_to: LeftTo | None) -> tuple[PrewarmSession, BaseException | None]:
-        running = PrewarmSession(
+    def run(*, only_looks: bool, left_to: LeftTo | None) -> tuple[PrewarmSession, BaseException | None]:
+        open_session = PrewarmSession(
             cache_dir=os.fspath(cache_dir) if cache_dir is not None else None,
             jobs=jobs,
             world_size=world_size,
             device=torch.device(device),
-            dry_run=looks,
+            dry_run=only_looks,
             left_to=left_to,
             reads=reads,
             fetches=fetches,
         )
-        session.enter(running)
+        session.enter(open_session)
         try:
-            for rank in chosen:
-                running.rank = rank
-                with acting_as(rank, world_size), with_temporary_name() if looks else contextlib.nullcontext():
-                    running.warm_declared(function())
+            for rank in all_ranks:
+                open_session.rank = rank
+                with acting_as(rank, world_size), with_temporary_name() if only_looks else contextlib.nullcontext():
+                    open_session.warm_declared(function())
         except (Exception, KeyboardInterrupt, SystemExit) as error:  # `sys.exit` is not a success: work may be left
-            return running, error
+            return open_session, error
         finally:
             session.leave()
-            running.close()
-        return running, None
+            open_session.close()
+        return open_session, None
 
     left_to: LeftTo | None = None
     if sharing is not None:
-        counted, error = run(looks=True, left_to=None)
+        look, error = run(only_looks=True, left_to=None)
         if error is None:
             try:
-                left_to = sharing.divide(counted.work)
+                left_to = sharing.divide(look.work)
             except (GearcacheError, KeyboardInterrupt) as reason:
                 error = reason
         else:
             with contextlib.suppress(GearcacheError):
                 sharing.give_up(f"{type(error).__name__}: {error}")
         if error is not None:
-            return _report(counted, error), error
-    done, error = run(looks=dry_run, left_to=left_to)
-    return _report(done, error), error
+            return _report(look, error), error
+    prewarmed, error = run(only_looks=dry_run, left_to=left_to)
+    return _report(prewarmed, error), error
 
 
-def _report(running: PrewarmSession, error: BaseException | None) -> PrewarmReport:
-    report = running.report()
+def _report(closed_session: PrewarmSession, error: BaseException | None) -> PrewarmReport:
+    report = closed_session.report()
     report.interrupted = isinstance(error, KeyboardInterrupt)
     return report
 

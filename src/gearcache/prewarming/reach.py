@@ -40,9 +40,9 @@ class Reach:
         self.held: list[CachedMethod | Attachment] = []
         self._far_methods: list[CachedMethod] = []
         while self._near and len(self._seen) < MOST_OBJECTS:
-            self._look(self._near.popleft())
+            self._visit(self._near.popleft())
         while self._far and len(self._seen) < MOST_OBJECTS:
-            self._look_far(self._far.popleft())
+            self._visit_far(self._far.popleft())
 
     @property
     def methods(self) -> list[CachedMethod]:
@@ -55,7 +55,7 @@ class Reach:
     def methods_of(modules: Sequence[torch.nn.Module]) -> list[CachedMethod]:
         """Return the cached methods of this process that belong to some modules, wherever they are kept."""
         ids = set(map(id, modules))
-        return [each for each in followers() if isinstance(each, CachedMethod) and id(each.instance) in ids]
+        return [method for method in followers() if isinstance(method, CachedMethod) and id(method.instance) in ids]
 
     def _is_new(self, value: Any) -> bool:
         if _is(value, _OPAQUE) or id(value) in self._seen:
@@ -63,15 +63,15 @@ class Reach:
         self._seen[id(value)] = value  # kept, so that no other object gets its id
         return True
 
-    def _look(self, value: Any) -> None:
+    def _visit(self, value: Any) -> None:
         if not self._is_new(value):
             return
         if _is(value, torch.nn.Module):
             _make_decorated(value)
             self.modules.append(value)
             self._near.extend(vars(value).values())
-            if (attached := attachment_of(vars(value).get(SEAM))) is not None:
-                self._near.append(attached)
+            if (attachment := attachment_of(vars(value).get(SEAM))) is not None:
+                self._near.append(attachment)
         elif _is(value, (CachedMethod, Attachment)):
             self.held.append(value)
         elif (items := _items(value)) is not None:
@@ -80,7 +80,7 @@ class Reach:
             del self._seen[id(value)]
             self._far.append(value)
 
-    def _look_far(self, value: Any) -> None:
+    def _visit_far(self, value: Any) -> None:
         if not self._is_new(value):
             return
         if _is(value, torch.nn.Module):
@@ -132,9 +132,9 @@ def _parts(value: Any) -> Iterator[Any]:
 
 def _make_decorated(module: torch.nn.Module) -> None:
     """Make the decorated methods of a module: each one is made when it is first read."""
-    found: set[str] = set()
+    names: set[str] = set()
     for cls in type(module).__mro__:
         for name, member in vars(cls).items():
-            if name not in found and isinstance(member, CachedFunction):
+            if name not in names and isinstance(member, CachedFunction):
                 getattr(module, name)
-        found.update(vars(cls))  # a subclass may override it
+        names.update(vars(cls))  # a subclass may override it

@@ -65,10 +65,10 @@ class PrewarmSession:
         self._fetches = fetches
         #: The most gears that a call needs, by the name of each entry.
         self.work: dict[str, int] = {}
-        self._begin = time.monotonic()
+        self._start_time = time.monotonic()
         self._entries: dict[tuple[str, str, int | None], Prewarmed] = {}
         #: The name of each cached method that was not called yet, even if the method is gone; by serial number.
-        self._silent: dict[int, str] = {}
+        self._uncalled: dict[int, str] = {}
         self._serials: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._next_serial = itertools.count()
         #: Methods with declared arguments, kept until they are prewarmed: only the function may refer to their model.
@@ -90,11 +90,11 @@ class PrewarmSession:
     def created(self, method: Preparable) -> None:
         """Record a new cached method."""
         serial = self._serials[method] = next(self._next_serial)
-        self._silent[serial] = method.name
+        self._uncalled[serial] = method.name
 
     def declared(self, method: Preparable) -> None:
         """Record a cached method with declared arguments: it needs no call."""
-        if not any(noted is method for noted in self._declared):
+        if not any(other is method for other in self._declared):
             self._declared.append(method)
 
     def warm_declared(self, returned: object) -> None:
@@ -102,7 +102,7 @@ class PrewarmSession:
         Reach(returned)  # makes decorated methods
         while self._declared:
             method = self._declared.pop(0)
-            if self._serials.get(method, -1) in self._silent:
+            if self._serials.get(method, -1) in self._uncalled:
                 try:
                     method.warm()
                     calls = method.special_calls()
@@ -122,7 +122,7 @@ class PrewarmSession:
         while (gap := self._next_gap(method, tried)) is not None:
             tried.append(gap.text)
             args, kwargs = method.declared_call(gap.first)
-            self.warm(method, args, kwargs, is_needed=False, named=gap.text)
+            self.warm(method, args, kwargs, is_needed=False, report_name=gap.text)
 
     def _next_gap(self, method: Preparable, tried: list[str]) -> Gap | None:
         args, kwargs = method.declared_call(None)  # outside stand-ins: examples are on `meta` if the weights are
@@ -133,13 +133,13 @@ class PrewarmSession:
             except GearcacheError:  # it is in the report
                 return None
             entry = self._entry(method.name, str(binding.entry.layout.manifest(binding.entry.key)))
-            found = [] if entry.left_to else survey(binding, call).gaps
-        for gap in found:
+            uncovered = [] if entry.left_to else survey(binding, call).gaps
+        for gap in uncovered:
             args, kwargs = method.declared_call(gap.first)
             with self._lock, method.locked(), stand_ins(self._device):
-                known = binding.impossible(method.call_of(args, kwargs))
-            if known is not None:
-                entry.impossible[gap.text] = known.reason
+                refusal = binding.impossible(method.call_of(args, kwargs))
+            if refusal is not None:
+                entry.impossible[gap.text] = refusal.reason
             elif self._dry_run:
                 entry.missing.append(gap.text)
                 entry.reasons[gap.text] = _LEFT_OUT
@@ -157,13 +157,13 @@ class PrewarmSession:
         kwargs: dict[str, Any],
         *,
         is_needed: bool = True,
-        named: str = "",
+        report_name: str = "",
     ) -> None:
         """Compile what a call needs. If no graph can be made for a call that is not needed, because the method may
-        refuse such sizes, that fact is stored. `named`: its name in the report."""
+        refuse such sizes, that fact is stored. `report_name`: its name in the report."""
         with self._lock, method.locked(), stand_ins(self._device):
             self._called.add(method)
-            self._silent.pop(self._serials.get(method, -1), None)
+            self._uncalled.pop(self._serials.get(method, -1), None)
             call = method.call_of(args, kwargs)
             try:
                 binding = method.binding_for(call)
@@ -178,9 +178,9 @@ class PrewarmSession:
             if entry.left_to:
                 return
             if self._dry_run:
-                self._look(binding, call, entry)
+                self._look_up(binding, call, entry)
             else:
-                self._compile(binding, call, entry, is_needed=is_needed, named=named)
+                self._compile(binding, call, entry, is_needed=is_needed, report_name=report_name)
 
     def call(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compile what a call needs, then run the original method: results have shapes on `meta`, too."""
@@ -202,30 +202,30 @@ class PrewarmSession:
             self._entries[key] = Prewarmed(method, path, self.rank)
         return self._entries[key]
 
-    def _look(self, binding: Binding, call: Call, entry: Prewarmed) -> None:
-        found = survey(binding, call, reads=self._reads)
-        if found.missing and self._fetches and binding.method.settings.remotes:
+    def _look_up(self, binding: Binding, call: Call, entry: Prewarmed) -> None:
+        state = survey(binding, call, reads=self._reads)
+        if state.missing and self._fetches and binding.method.settings.remotes:
             binding.builds.fetch(call)
-            found = survey(binding, call, reads=self._reads)
-        entry.present += [gear for gear in found.present if gear not in entry.present]
-        entry.missing += [gear for gear in found.missing if gear not in entry.missing]
-        for gear, reason in found.reasons.items():
+            state = survey(binding, call, reads=self._reads)
+        entry.present += [gear for gear in state.present if gear not in entry.present]
+        entry.missing += [gear for gear in state.missing if gear not in entry.missing]
+        for gear, reason in state.reasons.items():
             entry.reasons.setdefault(gear, reason)
         if not entry.reason:
-            entry.reason, entry.advice = found.reason, found.advice
-        entry.impossible |= found.impossible
+            entry.reason, entry.advice = state.reason, state.advice
+        entry.impossible |= state.impossible
         blobs = self._blobs.setdefault(entry.entry, {})
-        blobs |= found.blobs
+        blobs |= state.blobs
         entry.size = sum(blobs.values())
         entry.components = dict(binding.entry.key.lowered())
 
-    def _compile(self, binding: Binding, call: Call, entry: Prewarmed, *, is_needed: bool, named: str) -> None:
-        text = named or special_text(call.spec(binding.method.spec), call.tensors)
-        if not is_needed and (known := binding.impossible(call)) is not None:
-            entry.impossible[text] = known.reason
+    def _compile(self, binding: Binding, call: Call, entry: Prewarmed, *, is_needed: bool, report_name: str) -> None:
+        text = report_name or special_text(call.spec(binding.method.spec), call.tensors)
+        if not is_needed and (refusal := binding.impossible(call)) is not None:
+            entry.impossible[text] = refusal.reason
             return
         failure: GearcacheError | None = None
-        failed, before = dict(entry.failed), list(entry.present)
+        failed, present_before = dict(entry.failed), list(entry.present)
         with held_events() as events, collected_code() as codes:
             try:
                 binding.prepare(call)
@@ -242,7 +242,10 @@ class PrewarmSession:
                 entry.failed, entry.impossible[text], failure = failed, str(failure), None
             if failure is None and binding.method.spec.dynamic_axes:  # graphs of several calls may be named alike
                 loaded = survey(binding, call).present
-                entry.present = [*before, *(gear for gear in loaded if gear not in (*entry.compiled, *before))]
+                entry.present = [
+                    *present_before,
+                    *(gear for gear in loaded if gear not in (*entry.compiled, *present_before)),
+                ]
             for number, problem in enumerate(binding.send() if failure is None else [], 1):
                 entry.failed[f"upload {number}"] = problem
         if failure is not None:
@@ -262,19 +265,19 @@ class PrewarmSession:
             elif event.kind == "fault" and not event.tier and event.detail not in entry.failed.values():
                 entry.failed[gear or f"call {len(entry.failed) + 1}"] = event.detail
             elif event.kind == "load":
-                known = {*entry.compiled, *entry.present}
-                entry.present += [gear for gear in dict.fromkeys(event.gears) if gear not in known]
+                counted = {*entry.compiled, *entry.present}
+                entry.present += [gear for gear in dict.fromkeys(event.gears) if gear not in counted]
                 entry.size += event.bytes
             elif event.kind == "miss":
                 entry.reason = entry.reason or event.detail
 
     def report(self) -> PrewarmReport:
         """Return what happened so far."""
-        known = {entry.method for entry in self._entries.values()}
+        called = {entry.method for entry in self._entries.values()}
         return PrewarmReport(
             entries=list(self._entries.values()),
-            never_called=sorted(set(self._silent.values()) - known),
-            seconds=time.monotonic() - self._begin,
+            never_called=sorted(set(self._uncalled.values()) - called),
+            seconds=time.monotonic() - self._start_time,
             dry_run=self._dry_run,
         )
 

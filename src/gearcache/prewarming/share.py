@@ -53,10 +53,10 @@ class Shard(Struct, frozen=True):
     @classmethod
     def parse(cls, text: str) -> Shard:
         """Return the shard that `3/16` names; `OptionError` for an invalid text."""
-        found = _SHARD.fullmatch(text)
-        if found is None:
+        match = _SHARD.fullmatch(text)
+        if match is None:
             raise OptionError(f"shard is `{text}`; it must be NUMBER/COUNT, such as 3/16")
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     @property
     def text(self) -> str:
@@ -84,9 +84,9 @@ def divide(work: Mapping[str, int], count: int) -> dict[str, int]:
     loads = [0] * count
     shares: dict[str, int] = {}
     for name in sorted(work, key=lambda name: (-work[name], name)):
-        chosen = min(range(count), key=lambda index: (loads[index], index))
-        shares[name] = chosen
-        loads[chosen] += work[name]
+        share = min(range(count), key=lambda index: (loads[index], index))
+        shares[name] = share
+        loads[share] += work[name]
     return shares
 
 
@@ -97,11 +97,11 @@ def divide_among(offers: Mapping[int, Mapping[str, int]]) -> dict[str, int]:
     for work in offers.values():
         for name, size in work.items():
             sizes[name] = max(size, sizes.get(name, 0))
-    chosen: dict[str, int] = {}
+    compilers: dict[str, int] = {}
     # Entries that few processes can compile come first: else those may be busy with work that others could do.
-    able = {name: sorted(process for process, work in offers.items() if name in work) for name in sizes}
-    for name in sorted(sizes, key=lambda name: (len(able[name]), -sizes[name], name)):
-        process = min(able[name], key=lambda each: (loads[each], each))
-        chosen[name] = process
+    candidates = {name: sorted(process for process, work in offers.items() if name in work) for name in sizes}
+    for name in sorted(sizes, key=lambda name: (len(candidates[name]), -sizes[name], name)):
+        process = min(candidates[name], key=lambda each: (loads[each], each))
+        compilers[name] = process
         loads[process] += sizes[name]
-    return chosen
+    return compilers

@@ -41,14 +41,14 @@ def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
 
     Blobs are only checked for existence, unless `reads` asks for every byte of them, as a load does.
     """
-    found = Survey()
+    findings = Survey()
     spec = call.spec(binding.method.spec)
     special = special_text(spec, call.tensors)
     reasons: list[str] = []
     manifest = binding.entry.look_up()
     variants = manifest if isinstance(manifest, Reason) else binding.entry.decode(manifest)
     if isinstance(variants, Reason):
-        found.advice = variants.remedy
+        findings.advice = variants.remedy
         reasons, variants = [str(variants)], []
     evidence = EvidenceCheck(call.scope)
     lost_blobs: dict[str, str] = {}
@@ -57,9 +57,9 @@ def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
     impossible: set[str] = set()
     graphs: list[Graph] = []
     for variant in variants:
-        unfit = misfit(variant, call.scope) or evidence.stale_reason(variant)
-        if unfit is not None:
-            reasons.append(str(unfit))
+        obstacle = misfit(variant, call.scope) or evidence.stale_reason(variant)
+        if obstacle is not None:
+            reasons.append(str(obstacle))
             continue
         impossible.update(variant.impossible)
         for gear in variant.gears:
@@ -76,32 +76,32 @@ def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
             serves |= fits
             if _is_like(variant, gear, call):
                 graphs.append((variant.inputs, gear))
-            if (takes if spec.axes else fits) and text not in found.present:
-                found.present.append(text)
+            if (takes if spec.axes else fits) and text not in findings.present:
+                findings.present.append(text)
                 blobs.update(gear.blobs.values())
     if special:
-        found.missing = [] if serves else [special]
+        findings.missing = [] if serves else [special]
     elif spec.axes:
-        known = {*found.present, *impossible}
+        accounted = {*findings.present, *impossible}
         texts = [gear_text(spec, gear) for gear in spec.gears]
-        found.missing = [text for text in texts if text not in known]
+        findings.missing = [text for text in texts if text not in accounted]
     elif not serves:
-        found.missing = ["this call"]
-    if found.missing and special and (known_impossible := binding.impossible(call)) is not None:
-        found.missing, found.impossible = [], {special: known_impossible.reason}
-    if found.missing:
-        found.reason = "; ".join(dict.fromkeys(reasons))
-        general = "; ".join(dict.fromkeys(each for each in reasons if each not in lost_blobs.values()))
-        for text in found.missing:
-            found.reasons[text] = lost_blobs.get(text) or general or "the entry has no graph for it"
+        findings.missing = ["this call"]
+    if findings.missing and special and (known_impossible := binding.impossible(call)) is not None:
+        findings.missing, findings.impossible = [], {special: known_impossible.reason}
+    if findings.missing:
+        findings.reason = "; ".join(dict.fromkeys(reasons))
+        general = "; ".join(dict.fromkeys(reason for reason in reasons if reason not in lost_blobs.values()))
+        for text in findings.missing:
+            findings.reasons[text] = lost_blobs.get(text) or general or "the entry has no graph for it"
     if not special:
-        found.gaps = gaps(spec, call.tensors, graphs)
-    found.blobs = {
+        findings.gaps = gaps(spec, call.tensors, graphs)
+    findings.blobs = {
         digest: size
         for digest, size in ({} if isinstance(manifest, Reason) else manifest.blobs).items()
         if digest in blobs
     }
-    return found
+    return findings
 
 
 def _blob_problem(binding: Binding, digest: str, *, reads: bool) -> str:
@@ -141,6 +141,12 @@ def _takes(variant: StoredVariant, gear: StoredGear, call: Call, spec: GearSpec)
 
 def _is_open(variant: StoredVariant, gear: StoredGear, call: Call, spec: GearSpec) -> bool:
     """Whether a gear is for any size of the open dims, and not for a single one such as 1."""
-    rows = {stored.access.text: row for stored, row in zip(variant.inputs, gear.sizes, strict=True)}
+    sizes_by_path = {
+        stored.access.text: gear_sizes for stored, gear_sizes in zip(variant.inputs, gear.sizes, strict=True)
+    }
     sizes = open_dims(spec, call.tensors)
-    return all(row[dim] in (None, size) for (path, dim), size in sizes.items() if (row := rows.get(path)) is not None)
+    return all(
+        gear_sizes[dim] in (None, size)
+        for (path, dim), size in sizes.items()
+        if (gear_sizes := sizes_by_path.get(path)) is not None
+    )

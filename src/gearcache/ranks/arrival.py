@@ -32,14 +32,14 @@ class Arrival:
         seat = self._seat
         stop = seat.words.end(stop)
         if seat.is_first:
-            present = [other for other in seat.others if seat.line.has([self._here(other)])]
+            present = [other for other in seat.others if seat.line.has([self._arrival_name(other)])]
             for other in present:
-                token = seat.line.ask(self._here(other))
+                token = seat.line.ask(self._arrival_name(other))
                 seat.line.tell(f"seen/{token}", {"stop": [stop.rank, stop.reason, stop.how]})
             seat.linger([f"ended/{seat.token}/{other}" for other in present])
         return stop
 
-    def _here(self, rank: int) -> str:
+    def _arrival_name(self, rank: int) -> str:
         return f"here/{self._seat.token}/{rank}"
 
     def _gather(self) -> None:
@@ -53,36 +53,36 @@ class Arrival:
 
         seat.line.tell("call", [seat.token, seat.seconds_left])
         try:
-            seat.tokens |= seat.hear_all({other: self._here(other) for other in seat.others}, -1, meanwhile)
+            seat.tokens |= seat.hear_all({other: self._arrival_name(other) for other in seat.others}, -1, meanwhile)
         except Stopped as stop:
             raise self.give_up(stop) from None
-        seen = {"left": seat.seconds_left, "tokens": [seat.tokens[rank] for rank in sorted(seat.tokens)]}
+        arrival = {"left": seat.seconds_left, "tokens": [seat.tokens[rank] for rank in sorted(seat.tokens)]}
         for other in seat.others:
-            seat.line.tell(f"seen/{seat.tokens[other]}", seen)
+            seat.line.tell(f"seen/{seat.tokens[other]}", arrival)
 
     def _join(self) -> None:
-        seat, answered = self._seat, ""
+        seat, answered_call = self._seat, ""
 
-        def look() -> Any:
-            nonlocal answered
-            call, left = seat.line.ask("call") or ("", 0.0)
-            if call and call != answered:  # the call may be of an earlier start; then another one follows
-                answered = call
+        def read_arrival() -> Any:
+            nonlocal answered_call
+            call, seconds = seat.line.ask("call") or ("", 0.0)
+            if call and call != answered_call:  # the call may be of an earlier start; then another one follows
+                answered_call = call
                 seat.line.tell(f"here/{call}/{seat.rank}", seat.token)
                 # This rank waits longer, so that the first rank reports an absent rank first.
-                seat.end = max(seat.end, time.monotonic() + left + seat.grace)
-            if (seen := seat.line.ask(f"seen/{seat.token}")) is not None:
-                return seen
+                seat.end = max(seat.end, time.monotonic() + seconds + seat.grace)
+            if (arrival := seat.line.ask(f"seen/{seat.token}")) is not None:
+                return arrival
             stop = seat.words.ended()
             return None if stop is None else {"stop": [stop.rank, stop.reason, stop.how]}
 
         try:
-            seen = seat.line.poll(look, lambda: seat.end, lambda: seat.say("rank 0, which gathers all"))
+            arrival = seat.line.poll(read_arrival, lambda: seat.end, lambda: seat.say("rank 0, which gathers all"))
         except TooLate:
             reason = f"{silent(seat.timeout)}{seat.words.absence(0)}; rank {seat.rank} gave up"
             raise seat.words.end(Stopped(0, reason)) from None
-        if "stop" in seen:
-            seat.line.tell(f"ended/{answered}/{seat.rank}", True)
-            raise Stopped(*seen["stop"])
-        seat.tokens.update(enumerate(seen["tokens"]))
-        seat.end = time.monotonic() + seen["left"] + seat.grace
+        if "stop" in arrival:
+            seat.line.tell(f"ended/{answered_call}/{seat.rank}", True)
+            raise Stopped(*arrival["stop"])
+        seat.tokens.update(enumerate(arrival["tokens"]))
+        seat.end = time.monotonic() + arrival["left"] + seat.grace

@@ -54,30 +54,30 @@ class _Collecting(Struct):
         self.pieces.append(Piece(method, args, kwargs))
 
 
-def collect(found: Sequence[Any], warm: Callable[[], object] | None) -> list[Piece]:
+def collect(items: Sequence[Any], warm: Callable[[], object] | None) -> list[Piece]:
     """Return the declared calls of the objects with a `warm` in a model, and those that `warm` names.
 
     `OptionError` for a method without known calls, and if there are none at all.
     """
-    opened = _Collecting()
-    session.enter(opened)
+    collecting = _Collecting()
+    session.enter(collecting)
     try:
         if warm is not None:
             warm()
-        named = {id(piece.method) for piece in opened.pieces}
-        for item in found:
+        warmed = {id(piece.method) for piece in collecting.pieces}
+        for item in items:
             method = item.method if isinstance(item, Attachment) else item
-            if id(method) in named:
+            if id(method) in warmed:
                 continue
             _warm(item)
             if isinstance(method, CachedMethod) and type(item) in (Attachment, type(method)):
                 calls = method.special_calls()
-                opened.pieces += [Piece(method, args, kwargs, is_needed=False) for args, kwargs in calls]
+                collecting.pieces += [Piece(method, args, kwargs, is_needed=False) for args, kwargs in calls]
     finally:
         session.leave()
-    if not opened.pieces:
+    if not collecting.pieces:
         raise OptionError("agree: the model has no cached method; make them (cache_compile, attach) before")
-    return opened.pieces
+    return collecting.pieces
 
 
 def _warm(item: Any) -> None:

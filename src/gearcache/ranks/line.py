@@ -15,7 +15,7 @@ from gearcache.errors import OptionError
 T = TypeVar("T")
 _Item = tuple[Callable[[], Any], "queue.SimpleQueue[Any]", threading.Event]
 #: Seconds between two looks: the first pause, its growth factor, and the longest pause.
-_FIRST, _GROWTH, _LONGEST = 0.0003, 1.3, 0.1
+_FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.0003, 1.3, 0.1
 #: Seconds after a deadline at which the store counts as gone.
 _PATIENCE = 1.0
 #: How many times storing a value is retried if another rank changed it in the meantime.
@@ -79,21 +79,21 @@ class Line:
         abandoned = threading.Event()
         try:
             self._waiting.put((work, answer, abandoned))
-            found, error = self._answer(answer, end)
+            result, error = self._answer(answer, end)
         except BaseException:
             abandoned.set()
             raise
         if error is None:
-            return found  # type: ignore[no-any-return]
+            return result  # type: ignore[no-any-return]
         if isinstance(error, RuntimeError):  # torch's error for any failure of a store
             raise StoreGone(f"{type(error).__name__}: {error}".splitlines()[0]) from error
         raise error
 
     def _answer(self, answer: queue.SimpleQueue[Any], end: Callable[[], float]) -> Any:
         while True:
-            left = end() + _PATIENCE - time.monotonic()
+            seconds = end() + _PATIENCE - time.monotonic()
             try:
-                return answer.get(timeout=max(0.0, left))
+                return answer.get(timeout=max(0.0, seconds))
             except queue.Empty:
                 if end() + _PATIENCE > time.monotonic():
                     continue
@@ -106,17 +106,17 @@ class Line:
         self, look: Callable[[], T | None], end: Callable[[], float], meanwhile: Callable[[], None] | None = None
     ) -> T:
         """Return the first result of `look` that is not None; called by work. `TooLate` if there is none by `end`."""
-        pause = _FIRST
-        while (found := look()) is None:
+        pause = _FIRST_PAUSE
+        while (result := look()) is None:
             if self._abandoned.is_set():
                 raise Abandoned
-            if (left := end() - time.monotonic()) <= 0:
+            if (seconds := end() - time.monotonic()) <= 0:
                 raise TooLate
             if meanwhile is not None:
                 meanwhile()
-            time.sleep(min(pause, left))
-            pause = min(pause * _GROWTH, _LONGEST)
-        return found
+            time.sleep(min(pause, seconds))
+            pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
+        return result
 
     def tell(self, name: str, value: Any) -> None:
         """Store a value (JSON)."""
@@ -124,18 +124,18 @@ class Line:
 
     def settle(self, name: str, value: Any, counts: Callable[[Any], bool]) -> Any:
         """Store a value, unless one that `counts` is stored; returns the stored value, which is equal for all ranks."""
-        full, text = self._full(name), json.dumps(value)
+        full_name, text = self._full(name), json.dumps(value)
         for _ in range(_ATTEMPTS):
-            before = self._store.get(full).decode() if self._store.check([full]) else ""
-            if before and counts(json.loads(before)):
-                return json.loads(before)
+            current = self._store.get(full_name).decode() if self._store.check([full_name]) else ""
+            if current and counts(json.loads(current)):
+                return json.loads(current)
             try:
-                after = self._store.compare_set(full, before, text)
+                stored = self._store.compare_set(full_name, current, text)
             except RuntimeError:  # not every store supports it; the next call reports a store that is gone
                 break
-            if after.decode() == text:
+            if stored.decode() == text:
                 return value
-        self._store.set(full, text)
+        self._store.set(full_name, text)
         return value
 
     def has(self, names: Sequence[str]) -> bool:
@@ -148,10 +148,10 @@ class Line:
 
     def read(self, names: Sequence[str]) -> list[Any]:
         """Return the values of stored names."""
-        full = [self._full(name) for name in names]
-        if self._has_many and len(full) > 1:
-            return [json.loads(text) for text in self._store.multi_get(full)]
-        return [json.loads(self._store.get(name)) for name in full]
+        full_names = [self._full(name) for name in names]
+        if self._has_many and len(full_names) > 1:
+            return [json.loads(text) for text in self._store.multi_get(full_names)]
+        return [json.loads(self._store.get(name)) for name in full_names]
 
     def _full(self, name: str) -> str:
         return name if name.startswith("/") else f"/{self._folder}{name}"

@@ -47,8 +47,8 @@ class Meeting:
     @property
     def patience(self) -> float:
         """Seconds for which this rank may wait for locks; it can still report them before the first rank decides."""
-        left = max(0.0, self.seconds_left - (0.0 if self._seat.is_first else self._seat.grace))
-        return left - min(_TO_TELL, left / 10)
+        seconds = max(0.0, self.seconds_left - (0.0 if self._seat.is_first else self._seat.grace))
+        return seconds - min(_TO_TELL, seconds / 10)
 
     @property
     def identity(self) -> str:
@@ -66,10 +66,10 @@ class Meeting:
         A decision `{"do": "stop", "rank": …, "reason": …}` ends the meeting: `Stopped` on every rank.
         """
         self._rounds.begin()
-        found: dict[str, Any] = self._seat.run(lambda: self._rounds.vote(vote, decide))
-        if found["do"] == "stop":
-            raise Stopped(found["rank"], found["reason"], found.get("how", ""))
-        return found
+        decision: dict[str, Any] = self._seat.run(lambda: self._rounds.vote(vote, decide))
+        if decision["do"] == "stop":
+            raise Stopped(decision["rank"], decision["reason"], decision.get("how", ""))
+        return decision
 
     def tell(self, what: str, value: Any) -> None:
         """Send a value (JSON) to the other ranks before the next decision."""
@@ -85,13 +85,13 @@ class Meeting:
     @contextmanager
     def busy(self, doing: str) -> Iterator[None]:
         """While the block runs, report to the others that this rank is working, and on what."""
-        over, seat = threading.Event(), self._seat
+        ended, seat = threading.Event(), self._seat
 
         def beat() -> None:
             with suppress(Exception):  # a rank that waits for this one reports the problem
                 while True:
                     seat.line.tell(f"beat/{seat.token}", [doing, secrets.token_hex(4)])
-                    if over.wait(_BEATS_AFTER):
+                    if ended.wait(_BEATS_AFTER):
                         return
 
         thread = threading.Thread(target=beat, name="gearcache beat", daemon=True)
@@ -99,12 +99,12 @@ class Meeting:
         try:
             yield
         finally:
-            over.set()
+            ended.set()
 
     def leave(self, reason: str) -> None:
         """Report that this rank takes no part any more, also to ranks that have not arrived yet."""
 
-        def say() -> None:
+        def report() -> None:
             stop = Stopped(self.rank, reason)
             self._seat.leave(stop)
             if not self._arrival.is_complete:
@@ -114,7 +114,7 @@ class Meeting:
 
         with suppress(Exception):
             end = time.monotonic() + seats.LEAVE
-            self._seat.line.run(say, lambda: end)
+            self._seat.line.run(report, lambda: end)
 
     def close(self) -> None:
         """End the meeting on this rank."""

@@ -35,35 +35,35 @@ class Words:
 
     def end(self, stop: Stopped) -> Stopped:
         """End the agreement for ranks not met yet; returns its outcome, which another rank may have set before."""
-        word = {"time": time.time(), "rank": stop.rank, "reason": stop.reason, "how": stop.how}
-        return _stop_of(self._line.settle(_OVER, word, self._counts))
+        message = {"time": time.time(), "rank": stop.rank, "reason": stop.reason, "how": stop.how}
+        return _stop_of(self._line.settle(_OVER, message, self._counts))
 
     def ended(self) -> Stopped | None:
         """Return how the agreement has ended; None if it has not."""
-        word = self._line.ask(_OVER)
-        return _stop_of(word) if word is not None and self._counts(word) else None
+        message = self._line.ask(_OVER)
+        return _stop_of(message) if message is not None and self._counts(message) else None
 
     def absence(self, rank: int) -> str:
         """Return where an absent rank is instead, as the end of a sentence."""
-        here = f"this is agreement {self._number}{_named(self.about)}"
-        word = self._line.ask(self._at(rank))
-        if word is None or not self._counts(word):
-            return f"; it has come to no agreement of this job yet, and {here}"
-        if word["number"] == self._number:
-            return f"; it was in agreement {self._number}{_named(self.about)}"
-        last = f"agreement {word['number']}{_named(word['about'])}"
-        return f"; it came last to {last}, and {here}: every rank has to call agree equally often"
+        this_agreement = f"this is agreement {self._number}{_about_text(self.about)}"
+        message = self._line.ask(self._at(rank))
+        if message is None or not self._counts(message):
+            return f"; it has come to no agreement of this job yet, and {this_agreement}"
+        if message["number"] == self._number:
+            return f"; it was in agreement {self._number}{_about_text(self.about)}"
+        last_agreement = f"agreement {message['number']}{_about_text(message['about'])}"
+        return f"; it came last to {last_agreement}, and {this_agreement}: every rank has to call agree equally often"
 
-    def _counts(self, word: Any) -> bool:
-        return bool(word["time"] > self._since)
+    def _counts(self, message: Any) -> bool:
+        return bool(message["time"] > self._since)
 
     def _at(self, rank: int) -> str:
         return f"/at/{rank}"
 
 
-def _stop_of(word: Any) -> Stopped:
-    return Stopped(word["rank"], word["reason"], word["how"])
+def _stop_of(message: Any) -> Stopped:
+    return Stopped(message["rank"], message["reason"], message["how"])
 
 
-def _named(about: str) -> str:
+def _about_text(about: str) -> str:
     return f" ({about})" if about else ""

@@ -20,25 +20,25 @@ class Model:
     `TypeError` for anything else.
     """
 
-    def __init__(self, given: Any) -> None:
-        listed = list(_listed(given))
+    def __init__(self, model: Any) -> None:
+        items = list(_flat_items(model))
         # The result of an integration has its own `warm`, and does not expose its methods.
-        others = [item for item in listed if not isinstance(item, (torch.nn.Module, CachedMethod))]
-        reach = Reach(*listed)
-        near = [item.method if isinstance(item, Attachment) else item for item in reach.held]
+        others = [item for item in items if not isinstance(item, (torch.nn.Module, CachedMethod))]
+        reach = Reach(*items)
+        near_methods = [item.method if isinstance(item, Attachment) else item for item in reach.held]
         #: The objects that the ranks agree on.
         self.warmable = list({id(item): item for item in (*reach.held, *others)}.values())
         #: The cached methods that stand for the model in messages.
-        self.named = near or reach.methods
-        self._agreed = [*near, *reach.methods_of(reach.modules)]
+        self.named = near_methods or reach.methods
+        self._agreed = [*near_methods, *reach.methods_of(reach.modules)]
         self._modules, self._far_modules = reach.modules, reach.far_modules
         self._methods = reach.methods
 
     def add(self, methods: Iterable[CachedMethod]) -> None:
         """Add further methods, which `warm` has named."""
-        listed = list(methods)
-        self._agreed += listed
-        self._methods += listed
+        further = list(methods)
+        self._agreed += further
+        self._methods += further
 
     def withdraw(self, *, is_eager: bool | None = None) -> None:
         """Let no method compile alone, including methods that are made from these modules later.
@@ -65,13 +65,13 @@ class Model:
             method.follow_stance()
 
 
-def _listed(given: Any) -> Iterator[Any]:
-    if isinstance(given, (list, tuple)):
-        for item in given:
-            yield from _listed(item)
-    elif isinstance(given, Mapping):
-        yield from _listed(list(given.values()))
-    elif isinstance(given, torch.nn.Module) or callable(getattr(given, "warm", None)):
-        yield given
+def _flat_items(model: Any) -> Iterator[Any]:
+    if isinstance(model, (list, tuple)):
+        for item in model:
+            yield from _flat_items(item)
+    elif isinstance(model, Mapping):
+        yield from _flat_items(list(model.values()))
+    elif isinstance(model, torch.nn.Module) or callable(getattr(model, "warm", None)):
+        yield model
     else:
-        raise TypeError(f"agree: model is {a_type(given)}; it is a module, or what cache_compile or attach returns")
+        raise TypeError(f"agree: model is {a_type(model)}; it is a module, or what cache_compile or attach returns")

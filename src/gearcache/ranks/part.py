@@ -44,7 +44,7 @@ class Part:
         pieces: list[Piece] = []
         # Before this rank meets the others: none may compile alone if one of them does not arrive.
         failure = self._failure(lambda: self._begin(pieces, model, warm))
-        self.meeting.open(_named(self._model.named if self._model is not None else []))
+        self.meeting.open(_names_text(self._model.named if self._model is not None else []))
         if not failure:
             self._team = Team(pieces, self.meeting)
         while True:
@@ -133,7 +133,7 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _named(methods: list[CachedMethod]) -> str:
+def _names_text(methods: list[CachedMethod]) -> str:
     names = list(dict.fromkeys(f"`{method.name}`" for method in methods))
-    rest = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {rest} others" if rest > 0 else "")
+    others = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {others} others" if others > 0 else "")

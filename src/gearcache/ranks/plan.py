@@ -74,39 +74,39 @@ class Leader:
             return {"do": "compile", "who": _compilers(missing)}
         if (stop := _unequal(pieces)) is not None:
             return _stop(*stop, how)
-        is_loaded = all(piece.state != "stored" for listed in pieces for piece in listed)
+        is_loaded = all(piece.state != "stored" for rank_pieces in pieces for piece in rank_pieces)
         return {"do": "go" if is_loaded else "load"}
 
 
 def _missing(pieces: list[list[PieceVote]]) -> list[tuple[int, PieceVote]]:
     """Return the missing pieces by rank. `impossible`, found by an earlier start, counts only if all ranks agree."""
-    possible = {piece.work for listed in pieces for piece in listed if piece.state not in LEFT_OUT}
+    possible = {piece.work for rank_pieces in pieces for piece in rank_pieces if piece.state not in LEFT_OUT}
     return [
         (rank, piece)
-        for rank, listed in enumerate(pieces)
-        for piece in listed
+        for rank, rank_pieces in enumerate(pieces)
+        for piece in rank_pieces
         if piece.state == "missing" or (piece.state == "impossible" and piece.work in possible)
     ]
 
 
 def _compilers(missing: list[tuple[int, PieceVote]]) -> dict[str, int]:
     """Return the rank that compiles each share: of the ranks that lack it, the first one with the least work."""
-    lacking: dict[str, list[int]] = {}
+    ranks_by_share: dict[str, list[int]] = {}
     for rank, piece in missing:
-        lacking.setdefault(piece.share, []).append(rank)
+        ranks_by_share.setdefault(piece.share, []).append(rank)
     busy: Counter[int] = Counter()
-    found = {}
-    for share, ranks in lacking.items():
-        found[share] = min(ranks, key=lambda rank: (busy[rank], rank))
-        busy[found[share]] += 1
-    return found
+    compilers = {}
+    for share, ranks in ranks_by_share.items():
+        compilers[share] = min(ranks, key=lambda rank: (busy[rank], rank))
+        busy[compilers[share]] += 1
+    return compilers
 
 
 def _unequal(pieces: list[list[PieceVote]]) -> tuple[int, str] | None:
     """Return a rank that lacks what another one with the same work has; calls that are not needed may be left out."""
-    served = {piece.work for listed in pieces for piece in listed if piece.state not in LEFT_OUT}
-    for rank, listed in enumerate(pieces):
-        for piece in listed:
+    served = {piece.work for rank_pieces in pieces for piece in rank_pieces if piece.state not in LEFT_OUT}
+    for rank, rank_pieces in enumerate(pieces):
+        for piece in rank_pieces:
             if piece.state == "out" and piece.work in served:
                 return rank, f"`{piece.name}` cannot be made here, and other ranks have it: {piece.reason}"
     return None

@@ -17,7 +17,7 @@ def process_start() -> float:
         fields = Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()
         ticks = int(fields[_FIELD])
         uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
-        found = time.time() - (uptime - ticks / os.sysconf("SC_CLK_TCK"))
+        start = time.time() - (uptime - ticks / os.sysconf("SC_CLK_TCK"))
     except (OSError, ValueError, IndexError, AttributeError):  # not on Linux
         return _IMPORTED
-    return found if ticks > 0 else _IMPORTED
+    return start if ticks > 0 else _IMPORTED

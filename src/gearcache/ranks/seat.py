@@ -81,15 +81,15 @@ class Seat:
                 self._look_for_leavers()
                 meanwhile(missing())
 
-        ordered = list(names.values())
+        ordered_names = list(names.values())
         try:
-            self.line.poll(lambda: True if self.line.has(ordered) else None, lambda: self.end, look_around)
+            self.line.poll(lambda: True if self.line.has(ordered_names) else None, lambda: self.end, look_around)
         except TooLate:
             self._look_for_leavers()  # this process may have been suspended
             cause = self.others_are.blamed(missing() or self.others, round_)[0]
-            doing = self.others_are.was_at(cause) if cause in self.tokens else self.words.absence(cause)
-            raise Stopped(cause, f"it did not answer within {self.timeout:g} s{doing}") from None
-        return dict(zip(names, self.line.read(ordered), strict=True))
+            activity = self.others_are.was_at(cause) if cause in self.tokens else self.words.absence(cause)
+            raise Stopped(cause, f"it did not answer within {self.timeout:g} s{activity}") from None
+        return dict(zip(names, self.line.read(ordered_names), strict=True))
 
     def leave(self, stop: Stopped) -> None:
         """Report to the ranks that this one has met that it takes no part any more, and why."""
@@ -98,5 +98,5 @@ class Seat:
     def _look_for_leavers(self) -> None:
         for other in self.others:  # including those that have voted
             token = self.tokens.get(other)
-            if token is not None and (left := self.line.ask(f"left/{token}")) is not None:
-                raise Stopped(*left)
+            if token is not None and (message := self.line.ask(f"left/{token}")) is not None:
+                raise Stopped(*message)

@@ -15,9 +15,9 @@ class Places:
 
     def __init__(self, meeting: str, rank: int) -> None:
         self._name = f"agree-{meeting}"
-        self._alone = f"{socket.gethostname()}-{os.getpid()}-{rank}"
-        self._known: dict[str, str] = {}
-        self._made: list[Layout] = []
+        self._own_identifier = f"{socket.gethostname()}-{os.getpid()}-{rank}"
+        self._identifiers: dict[str, str] = {}
+        self._marked: list[Layout] = []
 
     def of(self, layout: Layout, tiers: str = "") -> str:
         """Return an identifier of a cache folder: equal on all ranks that share the folder, and on no others.
@@ -25,22 +25,22 @@ class Places:
         `tiers` name the tiers through which ranks with different folders exchange entries. A folder that cannot be
         written belongs to this rank alone.
         """
-        if tiers and self._of_folder(layout) != self._alone:
+        if tiers and self._of_folder(layout) != self._own_identifier:
             return tiers
         return self._of_folder(layout)
 
     def _of_folder(self, layout: Layout) -> str:
         root = str(layout.root)
-        if root not in self._known:
+        if root not in self._identifiers:
             try:
-                self._known[root], is_own = mark_folder(layout, self._name)
+                self._identifiers[root], is_own = mark_folder(layout, self._name)
             except (CacheError, OSError, UnicodeDecodeError):
-                self._known[root] = self._alone
+                self._identifiers[root] = self._own_identifier
             else:
-                self._made += [layout] if is_own else []
-        return self._known[root]
+                self._marked += [layout] if is_own else []
+        return self._identifiers[root]
 
     def close(self) -> None:
         """Remove the marks, once all ranks have seen them."""
-        for layout in self._made:
+        for layout in self._marked:
             unmark_folder(layout, self._name)

@@ -39,8 +39,8 @@ class PieceWork:
         self._state, self._reason = "missing", ""
         self._missing: list[str] = []
         #: Separates this rank's work from work that looked equal: the digests of its trace, then its rank.
-        self._apart: list[str] = []
-        self._traced: list[str] | None = None
+        self._distinction: list[str] = []
+        self._trace_digests: list[str] | None = None
         #: Why its trace failed, and the code that the trace went through.
         self._failure: tuple[GearcacheError, set[CodeType]] | None = None
         #: Whether the tiers were asked for this rank's own entry.
@@ -57,7 +57,7 @@ class PieceWork:
         with self._method.locked():
             binding = self._method.current_binding(call)
             if self._state != "out":
-                self._look(binding, call)
+                self._update_state(binding, call)
             return PieceVote(
                 self._method.name,
                 self._state,
@@ -66,23 +66,24 @@ class PieceWork:
                 self._reason,
             )
 
-    def _look(self, binding: Binding, call: Call) -> None:
+    def _update_state(self, binding: Binding, call: Call) -> None:
         if binding.serves(call):
             self._state = "loaded"
             return
         if self._state == "damaged":  # stored, as far as a lookup can see without loading it
             self._state = "missing"
             return
-        found = survey(binding, call)
-        if found.missing and binding.method.settings.remotes and not self._has_asked:
+        state = survey(binding, call)
+        if state.missing and binding.method.settings.remotes and not self._has_asked:
             self._has_asked = True
             binding.builds.fetch(call)
-            found = survey(binding, call)
-        self._missing = found.missing or list(found.impossible)
-        self._state, self._reason = ("missing", found.reason) if self._missing else ("stored", "")
-        has_tried = self._traced is not None or self._apart  # then the result of an earlier start no longer counts
-        if found.impossible and not self._piece.is_needed and not has_tried:
-            self._state, self._reason = "impossible", next(iter(found.impossible.values()))
+            state = survey(binding, call)
+        self._missing = state.missing or list(state.impossible)
+        self._state, self._reason = ("missing", state.reason) if self._missing else ("stored", "")
+        # If it has tried, the result of an earlier start no longer counts.
+        has_tried = self._trace_digests is not None or self._distinction
+        if state.impossible and not self._piece.is_needed and not has_tried:
+            self._state, self._reason = "impossible", next(iter(state.impossible.values()))
 
     def _work(self, binding: Binding, call: Call) -> str:
         """Return a digest of this work, independent of the rank: equal if ranks are to share a compile."""
@@ -94,7 +95,7 @@ class PieceWork:
         ]
         if method.backend.name not in _SHARED_BACKENDS:
             parts.append(f"rank {self._meeting.rank}")
-        return hashlib.sha256("\n".join([*parts, *self._apart]).encode()).hexdigest()[:24]
+        return hashlib.sha256("\n".join([*parts, *self._distinction]).encode()).hexdigest()[:24]
 
     def compile(self) -> dict[str, Any]:
         """Compile and store what is missing; returns the data that other ranks need to adopt it."""
@@ -129,13 +130,17 @@ class PieceWork:
         if built is not None and "out" in built and not self._piece.is_needed:
             self._state, self._reason = "out", built["out"]
             return
-        made = [(digest, stored) for digest, stored in built["made"]] if built is not None and "made" in built else []
+        artifacts = (
+            [(digest, stored) for digest, stored in built["made"]] if built is not None and "made" in built else []
+        )
         call = self._call()
         with self._method.locked():
             binding = self._method.current_binding(call)
-            if made and adopt(binding, call, Ranks(*built["ranks"]), made, self.trace()):  # type: ignore[index]
+            if artifacts and adopt(binding, call, Ranks(*built["ranks"]), artifacts, self.trace()):  # type: ignore[index]
                 return
-        self._apart = [*self.trace()] if not self._apart else [*self._apart, f"rank {self._meeting.rank}"]
+        self._distinction = (
+            [*self.trace()] if not self._distinction else [*self._distinction, f"rank {self._meeting.rank}"]
+        )
 
     def note(self) -> None:
         """Record that no graph can be made for a call, as this rank's trace has found, so the next start skips it.
@@ -149,7 +154,7 @@ class PieceWork:
 
     def trace(self) -> list[str]:
         """Return the digests of what this rank would build; empty if that fails, as its own compile then reports."""
-        if self._traced is None:
+        if self._trace_digests is None:
             call = self._call()
             with self._method.locked(), self._method.right.granted(self._meeting.seconds_left):
                 binding = self._method.current_binding(call)
@@ -157,11 +162,13 @@ class PieceWork:
                 missing = binding.builds.missing_gears(call)
                 try:
                     with collected_code() as codes:
-                        self._traced = binding.builds.compiles.trace(call, spec.only(missing) if missing else spec)
+                        self._trace_digests = binding.builds.compiles.trace(
+                            call, spec.only(missing) if missing else spec
+                        )
                 except GearcacheError as error:
                     logger.debug("%s: %s", self._method.name, error)
-                    self._traced, self._failure = [], (error, codes)
-        return self._traced
+                    self._trace_digests, self._failure = [], (error, codes)
+        return self._trace_digests
 
     def load(self) -> None:
         """Load what is stored, and nothing else."""
@@ -183,9 +190,9 @@ class PieceWork:
         call = self._call()
         with self._method.locked():
             binding = self._method.current_binding(call)
-            found = survey(binding, call).gaps if binding.method.spec.dynamic_axes else []
-            calls = [self._method.call_of(*self._method.declared_call(gap.first)) for gap in found]
-            return [gap.text for gap, each in zip(found, calls, strict=True) if binding.impossible(each) is None]
+            gaps = survey(binding, call).gaps if binding.method.spec.dynamic_axes else []
+            calls = [self._method.call_of(*self._method.declared_call(gap.first)) for gap in gaps]
+            return [gap.text for gap, gap_call in zip(gaps, calls, strict=True) if binding.impossible(gap_call) is None]
 
     def _call(self) -> Call:
         return self._method.call_of(self._piece.args, self._piece.kwargs)
@@ -197,28 +204,28 @@ class Team:
     def __init__(self, pieces: Sequence[Piece], meeting: Meeting) -> None:
         self._meeting = meeting
         self._places = Places(meeting.identity, meeting.rank)
-        self._works = [PieceWork(piece, self._places, meeting) for piece in pieces]
+        self._piece_works = [PieceWork(piece, self._places, meeting) for piece in pieces]
         self._votes: list[PieceVote] = []
 
     def look_up(self) -> list[PieceVote]:
         """Return the states of all pieces."""
-        self._votes = [work.look_up() for work in self._works]
+        self._votes = [work.look_up() for work in self._piece_works]
         return self._votes
 
     def compile(self, who: dict[str, int]) -> None:
         """Compile this rank's share, then wait for the others and adopt their results."""
         rank = self._meeting.rank
-        lacking = ("missing", "impossible")
-        pairs = zip(self._works, self._votes, strict=True)
-        missing = [(work, vote) for work, vote in pairs if vote.state in lacking and vote.share in who]
-        own = {vote.share: work for work, vote in missing if who[vote.share] == rank}
+        lacking_states = ("missing", "impossible")
+        pairs = zip(self._piece_works, self._votes, strict=True)
+        missing = [(work, vote) for work, vote in pairs if vote.state in lacking_states and vote.share in who]
+        own_works = {vote.share: work for work, vote in missing if who[vote.share] == rank}
         built: dict[str, Any] = {}
         try:
-            for share, work in own.items():
+            for share, work in own_works.items():
                 built[share] = work.compile()
                 self._meeting.tell(f"{_BUILT}/{share}", built[share])
         finally:
-            for share in own.keys() - built.keys():  # no rank must wait for a result that will not arrive
+            for share in own_works.keys() - built.keys():  # no rank must wait for a result that will not arrive
                 self._meeting.tell(f"{_BUILT}/{share}", {})
         others = [(work, vote) for work, vote in missing if who[vote.share] != rank]
         for work, _ in others:  # the others compile in the meantime
@@ -233,12 +240,12 @@ class Team:
 
     def load(self) -> None:
         """Load all pieces."""
-        for work in self._works:
+        for work in self._piece_works:
             work.load()
 
     def tell_what_is_left_out(self) -> None:
         """Log the declared sizes that no graph serves, because a trace holds for only part of them."""
-        for work in self._works:
+        for work in self._piece_works:
             for text in work.left_out():
                 logger.warning(
                     "%s: no graph takes the declared sizes %s, so a call of such is an error; `gearcache prewarm` "

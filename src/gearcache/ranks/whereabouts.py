@@ -22,21 +22,21 @@ class Whereabouts:
         self._line = line
         self._rank = rank
         self._tokens = tokens
-        self._said = time.monotonic()
-        self._looked = 0.0
+        self._last_log = time.monotonic()
+        self._last_look = 0.0
 
     def is_time_to_look(self) -> bool:
         """Whether the last look was a while ago."""
         now = time.monotonic()
-        if now - self._looked < _LOOKS_AFTER:
+        if now - self._last_look < _LOOKS_AFTER:
             return False
-        self._looked = now
+        self._last_look = now
         return True
 
     def say(self, whom: str, seconds_left: float) -> None:
         """Log now and then which rank this one waits for."""
-        if time.monotonic() - self._said >= _SAYS_AFTER:
-            self._said = time.monotonic()
+        if time.monotonic() - self._last_log >= _SAYS_AFTER:
+            self._last_log = time.monotonic()
             logger.warning("gearcache.agree: rank %d waits for %s (%.0f s left)", self._rank, whom, seconds_left)
 
     def was_at(self, rank: int) -> str:
@@ -47,13 +47,13 @@ class Whereabouts:
 
     def named(self, ranks: list[int]) -> list[tuple[int, str]]:
         """Return the first of some ranks with what they do, and the number of the others (as rank -1)."""
-        found = [(rank, f"rank {rank}{self.was_at(rank)}") for rank in ranks[:_MOST_NAMED]]
-        return [*found, (-1, f"{len(ranks) - _MOST_NAMED} others")] if len(ranks) > _MOST_NAMED else found
+        reports = [(rank, f"rank {rank}{self.was_at(rank)}") for rank in ranks[:_MOST_NAMED]]
+        return [*reports, (-1, f"{len(ranks) - _MOST_NAMED} others")] if len(ranks) > _MOST_NAMED else reports
 
     @staticmethod
-    def text(named: Sequence[Sequence[Any]]) -> str:
+    def text(reports: Sequence[Sequence[Any]]) -> str:
         """Return ranks, as `named` returns them, in one text."""
-        return "; ".join(str(text) for _, text in named)
+        return "; ".join(str(text) for _, text in reports)
 
     def wait_for(self, rank: int, number: int) -> None:
         """Report that this rank waits for another one in a round."""

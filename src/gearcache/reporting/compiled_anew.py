@@ -32,20 +32,20 @@ def gears_to_compile(wanted: Manifest, stored: Manifest) -> list[Anew]:
     assumed. `CacheError` for payloads of an unknown form.
     """
     with understood(stored):
-        served = [(_asked(variant), variant["gears"]) for variant in variants_of(stored)]
+        served = [(_compared_checks(variant), variant["gears"]) for variant in variants_of(stored)]
     with understood(wanted):
-        found = []
+        missing = []
         for variant in variants_of(wanted):
-            asked = _asked(variant)
-            present = [gear for other, gears in served if other == asked for gear in gears]
+            checks = _compared_checks(variant)
+            candidates = [gear for other, gears in served if other == checks for gear in gears]
             for gear in variant["gears"]:
-                if not any(_takes(other, gear) for other in present):
-                    alike = [other for other in present if other["text"] == gear["text"]]
-                    found.append(Anew(gear["text"], _layout(variant, gear, alike), number(gear.get("seconds"))))
-    return found
+                if not any(_takes(other, gear) for other in candidates):
+                    namesakes = [other for other in candidates if other["text"] == gear["text"]]
+                    missing.append(Anew(gear["text"], _layout(variant, gear, namesakes), number(gear.get("seconds"))))
+    return missing
 
 
-def _asked(variant: dict[str, Any]) -> dict[str, Any]:
+def _compared_checks(variant: dict[str, Any]) -> dict[str, Any]:
     sources = variant["sources"]
     # A file that was edited elsewhere still serves: its digest only saves a load from comparing the functions.
     codes = sorted((module, list(map(list, codes))) for module, _, codes in sources["files"])
@@ -68,14 +68,18 @@ def _admits(stored: list[list[int | None]], wanted: list[list[int | None]]) -> b
     if list(map(len, stored)) != list(map(len, wanted)):
         return False
     rows = zip(stored, wanted, strict=True)
-    return all(has is None or has == asked for row, other in rows for has, asked in zip(row, other, strict=True))
+    return all(
+        stored_size is None or stored_size == wanted_size
+        for stored_sizes, wanted_sizes in rows
+        for stored_size, wanted_size in zip(stored_sizes, wanted_sizes, strict=True)
+    )
 
 
-def _layout(variant: Mapping[str, Any], gear: Mapping[str, Any], alike: Iterable[Mapping[str, Any]]) -> str:
+def _layout(variant: Mapping[str, Any], gear: Mapping[str, Any], namesakes: Iterable[Mapping[str, Any]]) -> str:
     """Return the first input for which the stored gears of this text take other sizes or strides; empty if none."""
-    for other in alike:
-        for name, allowed, found in _rows(variant, gear, other):
-            return f"{name} is {found}, stored is {allowed}"
+    for other in namesakes:
+        for name, stored_layout, wanted_layout in _rows(variant, gear, other):
+            return f"{name} is {wanted_layout}, stored is {stored_layout}"
     return ""
 
 
@@ -85,10 +89,10 @@ def _rows(
     names = [path_text(Access.from_plain(access)) for access, *_ in variant["inputs"]]
     for what in ("sizes", "strides"):
         rows = zip(names, other.get(what, []), gear.get(what, []), strict=False)
-        for name, allowed, found in rows:
-            if not _admits([allowed], [found]):
-                yield name, f"of {what} {_numbers(allowed)}", f"of {what} {_numbers(found)}"
+        for name, stored_row, wanted_row in rows:
+            if not _admits([stored_row], [wanted_row]):
+                yield name, f"of {what} {_numbers(stored_row)}", f"of {what} {_numbers(wanted_row)}"
 
 
-def _numbers(row: list[int | None]) -> str:
-    return f"[{', '.join('any' if size is None else str(size) for size in row)}]"
+def _numbers(sizes: list[int | None]) -> str:
+    return f"[{', '.join('any' if size is None else str(size) for size in sizes)}]"

@@ -55,15 +55,15 @@ def read_side(path: Path) -> Side:
             )
             for entry in catalog.entries()
         }
-        unread = {each for fault in catalog.faults if (each := _identity(catalog.layout, fault)) is not None}
+        unread = {damaged for fault in catalog.faults if (damaged := _identity(catalog.layout, fault)) is not None}
         return Side(path, entries, [shown(str(fault)) for fault in catalog.faults], unread)
-    found: dict[Identity, Held] = {}
+    bundle_entries: dict[Identity, Held] = {}
     for identity, manifest in bundle_manifests(path):
         row = entry_of(manifest, identity, 0)
-        found[identity] = Held(
+        bundle_entries[identity] = Held(
             row.method, row.created, tuple(row.gears), row.compile_seconds, partial(_as_it_is, manifest)
         )
-    return Side(path, found, [])
+    return Side(path, bundle_entries, [])
 
 
 def _identity(layout: Layout, fault: CacheError) -> Identity | None:
@@ -88,16 +88,19 @@ def compare(ours: Side, theirs: Side) -> dict[str, Any]:
     unread = set(theirs.unread)
     both = sorted(ours.entries.keys() & theirs.entries.keys())
     shared = [_shared(each, ours.entries[each], theirs.entries[each], faults, unread) for each in both]
-    only_a, only_b = _alone(ours, theirs, faults), _alone(theirs, ours, faults)
-    anew = [row for row in shared if row["compiles"]]
+    only_a, only_b = _only_here(ours, theirs, faults), _only_here(theirs, ours, faults)
+    partly_compiled = [row for row in shared if row["compiles"]]
     return {
         "a": _summary(ours),
         "b": _summary(theirs),
         "compiles": {
-            "entries": len(only_b) + len(anew),
-            "gears": sum(row["gears"] for row in only_b.values()) + sum(len(row["compiles"]) for row in anew),
+            "entries": len(only_b) + len(partly_compiled),
+            "gears": sum(row["gears"] for row in only_b.values())
+            + sum(len(row["compiles"]) for row in partly_compiled),
             "seconds": round(
-                sum(row["compile_seconds"] for row in only_b.values()) + sum(row["compiles_seconds"] for row in anew), 3
+                sum(row["compile_seconds"] for row in only_b.values())
+                + sum(row["compiles_seconds"] for row in partly_compiled),
+                3,
             ),
         },
         "shared": shared,
@@ -117,15 +120,15 @@ def _sum_of_gears(entries: Iterable[Held]) -> int:
     return sum(len(entry.gears) for entry in entries)
 
 
-def _plain(identity: Identity, held: Held) -> dict[str, Any]:
+def _plain(identity: Identity, entry: Held) -> dict[str, Any]:
     label, digest, ranks = identity
     return {
-        "method": shown(held.method),
+        "method": shown(entry.method),
         "name": f"{label}-{digest[:_DIGEST_SHOWN]}",
         "key": digest,
         "ranks": shown(ranks),
-        "gears": len(held.gears),
-        "compile_seconds": round(number(held.compile_seconds), 3),
+        "gears": len(entry.gears),
+        "compile_seconds": round(number(entry.compile_seconds), 3),
     }
 
 
@@ -134,7 +137,7 @@ def _shared(identity: Identity, ours: Held, theirs: Held, faults: list[str], unr
     traces have, and the gears that a host with our entry would compile: all of theirs, if ours cannot be read.
     """
     first, more = "", 0
-    anew: list[Anew] = []
+    to_compile: list[Anew] = []
     seconds = 0.0
     try:
         wanted = theirs.read()
@@ -146,17 +149,17 @@ def _shared(identity: Identity, ours: Held, theirs: Held, faults: list[str], unr
             stored = ours.read()
             lines = list(differing_lines(wanted, stored))
             first, more = (lines[0], len(lines) - 1) if lines else ("", 0)
-            anew = gears_to_compile(wanted, stored)
-            seconds = sum(each.seconds for each in anew)
+            to_compile = gears_to_compile(wanted, stored)
+            seconds = sum(each.seconds for each in to_compile)
         except CacheError as error:
             faults.append(shown(str(error)))
-            anew, seconds = [Anew(gear, "", 0.0) for gear in theirs.gears], number(theirs.compile_seconds)
+            to_compile, seconds = [Anew(gear, "", 0.0) for gear in theirs.gears], number(theirs.compile_seconds)
     first = first.replace("only wanted:", "only b:", 1).replace("only stored:", "only a:", 1)
     return {
         **_plain(identity, theirs),
         "gears_only_a": [gear_name(gear) for gear in ours.gears if gear not in theirs.gears],
         "gears_only_b": [gear_name(gear) for gear in theirs.gears if gear not in ours.gears],
-        "compiles": [gear_name(each.gear) + (f" ({shown(each.layout)})" if each.layout else "") for each in anew],
+        "compiles": [gear_name(each.gear) + (f" ({shown(each.layout)})" if each.layout else "") for each in to_compile],
         "names": names_of(map(gear_name, (*ours.gears, *theirs.gears))),
         "compiles_seconds": round(seconds, 3),
         "trace": shown(first),
@@ -164,35 +167,35 @@ def _shared(identity: Identity, ours: Held, theirs: Held, faults: list[str], unr
     }
 
 
-def _alone(side: Side, other: Side, faults: list[str]) -> dict[Identity, dict[str, Any]]:
+def _only_here(side: Side, other: Side, faults: list[str]) -> dict[Identity, dict[str, Any]]:
     """Return the entries that only one side has, each with the nearest one of the other side and the difference."""
     by_label: dict[str, list[tuple[Identity, Held]]] = {}
-    for identity, held in sorted(other.entries.items(), key=lambda item: -item[1].created):
-        by_label.setdefault(identity[0], []).append((identity, held))
-    found = {}
-    for identity, held in sorted(side.entries.items()):
+    for identity, entry in sorted(other.entries.items(), key=lambda item: -item[1].created):
+        by_label.setdefault(identity[0], []).append((identity, entry))
+    only_here = {}
+    for identity, entry in sorted(side.entries.items()):
         if identity not in other.entries:
-            plain = _plain(identity, held)
-            found[identity] = {
+            plain = _plain(identity, entry)
+            only_here[identity] = {
                 **plain,
                 "differs": {"from": plain["name"], "fact": "entry", "this": "whole", "other": "damaged", "more": 0}
                 if identity in other.unread
-                else _nearest(held, identity, by_label.get(identity[0], []), faults),
+                else _nearest(entry, identity, by_label.get(identity[0], []), faults),
             }
-    return found
+    return only_here
 
 
 def _nearest(
-    held: Held, identity: Identity, candidates: list[tuple[Identity, Held]], faults: list[str]
+    entry: Held, identity: Identity, candidates: list[tuple[Identity, Held]], faults: list[str]
 ) -> dict[str, Any] | None:
     best: dict[str, Any] | None = None
-    alike = [each for each in candidates if each[0][2] == identity[2]] or candidates
+    same_ranks = [each for each in candidates if each[0][2] == identity[2]] or candidates
     try:
-        manifest = held.read()
+        manifest = entry.read()
     except CacheError as error:
         faults.append(shown(str(error)))
         return None
-    for (label, digest, ranks), other in alike[:_COMPARED]:
+    for (label, digest, ranks), other in same_ranks[:_COMPARED]:
         try:
             difference = first_leaf(manifest, other.read())
         except CacheError:

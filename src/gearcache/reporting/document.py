@@ -49,7 +49,7 @@ def report_document(
     reader = EntryDetails(catalog, counts, details)
     rows = reader.plain(entries)
     faults += reader.faults
-    starts, records = _recorded(traces, faults)
+    starts, records = _read_traces(traces, faults)
     return {
         "made": round(now, 3),
         "gearcache": __version__,
@@ -70,7 +70,7 @@ def report_document(
     }
 
 
-def _recorded(traces: Sequence[Path], faults: list[str]) -> tuple[list[dict[str, Any]], list[list[dict[str, Any]]]]:
+def _read_traces(traces: Sequence[Path], faults: list[str]) -> tuple[list[dict[str, Any]], list[list[dict[str, Any]]]]:
     starts: list[dict[str, Any]] = []
     records: list[list[dict[str, Any]]] = []
     paths: list[Path] = []
@@ -80,19 +80,21 @@ def _recorded(traces: Sequence[Path], faults: list[str]) -> tuple[list[dict[str,
         except CacheError as error:
             faults.append(shown(str(error)))
             continue
-        same = (n for n, each in enumerate(starts) if _is_same(start, each) or (start, methods) == (each, records[n]))
-        at = next(same, None)
-        if at is None:
+        equal = (n for n, each in enumerate(starts) if _is_same(start, each) or (start, methods) == (each, records[n]))
+        position = next(equal, None)
+        if position is None:
             starts.append(start)
             records.append(methods)
             paths.append(path)
             continue
         # A copy that was made while the process ran: the later one includes the earlier one.
-        is_later = _progress(start, methods) > _progress(starts[at], records[at])
-        kept, left = (path, paths[at]) if is_later else (paths[at], path)
+        is_later = _progress(start, methods) > _progress(starts[position], records[position])
+        counted_path, other_path = (path, paths[position]) if is_later else (paths[position], path)
         if is_later:
-            starts[at], records[at], paths[at] = start, methods, path
-        faults.append(shown(f"`{left}` holds the same recording as `{kept}`, not a later one, and is not counted"))
+            starts[position], records[position], paths[position] = start, methods, path
+        faults.append(
+            shown(f"`{other_path}` holds the same recording as `{counted_path}`, not a later one, and is not counted")
+        )
     names = Counter(start["file"] for start in starts)
     for index, (start, path) in enumerate(zip(starts, paths, strict=True)):
         if names[start["file"]] > 1:
@@ -102,9 +104,9 @@ def _recorded(traces: Sequence[Path], faults: list[str]) -> tuple[list[dict[str,
     return starts, records
 
 
-def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def _is_same(start: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two recordings belong to the same process, according to their process id and start time."""
-    return one["pid"] > 0 and one["began"] > 0 and all(one[name] == other[name] for name in ("pid", "began"))
+    return start["pid"] > 0 and start["began"] > 0 and all(start[name] == other[name] for name in ("pid", "began"))
 
 
 def _progress(start: dict[str, Any], methods: list[dict[str, Any]]) -> tuple[bool, int, float]:

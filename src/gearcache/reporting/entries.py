@@ -31,17 +31,17 @@ class EntryDetails:
 
     def plain(self, entries: list[EntryRow]) -> list[dict[str, Any]]:
         """Return the entries as JSON data, in their order."""
-        read = {entry.identity: self._read(entry) for entry in entries[: self._most]}
+        manifests = {entry.identity: self._read(entry) for entry in entries[: self._most]}
         older: dict[tuple[str, str], tuple[EntryRow, Manifest]] = {}
         differs: dict[Any, dict[str, Any] | None] = {}
         for entry in sorted(entries[: self._most], key=lambda each: each.created):
-            manifest = read[entry.identity]
+            manifest = manifests[entry.identity]
             if manifest is not None:
-                before = older.get((entry.label, entry.ranks))
-                differs[entry.identity] = _difference(manifest, *before) if before else None
+                previous = older.get((entry.label, entry.ranks))
+                differs[entry.identity] = _difference(manifest, *previous) if previous else None
                 older[entry.label, entry.ranks] = entry, manifest
         return [
-            {**self._row(entry), **self._details(read.get(entry.identity)), "differs": differs.get(entry.identity)}
+            {**self._row(entry), **self._details(manifests.get(entry.identity)), "differs": differs.get(entry.identity)}
             for entry in entries
         ]
 
@@ -70,7 +70,7 @@ class EntryDetails:
             try:
                 with understood(manifest):
                     variants = variants_of(manifest)
-                    details = {"gears": _gears(variants, manifest), "variants": _apart(variants)}
+                    details = {"gears": _gears(variants, manifest), "variants": _distinctions(variants)}
                     return {"is_read": True, "owner": _owner(manifest), **details}
             except CacheError as error:
                 self.faults.append(shown(str(error)))
@@ -81,8 +81,12 @@ def _owner(manifest: Manifest) -> str:
     """Return `module:Class` of the method, if the key contains it."""
     module = manifest.components.get("module")
     classes = module.get("classes") if isinstance(module, dict) else None
-    row = classes[0] if isinstance(classes, list | tuple) and classes else None
-    return shown(row[1]) if isinstance(row, list | tuple) and len(row) == 2 and row[0] == "" else ""
+    first_class = classes[0] if isinstance(classes, list | tuple) and classes else None
+    return (
+        shown(first_class[1])
+        if isinstance(first_class, list | tuple) and len(first_class) == 2 and first_class[0] == ""
+        else ""
+    )
 
 
 def _gears(variants: list[dict[str, Any]], manifest: Manifest) -> list[dict[str, Any]]:
@@ -98,24 +102,24 @@ def _gears(variants: list[dict[str, Any]], manifest: Manifest) -> list[dict[str,
     ][:_GEARS]
 
 
-def _apart(variants: list[dict[str, Any]]) -> list[list[str]]:
+def _distinctions(variants: list[dict[str, Any]]) -> list[list[str]]:
     """Return, for each variant, the lines that not all variants have: inputs and checks of a call, or else evidence."""
     shown_variants = variants[:_VARIANTS]
-    found: list[list[str]] = [[] for _ in shown_variants]
+    distinctions: list[list[str]] = [[] for _ in shown_variants]
     # Evidence is only shown if the checks of a call are equal: it is long, and seldom the cause.
-    for read in ((input_lines, check_lines), (evidence_lines,)):
-        lines = [list(dict.fromkeys(line for part in read for line in part(each))) for each in shown_variants]
+    for readers in ((input_lines, check_lines), (evidence_lines,)):
+        lines = [list(dict.fromkeys(line for part in readers for line in part(each))) for each in shown_variants]
         common = set(lines[0]).intersection(*lines[1:]) if lines else set()
-        found = [[shown(line, 160) for line in each if line not in common][:_LINES] for each in lines]
-        if any(found):
+        distinctions = [[shown(line, 160) for line in each if line not in common][:_LINES] for each in lines]
+        if any(distinctions):
             break
-    return found
+    return distinctions
 
 
-def _difference(manifest: Manifest, before: EntryRow, older: Manifest) -> dict[str, Any] | None:
+def _difference(manifest: Manifest, previous: EntryRow, older: Manifest) -> dict[str, Any] | None:
     """Return how an entry differs from the previous entry of its method."""
-    found = first_leaf(manifest, older)
-    return {"from": shown(short_name(before)), **found} if found else None
+    leaf = first_leaf(manifest, older)
+    return {"from": shown(short_name(previous)), **leaf} if leaf else None
 
 
 def first_leaf(wanted: Manifest, stored: Manifest) -> dict[str, Any] | None:

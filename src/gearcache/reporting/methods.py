@@ -50,20 +50,20 @@ def method_rows(
         method = _method_of(by_label, entry.label, row["method"], row["owner"])
         method.used.add(entry, counts.hits(entry))
         method.shown.append(row)
-    for recorded in records:
-        for record in recorded:
+    for process_records in records:
+        for record in process_records:
             if any(record[sign] for sign in _SIGNS):
                 label = CacheKey(record["method"], ()).safe_label
                 _method_of(by_label, label, record["method"], record["owner"]).records.append(record)
-    found = []
+    plain_rows = []
     for used in methods:
         own = by_label.pop(used.label, [])
         if len(own) == 1:
             own[0].used.missed = used.missed
         elif used.missed:
             own.append(_Method(shown(used.label), "", Used(used.label, missed=used.missed)))
-        found += list(_rows(own))
-    return [*found, *(row for own in by_label.values() for row in _rows(own))]
+        plain_rows += list(_rows(own))
+    return [*plain_rows, *(row for own in by_label.values() for row in _rows(own))]
 
 
 def _method_of(by_label: dict[str, list[_Method]], label: str, name: str, owner: str) -> _Method:

@@ -51,15 +51,15 @@ def page(document: dict[str, Any]) -> str:
     )
     policy = f"default-src 'none'; style-src 'sha256-{_digest(style)}'; base-uri 'none'; form-action 'none'"
     limits = {"rows": ROWS, "methods": METHODS, "reasons": REASONS, "spans": SPANS}
-    found: str = environment.from_string(template).render(
+    html: str = environment.from_string(template).render(
         **document,
         style=style,
         policy=policy,
         most=limits,
         entries_of=_entries_of(document),
-        missed=_missed(document)[:REASONS],
+        missed=_collect_misses(document)[:REASONS],
     )
-    return found
+    return html
 
 
 def _text(name: str) -> str:
@@ -75,12 +75,14 @@ def _entries_of(document: Mapping[str, Any]) -> list[list[int]]:
     by_name: dict[str, list[int]] = defaultdict(list)
     for place, entry in enumerate(document["entries"]):
         by_name[entry["method"]].append(place)
-    found = []
+    places_by_method = []
     for method in document["methods"]:
-        own, owner = by_name[method["method"]] if method["entries"] else [], method["owner"]
-        owners = [document["entries"][place]["owner"] for place in own]
-        found.append([place for place, other in zip(own, owners, strict=True) if not owner or other in ("", owner)])
-    return found
+        places, owner = by_name[method["method"]] if method["entries"] else [], method["owner"]
+        owners = [document["entries"][place]["owner"] for place in places]
+        places_by_method.append(
+            [place for place, other in zip(places, owners, strict=True) if not owner or other in ("", owner)]
+        )
+    return places_by_method
 
 
 class Missed(Struct):
@@ -92,16 +94,16 @@ class Missed(Struct):
     recorded: list[int] = field(default_factory=list)
 
 
-def _missed(document: Mapping[str, Any]) -> list[Missed]:
+def _collect_misses(document: Mapping[str, Any]) -> list[Missed]:
     """Return the misses by method and reason; a key that differs from the nearest entry counts as an absent entry."""
-    found: dict[tuple[str, str], Missed] = {}
+    misses: dict[tuple[str, str], Missed] = {}
     for place, miss in enumerate(document["misses"]):
         reason = "absent" if miss["kind"] == "key" else miss["kind"]
-        found.setdefault((miss["method"], reason), Missed(miss["method"], reason)).recorded.append(place)
+        misses.setdefault((miss["method"], reason), Missed(miss["method"], reason)).recorded.append(place)
     for place, method in enumerate(document["methods"]):
         for reason in method["misses_by_reason"]:
-            found.setdefault((method["method"], reason), Missed(method["method"], reason)).counted = place
-    return list(found.values())
+            misses.setdefault((method["method"], reason), Missed(method["method"], reason)).counted = place
+    return list(misses.values())
 
 
 def _moment(seconds: float) -> str:
@@ -117,9 +119,9 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f}%"
 
 
-def _count(number: int, one: str, many: str = "") -> str:
+def _count(number: int, singular: str, plural: str = "") -> str:
     """Return the singular or the plural, depending on a number."""
-    return one if number == 1 else many or f"{one}s"
+    return singular if number == 1 else plural or f"{singular}s"
 
 
 def _gear(text: str, names: Mapping[str, str]) -> str:

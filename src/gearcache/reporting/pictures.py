@@ -60,8 +60,8 @@ class HeatMap(Struct):
 
 def heat_map(index: int, traffic: Mapping[str, Any]) -> HeatMap:
     """Return the calls of a method; `index` is its place in the document."""
-    named = [dim for gear in traffic["gears"] for dim in gear["sizes"] or ()]
-    dims = list(dict.fromkeys(named or traffic["dims"]))
+    gear_dims = [dim for gear in traffic["gears"] for dim in gear["sizes"] or ()]
+    dims = list(dict.fromkeys(gear_dims or traffic["dims"]))
     cells = _cells(["methods", index, "traffic"], traffic, dims)
     most = max((cell.calls for cell in cells), default=1) or 1
     for cell in cells:
@@ -81,18 +81,18 @@ def heat_map(index: int, traffic: Mapping[str, Any]) -> HeatMap:
 
 
 def _cells(base: list[str | int], traffic: Mapping[str, Any], dims: Sequence[str]) -> list[Cell]:
-    found = []
+    cells = []
     for number, gear in enumerate(traffic["gears"]):
         note = f" and {gear['unserved']} not by its graph" if gear["unserved"] else ""
         sizes = tuple((gear["sizes"] or {}).get(dim) for dim in dims)
-        found.append(Cell(gear["gear"], sizes, gear["calls"], note, False, [*base, "gears", number, "calls"]))
+        cells.append(Cell(gear["gear"], sizes, gear["calls"], note, False, [*base, "gears", number, "calls"]))
     for number, shape in enumerate(traffic["outside"]):
         note = f" outside, {shape['padded']} of them padded" if shape["padded"] else " outside"
         note = " padded" if shape["padded"] == shape["calls"] else note
-        own = dict(zip(traffic["dims"], shape["sizes"], strict=False))
-        sizes = tuple(own.get(dim) for dim in dims)
-        found.append(Cell(shape["text"], sizes, shape["calls"], note, True, [*base, "outside", number, "calls"]))
-    return found
+        own_sizes = dict(zip(traffic["dims"], shape["sizes"], strict=False))
+        sizes = tuple(own_sizes.get(dim) for dim in dims)
+        cells.append(Cell(shape["text"], sizes, shape["calls"], note, True, [*base, "outside", number, "calls"]))
+    return cells
 
 
 class Bar(Struct):

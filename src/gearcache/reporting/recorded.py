@@ -23,24 +23,24 @@ _KINDS = 40
 def read_recorded(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return a start and its methods as plain data; `CacheError` for a file that is not a trace of gearcache."""
     try:
-        own, events = _parts(json.loads(_read(path)))
+        content, events = _parts(json.loads(_read(path)))
         spans = [_span(event) for event in events if event.get("ph") == "X"]
-        methods = [_method(row) for row in own["methods"][:_METHODS]]
+        methods = [_method(method) for method in content["methods"][:_METHODS]]
         start = {
             "file": shown(path.name),
-            "command": shown(own.get("command", "")),
-            "pid": whole(own.get("pid")),
-            "began": number(own.get("began")),
-            "seconds": round(number(own.get("seconds")), 6),
-            "final": own["final"] if isinstance(own.get("final"), bool) else None,
-            "dropped": whole(own.get("dropped")) + max(0, len(spans) - _SPANS),
+            "command": shown(content.get("command", "")),
+            "pid": whole(content.get("pid")),
+            "began": number(content.get("began")),
+            "seconds": round(number(content.get("seconds")), 6),
+            "final": content["final"] if isinstance(content.get("final"), bool) else None,
+            "dropped": whole(content.get("dropped")) + max(0, len(spans) - _SPANS),
             "kinds": _kinds(spans),
             "spans": sorted(spans, key=lambda span: (span["begin"], -span["seconds"]))[:_SPANS],
         }
     except OSError as error:
         raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CacheError(f"`{path}` is no file that `GEARCACHE_TRACE` has written: {_why(error)}") from error
+        raise CacheError(f"`{path}` is no file that `GEARCACHE_TRACE` has written: {_reason_text(error)}") from error
     return start, methods
 
 
@@ -56,7 +56,7 @@ def _parts(document: Any) -> tuple[dict[str, Any], list[Any]]:
     return own, document["traceEvents"]
 
 
-def _why(error: Exception) -> str:
+def _reason_text(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
         return f"it is no JSON ({error})" if isinstance(error, json.JSONDecodeError) else "it is no text"
     if isinstance(error, RecursionError):
@@ -85,48 +85,48 @@ def _span(event: dict[str, Any]) -> dict[str, Any]:
 
 def _kinds(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the time of each kind of span, the longest first; spans inside one of the same kind count once."""
-    found: dict[str, dict[str, Any]] = {}
+    kinds: dict[str, dict[str, Any]] = {}
     ends: dict[tuple[str, int], float] = {}
     for span in sorted(spans, key=lambda each: (each["begin"], -each["seconds"])):
-        row = found.setdefault(span["category"], {"category": span["category"], "spans": 0, "seconds": 0.0})
+        row = kinds.setdefault(span["category"], {"category": span["category"], "spans": 0, "seconds": 0.0})
         row["spans"] += 1
         lane, end = (span["category"], span["thread"]), span["begin"] + span["seconds"]
         row["seconds"] += max(0.0, end - max(span["begin"], ends.get(lane, 0.0)))
         ends[lane] = max(end, ends.get(lane, 0.0))
-    rows = sorted(found.values(), key=lambda row: -row["seconds"])[:_KINDS]
+    rows = sorted(kinds.values(), key=lambda row: -row["seconds"])[:_KINDS]
     return [{**row, "seconds": round(row["seconds"], 6)} for row in rows]
 
 
-def _method(row: dict[str, Any]) -> dict[str, Any]:
+def _method(record: dict[str, Any]) -> dict[str, Any]:
     return {
-        "method": shown(row["method"]),
-        "owner": shown(row.get("owner", "")),
-        "declared": [gear_name(gear) for gear in row.get("declared", [])][:_ROWS],
-        "gears": counted(row.get("gears"), name_of=gear_name),
-        "padded": counted(row.get("padded"), name_of=gear_name),
-        "eager_reasons": counted(row.get("eager_reasons")),
-        "refused_errors": counted(row.get("refused_errors")),
-        "dims": [shown(dim) for dim in row.get("dims", [])][:64],
-        "shapes": _shapes(row.get("shapes", [])),
-        "reasons": [_reason(each) for each in row.get("reasons", [])[:_ROWS]],
+        "method": shown(record["method"]),
+        "owner": shown(record.get("owner", "")),
+        "declared": [gear_name(gear) for gear in record.get("declared", [])][:_ROWS],
+        "gears": counted(record.get("gears"), name_of=gear_name),
+        "padded": counted(record.get("padded"), name_of=gear_name),
+        "eager_reasons": counted(record.get("eager_reasons")),
+        "refused_errors": counted(record.get("refused_errors")),
+        "dims": [shown(dim) for dim in record.get("dims", [])][:64],
+        "shapes": _shapes(record.get("shapes", [])),
+        "reasons": [_reason(reason) for reason in record.get("reasons", [])[:_ROWS]],
     }
 
 
 def _shapes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return sizes (None for an invalid one) and calls; rows beyond the limit are added up without sizes."""
-    found = [
+    shapes = [
         {"sizes": [size if type(size) is int and size >= 0 else None for size in row["shape"]][:64], "calls": calls}
         for row in rows[:_ROWS]
         if (calls := whole(row["calls"]))
     ]
     rest = sum(whole(row["calls"]) for row in rows[_ROWS:])
-    return [*found, {"sizes": [], "calls": rest}] if rest else found
+    return [*shapes, {"sizes": [], "calls": rest}] if rest else shapes
 
 
-def _reason(row: dict[str, Any]) -> dict[str, Any]:
-    texts = {name: shown(row.get(name, "")) for name in ("kind", "text", "subject", "stored", "found", "file")}
+def _reason(record: dict[str, Any]) -> dict[str, Any]:
+    texts = {name: shown(record.get(name, "")) for name in ("kind", "text", "subject", "stored", "found", "file")}
     advice = Reason(texts["kind"], "", texts["subject"]).advice
-    return {**texts, "line": whole(row.get("line")), "times": whole(row.get("times")), "advice": shown(advice)}
+    return {**texts, "line": whole(record.get("line")), "times": whole(record.get("times")), "advice": shown(advice)}
 
 
 def advice_for(kind: str) -> str:

@@ -59,11 +59,11 @@ def counted(value: Any, most: int = 1000, name_of: Callable[[Any], str] = shown)
 
     If several texts are equal once they are shown, their numbers are added up.
     """
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for index, (name, n) in enumerate(value.items() if isinstance(value, dict) else ()):
         text = name_of(name) if index < most else "others"
-        found[text] = found.get(text, 0) + whole(n)
-    return found
+        sums[text] = sums.get(text, 0) + whole(n)
+    return sums
 
 
 def finite(value: Any) -> Any:

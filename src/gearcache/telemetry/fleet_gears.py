@@ -67,56 +67,58 @@ class Proposal(Struct, frozen=True):
         return text
 
 
-def summed(found: Iterable[MethodShapes]) -> list[MethodTraffic]:
+def summed(method_shapes: Iterable[MethodShapes]) -> list[MethodTraffic]:
     """Add up the shapes of processes by method, class, dims and gears, the busiest first."""
     traffic: dict[tuple[str, str, Dims, Gears], MethodTraffic] = {}
-    for met in found:
-        gears = tuple(sorted(met.gears, key=lambda gear: [-1 if size is None else size for size in gear]))
-        row = traffic.setdefault(
-            (met.method, met.full_name, met.dims, gears),
-            MethodTraffic(met.method, met.dims, gears=gears, full_name=met.full_name),
+    for shapes in method_shapes:
+        gears = tuple(sorted(shapes.gears, key=lambda gear: [-1 if size is None else size for size in gear]))
+        traffic_row = traffic.setdefault(
+            (shapes.method, shapes.full_name, shapes.dims, gears),
+            MethodTraffic(shapes.method, shapes.dims, gears=gears, full_name=shapes.full_name),
         )
-        for shape, calls in met.shapes.items():
-            row.shapes[shape] = row.shapes.get(shape, 0) + calls
-        row.processes += 1
+        for shape, calls in shapes.shapes.items():
+            traffic_row.shapes[shape] = traffic_row.shapes.get(shape, 0) + calls
+        traffic_row.processes += 1
     return sorted(traffic.values(), key=lambda row: (-row.calls, row.method, row.full_name, row.dims, repr(row.gears)))
 
 
 def propose(traffic: MethodTraffic, k: int | None = None, effort: int = MOST_EFFORT) -> Proposal:
     """Return at most `k` gears for the recorded shapes; None means as many as there are now. `GearSpecError` if there
     are no shapes. `effort` bounds how much is tried."""
-    looked_at = _looked_at(
+    considered = _most_frequent(
         {shape: calls for shape, calls in traffic.shapes.items() if calls and all(size > 0 for size in shape)}
     )
     number = k if k is not None else min(len(traffic.gears) or USUAL_GEARS, MAX_GEARS)
     try:
-        found = suggest(traffic.dims, looked_at, number, gears=traffic.gears, all_shapes=traffic.shapes, effort=effort)
+        suggestion = suggest(
+            traffic.dims, considered, number, gears=traffic.gears, all_shapes=traffic.shapes, effort=effort
+        )
     except (AssertionError, ZeroDivisionError) as error:  # the data contains impossible sizes
         raise GearSpecError(f"suggest_gears: no gears fit these shapes: {error}") from error
     indices = {f"{path}.size({dim})": index for index, (path, dim) in enumerate(traffic.dims)}
-    owners = [(indices[name], sizes) for name, sizes in found.sizes.items()]
-    unserved = work_now = work_then = least = 0
-    for shape, calls in looked_at.items():
-        held = [gear for gear in traffic.gears if _holds(gear, shape)]
-        if not held:
+    owners = [(indices[name], sizes) for name, sizes in suggestion.sizes.items()]
+    unserved = work_now = work_then = least_work = 0
+    for shape, calls in considered.items():
+        fitting = [gear for gear in traffic.gears if _holds(gear, shape)]
+        if not fitting:
             unserved += calls
             continue
-        least += calls * math.prod(shape[index] for index, _ in owners)
-        work_now += calls * min(_rows(gear, shape, owners) for gear in held)
+        least_work += calls * math.prod(shape[index] for index, _ in owners)
+        work_now += calls * min(_rows(gear, shape, owners) for gear in fitting)
         work_then += calls * math.prod(min(size for size in sizes if size >= shape[index]) for index, sizes in owners)
     saves = work_then < work_now or unserved > 0
     return Proposal(
-        found,
+        suggestion,
         unserved if traffic.gears else 0,
         work_now,
         work_then,
-        1 - least / work_now if work_now else None,
-        traffic.calls - sum(looked_at.values()),
+        1 - least_work / work_now if work_now else None,
+        traffic.calls - sum(considered.values()),
         keeps=bool(traffic.gears) and not saves and number >= len(traffic.gears),
     )
 
 
-def _looked_at(shapes: dict[Shape, int]) -> dict[Shape, int]:
+def _most_frequent(shapes: dict[Shape, int]) -> dict[Shape, int]:
     """Return the most frequent shapes, and the largest one of each dim, which must fit as well."""
     if len(shapes) <= MOST_SHAPES:
         return shapes
@@ -126,7 +128,7 @@ def _looked_at(shapes: dict[Shape, int]) -> dict[Shape, int]:
 
 
 def _holds(gear: tuple[int | None, ...], shape: Shape) -> bool:
-    return all(size is None or size >= met for size, met in zip(gear, shape, strict=True))
+    return all(size is None or size >= call_size for size, call_size in zip(gear, shape, strict=True))
 
 
 def _rows(gear: tuple[int | None, ...], shape: Shape, owners: list[tuple[int, list[int]]]) -> int:

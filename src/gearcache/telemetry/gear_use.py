@@ -11,9 +11,9 @@ Rows = list[tuple[str, "itertools.count[int]", bool]]
 
 _lock = threading.Lock()
 os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
-_known: list[tuple[str, Rows, weakref.ref[GearUse]]] = []
-_gone: dict[tuple[str, str], int] = {}
-_gone_padded: dict[str, int] = {}
+_live: list[tuple[str, Rows, weakref.ref[GearUse]]] = []
+_collected: dict[tuple[str, str], int] = {}
+_collected_padded: dict[str, int] = {}
 
 
 class GearUse:
@@ -26,7 +26,7 @@ class GearUse:
         self._rows: Rows = []
         with _lock:
             _fold()
-            _known.append((method, self._rows, weakref.ref(self)))
+            _live.append((method, self._rows, weakref.ref(self)))
 
     def add(self, gear: str, counter: itertools.count[int], *, is_padded: bool = False) -> None:
         """Add the counter of a graph; `is_padded`: the graph is that of a larger gear, at the sizes of the calls."""
@@ -49,33 +49,33 @@ def gear_calls() -> dict[tuple[str, str], int]:
     """Return (method, gear) -> calls of this process; never decreases."""
     with _lock:
         _fold()
-        found = dict(_gone)
-        for method, rows, _ in _known:
-            _add(found, method, rows)
-    return found
+        totals = dict(_collected)
+        for method, rows, _ in _live:
+            _add(totals, method, rows)
+    return totals
 
 
 def padded_calls() -> dict[str, int]:
     """Return method -> calls of this process that were padded to a gear; never decreases."""
     with _lock:
         _fold()
-        found = dict(_gone_padded)
-        for method, rows, _ in _known:
+        totals = dict(_collected_padded)
+        for method, rows, _ in _live:
             if calls := _padded(rows):
-                found[method] = found.get(method, 0) + calls
-    return found
+                totals[method] = totals.get(method, 0) + calls
+    return totals
 
 
 def _fold() -> None:
     """Keep only the sums of methods that were collected."""
-    dead = [entry for entry in _known if entry[2]() is None]
+    dead = [entry for entry in _live if entry[2]() is None]
     for method, rows, _ in dead:
-        _add(_gone, method, rows)
+        _add(_collected, method, rows)
         if calls := _padded(rows):
-            _gone_padded[method] = _gone_padded.get(method, 0) + calls
+            _collected_padded[method] = _collected_padded.get(method, 0) + calls
     if dead:
-        folded = {id(entry) for entry in dead}
-        _known[:] = [entry for entry in _known if id(entry) not in folded]
+        dead_ids = {id(entry) for entry in dead}
+        _live[:] = [entry for entry in _live if id(entry) not in dead_ids]
 
 
 def _add(totals: dict[tuple[str, str], int], method: str, rows: Rows) -> None:
@@ -84,10 +84,10 @@ def _add(totals: dict[tuple[str, str], int], method: str, rows: Rows) -> None:
 
 
 def _sum(rows: Rows) -> dict[str, int]:
-    found: dict[str, int] = {}
+    calls: dict[str, int] = {}
     for gear, counter, _ in list(rows):
-        found[gear] = found.get(gear, 0) + calls_of(counter)
-    return found
+        calls[gear] = calls.get(gear, 0) + calls_of(counter)
+    return calls
 
 
 def _padded(rows: Rows) -> int:

@@ -31,8 +31,8 @@ class History:
         self._key_name, self._folder = key_name, folder
         self._counters = counters
         self._strict = strict
-        self._told: set[str] = set()
-        self._untold: dict[str, None] = {}
+        self._logged: set[str] = set()
+        self._unlogged: dict[str, None] = {}
 
     def note(self, kind: Kind, **fields: Any) -> None:
         """Count an event and notify the listeners."""
@@ -73,13 +73,13 @@ class History:
         `error` may be of any type, but only the cache's own work may have raised it.
         """
         raise_interrupt(error)
-        found = error if isinstance(error, GearcacheError) else CacheError(f"{type(error).__name__}: {error}")
+        cache_error = error if isinstance(error, GearcacheError) else CacheError(f"{type(error).__name__}: {error}")
         if self._strict:
-            raise found from (error if found is not error else error.__cause__)
-        self.note("fault", detail=str(found))
-        self.lines.append(f"fault: {found}")
-        if str(found) not in self._told:
-            self._untold[str(found)] = None
+            raise cache_error from (error if cache_error is not error else error.__cause__)
+        self.note("fault", detail=str(cache_error))
+        self.lines.append(f"fault: {cache_error}")
+        if str(cache_error) not in self._logged:
+            self._unlogged[str(cache_error)] = None
 
     def lacks(self, error: MissingTorchNames) -> None:
         """Record names that torch lacks, which the process warns about once; raises the error if `strict`."""
@@ -90,18 +90,18 @@ class History:
 
     def lead(self, cause: str) -> None:
         """Put the cause of this call's faults first in its warning, if there are faults to report."""
-        if self._untold and not any(text.startswith(cause) for text in self._untold):
-            self._untold = {cause: None, **self._untold}
+        if self._unlogged and not any(text.startswith(cause) for text in self._unlogged):
+            self._unlogged = {cause: None, **self._unlogged}
 
     def untold(self) -> list[str]:
         """Return the faults of the present call that were not reported yet."""
-        return list(self._untold)
+        return list(self._unlogged)
 
     def tell(self) -> None:
         """Log one warning about the faults of a call, at its end; each fault is logged once."""
-        if self._untold:
-            self._told |= self._untold.keys()
-            text, self._untold = "; then ".join(self._untold), {}
+        if self._unlogged:
+            self._logged |= self._unlogged.keys()
+            text, self._unlogged = "; then ".join(self._unlogged), {}
             logger.warning("%s: the cache cannot be used: %s", self.name, text)
 
 

@@ -16,9 +16,9 @@ def raise_interrupt(error: BaseException) -> None:
     handlers = {code for number in signal.valid_signals() if (code := _code(signal.getsignal(number))) is not None}
     if not handlers:
         return
-    for found in _chain(error):
-        if any(code in handlers for code in _codes(found.__traceback__)):
-            raise found
+    for cause in _chain(error):
+        if any(code in handlers for code in _codes(cause.__traceback__)):
+            raise cause
 
 
 def _code(handler: Any) -> types.CodeType | None:
@@ -33,14 +33,14 @@ def _code(handler: Any) -> types.CodeType | None:
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and all errors that led to it."""
-    met: list[BaseException] = []
-    rest: list[BaseException | None] = [error]
-    while rest:
-        found = rest.pop(0)
-        if found is not None and not any(found is other for other in met):
-            met.append(found)
-            rest += [found.__cause__, found.__context__]
-            yield found
+    seen: list[BaseException] = []
+    queue: list[BaseException | None] = [error]
+    while queue:
+        link = queue.pop(0)
+        if link is not None and not any(link is other for other in seen):
+            seen.append(link)
+            queue += [link.__cause__, link.__context__]
+            yield link
 
 
 def _codes(traceback: types.TracebackType | None) -> Iterator[types.CodeType]:

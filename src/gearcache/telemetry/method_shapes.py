@@ -54,30 +54,30 @@ def read_shapes(document: Any) -> Iterator[MethodShapes]:
             yield from read_shapes(item)
 
 
-def _read(row: dict[str, Any]) -> MethodShapes:
-    dims = tuple(_dim(text) for text in row["dims"])
+def _read(record: dict[str, Any]) -> MethodShapes:
+    dims = tuple(_dim(text) for text in record["dims"])
     shapes: dict[Shape, int] = {}
-    for each in row["shapes"]:
-        shape = tuple(_number(size) for size in _of_length(each["shape"], len(dims)))
-        shapes[shape] = shapes.get(shape, 0) + _number(each["calls"])
+    for item in record["shapes"]:
+        shape = tuple(_number(size) for size in _of_length(item["shape"], len(dims)))
+        shapes[shape] = shapes.get(shape, 0) + _number(item["calls"])
     gears = tuple(
         tuple(None if size is None else _number(size) for size in _of_length(gear, len(dims)))
-        for gear in row["declared"]
+        for gear in record["declared"]
     )
-    return MethodShapes(_text(row["method"]), _text(row["full_name"]), dims, gears, shapes)
+    return MethodShapes(_text(record["method"]), _text(record["full_name"]), dims, gears, shapes)
 
 
 def _dim(text: Any) -> tuple[str, int]:
-    found = _DIM.fullmatch(_text(text))
-    if found is None:
+    match = _DIM.fullmatch(_text(text))
+    if match is None:
         raise ValueError(f"`{text[:100]}` is no dim; one is written as `x.size(0)`")
-    return found[1], int(found[2])
+    return match[1], int(match[2])
 
 
-def _of_length(row: Any, length: int) -> list[Any]:
-    if not isinstance(row, list) or len(row) != length:
+def _of_length(sizes: Any, length: int) -> list[Any]:
+    if not isinstance(sizes, list) or len(sizes) != length:
         raise ValueError(f"it has a row that has not {length} sizes")
-    return row
+    return sizes
 
 
 def _number(value: Any) -> int:

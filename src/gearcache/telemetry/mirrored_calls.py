@@ -15,7 +15,7 @@ INTERVAL = 1.0
 
 _lock = threading.Lock()
 #: Values in the files of this process, by family: they outlive a counter that is registered again.
-_told: dict[str, dict[tuple[str, ...], int]] = {}
+_mirrored: dict[str, dict[tuple[str, ...], int]] = {}
 
 
 class MirroredCalls:
@@ -48,8 +48,8 @@ class MirroredCalls:
     def _update(self) -> None:
         with _lock:
             for name, counter, read in self._families:
-                told = _told.setdefault(name, {})
+                mirrored = _mirrored.setdefault(name, {})
                 for labels, calls in read().items():
-                    if new := calls - told.get(labels, 0):
-                        counter.labels(*labels).inc(new)
-                        told[labels] = calls
+                    if increase := calls - mirrored.get(labels, 0):
+                        counter.labels(*labels).inc(increase)
+                        mirrored[labels] = calls

@@ -40,8 +40,8 @@ class BuildProgress:
         self._gears = gears
         self._done = 0
         #: When the compile of each gear began.
-        self._begun: dict[str, float] = {}
-        self._line = threading.Timer(_SILENT_SECONDS, self._tell)
+        self._begin_times: dict[str, float] = {}
+        self._line = threading.Timer(_SILENT_SECONDS, self._print_start)
         self._line.daemon = True
         self._bar: Any = None
         #: The stage of each gear in progress, and when it began.
@@ -85,7 +85,7 @@ class BuildProgress:
         with self._lock:
             self._is_traced = True
             if stage != "wait":
-                self._begun.setdefault(gear, now)
+                self._begin_times.setdefault(gear, now)
                 self._stages[gear] = stage, now
             if stage in ("done", "failed"):
                 self._done += 1
@@ -98,8 +98,8 @@ class BuildProgress:
         if tells_headers:
             logger.info("%s: %s", self._method, STAGES["headers"])
         if stage in ("done", "failed"):
-            words = "%s: gear %s %s after %.1f s (%d of %d)"
-            logger.info(words, self._method, gear, stage, now - self._begun[gear], done, self._gears)
+            message = "%s: gear %s %s after %.1f s (%d of %d)"
+            logger.info(message, self._method, gear, stage, now - self._begin_times[gear], done, self._gears)
         else:
             logger.debug("%s: gear %s: %s", self._method, gear, stage)
 
@@ -119,10 +119,10 @@ class BuildProgress:
                 return State(f"{self._failed} failed") if self._failed else State("")
             return State(STAGES["trace"], "", now - self._idle)
         since, gear, stage = busy[0]
-        words = STAGES.get(stage, stage)
+        step = STAGES.get(stage, stage)
         if stage in SHARED_STAGES:
-            return State(words, "", now - since)
-        return State(words, gear, now - since, len(busy) - 1)
+            return State(step, "", now - since)
+        return State(step, gear, now - since, len(busy) - 1)
 
     def _share(self) -> float:
         """Return the share of the work that is done: finished gears, finished stages of others, the trace."""
@@ -144,11 +144,11 @@ class BuildProgress:
         wait = _FIRST_BEAT
         while not self._ended.wait(wait):
             wait = min(2 * wait, _LAST_BEAT)
-            told = f"gearcache: `{self._method}`: {self._done} of {self._gears} done; {self._state().text()}\n"
+            line = f"gearcache: `{self._method}`: {self._done} of {self._gears} done; {self._state().text()}\n"
             with contextlib.suppress(AttributeError, OSError, ValueError):  # the stream may be closed by now
-                sys.stderr.write(told)
+                sys.stderr.write(line)
 
-    def _tell(self) -> None:
+    def _print_start(self) -> None:
         graphs = "a graph" if self._gears == 1 else f"{self._gears} graphs"
         target = f"to be stored in `{self._place}`" if self._place else "for this process alone"
         is_long = len(self._why) > _WHY_LETTERS

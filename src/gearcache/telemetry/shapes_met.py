@@ -32,7 +32,7 @@ class ShapesMet:
         if not self._spec:
             return
         sizes = []
-        for path, dim in self._named():
+        for path, dim in self._named_dims():
             size = next((tensor.size(dim) for name, tensor in _matching(tensors, path) if dim < tensor.dim()), None)
             if size is None:
                 return
@@ -41,7 +41,7 @@ class ShapesMet:
 
     def unserved(self) -> tuple[list[str], dict[Shape, int]]:
         """Return the dims of the spec, as messages name them, and the calls without a graph by shape."""
-        return [f"{path}.size({dim})" for path, dim in self._named()], dict(self._others)
+        return [f"{path}.size({dim})" for path, dim in self._named_dims()], dict(self._others)
 
     def add(self, graph: GraphCall) -> None:
         """Read the counters of a graph from now on, even after it is dropped: only its counters are kept, no model."""
@@ -50,37 +50,37 @@ class ShapesMet:
     def dims(self) -> list[tuple[str, int]]:
         """Return the dims that a shape lists: argument path and dim."""
         if self._spec:
-            return self._named()
+            return self._named_dims()
         for variant, *_ in self._graphs[:1]:
-            inputs = [stored for stored in variant.inputs if stored.access.root[0] == "argument"]
-            rows = variant.gears[0].sizes
+            inputs = [spec for spec in variant.inputs if spec.access.root[0] == "argument"]
+            sizes = variant.gears[0].sizes
             return [
-                (stored.access.text, dim)
-                for stored, row in zip(variant.inputs, rows, strict=True)
-                if stored in inputs and stored.in_frame
-                for dim in range(len(row))
+                (spec.access.text, dim)
+                for spec, dim_sizes in zip(variant.inputs, sizes, strict=True)
+                if spec in inputs and spec.in_frame
+                for dim in range(len(dim_sizes))
             ]
         return []
 
     def gears(self) -> list[tuple[int | None, ...]]:
         """Return the declared gears over the dims that a shape lists; None if a gear leaves a dim open."""
-        rest = (None,) * (len(self.dims()) - len(self._spec.axes))
-        return [(*gear, *rest) for gear in self._spec.gears] if self._spec.axes else []
+        open_dims = (None,) * (len(self.dims()) - len(self._spec.axes))
+        return [(*gear, *open_dims) for gear in self._spec.gears] if self._spec.axes else []
 
     def counts(self) -> dict[Shape, int]:
         """Return shape -> calls."""
         dims = self.dims()
-        found = dict(self._others)
+        totals = dict(self._others)
         graphs = list(self._graphs)
         rows = [(variant, row, calls_of(counter)) for variant, row, counter, _ in graphs]
         counted = [(variant, row, calls) for variant, _, _, shapes in graphs for row, calls in shapes.items()]
         for variant, row, calls in [*rows, *counted]:
             shape = _shape(variant, row, dims)
             if shape is not None and calls:
-                found[shape] = found.get(shape, 0) + calls
-        return found
+                totals[shape] = totals.get(shape, 0) + calls
+        return totals
 
-    def _named(self) -> list[tuple[str, int]]:
+    def _named_dims(self) -> list[tuple[str, int]]:
         return [(axis.path, axis.dim) for axis in (*self._spec.axes, *self._spec.dynamic_axes)]
 
 

@@ -32,33 +32,33 @@ def best_sizes(counts: Mapping[int, float], k: int) -> list[int]:
     best = [0.0] + [size * weights[j + 1] for j, size in enumerate(sizes)]
     choices: list[list[int]] = []
     for _ in range(k - 1):
-        best, chosen = _with_one_more(best, sizes, weights)
-        choices.append(chosen)
-    found, j = [sizes[-1]], len(sizes)
-    for chosen in reversed(choices):
-        j = chosen[j]
+        best, splits = _with_one_more(best, sizes, weights)
+        choices.append(splits)
+    picked, j = [sizes[-1]], len(sizes)
+    for splits in reversed(choices):
+        j = splits[j]
         if j == 0:
             break
-        found.append(sizes[j - 1])
-    return found[::-1]
+        picked.append(sizes[j - 1])
+    return picked[::-1]
 
 
-def _with_one_more(before: list[float], sizes: list[int], weights: list[float]) -> tuple[list[float], list[int]]:
+def _with_one_more(previous: list[float], sizes: list[int], weights: list[float]) -> tuple[list[float], list[int]]:
     """Return the least work with one more size, and the index where the smaller ones end.
 
     If smaller chosen sizes hold the first i of the first j sizes, the work for these j sizes is
-    `before[i] + size * (weights[j] - weights[i])`: for each i, this is a line over the size. The lines get flatter and
-    the sizes larger, so a line that was overtaken is never needed again, and each line is examined at most twice.
+    `previous[i] + size * (weights[j] - weights[i])`: for each i, this is a line over the size. The lines get flatter
+    and the sizes larger, so a line that was overtaken is never needed again, and each line is examined at most twice.
     """
-    best, chosen = [0.0], [0]
+    best, splits = [0.0], [0]
     lines: deque[int] = deque()
 
     def value(line: int, size: int) -> float:
-        return before[line] - size * weights[line]
+        return previous[line] - size * weights[line]
 
     def is_needless(first: int, middle: int, last: int) -> bool:
-        return (before[last] - before[first]) * (weights[middle] - weights[first]) <= (
-            before[middle] - before[first]
+        return (previous[last] - previous[first]) * (weights[middle] - weights[first]) <= (
+            previous[middle] - previous[first]
         ) * (weights[last] - weights[first])
 
     for j, size in enumerate(sizes, start=1):
@@ -67,9 +67,9 @@ def _with_one_more(before: list[float], sizes: list[int], weights: list[float]) 
         lines.append(j - 1)
         while len(lines) > 1 and value(lines[1], size) < value(lines[0], size):
             lines.popleft()
-        best.append(before[lines[0]] + size * (weights[j] - weights[lines[0]]))
-        chosen.append(lines[0])
-    return best, chosen
+        best.append(previous[lines[0]] + size * (weights[j] - weights[lines[0]]))
+        splits.append(lines[0])
+    return best, splits
 
 
 def best_lists(counts: Mapping[Shape, int], k: int, effort: int = MOST_EFFORT) -> Lists:
@@ -80,29 +80,29 @@ def best_lists(counts: Mapping[Shape, int], k: int, effort: int = MOST_EFFORT) -
 
 class _Search:
     def __init__(self, columns: Lists, counts: Mapping[Shape, int], effort: int) -> None:
-        self._columns, self._counts, self._left = columns, counts, effort
+        self._columns, self._counts, self._effort_left = columns, counts, effort
 
     def lists(self, k: int) -> Lists:
         limits = [len(column) for column in self._columns]
         if len(limits) == 1:
             return [self._best_for(0, [[]], min(k, limits[0]))]
-        tried = list(itertools.islice(_lengths(limits, k), _MOST_LENGTHS + 1))
-        found = self._grown(k) if len(tried) > _MOST_LENGTHS else self._first(tried[0])
-        work = work_of(self._counts, found)
-        for number, lengths in enumerate(tried if len(tried) <= _MOST_LENGTHS else ()):
-            share = self._left // (len(tried) - number)
+        all_lengths = list(itertools.islice(_lengths(limits, k), _MOST_LENGTHS + 1))
+        best = self._grow_lists(k) if len(all_lengths) > _MOST_LENGTHS else self._uniform_lists(all_lengths[0])
+        best_work = work_of(self._counts, best)
+        for number, lengths in enumerate(all_lengths if len(all_lengths) <= _MOST_LENGTHS else ()):
+            share = self._effort_left // (len(all_lengths) - number)
             for lists in self._candidates(lengths, share):
-                self._left -= self._price
-                if (least := work_of(self._counts, lists)) < work:
-                    found, work = lists, least
-        return found
+                self._effort_left -= self._price
+                if (work := work_of(self._counts, lists)) < best_work:
+                    best, best_work = lists, work
+        return best
 
     @property
     def _price(self) -> int:
         """Return the cost of examining all shapes."""
         return len(self._counts) * len(self._columns)
 
-    def _first(self, lengths: tuple[int, ...]) -> Lists:
+    def _uniform_lists(self, lengths: tuple[int, ...]) -> Lists:
         """Return lists as if all sizes of a dim were equally frequent."""
         pairs = zip(self._columns, lengths, strict=True)
         return [best_sizes(dict.fromkeys(column, 1.0), length) for column, length in pairs]
@@ -110,60 +110,60 @@ class _Search:
     def _candidates(self, lengths: tuple[int, ...], effort: int) -> Iterator[Lists]:
         columns = self._columns
         *others, last = range(len(columns))
-        tried = math.prod(math.comb(len(columns[at]) - 1, lengths[at] - 1) for at in others)
+        number_of_lists = math.prod(math.comb(len(columns[at]) - 1, lengths[at] - 1) for at in others)
         price = 2 * self._price + len(columns[last]) * lengths[last]
-        if tried <= _MOST_TRIED and tried * price <= effort:
+        if number_of_lists <= _MOST_TRIED and number_of_lists * price <= effort:
             rows = (itertools.combinations(columns[at][:-1], lengths[at] - 1) for at in others)
-            for chosen in itertools.product(*rows):
-                lists = [[*row, columns[at][-1]] for at, row in zip(others, chosen, strict=True)]
+            for combination in itertools.product(*rows):
+                lists = [[*column, columns[at][-1]] for at, column in zip(others, combination, strict=True)]
                 yield [*lists, self._best_for(last, [*lists, []], lengths[last])]
             return
-        end = self._left - effort
-        lists, before = self._first(lengths), math.inf
-        while self._left > end and (work := work_of(self._counts, lists)) < before:
-            before = work
+        end = self._effort_left - effort
+        lists, previous_work = self._uniform_lists(lengths), math.inf
+        while self._effort_left > end and (work := work_of(self._counts, lists)) < previous_work:
+            previous_work = work
             yield list(lists)
             for at in range(len(columns)):
                 lists[at] = self._best_for(at, lists, lengths[at])
         yield lists
 
-    def _grown(self, k: int) -> Lists:
+    def _grow_lists(self, k: int) -> Lists:
         """Add the size that saves the most, again and again, while there is room and effort is left."""
-        found = [column[-1:] for column in self._columns]
-        while self._left > 0:
-            grown = []
+        lists = [column[-1:] for column in self._columns]
+        while self._effort_left > 0:
+            extensions = []
             for at, column in enumerate(self._columns):
-                length = len(found[at]) + 1
-                if length > len(column) or math.prod(map(len, found)) // len(found[at]) * length > k:
+                length = len(lists[at]) + 1
+                if length > len(column) or math.prod(map(len, lists)) // len(lists[at]) * length > k:
                     continue
-                lists = [*found[:at], self._best_for(at, found, length), *found[at + 1 :]]
-                grown.append((work_of(self._counts, lists), at, lists))
-            if not grown:
+                longer_lists = [*lists[:at], self._best_for(at, lists, length), *lists[at + 1 :]]
+                extensions.append((work_of(self._counts, longer_lists), at, longer_lists))
+            if not extensions:
                 break
-            _, _, found = min(grown)
-        return found
+            _, _, lists = min(extensions)
+        return lists
 
     def _best_for(self, at: int, lists: Lists, length: int) -> list[int]:
         """Return the best list of one dim, given those of the others."""
-        self._left -= 2 * self._price + len(self._columns[at]) * length
+        self._effort_left -= 2 * self._price + len(self._columns[at]) * length
         weights: dict[int, float] = {}
         for shape, calls in self._counts.items():
-            rest = math.prod(held(size, lists[index]) for index, size in enumerate(shape) if index != at)
-            weights[shape[at]] = weights.get(shape[at], 0.0) + calls * rest
+            other_sizes = math.prod(held(size, lists[index]) for index, size in enumerate(shape) if index != at)
+            weights[shape[at]] = weights.get(shape[at], 0.0) + calls * other_sizes
         return best_sizes(weights, length)
 
 
 def _lengths(limits: list[int], k: int) -> Iterator[tuple[int, ...]]:
     """Yield the lengths of lists whose product is at most `k`, and that leave no room for one more."""
 
-    def longer(chosen: tuple[int, ...], room: int) -> Iterator[tuple[int, ...]]:
-        if len(chosen) == len(limits):
-            total, pairs = math.prod(chosen), zip(chosen, limits, strict=True)
+    def longer(lengths: tuple[int, ...], room: int) -> Iterator[tuple[int, ...]]:
+        if len(lengths) == len(limits):
+            total, pairs = math.prod(lengths), zip(lengths, limits, strict=True)
             if not any(length < limit and total // length * (length + 1) <= k for length, limit in pairs):
-                yield chosen
+                yield lengths
             return
-        for length in range(min(limits[len(chosen)], room), 0, -1):
-            yield from longer((*chosen, length), room // length)
+        for length in range(min(limits[len(lengths)], room), 0, -1):
+            yield from longer((*lengths, length), room // length)
 
     yield from longer((), k)
 
@@ -176,6 +176,6 @@ def held(size: int, sizes: list[int]) -> int:
 def work_of(counts: Mapping[Shape, int], lists: Lists) -> float:
     """Return the rows that are computed with a product of lists, over all calls."""
     return sum(
-        calls * math.prod(held(size, row) for size, row in zip(shape, lists, strict=True))
+        calls * math.prod(held(size, sizes) for size, sizes in zip(shape, lists, strict=True))
         for shape, calls in counts.items()
     )

@@ -28,10 +28,10 @@ def recorder() -> Recorder | None:
     return _recorder
 
 
-def record_by(found: Recorder | None) -> None:
+def record_by(new_recorder: Recorder | None) -> None:
     """Install a recorder for this process, or remove it."""
     global _recorder
-    _recorder = found
+    _recorder = new_recorder
 
 
 def span(category: str, name: str) -> AbstractContextManager[None]:
@@ -40,9 +40,9 @@ def span(category: str, name: str) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _timed(found: Recorder, category: str, name: str) -> Iterator[None]:
+def _timed(span_recorder: Recorder, category: str, name: str) -> Iterator[None]:
     begin = time.perf_counter()
     try:
         yield
     finally:
-        found.add(category, name, begin, time.perf_counter() - begin)
+        span_recorder.add(category, name, begin, time.perf_counter() - begin)

@@ -62,7 +62,7 @@ class Recorder:
         self._zero = time.perf_counter()
         self._began = time.time()
         self._spans: list[Span] = []
-        self._kept = Counter[tuple[str, str]]()
+        self._span_counts = Counter[tuple[str, str]]()
         self._dropped = Counter[str]()
         self._last_answer = 0.0
         self._answers = 0
@@ -70,18 +70,18 @@ class Recorder:
         self._methods: list[Followed] = []
         self._lock = threading.Lock()
         self._is_due = False
-        self._is_told = False
+        self._is_warned = False
 
     def add(self, category: str, name: str, begin: float, seconds: float, thread: int = 0) -> None:
         """Record a span; `begin` is a time of `time.perf_counter`, `thread` is another thread than the present one."""
         name = name[:_LONGEST]
         most = MOST_SPANS if category in _MANY_OF_A_NAME else MOST_OF_A_NAME
-        if self._kept[category, ""] >= MOST_SPANS or self._kept[category, name] >= most:
+        if self._span_counts[category, ""] >= MOST_SPANS or self._span_counts[category, name] >= most:
             self._dropped[category] += 1
             return
-        self._kept[category, ""] += 1
+        self._span_counts[category, ""] += 1
         if name:
-            self._kept[category, name] += 1
+            self._span_counts[category, name] += 1
         self._spans.append(Span(category, name, begin - self._zero, seconds, thread or threading.get_native_id()))
 
     def note(self, event: Event) -> None:
@@ -117,8 +117,8 @@ class Recorder:
                 self._file.write(json.dumps(self._document(is_final)).encode())
             except Exception as error:
                 raise_interrupt(error)
-                if not self._is_told:
-                    self._is_told = True
+                if not self._is_warned:
+                    self._is_warned = True
                     logger.warning("%s: `%s` cannot be written: %s", VARIABLE, self._file.path, error)
             finally:
                 self._lock.release()
@@ -149,24 +149,24 @@ class Recorder:
 def record_start(path: str) -> None:
     """Record this process from now on; only the first call in a process has an effect."""
     if recorder() is None:
-        found = Recorder(path)
-        record_by(found)
-        tell_at_once(found.note)
-        atexit.register(found.write, is_final=True)
+        trace_recorder = Recorder(path)
+        record_by(trace_recorder)
+        tell_at_once(trace_recorder.note)
+        atexit.register(trace_recorder.write, is_final=True)
         os.register_at_fork(after_in_child=stop_recording)
 
 
 def stop_recording() -> None:
     """Stop recording, and leave the file to others: in a forked child, and in commands that only read."""
-    found = recorder()
-    if found is not None:
-        found.release()
+    trace_recorder = recorder()
+    if trace_recorder is not None:
+        trace_recorder.release()
     record_by(None)
     tell_at_once(None)
 
 
 def _command() -> str:
     """Return the command line, even if the program has changed `sys.argv`."""
-    words = getattr(sys, "argv", None)
-    texts = [word if isinstance(word, str) else repr(word) for word in words] if isinstance(words, list) else []
+    arguments = getattr(sys, "argv", None)
+    texts = [word if isinstance(word, str) else repr(word) for word in arguments] if isinstance(arguments, list) else []
     return " ".join([Path(texts[0]).name, *texts[1:]] if texts else ["python"])[:_LONGEST]

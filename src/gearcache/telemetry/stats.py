@@ -36,10 +36,10 @@ class _UseTogether:
 
     def calls(self) -> dict[str, int]:
         """Return calls per gear."""
-        found = Counter[str]()
+        totals = Counter[str]()
         for part in self._parts:
-            found.update(part.calls())
-        return dict(found)
+            totals.update(part.calls())
+        return dict(totals)
 
     def padded_calls(self) -> int:
         """Return calls that were padded."""
@@ -54,12 +54,12 @@ class Stats:
         counters: Counters,
         outcomes: Outcomes,
         use: _Use,
-        met: Callable[[], MethodShapes | None] = lambda: None,
+        method_shapes: Callable[[], MethodShapes | None] = lambda: None,
     ) -> None:
         self._counters = counters
         self._outcomes = outcomes
         self._use = use
-        self._met = met
+        self._method_shapes = method_shapes
 
     @classmethod
     def together(cls, parts: Sequence[Stats]) -> Stats:
@@ -72,8 +72,8 @@ class Stats:
         for part in parts:
             outcomes.eager.update(part._outcomes.eager)
             outcomes.refused.update(part._outcomes.refused)
-        met = [found for part in parts if (found := part._met()) is not None]
-        return cls(counters, outcomes, _UseTogether([part._use for part in parts]), lambda: _met_together(met))
+        shapes = [part_shapes for part in parts if (part_shapes := part._method_shapes()) is not None]
+        return cls(counters, outcomes, _UseTogether([part._use for part in parts]), lambda: _sum_shapes(shapes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything that is counted as plain data for JSON.
@@ -83,8 +83,8 @@ class Stats:
         fields. `miss_reasons` has the texts.
         """
         plain = {name: getattr(self, name) for name in _PLAIN}
-        met = self._met()
-        return {**plain, **(met.to_plain() if met else {}), "miss_reasons": list(self.miss_reasons)}
+        shapes = self._method_shapes()
+        return {**plain, **(shapes.to_plain() if shapes else {}), "miss_reasons": list(self.miss_reasons)}
 
     @property
     def hits(self) -> int:
@@ -207,8 +207,8 @@ class Stats:
 
         Calls of a dynamic graph are only counted with `count_shapes`.
         """
-        met = self._met()
-        return dict(met.shapes) if met else {}
+        method_shapes = self._method_shapes()
+        return dict(method_shapes.shapes) if method_shapes else {}
 
     @property
     def miss_reasons(self) -> tuple[str, ...]:
@@ -229,7 +229,7 @@ class Stats:
         )
 
 
-def _met_together(parts: Sequence[MethodShapes]) -> MethodShapes | None:
+def _sum_shapes(parts: Sequence[MethodShapes]) -> MethodShapes | None:
     """Return the summed shapes of equal blocks; blocks with other dims than the first one are left out."""
     if not parts:
         return None

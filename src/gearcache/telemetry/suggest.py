@@ -68,8 +68,8 @@ class SuggestedGears(Struct, frozen=True):
         return list(dict.fromkeys(symbol for size in sizes if not isinstance(size, list) for symbol in size.symbols()))
 
     def __str__(self) -> str:
-        listed = "; ".join(f"{name}: {sizes}" for name, sizes in self.sizes.items())
-        text = f"{listed} ({self.padded:.1%} of the work of {self.calls} calls is padding)"
+        size_texts = "; ".join(f"{name}: {sizes}" for name, sizes in self.sizes.items())
+        text = f"{size_texts} ({self.padded:.1%} of the work of {self.calls} calls is padding)"
         return f"{text}; {self.today}" if self.today else text
 
 
@@ -98,41 +98,43 @@ def suggest(
     """
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_GEARS:
         raise GearSpecError(f"suggest_gears: k is {k!r}; it must be an int from 1 to {MAX_GEARS}")
-    met = {shape: calls for shape, calls in shapes.items() if calls and all(size > 0 for size in shape)}
-    if not met or not dims:
+    counted = {shape: calls for shape, calls in shapes.items() if calls and all(size > 0 for size in shape)}
+    if not counted or not dims:
         raise GearSpecError(
             "suggest_gears: no shapes were met yet; call the method first (a method without gears counts its shapes "
             "with CompilerConfig(count_shapes=True))"
         )
     is_open = [bool(gears) and all(gear[index] is None for gear in gears) for index in range(len(dims))]
-    fixed = _fixed(is_open, met, gears)
+    fixed = _fixed(is_open, counted, gears)
     free = [index for index in range(len(dims)) if not is_open[index] and index not in fixed]
-    every = met if all_shapes is None else [shape for shape in all_shapes if all(size > 0 for size in shape)]
-    followed = _followed(free, list(every), gears)
-    varying = [index for index in free if followed[index] is None and len({shape[index] for shape in met}) > 1]
+    checked_shapes = (
+        counted if all_shapes is None else [shape for shape in all_shapes if all(size > 0 for size in shape)]
+    )
+    followed = _followed(free, list(checked_shapes), gears)
+    varying = [index for index in free if followed[index] is None and len({shape[index] for shape in counted}) > 1]
     if not varying and not fixed:
         varying = free[:1]
     counts: dict[Shape, int] = {}
-    for shape, calls in met.items():
-        own = tuple(shape[index] for index in varying)
-        counts[own] = counts.get(own, 0) + calls
+    for shape, calls in counted.items():
+        own_sizes = tuple(shape[index] for index in varying)
+        counts[own_sizes] = counts.get(own_sizes, 0) + calls
     lists = {index: [size] for index, size in fixed.items()}
     if varying:
         lists.update(zip(varying, best_lists(counts, k, effort), strict=True))
     owners = sorted(lists)
-    rows: dict[Shape, int] = {}
-    for shape, calls in met.items():
-        own = tuple(shape[index] for index in owners)
-        rows[own] = rows.get(own, 0) + calls
+    totals: dict[Shape, int] = {}
+    for shape, calls in counted.items():
+        own_sizes = tuple(shape[index] for index in owners)
+        totals[own_sizes] = totals.get(own_sizes, 0) + calls
     sizes = {f"{dims[index][0]}.size({dims[index][1]})": lists[index] for index in owners}
-    least = sum(calls * math.prod(shape) for shape, calls in rows.items())
+    least_work = sum(calls * math.prod(shape) for shape, calls in totals.items())
     return SuggestedGears(
         _gears(dims, lists, followed, is_open),
         sizes,
-        sum(rows.values()),
-        round(work_of(rows, [lists[index] for index in owners])),
-        least,
-        tuple(f"{path}.size({dim})" for (path, dim), found in zip(dims, is_open, strict=True) if found),
+        sum(totals.values()),
+        round(work_of(totals, [lists[index] for index in owners])),
+        least_work,
+        tuple(f"{path}.size({dim})" for (path, dim), is_open_dim in zip(dims, is_open, strict=True) if is_open_dim),
     )
 
 
@@ -144,9 +146,11 @@ def _gears(
 ) -> dict[str, dict[int, Any]]:
     """Return the argument for `cache_compile`: a single list, or symbols, which form a product."""
     symbols = {index: Symbol(f"n{number}", gears=lists[index]) for number, index in enumerate(sorted(lists))}
-    relations = {index: to for index, to in followed.items() if to is not None and to[0] in symbols}
+    relations = {
+        index: relation for index, relation in followed.items() if relation is not None and relation[0] in symbols
+    }
     is_single = len(lists) == 1 and not relations
-    found: dict[str, dict[int, Any]] = {}
+    arguments: dict[str, dict[int, Any]] = {}
     for index, (path, dim) in enumerate(dims):
         size: Any = None
         if index in symbols:
@@ -157,49 +161,50 @@ def _gears(
         elif is_open[index]:
             size = Symbol(f"any{index}")
         if size is not None:
-            found.setdefault(path, {})[dim] = size
-    return found
+            arguments.setdefault(path, {})[dim] = size
+    return arguments
 
 
-def _fixed(is_open: Sequence[bool], met: Mapping[Shape, int], gears: Gears) -> dict[int, int]:
+def _fixed(is_open: Sequence[bool], shapes: Mapping[Shape, int], gears: Gears) -> dict[int, int]:
     """Return the single size of dims that have gears now, beside others, and had one size in all calls or are fixed."""
     columns = [{gear[index] for gear in gears} - {None} for index in range(len(is_open))]
-    found: dict[int, int] = {}
+    fixed_sizes: dict[int, int] = {}
     for index, column in enumerate(columns):
         if not column or sum(map(bool, columns)) < 2:
             continue
-        sizes = {shape[index] for shape in met}
-        held = [size for size in column if size is not None and size >= max(sizes)] if len(column) == 1 else []
-        if held and (len(sizes) == 1 or any(len(other) > 1 for other in columns)):
-            found[index] = held[0]
+        sizes = {shape[index] for shape in shapes}
+        declared = [size for size in column if size is not None and size >= max(sizes)] if len(column) == 1 else []
+        if declared and (len(sizes) == 1 or any(len(other) > 1 for other in columns)):
+            fixed_sizes[index] = declared[0]
         elif len(sizes) == 1:
-            found[index] = max(sizes)
-    return found
+            fixed_sizes[index] = max(sizes)
+    return fixed_sizes
 
 
 def _followed(indices: list[int], shapes: Sequence[Shape], gears: Gears) -> dict[int, _Relation | None]:
     """Return, for each dim, the earlier one that it follows, as (index, factor, offset), or None."""
-    found: dict[int, _Relation | None] = {}
+    relations_by_index: dict[int, _Relation | None] = {}
     for index in indices:
-        owners = [owner for owner, before in found.items() if before is None]
-        relations = (_relation(index, owner, shapes, gears) for owner in owners)
-        found[index] = next((to for to in relations if to is not None), None)
-    return found
+        owners = [owner for owner, relation in relations_by_index.items() if relation is None]
+        candidates = (_relation(index, owner, shapes, gears) for owner in owners)
+        relations_by_index[index] = next((candidate for candidate in candidates if candidate is not None), None)
+    return relations_by_index
 
 
 def _relation(index: int, owner: int, shapes: Sequence[Shape], gears: Gears) -> _Relation | None:
     first = shapes[0]
-    possible = [(owner, 1, first[index] - first[owner])]
+    candidates = [(owner, 1, first[index] - first[owner])]
     if first[index] % first[owner] == 0:
-        possible.append((owner, first[index] // first[owner], 0))
+        candidates.append((owner, first[index] // first[owner], 0))
     declared = [(gear[index], gear[owner]) for gear in gears]
-    for to in possible:
-        if all(_holds(to, shape[index], shape[owner]) for shape in shapes) and all(
-            of is not None and by is not None and _holds(to, of, by) for of, by in declared
+    for relation in candidates:
+        if all(_holds(relation, shape[index], shape[owner]) for shape in shapes) and all(
+            size is not None and owner_size is not None and _holds(relation, size, owner_size)
+            for size, owner_size in declared
         ):
-            met = {shape[index] for shape in shapes}
-            if len(met) >= LEAST_SIZES or (len(met) > 1 and len(set(declared)) >= LEAST_GEARS):
-                return to
+            sizes = {shape[index] for shape in shapes}
+            if len(sizes) >= LEAST_SIZES or (len(sizes) > 1 and len(set(declared)) >= LEAST_GEARS):
+                return relation
     return None
 
 

@@ -47,13 +47,13 @@ def trace_events(spans: Sequence[Span], process: int, command: str) -> list[dict
         {"name": "process_name", "ph": "M", "ts": 0, "pid": process, "tid": process, "args": {"name": command}},
     ]
     rows = _rows(spans)
-    for row in sorted({row for row in rows if row >= _LANE}):
-        name = f"compiles {row // _LANE}"
-        events.append({"name": "thread_name", "ph": "M", "ts": 0, "pid": process, "tid": row, "args": {"name": name}})
-    for span, row in zip(spans, rows, strict=True):
+    for lane in sorted({lane for lane in rows if lane >= _LANE}):
+        name = f"compiles {lane // _LANE}"
+        events.append({"name": "thread_name", "ph": "M", "ts": 0, "pid": process, "tid": lane, "args": {"name": name}})
+    for span, lane in zip(spans, rows, strict=True):
         event = {"name": span.name, "cat": span.category, "ph": "X"}
         times = {"ts": round(1e6 * span.begin, 1), "dur": round(1e6 * span.seconds, 1)}
-        events.append({**event, **times, "pid": process, "tid": row})
+        events.append({**event, **times, "pid": process, "tid": lane})
     return events
 
 
@@ -65,8 +65,11 @@ def _rows(spans: Sequence[Span]) -> list[int]:
     rows = [span.thread for span in spans]
     compiles = [index for index, span in enumerate(spans) if span.category == "compile"]
     threads = {spans[index].thread for index in compiles}
-    by_begin = {each: sorted((one.begin, one.end) for one in spans if one.thread == each) for each in threads}
-    by_end = {each: sorted((end, begin) for begin, end in times) for each, times in by_begin.items()}
+    by_begin = {
+        thread: sorted((other_span.begin, other_span.end) for other_span in spans if other_span.thread == thread)
+        for thread in threads
+    }
+    by_end = {thread: sorted((end, begin) for begin, end in times) for thread, times in by_begin.items()}
     lanes: dict[tuple[int, int], list[float]] = {}
     for index in sorted(compiles, key=lambda each: (spans[each].begin, -spans[each].seconds)):
         span = spans[index]
@@ -94,10 +97,10 @@ def _crosses(span: Span, by_begin: list[tuple[float, float]], by_end: list[tuple
 def _within(times: list[tuple[float, float]], first: float, last: float) -> Iterator[float]:
     """Yield the second time of each pair whose first time is between two times."""
     for index in range(bisect_left(times, (first, 0.0)), len(times)):
-        one, other = times[index]
-        if one > last:
+        key, value = times[index]
+        if key > last:
             return
-        yield other
+        yield value
 
 
 def together(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -105,32 +108,32 @@ def together(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     Shapes over different dims cannot be added up: a method whose objects have several gets a further record for each.
     """
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    methods: dict[tuple[str, str], dict[str, Any]] = {}
     others: dict[tuple[str, ...], dict[str, Any]] = {}
     for record in records:
         name = {"method": record["method"], "owner": record.get("owner", "")}
         key = name["method"], name["owner"]
-        present = found.setdefault(key, {**NOTHING, **name})
+        total = methods.setdefault(key, {**NOTHING, **name})
         for field, value in record.items():
             if isinstance(value, int):
-                present[field] += value
+                total[field] += value
             elif isinstance(value, dict):
-                present[field] = dict(Counter(present[field]) + Counter(value))
-        present["declared"] = list(dict.fromkeys([*present["declared"], *record.get("declared", [])]))
-        present["reasons"] = _summed(present["reasons"] + record.get("reasons", []), "times")
+                total[field] = dict(Counter(total[field]) + Counter(value))
+        total["declared"] = list(dict.fromkeys([*total["declared"], *record.get("declared", [])]))
+        total["reasons"] = _summed(total["reasons"] + record.get("reasons", []), "times")
         if record.get("shapes"):
-            holder = present
-            if present["dims"] not in ([], record["dims"]):
+            holder = total
+            if total["dims"] not in ([], record["dims"]):
                 holder = others.setdefault((*key, *record["dims"]), {**NOTHING, **name})
             holder["dims"] = record["dims"]
             holder["shapes"] = _summed(holder["shapes"] + record["shapes"], "calls")
-    return [*found.values(), *others.values()]
+    return [*methods.values(), *others.values()]
 
 
 def _summed(rows: list[dict[str, Any]], number: str) -> list[dict[str, Any]]:
     """Return rows in which those that differ only in a number are added up."""
-    found: dict[str, dict[str, Any]] = {}
+    totals: dict[str, dict[str, Any]] = {}
     for row in rows:
         key = repr([(name, value) for name, value in row.items() if name != number])
-        found[key] = {**row, number: row[number] + found.get(key, {number: 0})[number]}
-    return list(found.values())
+        totals[key] = {**row, number: row[number] + totals.get(key, {number: 0})[number]}
+    return list(totals.values())

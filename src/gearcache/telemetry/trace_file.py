@@ -19,14 +19,14 @@ class TraceFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         #: Open while this process runs, with a lock that marks the file as taken.
-        self._held = -1
+        self._descriptor = -1
 
     def write(self, data: bytes) -> None:
         """Replace the file; `PublishError` if that is impossible, or if a running process has written it."""
         from gearcache.cache.atomic import regular_target, write_atomic
 
         target = regular_target(self.path)
-        if self._held < 0 and _is_held(target):
+        if self._descriptor < 0 and _is_held(target):
             raise PublishError(
                 self.path, "a process that runs has written it; `%p` in the name gives each process a file of its own"
             )
@@ -35,11 +35,11 @@ class TraceFile:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         self.release()
-        self._held = descriptor
+        self._descriptor = descriptor
 
     def release(self) -> None:
         """Let others write it; a forked child must call this, as it shares the lock."""
-        descriptor, self._held = self._held, -1
+        descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 

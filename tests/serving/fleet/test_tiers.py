@@ -55,7 +55,7 @@ class Net(torch.nn.Module):
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test is as a host that was just started."""
-    monkeypatch.setattr(remote_entry, "_told", set())
+    monkeypatch.setattr(remote_entry, "_warned", set())
     monkeypatch.setattr(tier, "_tiers", {})
     monkeypatch.setattr(turn, "_FIRST_PAUSE", 0.05)
     monkeypatch.setattr(turn, "_LOOK_SECONDS", 0.2)

@@ -47,14 +47,14 @@ def check_host(environ: Mapping[str, str]) -> list[Check]:
 def check_settings(environ: Mapping[str, str]) -> tuple[list[Check], Path | None]:
     """Check the environment variables; also returns the key file of signatures, if one is set."""
     unknown = unknown_variables(environ)
-    ours = sorted(name for name in environ if name.startswith(VARIABLE_PREFIXES) and name not in unknown)
-    named = {name: environ[name] for name in ours}
-    named |= {name: environ[name] for name in _VARIABLES if environ.get(name)}
-    wrong = wrong_variables(environ)
+    names = sorted(name for name in environ if name.startswith(VARIABLE_PREFIXES) and name not in unknown)
+    values = {name: environ[name] for name in names}
+    values |= {name: environ[name] for name in _VARIABLES if environ.get(name)}
+    problems = wrong_variables(environ)
     remedy = "set the variable to an allowed value, or unset it; until then the default holds"
-    named |= {REMOTES: masked(named[REMOTES])} if REMOTES in named else {}
-    text = ", ".join(f"{name}={value}" for name, value in named.items()) or "no variable is set"
-    checks = [Check("settings", False, each, remedy) for each in wrong] or [Check("settings", True, text)]
+    values |= {REMOTES: masked(values[REMOTES])} if REMOTES in values else {}
+    text = ", ".join(f"{name}={value}" for name, value in values.items()) or "no variable is set"
+    checks = [Check("settings", False, each, remedy) for each in problems] or [Check("settings", True, text)]
     checks += [Check("settings", False, told(*each), "rename or unset it") for each in unknown.items()]
     return checks, Path(environ[KEY_FILE]) if environ.get(KEY_FILE) else None
 
@@ -84,26 +84,28 @@ def _check_compiler(environ: Mapping[str, str]) -> Check:
     """Compile a small shared object with OpenMP, as every gear needs."""
     remedy = "install g++ with OpenMP or set CXX; without one this host can load entries, not compile them"
     names = (environ["CXX"],) if environ.get("CXX") else _COMPILERS
-    found = next((path for name in names if (path := shutil.which(name))), None)
-    if found is None:
+    compiler = next((path for name in names if (path := shutil.which(name))), None)
+    if compiler is None:
         return Check("compiler", False, f"none found: {', '.join(names)}", remedy)
     with contextlib.ExitStack() as stack:
         try:
             folder = stack.enter_context(scratch_folder())
         except OSError as error:
-            return Check("compiler", False, f"`{found}` has no place for its files: {error.strerror}", TEMPORARY_REMEDY)
+            return Check(
+                "compiler", False, f"`{compiler}` has no place for its files: {error.strerror}", TEMPORARY_REMEDY
+            )
         source = Path(folder, "probe.cpp")
         source.write_text(_PROBE)
-        command = [found, "-shared", "-fPIC", "-fopenmp", str(source), "-o", str(Path(folder, "probe.so"))]
+        command = [compiler, "-shared", "-fPIC", "-fopenmp", str(source), "-o", str(Path(folder, "probe.so"))]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=False)
-            version = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=60, check=False)
+            probe = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=False)
+            version = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=60, check=False)
         except (OSError, subprocess.SubprocessError) as error:
-            return Check("compiler", False, f"`{found}` cannot run: {error}", remedy)
-    if done.returncode != 0:
-        reason = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
-        return Check("compiler", False, f"`{found}` cannot compile with OpenMP: {reason}", remedy)
-    return Check("compiler", True, f"`{found}`, {next(iter(version.stdout.splitlines()), 'of unknown version')}")
+            return Check("compiler", False, f"`{compiler}` cannot run: {error}", remedy)
+    if probe.returncode != 0:
+        reason = next(iter(probe.stderr.strip().splitlines()), f"exit code {probe.returncode}")
+        return Check("compiler", False, f"`{compiler}` cannot compile with OpenMP: {reason}", remedy)
+    return Check("compiler", True, f"`{compiler}`, {next(iter(version.stdout.splitlines()), 'of unknown version')}")
 
 
 def _check_cpu(environ: Mapping[str, str]) -> Check:
@@ -115,8 +117,8 @@ def _check_cpu(environ: Mapping[str, str]) -> Check:
     text = f"{capability}, {threads} threads; both are in the key of compiled entries"
     if levels := [name for name in host_targets() if name != NATIVE]:
         text += f", under a target ({', '.join(levels)}) the threads alone"
-    if told := told_of_threads(environ, threads):
-        return Check("cpu", None, text, told)
+    if advice := told_of_threads(environ, threads):
+        return Check("cpu", None, text, advice)
     if not environ.get("OMP_NUM_THREADS"):
         return Check("cpu", None, text, "set OMP_NUM_THREADS where hosts with other core counts share a cache")
     return Check("cpu", True, text)
@@ -146,11 +148,11 @@ def _check_npu(environ: Mapping[str, str]) -> Check:
     # In a separate process: a driver that crashes must not end this one, and nothing here changes torch.
     program = "import torch, torch_npu; print(torch.get_device_module('npu').device_count())"
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             python_command(program), env=python_environment(), capture_output=True, text=True, timeout=120, check=False
         )
-        devices = int(done.stdout.split()[-1]) if done.returncode == 0 else -1
-        problem = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        devices = int(process.stdout.split()[-1]) if process.returncode == 0 else -1
+        problem = (process.stderr.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
         devices, problem = -1, f"{type(error).__name__}: {error}"
     if devices < 0:

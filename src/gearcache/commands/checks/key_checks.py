@@ -27,8 +27,8 @@ def check_keys(environ: Mapping[str, str]) -> Check:
         return Check("keys", False, f"`{error.path}`: {error.reason}", error.remedy)
     except (OptionError, CacheError) as error:
         return Check("keys", False, str(error), "see the message")
-    listed = ", ".join(f"`{key.name}`{f' {key.time_text}' if key.has_time else ''}" for key in trust.keys)
-    detail = f"trusts {listed or 'none'}"
+    names = ", ".join(f"`{key.name}`{f' {key.time_text}' if key.has_time else ''}" for key in trust.keys)
+    detail = f"trusts {names or 'none'}"
     if own is None:
         return Check("keys", True, f"{detail}; signs nothing")
     key = next((key for key in trust.keys if key.public_key == own), None)

@@ -19,11 +19,11 @@ def check_ranks(environ: Mapping[str, str], layout: Layout) -> list[Check]:
     world = environ.get(_VARIABLE, "")
     if world.isdigit() and int(world) > 1:
         return [Check("ranks", None, f"this is a job of {world} ranks", _REMEDY)]
-    found = set()
+    labels = set()
     for label, digest in layout.names():
         if any(layout.identify(path)[2].startswith("world") for path in layout.manifests_of(label, digest)):
-            found.add(label)
-    if not found:
+            labels.add(label)
+    if not labels:
         return []
-    names = ", ".join(sorted(found)[:3]) + (", …" if len(found) > 3 else "")
+    names = ", ".join(sorted(labels)[:3]) + (", …" if len(labels) > 3 else "")
     return [Check("ranks", None, f"jobs of several ranks have stored entries: {names}", _REMEDY)]

@@ -31,8 +31,8 @@ def _check(entry: Prewarmed, target: str) -> Check:
     if entry.failed:
         return Check(name, False, "; ".join(entry.failed.values()), f"see `gearcache prewarm {target}`")
     if entry.missing:
-        known = count(len(entry.present), "gear")
-        text = f"{known} here, missing: {'; '.join(entry.named(entry.missing))}; because: {entry.reason}"
+        present = count(len(entry.present), "gear")
+        text = f"{present} here, missing: {'; '.join(entry.named(entry.missing))}; because: {entry.reason}"
         remedy = entry.advice or f"`gearcache pull --require {target}`, or `gearcache prewarm {target}`"
         return Check(name, False, text, remedy)
     return Check(name, True, f"{count(len(entry.present), 'gear')} here")

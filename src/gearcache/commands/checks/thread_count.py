@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-def told_of_threads(environ: Mapping[str, str], found: int) -> str:
-    """Return a sentence if torch uses fewer threads (`found`) than `OMP_NUM_THREADS` says, else an empty text."""
-    named = environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list has one number per level of nesting
-    if not named.isdecimal() or int(named) <= found:
+def told_of_threads(environ: Mapping[str, str], threads: int) -> str:
+    """Return a sentence if torch uses fewer threads (`threads`) than `OMP_NUM_THREADS` says, else an empty text."""
+    # A list has one number per level of nesting.
+    setting = environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if not setting.isdecimal() or int(setting) <= threads:
         return ""
     return (
-        f"OMP_NUM_THREADS is {named}, and torch uses {found} of them, as this host has no more cores: hosts with more "
-        f"cores have another key; `--threads {named}` is for those that have {named}"
+        f"OMP_NUM_THREADS is {setting}, and torch uses {threads} of them, as this host has no more cores: hosts with "
+        f"more cores have another key; `--threads {setting}` is for those that have {setting}"
     )

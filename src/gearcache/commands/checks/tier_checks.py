@@ -31,14 +31,16 @@ def check_tiers(environ: Mapping[str, str], layout: Layout) -> list[Check]:
 
 
 def _check(tier: Tier) -> Check:
-    rest = tier.rest_seconds
-    told = f"; it failed a moment ago, and nobody of this host was to ask it for {rest:.0f} s more" if rest else ""
+    seconds = tier.rest_seconds
+    rest_text = (
+        f"; it failed a moment ago, and nobody of this host was to ask it for {seconds:.0f} s more" if seconds else ""
+    )
     begin = time.perf_counter()
     try:
         tier.ask(lambda remote: remote.get(f"{PROBES}{secrets.token_hex(16)}", 1, tier.begin()))
     except (RemoteError, ValueError) as error:
         text = error.problem if isinstance(error, RemoteError) else str(error)
-        return Check("tier", False, f"{tier.label}: {text}{told}", _REMEDY)
+        return Check("tier", False, f"{tier.label}: {text}{rest_text}", _REMEDY)
     milliseconds = (time.perf_counter() - begin) * 1000
     access = "read only" if tier.url.read_only else "read and write"
-    return Check("tier", True, f"{tier.label} answers after {milliseconds:.1f} ms, {access}{told}")
+    return Check("tier", True, f"{tier.label} answers after {milliseconds:.1f} ms, {access}{rest_text}")

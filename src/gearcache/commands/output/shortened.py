@@ -14,8 +14,8 @@ def shortened(text: str, width: int) -> str:
     """
     if len(text) <= width:
         return text
-    left = max(1, width - len(_MARK))
-    end = round(left * _SHARE_OF_END)
-    last = len(text) - text.rfind(".") if "." in text else 0
-    end = min(left - 1, max(end, last)) if left > 1 else left
-    return f"{text[: left - end]}{_MARK}{text[len(text) - end :]}"
+    room = max(1, width - len(_MARK))
+    end = round(room * _SHARE_OF_END)
+    name_length = len(text) - text.rfind(".") if "." in text else 0
+    end = min(room - 1, max(end, name_length)) if room > 1 else room
+    return f"{text[: room - end]}{_MARK}{text[len(text) - end :]}"

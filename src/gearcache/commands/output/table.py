@@ -64,12 +64,12 @@ def _needed(widths: dict[str, int]) -> int:
 
 
 def _lines(columns: Sequence[Sequence[str]], widths: Sequence[int], is_right: Sequence[bool]) -> Iterator[str]:
-    filled = []
+    padded_columns = []
     for column, width, right in zip(columns, widths, is_right, strict=True):
-        fill = str.rjust if right else str.ljust
+        justify = str.rjust if right else str.ljust
         # These functions count letters, but a wide letter takes two columns.
-        filled.append([fill(cell, width - _width(cell) + len(cell)) for cell in column])
-    return (_GAP.join(cells).rstrip() for cells in zip(*filled, strict=True))
+        padded_columns.append([justify(cell, width - _width(cell) + len(cell)) for cell in column])
+    return (_GAP.join(cells).rstrip() for cells in zip(*padded_columns, strict=True))
 
 
 def _width(text: str) -> int:

@@ -19,23 +19,23 @@ def verbosity_options(function: Function) -> Function:
         "--quiet",
         is_flag=True,
         expose_value=False,
-        callback=_chosen,
+        callback=_set_verbosity,
         help="Print data, warnings and errors only: nothing when all is well.",
     )
     verbose = click.option(
-        "-v", "--verbose", is_flag=True, expose_value=False, callback=_chosen, help="Print more, and the log."
+        "-v", "--verbose", is_flag=True, expose_value=False, callback=_set_verbosity, help="Print more, and the log."
     )
     return quiet(verbose(function))
 
 
 def is_quiet() -> bool:
     """Whether the running command was asked to be quiet."""
-    return _asked() == "quiet"
+    return _verbosity() == "quiet"
 
 
 def is_verbose() -> bool:
     """Whether the running command was asked to print more."""
-    return _asked() == "verbose"
+    return _verbosity() == "verbose"
 
 
 def show_log(level: int) -> None:
@@ -48,12 +48,12 @@ def show_log(level: int) -> None:
     logger.setLevel(level)
 
 
-def _asked() -> str:
+def _verbosity() -> str:
     context = click.get_current_context(silent=True)
     return str(context.meta.get(_KEY, "")) if context is not None else ""
 
 
-def _chosen(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+def _set_verbosity(context: click.Context, parameter: click.Parameter, value: bool) -> None:
     if not value:
         return
     name = str(parameter.name)

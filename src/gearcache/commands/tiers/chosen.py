@@ -24,18 +24,18 @@ def tiers_at(layout: Layout, urls: Sequence[str], option: str, *, to_write: bool
     """
     source = option if urls else f"${REMOTES_VARIABLE}"
     try:
-        found = parse_urls(list(urls) if urls else os.environ.get(REMOTES_VARIABLE, ""), source)
-        for url in found:
+        tier_urls = parse_urls(list(urls) if urls else os.environ.get(REMOTES_VARIABLE, ""), source)
+        for url in tier_urls:
             url.open()  # sends no request: checks that its package is installed
     except (OptionError, ValueError) as error:
         raise click.UsageError(str(error)) from None
-    if not found:
+    if not tier_urls:
         raise click.UsageError(
             f"no tier is named: give {option}, or set ${REMOTES_VARIABLE} to URLs such as s3://bucket/team"
         )
     if to_write:
-        found = _writable(found, source, is_given=bool(urls))
-    return open_tiers(found, layout)
+        tier_urls = _writable(tier_urls, source, is_given=bool(urls))
+    return open_tiers(tier_urls, layout)
 
 
 def split_names(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -60,16 +60,16 @@ def bar(title: str, total: int) -> Iterator[Callable[[], None]]:
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task(title, total=total)
-        yield lambda: shown.advance(task)
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda: progress.advance(task)
 
 
-def _writable(found: list[TierURL], source: str, *, is_given: bool) -> list[TierURL]:
-    left = [url for url in found if not url.read_only]
-    if is_given and len(left) < len(found):
-        wrong = next(url for url in found if url.read_only)
-        raise click.UsageError(f"{source}: the tier {wrong.label} is read only")
-    if not left:
+def _writable(tier_urls: list[TierURL], source: str, *, is_given: bool) -> list[TierURL]:
+    writable = [url for url in tier_urls if not url.read_only]
+    if is_given and len(writable) < len(tier_urls):
+        read_only = next(url for url in tier_urls if url.read_only)
+        raise click.UsageError(f"{source}: the tier {read_only.label} is read only")
+    if not writable:
         raise click.UsageError(f"{source} names only tiers that are read only")
-    return left
+    return writable

@@ -29,32 +29,32 @@ def prune_remote(
             problems[tier.label] = error.problem
         outcomes.append(pruning.outcome)
     if as_json:
-        rows = [{**asdict(each), "problem": problems.get(each.tier, "")} for each in outcomes]
+        rows = [{**asdict(outcome), "problem": problems.get(outcome.tier, "")} for outcome in outcomes]
         print_json("prune", {"tiers": rows, "dry_run": dry_run})
     else:
-        for each in outcomes:
-            if each.tier not in problems:
-                _print(each, dry_run)
+        for outcome in outcomes:
+            if outcome.tier not in problems:
+                _print(outcome, dry_run)
     for label, problem in problems.items():
         warn(f"tier {label}: {problem}")
-    for each in outcomes:
-        for reason in each.unread.values():
+    for outcome in outcomes:
+        for reason in outcome.unread.values():
             warn(f"{reason}; it stays, and so do all blobs, of which it may need some")
-        if each.late:
+        if outcome.late:
             note(
-                f"{each.tier}: {count(len(each.late), 'manifest')} came while their blobs went, and went too; "
+                f"{outcome.tier}: {count(len(outcome.late), 'manifest')} came while their blobs went, and went too; "
                 f"`gearcache push` on the hosts that made them sends them anew"
             )
-    if problems or any(each.unread for each in outcomes):
+    if problems or any(outcome.unread for outcome in outcomes):
         stop(Exit.WRONG)
 
 
 def _print(outcome: RemotePruned, dry_run: bool) -> None:
-    did = "would remove" if dry_run else "removed"
+    verb = "would remove" if dry_run else "removed"
     if is_verbose():
-        for why, names in (("old", outcome.old), ("superseded", outcome.superseded)):
+        for cause, names in (("old", outcome.old), ("superseded", outcome.superseded)):
             for name in names:
-                tell(f"{did} {name}, {why}")
+                tell(f"{verb} {name}, {cause}")
     manifests = f"{len(outcome.old)} old and {count(len(outcome.superseded), 'superseded manifest')}"
-    text = f"{did} {manifests} and {count(len(outcome.blobs), 'blob')}, {size_text(outcome.freed)}"
+    text = f"{verb} {manifests} and {count(len(outcome.blobs), 'blob')}, {size_text(outcome.freed)}"
     tell(f"{outcome.tier}: {text}; {outcome.left} left")

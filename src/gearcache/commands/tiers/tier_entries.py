@@ -60,11 +60,11 @@ class TierEntries(Struct):
                 f"{count(self.entries, 'entry', 'entries')} of the method" if self.entries else "none of the method"
             )
             yield f"{self.tier}: does not have it; it has {others}"
-        for each in self.differences[:1]:
-            more = f", and {len(self.differences) - 1} more" if len(self.differences) > 1 else ""
+        for difference in self.differences[:1]:
+            others_text = f", and {len(self.differences) - 1} more" if len(self.differences) > 1 else ""
             yield (
-                f"{self.tier}: the nearest differs in {each['path']}: "
-                f"wanted {each['wanted']}, stored {each['stored']}{more}"
+                f"{self.tier}: the nearest differs in {difference['path']}: "
+                f"wanted {difference['wanted']}, stored {difference['stored']}{others_text}"
             )
 
 
@@ -77,54 +77,60 @@ def remote_option(function: Any) -> Any:
 def in_tiers(layout: Layout, entry: EntryName, components: Mapping[str, Any]) -> list[TierEntries]:
     """Ask each tier of the environment for an entry whose key consists of `components`; a usage error without tiers."""
     trust = environment_trust()
-    wanted = msgpack.unpackb(msgpack.packb(dict(components)))  # as in a manifest: lists, not tuples
-    return [_look(tier, trust, entry, wanted) for tier in tiers_at(layout, (), "--remote")]
+    plain_components = msgpack.unpackb(msgpack.packb(dict(components)))  # as in a manifest: lists, not tuples
+    return [_ask_tier(tier, trust, entry, plain_components) for tier in tiers_at(layout, (), "--remote")]
 
 
-def _look(tier: Tier, trust: Trust, entry: EntryName, components: Mapping[str, Any]) -> TierEntries:
-    found = TierEntries(tier.label)
+def _ask_tier(tier: Tier, trust: Trust, entry: EntryName, components: Mapping[str, Any]) -> TierEntries:
+    tier_entries = TierEntries(tier.label)
     try:
-        held = listed(tier, f"{ENTRIES}{entry.label}/", Deadline.after(tier.url.budget)).manifests
-        found.entries = len({(each.digest, each.ranks) for each in held})
-        names = held.get(entry, [])
-        found.manifests = len(names)
+        manifest_names = listed(tier, f"{ENTRIES}{entry.label}/", Deadline.after(tier.url.budget)).manifests
+        tier_entries.entries = len({(each.digest, each.ranks) for each in manifest_names})
+        names = manifest_names.get(entry, [])
+        tier_entries.manifests = len(names)
         if names:
-            _read(tier, trust, entry, names, found)
+            _read(tier, trust, entry, names, tier_entries)
         else:
-            found.differences = _nearest(tier, trust, held, components)
+            tier_entries.differences = _nearest(tier, trust, manifest_names, components)
     except CacheError as error:
-        found.problem = error.problem if isinstance(error, RemoteError) else str(error)
-    return found
+        tier_entries.problem = error.problem if isinstance(error, RemoteError) else str(error)
+    return tier_entries
 
 
-def _read(tier: Tier, trust: Trust, entry: EntryName, names: list[str], found: TierEntries) -> None:
+def _read(tier: Tier, trust: Trust, entry: EntryName, names: list[str], tier_entries: TierEntries) -> None:
     gears: set[str] = set()
     signers: set[str] = set()
     manifests, faults = read_manifests(tier, names)
-    found.refused += map(str, faults.values())
+    tier_entries.refused += map(str, faults.values())
     for name, data in manifests.items():
         try:
-            each = read_found(tier, entry, name, data, trust)
+            result = read_found(tier, entry, name, data, trust)
         except CacheError as error:
-            found.refused.append(str(error))
+            tier_entries.refused.append(str(error))
             continue
-        gears |= set(_gears(each.manifest))
-        signers |= {each.signer} - {""}
-    found.gears, found.signers = sorted(gears), sorted(signers)
+        gears |= set(_gears(result.manifest))
+        signers |= {result.signer} - {""}
+    tier_entries.gears, tier_entries.signers = sorted(gears), sorted(signers)
 
 
 def _nearest(
-    tier: Tier, trust: Trust, held: Mapping[EntryName, list[str]], components: Mapping[str, Any]
+    tier: Tier, trust: Trust, manifest_names: Mapping[EntryName, list[str]], components: Mapping[str, Any]
 ) -> list[dict[str, str]]:
     """Return the differences of the nearest entry of the method; nothing if there is no usable entry."""
     best: list[dict[str, str]] | None = None
-    chosen = {names[-1]: each for each, names in sorted(held.items(), key=lambda item: item[0].digest)[:_MOST_COMPARED]}
-    for name, data in read_manifests(tier, list(chosen))[0].items():
+    entries = {
+        names[-1]: entry
+        for entry, names in sorted(manifest_names.items(), key=lambda item: item[0].digest)[:_MOST_COMPARED]
+    }
+    for name, data in read_manifests(tier, list(entries))[0].items():
         try:
-            stored = read_found(tier, chosen[name], name, data, trust).manifest.components
+            stored = read_found(tier, entries[name], name, data, trust).manifest.components
         except CacheError:
             continue
-        rows = [dict(zip(("path", "wanted", "stored"), row, strict=True)) for row in differences(components, stored)]
+        rows = [
+            dict(zip(("path", "wanted", "stored"), difference, strict=True))
+            for difference in differences(components, stored)
+        ]
         if best is None or len(rows) < len(best):
             best = rows
     return best or []

@@ -56,24 +56,24 @@ def show_tiers(urls: tuple[str, ...], cache_dir: Path | None, as_json: bool) -> 
     """
     tiers = tiers_at(layout_at(cache_dir, may_be_new=True), urls, "URL")
     trust = environment_trust()
-    found = at_once(lambda tier: survey(tier, trust), tiers)
-    rows = [_plain(each) for each in found]
+    surveys = at_once(lambda tier: survey(tier, trust), tiers)
+    rows = [_plain(state) for state in surveys]
     if as_json:
         print_json("doctor", {"tiers": rows})
     else:
         _TIERS.print(rows)
-        for each in found:
-            if each.problem:
-                echo(f"{each.tier}: {each.problem}")
-            for reason, number in each.refused.items():
-                echo(f"{each.tier}: refuses {count(number, 'manifest')} of {each.read} that were read: {reason}")
-    if not all(each.is_reachable for each in found):
+        for state in surveys:
+            if state.problem:
+                echo(f"{state.tier}: {state.problem}")
+            for reason, number in state.refused.items():
+                echo(f"{state.tier}: refuses {count(number, 'manifest')} of {state.read} that were read: {reason}")
+    if not all(state.is_reachable for state in surveys):
         stop(Exit.WRONG)
 
 
-def _plain(each: Survey) -> dict[str, Any]:
-    state = "reachable" if each.is_reachable else "FAIL"
-    if each.resting:
-        state += f", rested for {each.resting:.0f} s more"
-    access = ("read only" if each.read_only else "read, write") + (", unsigned" if each.unsigned else "")
-    return {**asdict(each), "reachable": each.is_reachable, "state": state, "access": access}
+def _plain(tier_survey: Survey) -> dict[str, Any]:
+    state = "reachable" if tier_survey.is_reachable else "FAIL"
+    if tier_survey.resting:
+        state += f", rested for {tier_survey.resting:.0f} s more"
+    access = ("read only" if tier_survey.read_only else "read, write") + (", unsigned" if tier_survey.unsigned else "")
+    return {**asdict(tier_survey), "reachable": tier_survey.is_reachable, "state": state, "access": access}

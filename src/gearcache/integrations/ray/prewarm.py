@@ -63,73 +63,75 @@ def prewarm(
     other nodes through Ray. Needs `ray.init(...)`. `PrewarmFailed` names each incomplete node and the reason; its
     `nodes` has the results of all nodes. `OptionError` for wrong arguments.
     """
-    work = _checked(build, cache_dir, jobs, threads, world_size, device)
+    work = _make_work(build, cache_dir, jobs, threads, world_size, device)
     limit = time.monotonic() + _positive("timeout", timeout)
     actor = ray.remote(NodeWorker)
-    running: list[_Node] = []
+    workers: list[_Node] = []
     try:
-        for node in _chosen(nodes):
+        for node in _selected_nodes(nodes):
             # No CPUs are requested, so that a node that is already serving is prewarmed too.
-            where = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
-            worker = actor.options(num_cpus=0, scheduling_strategy=where).remote(work)
-            running.append(_Node(NodePrewarmed(node["NodeID"], node["NodeManagerAddress"]), worker))
-        for index, found in _each(running, [node.worker.count.remote() for node in running], limit):
-            running[index].work = found
-        chosen = divide_among({index: node.work for index, node in enumerate(running) if not node.told.problem})
-        for index, found in _each(running, [_share(running, index, chosen) for index in range(len(running))], limit):
-            _note(running[index], found)
-            running[index].share = found
-        for index, found in _each(running, [_rest(running, index) for index in range(len(running))], limit):
-            _note(running[index], found)
+            strategy = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
+            worker = actor.options(num_cpus=0, scheduling_strategy=strategy).remote(work)
+            workers.append(_Node(NodePrewarmed(node["NodeID"], node["NodeManagerAddress"]), worker))
+        for index, answer in _answers_of(workers, [node.worker.count.remote() for node in workers], limit):
+            workers[index].work = answer
+        owners = divide_among({index: node.work for index, node in enumerate(workers) if not node.told.problem})
+        for index, answer in _answers_of(
+            workers, [_compile_share(workers, index, owners) for index in range(len(workers))], limit
+        ):
+            _record(workers[index], answer)
+            workers[index].share = answer
+        for index, answer in _answers_of(workers, [_exchange(workers, index) for index in range(len(workers))], limit):
+            _record(workers[index], answer)
     finally:
-        for each in running:
+        for result in workers:
             with contextlib.suppress(Exception):
-                ray.kill(each.worker)
-    told = [node.told for node in running]
-    if failures := {f"{each.address} ({each.node[:8]})": each.problem for each in told if each.problem}:
-        raise PrewarmFailed(failures, told)
-    return told
+                ray.kill(result.worker)
+    results = [node.told for node in workers]
+    if failures := {f"{result.address} ({result.node[:8]})": result.problem for result in results if result.problem}:
+        raise PrewarmFailed(failures, results)
+    return results
 
 
-def _share(running: list[_Node], index: int, chosen: Mapping[str, int]) -> Any:
-    node = running[index]
-    left = {name: f"node {running[owner].told.node[:8]}" for name, owner in chosen.items() if owner != index}
-    return None if node.told.problem else node.worker.compile.remote(left)
+def _compile_share(workers: list[_Node], index: int, owners: Mapping[str, int]) -> Any:
+    node = workers[index]
+    left_to = {name: f"node {workers[owner].told.node[:8]}" for name, owner in owners.items() if owner != index}
+    return None if node.told.problem else node.worker.compile.remote(left_to)
 
 
-def _rest(running: list[_Node], index: int) -> Any:
+def _exchange(workers: list[_Node], index: int) -> Any:
     """Have a node import the shares of other nodes that contain its entries."""
-    node = running[index]
+    node = workers[index]
     if node.told.problem:
         return None
-    others = [other.share for at, other in enumerate(running) if at != index and other.share.bundle]
-    return node.worker.take.remote([each.bundle for each in others if set(each.names) & node.work.keys()])
+    shares = [other.share for at, other in enumerate(workers) if at != index and other.share.bundle]
+    return node.worker.take.remote([share.bundle for share in shares if set(share.names) & node.work.keys()])
 
 
-def _note(node: _Node, found: Outcome) -> None:
-    node.told.report = found.report
-    node.told.problem = found.problem
-    node.told.compiled += found.report.compiled if found.report is not None else 0
+def _record(node: _Node, outcome: Outcome) -> None:
+    node.told.report = outcome.report
+    node.told.problem = outcome.problem
+    node.told.compiled += outcome.report.compiled if outcome.report is not None else 0
 
 
-def _each(running: list[_Node], asked: list[Any], limit: float) -> list[tuple[int, Any]]:
+def _answers_of(workers: list[_Node], references: list[Any], limit: float) -> list[tuple[int, Any]]:
     """Return the answers of the nodes, by index; the problem of a node that did not answer is recorded."""
-    found = []
-    for index, reference in enumerate(asked):
+    answers = []
+    for index, reference in enumerate(references):
         if reference is None:
             continue
-        told = running[index].told
+        result = workers[index].told
         try:
-            found.append((index, ray.get(reference, timeout=max(limit - time.monotonic(), 0.001))))
+            answers.append((index, ray.get(reference, timeout=max(limit - time.monotonic(), 0.001))))
         except ray.exceptions.GetTimeoutError:
-            told.problem = "it was not ready in time"
+            result.problem = "it was not ready in time"
         except Exception as error:  # raised by the function, by the node, or by sending the work to it
             cause = getattr(error, "cause", None) or error
-            told.problem = f"{type(cause).__name__}: {cause}"
-    return found
+            result.problem = f"{type(cause).__name__}: {cause}"
+    return answers
 
 
-def _chosen(nodes: str | Sequence[str]) -> list[dict[str, Any]]:
+def _selected_nodes(nodes: str | Sequence[str]) -> list[dict[str, Any]]:
     if not ray.is_initialized():
         raise OptionError("prewarm: Ray is not initialised: call `ray.init(address=...)` first")
     alive = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
@@ -142,7 +144,7 @@ def _chosen(nodes: str | Sequence[str]) -> list[dict[str, Any]]:
     return [alive[name] for name in dict.fromkeys(nodes)]
 
 
-def _checked(
+def _make_work(
     build: Callable[[], object] | str,
     cache_dir: str | None,
     jobs: int | None,

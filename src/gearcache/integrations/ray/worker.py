@@ -53,7 +53,7 @@ class NodeWorker:
 
     def count(self) -> dict[str, int]:
         """Return the number of gears of each entry that the function calls here; raises what the function raises."""
-        report, error = self._run(dry_run=True, left=None)
+        report, error = self._run(dry_run=True, left_to=None)
         if error is not None:
             raise error
         return {
@@ -62,16 +62,16 @@ class NodeWorker:
             if name
         }
 
-    def compile(self, left: Mapping[str, str]) -> Outcome:
-        """Compile the entries that are not `left` to other nodes (entry name -> node), and return them as a bundle."""
-        return self._told(lambda: self._compiled(left))
+    def compile(self, left_to: Mapping[str, str]) -> Outcome:
+        """Compile the entries not left to other nodes (`left_to`: entry name -> node); return them as a bundle."""
+        return self._catch_errors(lambda: self._compile_share(left_to))
 
     def take(self, bundles: Iterable[bytes]) -> Outcome:
         """Import what other nodes have compiled, and compile what is still missing."""
-        return self._told(lambda: self._taken(bundles))
+        return self._catch_errors(lambda: self._import_shares(bundles))
 
-    def _compiled(self, left: Mapping[str, str]) -> Outcome:
-        report, error = self._run(dry_run=False, left=left)
+    def _compile_share(self, left_to: Mapping[str, str]) -> Outcome:
+        report, error = self._run(dry_run=False, left_to=left_to)
         outcome = _outcome(report, error)
         outcome.names = tuple(
             name for entry, name in zip(report.entries, self._names(report), strict=True) if name and not entry.left_to
@@ -83,7 +83,7 @@ class NodeWorker:
                 outcome.bundle = Path(folder, "share").read_bytes()
         return outcome
 
-    def _taken(self, bundles: Iterable[bytes]) -> Outcome:
+    def _import_shares(self, bundles: Iterable[bytes]) -> Outcome:
         problems = []
         with tempfile.TemporaryDirectory() as folder:
             for data in bundles:
@@ -94,18 +94,18 @@ class NodeWorker:
                     take_bundle(self._layout, path, joined, trust=Trust.from_environment(os.environ))
                 except CacheError as error:  # for example an unsigned share where signatures are required
                     problems.append(str(error))
-        outcome = _outcome(*self._run(dry_run=False, left=None))
+        outcome = _outcome(*self._run(dry_run=False, left_to=None))
         if problems and outcome.report is not None and outcome.report.compiled:
             outcome.problem = "; ".join(filter(None, (outcome.problem, *problems)))
         return outcome
 
-    def _told(self, step: Callable[[], Outcome]) -> Outcome:
+    def _catch_errors(self, step: Callable[[], Outcome]) -> Outcome:
         try:
             return step()
         except Exception as error:  # not every exception can be sent to another process
             return Outcome(problem="".join(traceback.format_exception_only(error)).strip())
 
-    def _run(self, *, dry_run: bool, left: Mapping[str, str] | None) -> tuple[PrewarmReport, BaseException | None]:
+    def _run(self, *, dry_run: bool, left_to: Mapping[str, str] | None) -> tuple[PrewarmReport, BaseException | None]:
         return run_prewarm(
             _function(self._work.target),
             cache_dir=self._layout.root,
@@ -114,7 +114,7 @@ class NodeWorker:
             world_size=self._work.world_size,
             device=self._work.device,
             dry_run=dry_run,
-            sharing=None if left is None else _Given(left),
+            sharing=None if left_to is None else _Given(left_to),
         )
 
     @property
@@ -134,12 +134,12 @@ class NodeWorker:
 class _Given:
     """Shares that were divided elsewhere."""
 
-    def __init__(self, left: Mapping[str, str]) -> None:
-        self._left = left
+    def __init__(self, left_to: Mapping[str, str]) -> None:
+        self._left_to = left_to
 
     def divide(self, work: Mapping[str, int]) -> LeftTo:
         """Return the given division; entries that it does not contain are compiled here."""
-        return lambda name: self._left.get(name, "")
+        return lambda name: self._left_to.get(name, "")
 
     def give_up(self, reason: str) -> None:
         """Do nothing: no other process waits."""
@@ -150,21 +150,21 @@ def _name(label: str, digest: str, ranks: str) -> str:
 
 
 def _outcome(report: PrewarmReport, error: BaseException | None) -> Outcome:
-    failed = [
+    problems = [
         f"{entry.method}, {gear}: {cause}"
         for entry in report.entries
         for gear, cause in zip(entry.named(entry.failed), entry.failed.values(), strict=True)
     ]
     if error is not None:
-        failed.append(f"{type(error).__name__}: {error}")
+        problems.append(f"{type(error).__name__}: {error}")
     elif not report.entries:
-        failed.append("the function called no cached method")
-    return Outcome(report, "; ".join(failed))
+        problems.append("the function called no cached method")
+    return Outcome(report, "; ".join(problems))
 
 
 def _function(target: Callable[[], object] | str) -> Callable[[], object]:
     if not isinstance(target, str):
         return target
     module, _, name = target.partition(":")
-    found: Callable[[], object] = getattr(importlib.import_module(module), name)
-    return found
+    function: Callable[[], object] = getattr(importlib.import_module(module), name)
+    return function

@@ -10,8 +10,8 @@ if tuple(int(part) for part in _sentence_transformers.__version__.split(".")[:2]
         "gearcache.integrations.sentence_transformers works with sentence-transformers 6.2 and later, this is "
         f"{_sentence_transformers.__version__}: `pip install 'gearcache[sentence-transformers]'`"
     )
-if _found := _problem("sentence_transformers", "sentence-transformers", {}):
-    raise ImportError(_found)
+if _import_problem := _problem("sentence_transformers", "sentence-transformers", {}):
+    raise ImportError(_import_problem)
 
 from gearcache.integrations.sentence_transformers.attach_encode import attach_encode as attach_encode
 from gearcache.integrations.sentence_transformers.attached_encoder import AttachedEncoder as AttachedEncoder

@@ -77,9 +77,9 @@ def attach_encode(
         gears={path: {0: rows, 1: length} for path in features.fills},
         **options,
     )
-    attached = AttachedEncoder(model, parameters, features, on_miss)
-    attached.attach()
-    return attached
+    encoder = AttachedEncoder(model, parameters, features, on_miss)
+    encoder.attach()
+    return encoder
 
 
 def _lengths(model: Any) -> list[int]:
@@ -88,15 +88,15 @@ def _lengths(model: Any) -> list[int]:
         raise GearSpecError(
             f"attach_encode: sequence is None and `max_seq_length` of the model {longest!r}; name the lengths"
         )
-    found, length = [], _SHORTEST
+    lengths, length = [], _SHORTEST
     while length < min(longest, _LONGEST):
-        found.append(length)
+        lengths.append(length)
         length *= _FACTOR
-    return [*found, min(longest, _LONGEST)]
+    return [*lengths, min(longest, _LONGEST)]
 
 
-def _sizes(name: str, given: Any) -> list[int]:
-    sizes = list(given) if isinstance(given, (list, tuple, range)) else []
+def _sizes(name: str, numbers: Any) -> list[int]:
+    sizes = list(numbers) if isinstance(numbers, (list, tuple, range)) else []
     if not sizes or any(isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= _MOST for size in sizes):
-        raise GearSpecError(f"attach_encode: {name} is {given!r}; it must be a list of ints from 1 to {_MOST}")
+        raise GearSpecError(f"attach_encode: {name} is {numbers!r}; it must be a list of ints from 1 to {_MOST}")
     return sorted(set(sizes))

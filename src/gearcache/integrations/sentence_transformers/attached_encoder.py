@@ -30,17 +30,17 @@ class AttachedEncoder(Attachment):
         self._features = features
         self._on_miss = on_miss
         self._layout = Layout(model)
-        self._told: set[str] = set()
+        self._warned_reasons: set[str] = set()
         self._lock = threading.Lock()
 
     def warm(self, /, *args: Any, **kwargs: Any) -> None:
         """Compile and load every graph, without running any; needs no text."""
         if args or kwargs:
             raise TypeError("warm takes no arguments: batch= and sequence= of `attach_encode` say what the graphs take")
-        made = self._features.read(made_features(self.module))
-        assert not isinstance(made, Miss), made
+        features = self._features.read(made_features(self.module))
+        assert not isinstance(features, Miss), features
         with torch.inference_mode():
-            super().warm(made)
+            super().warm(features)
 
     def _call_forward(self, /, *args: Any, **kwargs: Any) -> Any:
         if private_core.is_traced() or torch.compiler.is_compiling():
@@ -48,20 +48,20 @@ class AttachedEncoder(Attachment):
         if self.module.training or torch.is_grad_enabled():
             self.method.count_eager("training")
             return self.module.forward(*args, **kwargs)
-        found = self._read(args, kwargs)
-        if not isinstance(found, Miss):
+        features_or_miss = self._read(args, kwargs)
+        if not isinstance(features_or_miss, Miss):
             try:
-                results = super()._call_forward(found)
+                results = super()._call_forward(features_or_miss)
             except (CaptureError, CompileError, GearSpecError, InputError, PaddedResultError) as error:
                 if self._on_miss == "raise":
                     raise
-                found = _miss_of(error)
+                features_or_miss = _miss_of(error)
             else:
                 args[0].update(results)  # the forward writes into its argument, too
                 return args[0]
         elif self._on_miss == "raise":
-            raise UnknownGear(self.name, found.reason, found.found, found.allowed)
-        self._count(found)
+            raise UnknownGear(self.name, features_or_miss.reason, features_or_miss.found, features_or_miss.allowed)
+        self._count(features_or_miss)
         return self.module.forward(*args, **kwargs)
 
     def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | Miss:
@@ -71,18 +71,18 @@ class AttachedEncoder(Attachment):
             return Miss("features", f"{len(args)} arguments and {sorted(kwargs)}", "features alone")
         if layout != self._layout:
             return Miss("modules", "the model has other modules than those attached", "attach it anew")
-        found = self._features.read(args[0])
-        if isinstance(found, Miss) or "prompt_length" not in args[0]:
-            return found
+        features_or_miss = self._features.read(args[0])
+        if isinstance(features_or_miss, Miss) or "prompt_length" not in args[0]:
+            return features_or_miss
         if layout.drops_prompts or not layout.is_known:
             return Miss("prompt", "a module may read how long the prompt is", "poolings that include prompts")
-        return found
+        return features_or_miss
 
     def _count(self, miss: Miss) -> None:
         self.method.count_eager(miss.reason)
         with self._lock:
-            is_new = miss.reason not in self._told
-            self._told.add(miss.reason)
+            is_new = miss.reason not in self._warned_reasons
+            self._warned_reasons.add(miss.reason)
         if is_new:
             logger.warning("`%s` runs without a graph: %s", self.name, miss)
 

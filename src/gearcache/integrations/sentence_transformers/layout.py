@@ -50,10 +50,15 @@ class Layout:
         self._modules = tuple(model.children())
         self._classes = tuple(map(_class_of, self._modules))
         #: The class of each inner module, or None if the module may differ from what its library wrote.
-        self._inside = tuple(map(_class_inside, (inner for module in self._modules for inner in module.modules())))
+        self._inner_classes = tuple(
+            map(_class_inside, (inner for module in self._modules for inner in module.modules()))
+        )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Layout) and (self._classes, self._inside) == (other._classes, other._inside)
+        return isinstance(other, Layout) and (self._classes, self._inner_classes) == (
+            other._classes,
+            other._inner_classes,
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -65,7 +70,7 @@ class Layout:
         """
         if len(self._modules) < 2 or type(self._modules[0]) is not Transformer or type(self._modules[1]) is not Pooling:
             return False
-        if None in self._inside:
+        if None in self._inner_classes:
             return False
         return _is_tried(self._modules[0]) and all(map(_is_by_vector, self._modules[2:]))
 
@@ -76,10 +81,10 @@ class Layout:
         """
         if not type(self._model).forward.__module__.startswith("sentence_transformers."):
             return False
-        taken = self._model.module_kwargs or {}
+        keywords = self._model.module_kwargs or {}
         return not any(
             isinstance(module, Router)
-            or any(name in taken.get(child, ()) or name in getattr(module, "forward_kwargs", ()) for name in names)
+            or any(name in keywords.get(child, ()) or name in getattr(module, "forward_kwargs", ()) for name in names)
             for child, module in self._model.named_children()
         )
 

@@ -38,23 +38,23 @@ class TextFeatures:
                 f"attach_encode: the model is {a_type(type(model))}; it must be a SentenceTransformer; "
                 "`gearcache.attach` takes any module"
             )
-        made = made_features(model)
-        read = _read_by(getattr(model, "transformers_model", None))
+        features = made_features(model)
+        read_names = _read_by(getattr(model, "transformers_model", None))
         #: Names in the order in which graphs take them.
-        self.names = [name for name in _FILLED_BY if name in made and (read is None or name in read)]
+        self.names = [name for name in _FILLED_BY if name in features and (read_names is None or name in read_names)]
         #: Names that a call may contain beside these.
-        self._beside = {*_OTHERS, *(name for name in _FILLED_BY if name in made and name not in self.names)}
-        for name, value in made.items():
-            is_text = name in self._beside or (isinstance(value, torch.Tensor) and value.dim() == 2)
-            if not is_text or name not in {*self.names, *self._beside}:
+        self._other_names = {*_OTHERS, *(name for name in _FILLED_BY if name in features and name not in self.names)}
+        for name, value in features.items():
+            is_text = name in self._other_names or (isinstance(value, torch.Tensor) and value.dim() == 2)
+            if not is_text or name not in {*self.names, *self._other_names}:
                 raise UnsupportedMethod(
                     f"attach_encode: the feature `{name}` of {a_type(type(model))} is {_in_words(value)}; only "
                     f"{', '.join(_FILLED_BY)} of shape (batch, length) can be filled up to the next size"
                 )
         if self.names[:2] != ["input_ids", "attention_mask"]:
             raise UnsupportedMethod(
-                f"attach_encode: {a_type(type(model))} makes {', '.join(made)} of a text; it needs input_ids, and an "
-                "attention_mask that keeps filling out of the results"
+                f"attach_encode: {a_type(type(model))} makes {', '.join(features)} of a text; it needs input_ids, and "
+                "an attention_mask that keeps filling out of the results"
             )
         tokenizer = model.tokenizer
         fills = {name: getattr(tokenizer, _FILLED_BY[name] or "", None) for name in self.names}
@@ -67,13 +67,13 @@ class TextFeatures:
         if not isinstance(features, Mapping):
             return Miss("features", f"features are {a_type(type(features))}", allowed)
         for name in features:
-            if name not in self.names and name not in self._beside:
+            if name not in self.names and name not in self._other_names:
                 return Miss("features", f"the feature `{name}` is given", allowed)
         if features.get("modality", "text") != "text":
             return Miss("features", f"`modality` is {features['modality']!r}", "'text'")
-        found: dict[str, Any] = {name: features.get(name) for name in self.names}
-        shape = getattr(found["input_ids"], "shape", None)
-        for name, value in found.items():
+        tensors: dict[str, Any] = {name: features.get(name) for name in self.names}
+        shape = getattr(tensors["input_ids"], "shape", None)
+        for name, value in tensors.items():
             if (
                 type(value) is not torch.Tensor
                 or value.dim() != 2
@@ -83,9 +83,9 @@ class TextFeatures:
             ):
                 return Miss("features", f"`{name}` is {_in_words(value)}", "int64 of shape (batch, length) for all")
         # The result of such a text depends on the number of masked tokens, because all of them are seen equally.
-        if not bool(found["attention_mask"].any(1).all()):
+        if not bool(tensors["attention_mask"].any(1).all()):
             return Miss("empty text", "a text has no token that the mask shows", "texts of at least one token")
-        return {**{name: value.contiguous() for name, value in found.items()}, "modality": "text"}
+        return {**{name: value.contiguous() for name, value in tensors.items()}, "modality": "text"}
 
 
 def made_features(model: Any) -> Any:

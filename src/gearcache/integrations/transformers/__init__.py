@@ -2,8 +2,8 @@
 
 from gearcache.integrations.tried import transformers_problem as _problem
 
-if _found := _problem("transformers", "transformers"):
-    raise ImportError(_found)
+if _import_problem := _problem("transformers", "transformers"):
+    raise ImportError(_import_problem)
 
 from gearcache.integrations.transformers.attach_generate import attach_generate as attach_generate
 from gearcache.integrations.transformers.attached_model import AttachedModel as AttachedModel

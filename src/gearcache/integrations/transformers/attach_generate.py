@@ -54,13 +54,15 @@ def attach_generate(
     if isinstance(cache_length, bool) or not isinstance(cache_length, int) or cache_length < 2:
         raise GearSpecError(f"attach_generate: cache_length is {cache_length!r}; it must be an int of at least 2")
     sizes = Sizes(_sizes("batch", batch, 4096), _sizes("prompt", prompt, cache_length), cache_length)
-    attached = AttachedModel(model, sizes, on_miss, Parameters(config=config, **options))
-    attached.attach()
-    return attached
+    attachment = AttachedModel(model, sizes, on_miss, Parameters(config=config, **options))
+    attachment.attach()
+    return attachment
 
 
-def _sizes(name: str, given: Any, most: int) -> tuple[int, ...]:
-    sizes = list(given) if isinstance(given, (list, tuple, range)) else []
-    if not sizes or any(isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= most for size in sizes):
-        raise GearSpecError(f"attach_generate: {name} is {given!r}; it must be a list of ints from 1 to {most}")
+def _sizes(name: str, numbers: Any, largest: int) -> tuple[int, ...]:
+    sizes = list(numbers) if isinstance(numbers, (list, tuple, range)) else []
+    if not sizes or any(
+        isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= largest for size in sizes
+    ):
+        raise GearSpecError(f"attach_generate: {name} is {numbers!r}; it must be a list of ints from 1 to {largest}")
     return tuple(sorted(set(sizes)))

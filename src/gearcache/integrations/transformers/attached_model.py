@@ -44,15 +44,15 @@ class AttachedModel:
         reader = Seq2SeqReader if model.config.is_encoder_decoder else CausalReader
         state = ModelState(model)
         self._reader: CausalReader | Seq2SeqReader = reader(model, state, sizes, parameters)
-        self._generate = Generate(model, state, self._missed, sizes.too_long if on_miss == "raise" else None)
+        self._generate = Generate(model, state, self._handle_miss, sizes.too_long if on_miss == "raise" else None)
         #: The objects to put in place, and the previous ones: dictionaries of modules, names and values.
-        self._ours: list[tuple[dict[str, Any], str, Any]] = [
+        self._replacements: list[tuple[dict[str, Any], str, Any]] = [
             (vars(model), SEAM, self),
             (vars(model), "generate", self._generate),
         ]
         for module, serve in self._reader.inner.items():
-            self._ours.append((vars(module), SEAM, functools.partial(self._serve, module, serve)))
-        self._before: list[Any] = []
+            self._replacements.append((vars(module), SEAM, functools.partial(self._serve, module, serve)))
+        self._replaced: list[Any] = []
         self._eager: Counter[str] = Counter()
         self._lock = threading.RLock()
 
@@ -106,28 +106,28 @@ class AttachedModel:
     def attach(self) -> None:
         """Serve `generate` here; `AlreadyAttached` if the model's calls are already served from graphs."""
         with self._lock:
-            present = vars(self.model).get(SEAM)
-            if present is self:
+            served_by = vars(self.model).get(SEAM)
+            if served_by is self:
                 return
-            other = attachment_of(present)
-            if isinstance(present, AttachedModel) or other is not None:
-                raise AlreadyAttached(type(self.model).__name__, other.state if other is not None else repr(present))
-            self._before = []
-            for held, name, value in self._ours:
-                self._before.append(held.get(name, _ABSENT))
-                held[name] = value
+            other = attachment_of(served_by)
+            if isinstance(served_by, AttachedModel) or other is not None:
+                raise AlreadyAttached(type(self.model).__name__, other.state if other is not None else repr(served_by))
+            self._replaced = []
+            for namespace, name, value in self._replacements:
+                self._replaced.append(namespace.get(name, _ABSENT))
+                namespace[name] = value
 
     def detach(self) -> None:
         """Restore the previous state. Caches that `generate` returned remain usable by the plain model."""
         with self._lock:
-            for (held, name, value), before in zip(self._ours, self._before, strict=False):
-                if held.get(name) is not value:
+            for (namespace, name, value), previous in zip(self._replacements, self._replaced, strict=False):
+                if namespace.get(name) is not value:
                     continue
-                if before is _ABSENT:
-                    del held[name]
+                if previous is _ABSENT:
+                    del namespace[name]
                 else:
-                    held[name] = before
-            self._before = []
+                    namespace[name] = previous
+            self._replaced = []
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Serve one call of the model."""
@@ -138,28 +138,28 @@ class AttachedModel:
         if not self._generate.is_running:
             return module._call_impl(*args, **kwargs)
         if not has_hooks(module):
-            found = self._found(serve, args, kwargs)
-            return module._call_impl(*args, **kwargs) if found is None else found
+            result = self._graph_result(serve, args, kwargs)
+            return module._call_impl(*args, **kwargs) if result is None else result
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            found = self._found(serve, args, kwargs, is_hooked=True)
-            return module.forward(*args, **kwargs) if found is None else found
+            result = self._graph_result(serve, args, kwargs, is_hooked=True)
+            return module.forward(*args, **kwargs) if result is None else result
 
         # Hooks run around the graph, so they see the tensors of `generate`, without filling.
         return call_with_hooks(module, forward, args, kwargs)
 
-    def _found(self, serve: Callable[..., Any], args: Any, kwargs: Any, **more: Any) -> Any:
+    def _graph_result(self, serve: Callable[..., Any], args: Any, kwargs: Any, **options: Any) -> Any:
         """Return the result of a graph; None for a miss, which is counted."""
         try:
-            found = serve(args, kwargs, **more)
+            result = serve(args, kwargs, **options)
         except DoesNotFit as error:  # any slots that were written are beyond those in use
-            found = Miss(*error.args)
-        if not isinstance(found, Miss):
-            return found
-        self._missed(found)
+            result = Miss(*error.args)
+        if not isinstance(result, Miss):
+            return result
+        self._handle_miss(result)
         return None
 
-    def _missed(self, miss: Miss) -> None:
+    def _handle_miss(self, miss: Miss) -> None:
         """Raise for a call without a graph, or count it and warn once per reason, as `on_miss` says."""
         if self._on_miss == "raise":
             raise UnknownGear(self.name, miss.argument, miss.found, miss.allowed)

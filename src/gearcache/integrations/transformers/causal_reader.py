@@ -55,10 +55,10 @@ class CausalReader:
             return call
         if call.cache is not None and not call.cache.suits(self._model.dtype, self._model.device):
             return other_weights()
-        miss = self._sizes.no_room(call.rows, call.past + call.tokens) or self._blind(call.attention_mask)
+        miss = self._sizes.no_room(call.rows, call.past + call.tokens) or self._blind_miss(call.attention_mask)
         return miss or self._read(call)
 
-    def _blind(self, mask: torch.Tensor | None) -> Miss | None:
+    def _blind_miss(self, mask: torch.Tensor | None) -> Miss | None:
         """Return a `Miss` for a mask with which the last token of a row, whose logits are used, may see nothing.
 
         Other tokens that see nothing are hidden themselves, and their logits are not used.
@@ -81,8 +81,10 @@ class CausalReader:
         begin = 0
         for count, width in pieces(call.tokens, slots.begin, self._sizes.prompt, self._sizes.cache_length):
             part = slice(begin, begin + count)
-            full = [filled(tensor[:, part], batch, width) for tensor in (ids, positions)]
-            logits = self._method(width)(**_arguments(slots, slots.begin + begin, full[0], mask, full[1], count))
+            filled_tensors = [filled(tensor[:, part], batch, width) for tensor in (ids, positions)]
+            logits = self._method(width)(
+                **_arguments(slots, slots.begin + begin, filled_tensors[0], mask, filled_tensors[1], count)
+            )
             begin += count
         cache.advance(call.tokens)
         return CausalLMOutputWithPast(logits=logits[: call.rows], **{CACHE: cache})
@@ -94,11 +96,11 @@ class CausalReader:
         forms = forms_of(self._shapes, self._sizes.cache_length, self._model)
         return SequenceCache(forms, self._owner, batch, rows)
 
-    def _mask(self, given: torch.Tensor | None, rows: int, batch: int) -> torch.Tensor:
+    def _mask(self, mask: torch.Tensor | None, rows: int, batch: int) -> torch.Tensor:
         """Return a mask of all slots; causality hides the slots of later tokens from earlier ones."""
-        if given is None:
+        if mask is None:
             return torch.ones(batch, self._sizes.cache_length, dtype=torch.long, device=self._model.device)
-        return filled_mask(given, batch, self._sizes.cache_length, self._model.device)
+        return filled_mask(mask, batch, self._sizes.cache_length, self._model.device)
 
 
 def _arguments(
@@ -106,7 +108,7 @@ def _arguments(
 ) -> dict[str, Any]:
     """Return the arguments of prefill or decode for tokens whose first `count` are not filling."""
     width, device = ids.shape[1], ids.device
-    found = {
+    arguments = {
         "input_ids": ids,
         "attention_mask": mask,
         "position_ids": positions,
@@ -114,4 +116,4 @@ def _arguments(
         "keys": slots.keys,
         "values": slots.values,
     }
-    return found if width == 1 else {**found, "last": torch.full((1,), count - 1, device=device)}
+    return arguments if width == 1 else {**arguments, "last": torch.full((1,), count - 1, device=device)}

@@ -47,19 +47,19 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]
 
     def check(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Raise `DoesNotFit` for tensors that slots would round, broadcast or reject."""
-        for given, slots in ((key_states, self.keys), (value_states, self.values)):
-            if given.dtype != slots.dtype:
+        for states, slots in ((key_states, self.keys), (value_states, self.values)):
+            if states.dtype != slots.dtype:
                 raise DoesNotFit(
-                    "dtype", f"of keys and values {given.dtype}", f"{slots.dtype}, as of the model's weights"
+                    "dtype", f"of keys and values {states.dtype}", f"{slots.dtype}, as of the model's weights"
                 )
-            if given.ndim != 4 or not self._takes(given, slots):
+            if states.ndim != 4 or not self._takes(states, slots):
                 raise DoesNotFit(
-                    "sizes", f"of keys and values {tuple(given.shape)}", f"{tuple(slots.shape)} by the config"
+                    "sizes", f"of keys and values {tuple(states.shape)}", f"{tuple(slots.shape)} by the config"
                 )
 
-    def _takes(self, given: torch.Tensor, slots: torch.Tensor) -> bool:
+    def _takes(self, states: torch.Tensor, slots: torch.Tensor) -> bool:
         """Whether keys or values, of 4 dims, have the sizes of the slots they are for."""
-        batch, heads, tokens, size = given.shape
+        batch, heads, tokens, size = states.shape
         return (batch, heads, size) == (*slots.shape[:2], slots.shape[3]) and tokens == self.slots.shape[0]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -127,11 +127,11 @@ class CausalDecoder(torch.nn.Module):
         slots: torch.Tensor,
         keys: list[torch.Tensor],
         values: list[torch.Tensor],
-        **more: Any,
+        **options: Any,
     ) -> torch.Tensor:
         if self._takes_positions:
-            more["position_ids"] = position_ids
-        more[CACHE] = Cache(layers=[SlotLayer(key, value, slots) for key, value in zip(keys, values, strict=True)])
+            options["position_ids"] = position_ids
+        options[CACHE] = Cache(layers=[SlotLayer(key, value, slots) for key, value in zip(keys, values, strict=True)])
         # Not `self.model(...)`: the attachment serves that call, and runs the model's hooks.
         call: Any = self.model.forward
         output = call(
@@ -139,6 +139,6 @@ class CausalDecoder(torch.nn.Module):
             attention_mask=attention_mask,
             use_cache=True,
             return_dict=True,
-            **more,
+            **options,
         )
         return output.logits  # type: ignore[no-any-return]

@@ -23,12 +23,12 @@ def filled(tensor: torch.Tensor, batch: int, width: int) -> torch.Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)  # `contiguous` returns a row of a longer one unchanged
 
 
-def filled_mask(given: torch.Tensor, batch: int, width: int, device: torch.device) -> torch.Tensor:
+def filled_mask(short_mask: torch.Tensor, batch: int, width: int, device: torch.device) -> torch.Tensor:
     """Return int64 (batch, width): the given mask, its last row repeated for more rows, and 0 in more columns."""
-    rows, tokens = given.shape
+    rows, tokens = short_mask.shape
     mask = torch.zeros(batch, width, dtype=torch.long, device=device)
-    mask[:rows, :tokens] = given
-    mask[rows:, :tokens] = given[-1:]
+    mask[:rows, :tokens] = short_mask
+    mask[rows:, :tokens] = short_mask[-1:]
     return mask
 
 

@@ -24,11 +24,11 @@ class Generate:
         self,
         model: Any,
         model_state: ModelState,
-        missed: Callable[[Miss], None],
+        handle_miss: Callable[[Miss], None],
         too_long: Callable[[int], Miss | None] | None,
     ) -> None:
         """`too_long` returns why a number of tokens does not fit; None if that is not an error."""
-        self._model, self._missed, self._too_long = model, missed, too_long
+        self._model, self._handle_miss, self._too_long = model, handle_miss, too_long
         self._model_state = model_state
         self._threads = threading.local()
 
@@ -40,17 +40,17 @@ class Generate:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Generate, as the model's class does."""
         state = self._threads
-        before, state.is_running, state.cause = (self.is_running, getattr(state, "cause", None)), False, None
+        previous, state.is_running, state.cause = (self.is_running, getattr(state, "cause", None)), False, None
         try:
             miss = self._miss(args, kwargs)
             if miss is not None:
-                self._missed(miss)
+                self._handle_miss(miss)
             elif self._option("cache_implementation", args, kwargs) in ALL_STATIC_CACHE_IMPLEMENTATIONS:
                 kwargs["cache_implementation"] = "dynamic"  # the graphs have a static cache anyway
             state.is_running = miss is None
             return type(self._model).generate(self._model, *args, **kwargs)
         finally:
-            state.is_running, state.cause = before
+            state.is_running, state.cause = previous
 
     def cause_of(self, miss: Miss) -> Miss:
         """Return why this thread's generation left the graphs, if this miss is a call with the plain model's cache."""
@@ -79,18 +79,18 @@ class Generate:
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         """Return the least number of tokens that the cache holds before the first new one."""
         if self._model.config.is_encoder_decoder:
-            given = (kwargs.get("decoder_input_ids"),)
+            candidates = (kwargs.get("decoder_input_ids"),)
         else:
-            given = (*args[:1], kwargs.get("inputs"), kwargs.get("input_ids"))
-        ids = next((value for value in given if value is not None), None)
+            candidates = (*args[:1], kwargs.get("inputs"), kwargs.get("input_ids"))
+        ids = next((value for value in candidates if value is not None), None)
         return int(ids.shape[1]) if isinstance(ids, torch.Tensor) and ids.ndim == 2 else 1
 
     def _option(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the value that `generate` will use for an option: from the call, the given config, or the model's."""
         if kwargs.get(name) is not None:
             return kwargs[name]
-        given = kwargs.get("generation_config", args[1] if len(args) > 1 else None)
-        for config in (given, self._model.generation_config):
+        own_config = kwargs.get("generation_config", args[1] if len(args) > 1 else None)
+        for config in (own_config, self._model.generation_config):
             value = getattr(config, name, None)
             if value is not None:
                 return value
@@ -103,8 +103,8 @@ class Generate:
         return type(model).generate.__get__(model)
 
     def __reduce__(self) -> Any:
-        return _plain, (self._model,)
+        return _unattached, (self._model,)
 
 
-def _plain(model: Any) -> Any:
+def _unattached(model: Any) -> Any:
     return type(model).generate.__get__(model)

@@ -12,7 +12,7 @@ from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.sequence_cache import SequenceCache
 
 #: Arguments that a served call may have; graphs take no other argument that is not None or False.
-_KNOWN = {
+_ARGUMENTS = {
     "input_ids",
     "attention_mask",
     "position_ids",
@@ -64,8 +64,8 @@ def read_call(
     if args:
         return Miss("args", f"{len(args)} arguments by position", "arguments by name")
     for name, value in kwargs.items():
-        if name not in _KNOWN and value is not None and value is not False:
-            return Miss(name, "given", ", ".join(sorted(_KNOWN)))
+        if name not in _ARGUMENTS and value is not None and value is not False:
+            return Miss(name, "given", ", ".join(sorted(_ARGUMENTS)))
     ids, mask, positions = (kwargs.get(name) for name in ("input_ids", "attention_mask", "position_ids"))
     if not are_tokens(ids, device):
         return Miss("input_ids", in_words(ids), f"int64 tokens of the shape (batch, tokens) on {device}")
@@ -79,8 +79,8 @@ def read_call(
         if cache.owner != owner:
             return Miss(CACHE, "the cache of another model", "a cache of this model, or none")
         if cache.rows != ids.shape[0]:
-            found = "a cache that was changed" if cache.rows is None else f"a cache of {cache.rows} rows"
-            return Miss(CACHE, found, f"one of {ids.shape[0]} rows, as `input_ids` has")
+            description = "a cache that was changed" if cache.rows is None else f"a cache of {cache.rows} rows"
+            return Miss(CACHE, description, f"one of {ids.shape[0]} rows, as `input_ids` has")
         past = cache.get_seq_length()
     elif not _is_new(cache):
         return Miss(CACHE, in_words(cache), "none, or what an attached `generate` has returned")

@@ -53,14 +53,14 @@ class ModelState:
             attributes = vars(module)
             if "Drop" in type(module).__name__ and attributes.get("p"):
                 return f"{path}.p", attributes["p"]
-            found = _probability(attributes)
-            if found is not None:
-                return f"{path}.{found[0]}".lstrip("."), found[1]
+            probability = _probability(attributes)
+            if probability is not None:
+                return f"{path}.{probability[0]}".lstrip("."), probability[1]
         if not training:
             return None
         config = vars(self._model.config.get_text_config(decoder=True))
-        found = _probability({name: value for name, value in config.items() if not name.startswith(_UNUSED)})
-        return None if found is None else (f"config.{found[0]}", found[1])
+        probability = _probability({name: value for name, value in config.items() if not name.startswith(_UNUSED)})
+        return None if probability is None else (f"config.{probability[0]}", probability[1])
 
 
 def _probability(attributes: dict[str, Any]) -> tuple[str, Any] | None:

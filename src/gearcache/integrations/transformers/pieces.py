@@ -11,11 +11,11 @@ def pieces(tokens: int, past: int, gears: Sequence[int], slots: int) -> list[tup
     `gears` are the widths of the prefill graphs, ascending; a width of 1 is the decode graph. Filling takes slots
     that later tokens overwrite, so no piece may reach beyond the last slot. `past + tokens` must be at most `slots`.
     """
-    found = []
+    cuts = []
     while tokens:
-        fitting = (gear for gear in gears if gear >= tokens and past + gear <= slots)
-        width = 1 if tokens == 1 else next(fitting, None) or max((gear for gear in gears if gear <= tokens), default=1)
+        widths = (gear for gear in gears if gear >= tokens and past + gear <= slots)
+        width = 1 if tokens == 1 else next(widths, None) or max((gear for gear in gears if gear <= tokens), default=1)
         count = min(tokens, width)
-        found.append((count, width))
+        cuts.append((count, width))
         past, tokens = past + count, tokens - count
-    return found
+    return cuts

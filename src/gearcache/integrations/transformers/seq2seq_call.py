@@ -57,65 +57,71 @@ def read_encoder_call(
 
 
 def read_seq2seq_call(
-    args: tuple[Any, ...], kwargs: dict[str, Any], owner: str, like: torch.Tensor, *, is_hooked: bool = False
+    args: tuple[Any, ...], kwargs: dict[str, Any], owner: str, sample: torch.Tensor, *, is_hooked: bool = False
 ) -> Seq2SeqCall | Miss:
     """Return the content of a call of the model, or the reason why no graph can answer it.
 
-    `like` has the dtype and device of hidden states and their size as its last dim; `is_hooked` says that hooks see the
-    result, which otherwise only `generate` reads.
+    `sample` has the dtype and device of hidden states and their size as its last dim; `is_hooked` says that hooks see
+    the result, which otherwise only `generate` reads.
     """
     miss = _unknown(args, kwargs, _OF_MODEL)
     if miss is not None:
         return miss
     ids: Any = kwargs.get("decoder_input_ids")
     encoded, cache = kwargs.get("encoder_outputs"), kwargs.get(CACHE)
-    if not are_tokens(ids, like.device) or (is_hooked and ids.shape[1] > 1):
-        allowed = f"int64 tokens of the shape (batch, {'1' if is_hooked else 'tokens'}) on {like.device}"
+    if not are_tokens(ids, sample.device) or (is_hooked and ids.shape[1] > 1):
+        allowed = f"int64 tokens of the shape (batch, {'1' if is_hooked else 'tokens'}) on {sample.device}"
         return Miss("decoder_input_ids", in_words(ids), allowed)
     if kwargs.get("use_cache") is not True:
         return Miss("use_cache", repr(kwargs.get("use_cache")), "True")
     hidden = encoded[0] if encoded is not None else None
-    if not _are_states(hidden, like) or hidden.shape[0] != ids.shape[0]:
-        allowed = f"hidden states of {like.dtype} with the shape (batch, tokens, {like.shape[-1]}) on {like.device}"
+    if not _are_states(hidden, sample) or hidden.shape[0] != ids.shape[0]:
+        allowed = (
+            f"hidden states of {sample.dtype} with the shape (batch, tokens, {sample.shape[-1]}) on {sample.device}"
+        )
         return Miss("encoder_outputs", in_words(hidden), allowed)
-    masked = _with_mask(hidden[:, :, 0], kwargs.get("attention_mask"))
-    if isinstance(masked, Miss):
-        return masked
+    tokens_and_mask = _with_mask(hidden[:, :, 0], kwargs.get("attention_mask"))
+    if isinstance(tokens_and_mask, Miss):
+        return tokens_and_mask
     if not isinstance(cache, SequencePair):
         if not _is_new(cache):
             return Miss(CACHE, in_words(cache), "none, or what an attached `generate` has returned")
-        return Seq2SeqCall(ids, hidden, masked[1], None, 0)
-    own, read = cache.caches
-    if own.owner != owner or {own.rows, read.rows} != {ids.shape[0]} or read.get_seq_length() != hidden.shape[1]:
+        return Seq2SeqCall(ids, hidden, tokens_and_mask[1], None, 0)
+    own, encoded_cache = cache.caches
+    if (
+        own.owner != owner
+        or {own.rows, encoded_cache.rows} != {ids.shape[0]}
+        or encoded_cache.get_seq_length() != hidden.shape[1]
+    ):
         return Miss(CACHE, "of another model, batch or prompt", "what an attached `generate` has returned")
-    return Seq2SeqCall(ids, hidden, masked[1], cache, own.get_seq_length())
+    return Seq2SeqCall(ids, hidden, tokens_and_mask[1], cache, own.get_seq_length())
 
 
-def _unknown(args: tuple[Any, ...], kwargs: dict[str, Any], known: set[str]) -> Miss | None:
+def _unknown(args: tuple[Any, ...], kwargs: dict[str, Any], allowed: set[str]) -> Miss | None:
     if args:
         return Miss("args", f"{len(args)} arguments by position", "arguments by name")
     for name, value in kwargs.items():
-        if name not in known and value is not None and value is not False:
-            return Miss(name, "given", ", ".join(sorted(known)))
+        if name not in allowed and value is not None and value is not False:
+            return Miss(name, "given", ", ".join(sorted(allowed)))
     return None
 
 
-def _are_states(hidden: Any, like: torch.Tensor) -> TypeGuard[torch.Tensor]:
+def _are_states(hidden: Any, sample: torch.Tensor) -> TypeGuard[torch.Tensor]:
     return (
         isinstance(hidden, torch.Tensor)
         and hidden.ndim == 3
-        and (hidden.dtype, hidden.device, hidden.shape[2]) == (like.dtype, like.device, like.shape[-1])
+        and (hidden.dtype, hidden.device, hidden.shape[2]) == (sample.dtype, sample.device, sample.shape[-1])
         and 0 not in hidden.shape
     )
 
 
-def _with_mask(of: torch.Tensor, mask: Any) -> tuple[torch.Tensor, torch.Tensor] | Miss:
+def _with_mask(tokens: torch.Tensor, mask: Any) -> tuple[torch.Tensor, torch.Tensor] | Miss:
     """Return tokens and their mask; all ones if none is given."""
     if mask is None:
-        return of, torch.ones(of.shape, dtype=torch.long, device=of.device)
-    if not is_mask(mask, (of.shape[0], of.shape[1])):
+        return tokens, torch.ones(tokens.shape, dtype=torch.long, device=tokens.device)
+    if not is_mask(mask, (tokens.shape[0], tokens.shape[1])):
         return Miss("attention_mask", in_words(mask), "a mask of bools or ints of the shape (batch, tokens)")
-    return (of, mask) if mask.any(1).all() else sees_nothing()
+    return (tokens, mask) if mask.any(1).all() else sees_nothing()
 
 
 def _is_new(cache: Any) -> bool:

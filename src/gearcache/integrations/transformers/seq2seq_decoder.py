@@ -30,9 +30,9 @@ class EncodedLayer(SlotLayer):
         self.values.copy_(value_states)
         return self.keys, self.values
 
-    def _takes(self, given: torch.Tensor, slots: torch.Tensor) -> bool:
+    def _takes(self, states: torch.Tensor, slots: torch.Tensor) -> bool:
         """Require all at once: `copy_` would broadcast a smaller tensor."""
-        return given.shape == slots.shape
+        return states.shape == slots.shape
 
     def get_seq_length(self) -> int:
         """Return how many tokens of the encoder are there: all or none."""

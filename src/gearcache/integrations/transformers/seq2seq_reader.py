@@ -69,10 +69,10 @@ class Seq2SeqReader:
         if miss is not None:
             return miss
         batch, width = self._sizes.batch_of(rows), self._sizes.prompt_of(tokens)
-        found = self.methods["encode"](
+        hidden = self.methods["encode"](
             input_ids=filled(ids, batch, width), attention_mask=filled_mask(mask, batch, width, ids.device)
         )
-        return BaseModelOutput(last_hidden_state=found[:rows, :tokens])
+        return BaseModelOutput(last_hidden_state=hidden[:rows, :tokens])
 
     def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_hooked: bool = False) -> Any:
         """Return the model's result for a call, or a `Miss`."""

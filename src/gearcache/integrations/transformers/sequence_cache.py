@@ -39,8 +39,8 @@ class SequenceCache(DynamicCache):  # type: ignore[misc]
         if not all(isinstance(layer, SlotView) for layer in layers):
             return None
         sizes = {layer.sizes(form) for layer, form in zip(layers, self.forms, strict=True)}
-        found = sizes.pop() if len(sizes) == 1 else None
-        return None if found is None else found[0]
+        size = sizes.pop() if len(sizes) == 1 else None
+        return None if size is None else size[0]
 
     def suits(self, dtype: torch.dtype, device: torch.device) -> bool:
         """Whether a model with this dtype and device can continue with the slots: it may have been cast or moved."""
@@ -54,19 +54,24 @@ class SequenceCache(DynamicCache):  # type: ignore[misc]
         layers = self.layers
         rows, length = layers[0].sizes(self.forms[0])  # type: ignore[misc]  # `rows` was asked before
         slots = [layer.slots for layer in layers]
-        fits = all(one.batch == batch and one.form == form for one, form in zip(slots, self.forms, strict=True))
+        fits = all(
+            layer_slots.batch == batch and layer_slots.form == form
+            for layer_slots, form in zip(slots, self.forms, strict=True)
+        )
         if not fits or not self._claims(slots, length, tokens):
             # transformers has cropped or reordered it, the plain model has extended it, or a copy of it was continued.
             if not fits or any(layer.is_shared or layer.slots.is_seen for layer in layers):
                 slots = [Slots(form, batch) for form in self.forms]
             copy_into(slots, layers, rows, length)
             self._claims(slots, length, tokens)
-        return OpenSlots([one.keys for one in slots], [one.values for one in slots], length)
+        return OpenSlots(
+            [layer_slots.keys for layer_slots in slots], [layer_slots.values for layer_slots in slots], length
+        )
 
     def _claims(self, slots: list[Slots], length: int, tokens: int) -> bool:
         if not all(layer.is_shared for layer in self.layers):
             return False
-        return all(one.claim(length, length + tokens) for one in slots)
+        return all(layer_slots.claim(length, length + tokens) for layer_slots in slots)
 
     def advance(self, tokens: int) -> None:
         """Add this many tokens, which were written."""

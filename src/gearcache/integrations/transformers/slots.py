@@ -75,7 +75,7 @@ class SlotView(DynamicLayer):  # type: ignore[misc]
     def show(self, slots: Slots, rows: int, length: int) -> None:
         """Refer to the first `length` slots of the first `rows`."""
         self.slots, self.slot_rows, self.slot_length = slots, rows, length
-        self._own: dict[str, Any] = {}
+        self._own_tensors: dict[str, Any] = {}
 
     def __copy__(self) -> SlotView:
         self.slots.is_seen = True
@@ -86,21 +86,21 @@ class SlotView(DynamicLayer):  # type: ignore[misc]
     @property
     def is_shared(self) -> bool:
         """Whether the content of this layer is in the slots."""
-        return not self._own
+        return not self._own_tensors
 
     def held(self, name: str) -> Any:
         """Return keys or values for temporary use: the caller must not keep them."""
-        if name in self._own:
-            return self._own[name]
+        if name in self._own_tensors:
+            return self._own_tensors[name]
         return getattr(self.slots, name)[: self.slot_rows, :, : self.slot_length]
 
     def _get(self, name: str) -> Any:
-        if name not in self._own:
+        if name not in self._own_tensors:
             self.slots.is_seen = True
         return self.held(name)
 
     def _set(self, name: str, value: Any) -> None:
-        self._own = {**self._own, name: value}
+        self._own_tensors = {**self._own_tensors, name: value}
 
     keys: Any = property(lambda self: self._get("keys"), lambda self, value: self._set("keys", value))
     values: Any = property(lambda self: self._get("values"), lambda self, value: self._set("values", value))
@@ -119,7 +119,7 @@ class SlotView(DynamicLayer):  # type: ignore[misc]
         """Return rows and length; None if slots of this form cannot hold the layer's content."""
         if self.is_shared:
             return (self.slot_rows, self.slot_length) if self.slots.form == form else None
-        found = set()
+        shapes = set()
         for name, size in (("keys", form.key_size), ("values", form.value_size)):
             tensor = self.held(name)
             if not isinstance(tensor, torch.Tensor) or tensor.ndim != 4:
@@ -128,8 +128,8 @@ class SlotView(DynamicLayer):  # type: ignore[misc]
                 return None
             if (tensor.shape[1], tensor.shape[3]) != (form.heads, size):
                 return None
-            found.add((tensor.shape[0], tensor.shape[2]))
-        return found.pop() if len(found) == 1 else None
+            shapes.add((tensor.shape[0], tensor.shape[2]))
+        return shapes.pop() if len(shapes) == 1 else None
 
 
 def copy_into(targets: Sequence[Slots], layers: Sequence[SlotView], rows: int, length: int) -> None:

@@ -70,8 +70,9 @@ def reason_against(model: transformers.PreTrainedModel) -> str | None:
 
 
 def _has_dynamic_rope(config: Any) -> bool:
-    found = getattr(config, "rope_parameters", None) or {}
-    kinds = [found, *(value for value in found.values() if isinstance(value, dict))]  # one for each kind of layers
+    parameters = getattr(config, "rope_parameters", None) or {}
+    # There may be one for each kind of layers.
+    kinds = [parameters, *(value for value in parameters.values() if isinstance(value, dict))]
     return any(kind.get("rope_type") == "dynamic" for kind in kinds)
 
 

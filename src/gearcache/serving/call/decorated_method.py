@@ -46,9 +46,9 @@ class CachedFunction(property):
             )
         key = f"{owner.__module__}.{owner.__qualname__}.{name}"
         inherited = [vars(base).get(name) for base in owner.__mro__[1:]]
-        taken = {member.key for member in inherited if isinstance(member, CachedFunction)}
+        inherited_keys = {member.key for member in inherited if isinstance(member, CachedFunction)}
         self._name(name, key)
-        while self.key in taken:  # a class and its base may have the same name
+        while self.key in inherited_keys:  # a class and its base may have the same name
             key += "'"
             self._name(name, key)
 
@@ -66,8 +66,8 @@ class CachedFunction(property):
 
     def _is_own(self, instance: Any) -> bool:
         """Whether the instance's class finds this method under its name: a subclass may override it."""
-        found = (vars(base)[self._attribute] for base in type(instance).__mro__ if self._attribute in vars(base))
-        return next(found, None) is self
+        members = (vars(base)[self._attribute] for base in type(instance).__mro__ if self._attribute in vars(base))
+        return next(members, None) is self
 
     def _make(self, instance: Any) -> Any:
         """Return the value assigned in place of the method, or else the instance's `CachedMethod`, made now."""
@@ -76,29 +76,29 @@ class CachedFunction(property):
                 f"`{self.function.__qualname__}` was called without a module: cache_compile decorates methods of its "
                 "instances, no static or class methods"
             )
-        held = instance.__dict__
-        if self._attribute in held and self._is_own(instance):
-            return held[self._attribute]
+        namespace = instance.__dict__
+        if self._attribute in namespace and self._is_own(instance):
+            return namespace[self._attribute]
         with _making:
-            found = held.get(self.key)
-            if found is None or found.instance is not instance:
-                found = held[self.key] = CachedMethod(types.MethodType(self.function, instance), self._parameters)
-            return found
+            method = namespace.get(self.key)
+            if method is None or method.instance is not instance:
+                method = namespace[self.key] = CachedMethod(types.MethodType(self.function, instance), self._parameters)
+            return method
 
     def _assign(self, instance: Any, value: Any) -> None:
-        held = instance.__dict__
-        if isinstance(value, CachedMethod) and value is held.get(self.key):
-            held.pop(self._attribute, None)
+        namespace = instance.__dict__
+        if isinstance(value, CachedMethod) and value is namespace.get(self.key):
+            namespace.pop(self._attribute, None)
             return
-        held.pop(self.key, None)
-        held[self._attribute] = value
+        namespace.pop(self.key, None)
+        namespace[self._attribute] = value
 
     def _delete(self, instance: Any) -> None:
-        held = instance.__dict__
-        if self._attribute not in held and self.key not in held:
+        namespace = instance.__dict__
+        if self._attribute not in namespace and self.key not in namespace:
             raise AttributeError(self._attribute)
-        held.pop(self._attribute, None)
-        held.pop(self.key, None)
+        namespace.pop(self._attribute, None)
+        namespace.pop(self.key, None)
 
     def __call__(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
         return self.__get__(instance, type(instance))(*args, **kwargs)
@@ -109,9 +109,9 @@ def _reader(key: str, make: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     def read(instance: Any) -> Any:
         try:
-            found = instance.__dict__[key]
-            if found.instance is instance:
-                return found
+            method = instance.__dict__[key]
+            if method.instance is instance:
+                return method
         except KeyError:
             pass
         return make(instance)

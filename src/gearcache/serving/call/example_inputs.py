@@ -21,12 +21,12 @@ def example_inputs(
     """Return an argument for each spec: tensors of zeros at one gear or at `special` sizes; values unchanged."""
     tensors = [leaf for name, spec in specs.items() for _, leaf in leaves(spec, name) if isinstance(leaf, TensorSpec)]
     sizes = ExampleSizes(gears, {size for spec in tensors for size in spec.shape if isinstance(size, int)}, special)
-    held = next(iter((*module.parameters(), *module.buffers())), None)
-    default = torch.device("cpu") if held is None else held.device
+    weight = next(iter((*module.parameters(), *module.buffers())), None)
+    default = torch.device("cpu") if weight is None else weight.device
     # If the weights have no memory (a prewarm), neither do arguments: this host may lack the target device.
-    is_shape = held is not None and (held.is_meta or private_fake.is_fake(held))
+    is_shape = weight is not None and (weight.is_meta or private_fake.is_fake(weight))
 
-    def made(spec: Any, path: str) -> Any:
+    def make_example(spec: Any, path: str) -> Any:
         if isinstance(spec, TensorSpec):
             shape = [
                 sizes.of(path, dim) or (size if isinstance(size, int) else 1) for dim, size in enumerate(spec.shape)
@@ -39,9 +39,9 @@ def example_inputs(
                     f"({str(error).splitlines()[0]}); give one: `.warm({path}=...)`"
                 ) from error
         if isinstance(spec, (list, tuple)):
-            return type(spec)(made(item, f"{path}[{index}]") for index, item in enumerate(spec))
+            return type(spec)(make_example(item, f"{path}[{index}]") for index, item in enumerate(spec))
         if isinstance(spec, dict):
-            return {key: made(item, f"{path}[{key!r}]") for key, item in spec.items()}
+            return {key: make_example(item, f"{path}[{key!r}]") for key, item in spec.items()}
         return spec
 
-    return {name: made(spec, name) for name, spec in specs.items()}
+    return {name: make_example(spec, name) for name, spec in specs.items()}

@@ -18,7 +18,7 @@ logger = logging.getLogger("gearcache")
 _MANY = 3
 _FOLDER = Path(__file__).parents[1]
 #: Missing names of torch that this process has warned about.
-_told: set[tuple[str, ...]] = set()
+_warned_names: set[tuple[str, ...]] = set()
 
 
 class Failures:
@@ -27,7 +27,7 @@ class Failures:
     def __init__(self, name: str) -> None:
         self._name = name
         self._count = 0
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     @property
     def are_many(self) -> bool:
@@ -45,15 +45,15 @@ class Failures:
         if parameters.settings().strict:
             raise failure from error
         self._count += 1
-        if cause not in self._told:
-            self._told.add(cause)
+        if cause not in self._warned:
+            self._warned.add(cause)
             logger.warning("%s", failure, exc_info=None if failure.remedy else error)
 
 
 def warn_lacking(error: MissingTorchNames) -> None:
     """Warn, once in a process, about the names that this torch lacks, for which methods themselves serve."""
-    if error.names not in _told:
-        _told.add(error.names)
+    if error.names not in _warned_names:
+        _warned_names.add(error.names)
         logger.warning("no graph is made or loaded, the methods themselves answer: %s", error)
 
 

@@ -40,8 +40,8 @@ def with_named_instance(function: types.MethodType) -> types.MethodType:
     def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         return original(self, *args, **kwargs)
 
-    named = types.FunctionType(method.__code__, original.__globals__, closure=method.__closure__)
-    return types.MethodType(functools.update_wrapper(named, original), function.__self__)
+    function_with_self = types.FunctionType(method.__code__, original.__globals__, closure=method.__closure__)
+    return types.MethodType(functools.update_wrapper(function_with_self, original), function.__self__)
 
 
 def place_of(cls: type, function: Callable[..., Any]) -> tuple[type, str]:

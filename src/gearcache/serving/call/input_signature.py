@@ -42,8 +42,8 @@ class InputSignature:
 
     @cached_property
     def _tensors(self) -> dict[str, TensorSpec]:
-        found = (leaf for name, spec in self._specs.items() for leaf in leaves(spec, name))
-        return {path: leaf for path, leaf in found if isinstance(leaf, TensorSpec)}
+        all_leaves = (leaf for name, spec in self._specs.items() for leaf in leaves(spec, name))
+        return {path: leaf for path, leaf in all_leaves if isinstance(leaf, TensorSpec)}
 
     def tensors_of(self, arguments: Arguments) -> dict[str, TensorSpec]:
         """Return the specs of tensors, by their places in a call."""
@@ -51,8 +51,8 @@ class InputSignature:
 
     def places(self, arguments: Arguments) -> dict[str, str]:
         """Return the places of the declared arguments in a call, by their names."""
-        found = {name: place_of_argument(name, self._function, arguments) for name in self._specs}
-        return {name: place[0] for name, place in found.items() if place is not None}
+        places_and_values = {name: place_of_argument(name, self._function, arguments) for name in self._specs}
+        return {name: place[0] for name, place in places_and_values.items() if place is not None}
 
     @cached_property
     def _spec(self) -> GearSpec:
@@ -69,9 +69,9 @@ class InputSignature:
     def check(self, arguments: Arguments) -> None:
         """Compare a call with the specs, except for sizes given by symbols; `InputError` for the first difference."""
         for name in self._specs:
-            found = self._difference(name, arguments)
-            if found is not None:
-                raise InputError(self._name, *found)
+            mismatch = self._difference(name, arguments)
+            if mismatch is not None:
+                raise InputError(self._name, *mismatch)
 
     def _difference(self, name: str, arguments: Arguments) -> Difference | None:
         place = place_of_argument(name, self._function, arguments)
@@ -103,14 +103,14 @@ class InputSignature:
         `TypeError` if an argument is neither given nor declared.
         """
         signature = inspect.signature(self._function)
-        given = signature.bind_partial(*args, **kwargs).arguments
+        bound = signature.bind_partial(*args, **kwargs).arguments
         by_keyword = _name_of(signature, inspect.Parameter.VAR_KEYWORD)
-        known = {**given, **given.get(by_keyword or "", {})}
-        fresh = {name: example for name, example in self._examples(special).items() if name not in known}
+        given_names = {**bound, **bound.get(by_keyword or "", {})}
+        examples = {name: example for name, example in self._examples(special).items() if name not in given_names}
         if self._parameters.input_signature.named or kwargs:  # behind a wrapper, each way of passing is another call
-            kwargs = kwargs | fresh
+            kwargs = kwargs | examples
         else:
-            args = inspect.BoundArguments(signature, given | fresh).args
+            args = inspect.BoundArguments(signature, bound | examples).args
         self.check_given(lambda: signature.bind(*args, **kwargs))
         return args, kwargs
 
@@ -154,30 +154,30 @@ class InputSignature:
         """
         specs = [leaf for name, place in places.items() for leaf in leaves(self._specs[name], place)]
         tensors = [(path, leaf) for path, leaf in specs if isinstance(leaf, TensorSpec)]
-        kept = [bound for bound in gears if not any(_contradicts(bound.variant, *item) for item in tensors)]
-        variants = {id(bound.variant): bound.variant for bound in kept}.values()
-        asked = [
+        admitted = [bound for bound in gears if not any(_contradicts(bound.variant, *item) for item in tensors)]
+        variants = {id(bound.variant): bound.variant for bound in admitted}.values()
+        to_compare = [
             name
             for name, spec in self._specs.items()
             if name not in places or not all(_compares(variant, spec, places[name]) for variant in variants)
         ]
-        if not asked or not kept:
-            return kept, None
+        if not to_compare or not admitted:
+            return admitted, None
         names = list(inspect.signature(self._function.__func__, follow_wrapped=False).parameters)[1:]
         # Finding an argument behind a wrapper takes 20 µs, so the others are used directly.
-        direct = {name: self._specs[name] for name in asked if name in names}
-        hidden = [name for name in asked if name not in names]
+        own_specs = {name: self._specs[name] for name in to_compare if name in names}
+        behind_wrapper = [name for name in to_compare if name not in names]
         spec = self._gears()
         open_dims = {} if not spec else {path: taken_dims(spec, path) for path in self._tensors}
 
-        def holds(*values: Any) -> bool:
-            given = dict(zip(names, values, strict=True))
-            for name, spec in direct.items():
-                if difference(spec, given[name], name, open_dims=open_dims) is not None:
+        def is_declared_call(*values: Any) -> bool:
+            arguments = dict(zip(names, values, strict=True))
+            for name, spec in own_specs.items():
+                if difference(spec, arguments[name], name, open_dims=open_dims) is not None:
                     return False
-            return all(self._difference(name, given) is None for name in hidden)
+            return all(self._difference(name, arguments) is None for name in behind_wrapper)
 
-        return kept, holds
+        return admitted, is_declared_call
 
 
 def _by_name(name: str, function: types.MethodType, specs: InputSpecs) -> dict[str, Any]:
@@ -187,16 +187,16 @@ def _by_name(name: str, function: types.MethodType, specs: InputSpecs) -> dict[s
     signature = inspect.signature(function)
     try:
         if specs.positional:
-            bound = signature.bind(*specs.positional)
+            bound_specs = signature.bind(*specs.positional)
         else:
-            bound = signature.bind_partial(**specs.named)
+            bound_specs = signature.bind_partial(**specs.named)
     except TypeError as error:
         raise GearSpecError(
             f"`{name}`: input_signature or set_inputs does not fit `{name}{signature}`: {error}"
         ) from None
-    found = dict(bound.arguments)
+    specs_by_name = dict(bound_specs.arguments)
     by_keyword = _name_of(signature, inspect.Parameter.VAR_KEYWORD)
-    return found | found.pop(by_keyword, {}) if by_keyword is not None else found
+    return specs_by_name | specs_by_name.pop(by_keyword, {}) if by_keyword is not None else specs_by_name
 
 
 def _name_of(signature: inspect.Signature, kind: Any) -> str | None:
@@ -205,10 +205,10 @@ def _name_of(signature: inspect.Signature, kind: Any) -> str | None:
 
 def _contradicts(variant: StoredVariant, path: str, spec: TensorSpec) -> bool:
     """Whether a variant takes only tensors that a spec does not allow."""
-    for stored, sizes in zip(variant.inputs, variant.gears[0].sizes, strict=True):
-        if stored.access.text == path:
-            is_elsewhere = spec.device is not None and stored.device != spec.device.type
-            if stored.dtype != spec.dtype or len(sizes) != spec.rank or is_elsewhere:
+    for stored_input, sizes in zip(variant.inputs, variant.gears[0].sizes, strict=True):
+        if stored_input.access.text == path:
+            is_elsewhere = spec.device is not None and stored_input.device != spec.device.type
+            if stored_input.dtype != spec.dtype or len(sizes) != spec.rank or is_elsewhere:
                 return True
     return False
 

@@ -65,9 +65,9 @@ class CachedMethod:
     __class_getitem__: Any = classmethod(types.GenericAlias)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> CachedMethod:
-        own = type("CachedMethod", (cls,), {"__module__": cls.__module__})
-        made: CachedMethod = super().__new__(own)
-        return made
+        own_class = type("CachedMethod", (cls,), {"__module__": cls.__module__})
+        instance: CachedMethod = super().__new__(own_class)
+        return instance
 
     def __init__(self, function: types.MethodType, parameters: Parameters) -> None:
         self._decorated = undecorated(function)
@@ -96,24 +96,24 @@ class CachedMethod:
             self._use,
             self.right,
         )
-        found = recorder()
+        trace_recorder = recorder()
         self._recorded: RecordedCalls | None = None
-        if found is not None:
+        if trace_recorder is not None:
             from gearcache.serving.call.recorded_calls import RecordedCalls, owner_of
 
             owner = owner_of(function.__self__)
-            self._recorded = RecordedCalls(self.name, owner, self._counters, self._outcomes, self._use, found)
+            self._recorded = RecordedCalls(self.name, owner, self._counters, self._outcomes, self._use, trace_recorder)
         self._failures = Failures(self.name)
         follow(self)
         self.refresh()
-        if (opened := session.current()) is not None:
-            opened.created(self)
+        if (open_session := session.current()) is not None:
+            open_session.created(self)
             if self._signature:
-                opened.declared(self)
+                open_session.declared(self)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the method. This body serves only the first call."""
-        return self._missed(self._function.__self__, *args, **kwargs)
+        return self._find_and_run(self._function.__self__, *args, **kwargs)
 
     def __repr__(self) -> str:
         binding = self._binding
@@ -202,8 +202,8 @@ class CachedMethod:
             self._parameters, self._signature = parameters, signature
             self._bindings.declare(parameters, signature)
             self.refresh()
-        if signature and (opened := session.current()) is not None:
-            opened.declared(self)
+        if signature and (open_session := session.current()) is not None:
+            open_session.declared(self)
 
     def warm(self, /, *args: Any, **kwargs: Any) -> None:
         """Compile and load every gear for a call like this one, without running it.
@@ -216,13 +216,13 @@ class CachedMethod:
 
         waits = take_wait(self.name, self._function.__func__, kwargs, is_background=self._is_background)
         args, kwargs = self.filled(args, kwargs)
-        if (opened := session.current()) is not None:
-            opened.warm(self, args, kwargs)
+        if (open_session := session.current()) is not None:
+            open_session.warm(self, args, kwargs)
             return
         if self._is_background:
-            begin_build(self._prepared, Call(self._function, self._bound(args, kwargs), waits=False), waits=waits)
+            begin_build(self._prepare_locked, Call(self._function, self._bind(args, kwargs), waits=False), waits=waits)
         if waits:
-            self._prepared(self.call_of(args, kwargs))
+            self._prepare_locked(self.call_of(args, kwargs))
 
     def filled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of a call, with examples for declared arguments that are not given.
@@ -231,7 +231,7 @@ class CachedMethod:
         """
         if self._signature:
             return self._signature.filled(args, kwargs)
-        self._signature.check_given(lambda: self._bound(args, kwargs))
+        self._signature.check_given(lambda: self._bind(args, kwargs))
         return args, kwargs
 
     def declared_call(self, sizes: Special | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -251,12 +251,12 @@ class CachedMethod:
         from gearcache.telemetry.fleet_gears import propose, summed
         from gearcache.telemetry.suggest import suggest
 
-        met = self._shapes_met()
-        found = suggest(met.dims, met.shapes, k, gears=met.gears)
-        if not met.gears:
-            return found
-        (traffic,) = summed([met])
-        return replace(found, today=propose(traffic, k).against_today)
+        shapes = self._shapes_met()
+        suggestion = suggest(shapes.dims, shapes.shapes, k, gears=shapes.gears)
+        if not shapes.gears:
+            return suggestion
+        (traffic,) = summed([shapes])
+        return replace(suggestion, today=propose(traffic, k).against_today)
 
     def _shapes_met(self) -> MethodShapes:
         from gearcache.telemetry.method_shapes import MethodShapes
@@ -287,7 +287,7 @@ class CachedMethod:
         """
         with _switch:
             if dispatch is not None:
-                self._noted = notes
+                self._usual_dispatch = notes
                 self._dispatch = private_core.traced_as(dispatch, _as_it_is)
             is_eager = self.right.is_eager or present_stance() == FORCE_EAGER
             type(self).__call__ = CachedMethod._run_eagerly if is_eager else self._dispatch  # type: ignore[method-assign]
@@ -295,8 +295,8 @@ class CachedMethod:
     def _put_back(self) -> None:
         """Use the dispatch whose first answer was recorded, if there is one."""
         with _switch:
-            if self._noted is not None:
-                self._serve_by(self._noted)
+            if self._usual_dispatch is not None:
+                self._serve_by(self._usual_dispatch)
 
     def _run_eagerly(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the method itself, without autograd like every cached call."""
@@ -309,14 +309,14 @@ class CachedMethod:
         with torch.no_grad():
             return self.function(*args, **kwargs)
 
-    def _missed(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def _find_and_run(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Serve a call that the dispatch does not know: find, load or compile, then run."""
         if self._recorded is not None:
             self._recorded.pass_on()
         if is_preparing():
             return self.function(*args, **kwargs)
-        if (opened := session.current()) is not None:
-            return opened.call(self, args, kwargs)
+        if (open_session := session.current()) is not None:
+            return open_session.call(self, args, kwargs)
         if self._lacks_names():
             self._outcomes.ran_eagerly("torch")
             return self._run_original(args, kwargs)
@@ -324,14 +324,14 @@ class CachedMethod:
             return self.function(*args, **kwargs)
         if has_function_mode():  # it has to see the method's operations
             return self._run_eagerly(*args, **kwargs)
-        return self._served(instance, args, kwargs)
+        return self._serve(instance, args, kwargs)
 
-    def _served(self, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _serve(self, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         refusal = None
         begin = time.perf_counter()
         for _ in range(_ATTEMPTS):
             try:
-                frame = self._ready(args, kwargs)
+                frame = self._frame_for(args, kwargs)
             except GearcacheError as error:
                 if isinstance(error, MethodRaises) and not error.has_run:
                     refusal = error
@@ -344,13 +344,13 @@ class CachedMethod:
                 break
             try:
                 with span("run", self.name):
-                    found = frame(instance, *args, **kwargs)
+                    result = frame(instance, *args, **kwargs)
                 if self._recorded is not None:
                     self._recorded.answer(begin, by_graph=True)
-                return found
+                return result
             except Mismatch:  # another thread has changed something since the lookup
                 continue
-        found = self._run_original(args, kwargs)
+        result = self._run_original(args, kwargs)
         if refusal is not None:
             refusal.note_return()
             if refusal.has_run:  # Dynamo cannot trace it
@@ -358,12 +358,12 @@ class CachedMethod:
                 raise refusal
         if self._recorded is not None:
             self._recorded.answer(begin, by_graph=False)
-        return found
+        return result
 
-    def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame | None:
+    def _frame_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame | None:
         """Return the frame that serves a call; None if the method itself has to run."""
         try:
-            arguments = self._bound(args, kwargs)
+            arguments = self._bind(args, kwargs)
         except TypeError:
             return None  # the method raises the clearer error
         if self._failures.are_many:
@@ -373,7 +373,7 @@ class CachedMethod:
             self._outcomes.ran_eagerly("background")
             return None
         try:
-            return self._prepared(
+            return self._prepare_locked(
                 Call(self._function, arguments, present_stance(), waits=not self._is_background, is_run=True)
             )
         except Exception as error:
@@ -389,7 +389,7 @@ class CachedMethod:
     def _is_background(self) -> bool:
         return getattr(self._parameters.config, "on_miss", None) == "background"
 
-    def _prepared(self, call: Call) -> Frame | None:
+    def _prepare_locked(self, call: Call) -> Frame | None:
         """Prepare a call while no other thread does."""
         with preparing(self._lock), span("prepare", self.name):
             return self._prepare(call)
@@ -423,7 +423,7 @@ class CachedMethod:
         if binding in self._bindings:  # else it was refreshed in the meantime
             self._binding = binding
             self._bindings.release()
-            dispatch = binding.dispatch(self._missed)
+            dispatch = binding.dispatch(self._find_and_run)
             if self._recorded is None:
                 self._serve_by(dispatch)
             else:
@@ -433,7 +433,7 @@ class CachedMethod:
 
     def prepare(self, call: Call) -> Binding | None:
         """Load or compile what serves a call, without running it; None if the method itself would run."""
-        return self._binding if self._prepared(call) is not None else None
+        return self._binding if self._prepare_locked(call) is not None else None
 
     def current_binding(self, call: Call) -> Binding:
         """Return the binding of a call; its loaded graphs are dropped if their basis has changed.
@@ -446,9 +446,9 @@ class CachedMethod:
 
     def call_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Bind the arguments of a call to the method's parameters, with defaults; raises the method's `TypeError`."""
-        return Call(self._function, self._bound(args, kwargs))
+        return Call(self._function, self._bind(args, kwargs))
 
-    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         signature = inspect.signature(self._function.__func__, follow_wrapped=False)
         bound = signature.bind(self._function.__self__, *args, **kwargs)
         bound.apply_defaults()

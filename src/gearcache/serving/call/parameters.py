@@ -87,13 +87,15 @@ class Parameters(Struct, frozen=True, eq=False, kw_only=True):
         return replace(settings, max_variants=settings.max_variants * self.blocks) if self.blocks > 1 else settings
 
 
-def _check_decompositions(given: Any) -> None:
+def _check_decompositions(decompositions: Any) -> None:
     """Refuse a value that does not map operators to functions."""
-    if given is None:
+    if decompositions is None:
         return
-    if not isinstance(given, Mapping):
-        raise TypeError(f"cache_compile: custom_decompositions is {given!r}; it must be a dict of operator to function")
-    for operator, function in given.items():
+    if not isinstance(decompositions, Mapping):
+        raise TypeError(
+            f"cache_compile: custom_decompositions is {decompositions!r}; it must be a dict of operator to function"
+        )
+    for operator, function in decompositions.items():
         if not is_operator(operator) or not callable(function):
             raise TypeError(
                 f"cache_compile: custom_decompositions has {operator!r}: {function!r}; it must map operators "

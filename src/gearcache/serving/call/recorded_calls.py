@@ -31,16 +31,16 @@ class RecordedCalls:
     """The calls of one method. Its counters live as long as the process, even if the method and its model do not."""
 
     def __init__(
-        self, name: str, owner: str, counters: Counters, outcomes: Outcomes, use: GearUse, to: Recorder
+        self, name: str, owner: str, counters: Counters, outcomes: Outcomes, use: GearUse, trace_recorder: Recorder
     ) -> None:
         self._name, self._owner = name, owner
-        self._counters, self._outcomes, self._use, self._to = counters, outcomes, use, to
+        self._counters, self._outcomes, self._use, self._recorder = counters, outcomes, use, trace_recorder
         self._answered: set[str] = set()
         #: Number of calls that the dispatch has passed on.
         self._passed = 0
         #: Makes the method use its own dispatch again; a weak reference, as it belongs to the method.
         self._restore: Callable[[], Callable[[], None] | None] = _nothing
-        to.follow(self)
+        trace_recorder.follow(self)
 
     def pass_on(self) -> None:
         """Record that the dispatch does not serve a call itself."""
@@ -54,18 +54,18 @@ class RecordedCalls:
         self._answered.add(category)
         if by_graph and (restore := self._restore()) is not None:
             restore()
-        self._to.add(category, self._name, begin, time.perf_counter() - begin)
-        self._to.answered()
+        self._recorder.add(category, self._name, begin, time.perf_counter() - begin)
+        self._recorder.answered()
 
     def once(self, dispatch: Callable[..., Any], restore: Callable[[], None]) -> Callable[..., Any]:
         """Return a dispatch that records the first answer; the method `restore` then installs the usual dispatch."""
 
         def first(instance: Any, /, *args: Any, **kwargs: Any) -> Any:
-            begin, passed = time.perf_counter(), self._passed
-            found = dispatch(instance, *args, **kwargs)
-            if passed == self._passed:  # else the code that served it recorded it
+            begin, passed_before = time.perf_counter(), self._passed
+            result = dispatch(instance, *args, **kwargs)
+            if passed_before == self._passed:  # else the code that served it recorded it
                 self.answer(begin, by_graph=True)
-            return found
+            return result
 
         if "answer" in self._answered:
             return dispatch

@@ -99,9 +99,9 @@ def resolve(
     module: torch.nn.Module = function.__self__  # type: ignore[assignment]
     method: types.FunctionType = function.__func__  # type: ignore[assignment]
     tensors = find_tensors(call.given)
-    declared = signature.tensors_of(call.arguments)
-    marked = () if parameters.gears or declared else gears_of_arguments(tensors)
-    settings = parameters.settings(is_geared=bool(marked))
+    declared_tensors = signature.tensors_of(call.arguments)
+    marked_gears = () if parameters.gears or declared_tensors else gears_of_arguments(tensors)
+    settings = parameters.settings(is_geared=bool(marked_gears))
     settings = replace(settings, pad_values=at_their_places(settings.pad_values, function, call.arguments) or {})
     cache_dir, global_rank, world_size = parameters.cache_dir, parameters.global_rank, None
     if overrides is not None:
@@ -112,7 +112,11 @@ def resolve(
         world_size = overrides.world_size
     gears = at_their_places(parameters.gears, function, call.arguments)
     constants = _constants(parameters, function, call)
-    spec = GearSpec(marked, settings.policy) if marked else with_specs(parse_gears(gears, settings.policy), declared)
+    spec = (
+        GearSpec(marked_gears, settings.policy)
+        if marked_gears
+        else with_specs(parse_gears(gears, settings.policy), declared_tensors)
+    )
     backend = select_backend(settings, module, tensors.values())
     ranks = resolve_ranks(global_rank, parameters.tp_rank, parameters.pp_rank, world_size=world_size)
     key = method_key(
@@ -151,14 +155,14 @@ def resolve(
 
 
 def _gears_component(spec: GearSpec, settings: Settings, parameters: Parameters) -> dict[str, Any]:
-    found = spec.to_plain()
+    component = spec.to_plain()
     if settings.pad_values:  # the filled dims, and the basis of the proof
-        found["pad"] = fill_dims(settings.pad_values)
+        component["pad"] = fill_dims(settings.pad_values)
         if settings.filling != "proven":
-            found["filling"] = settings.filling
+            component["filling"] = settings.filling
     if parameters.apart is not None:
-        found["apart"] = parameters.apart
-    return found
+        component["apart"] = parameters.apart
+    return component
 
 
 def _constants(parameters: Parameters, function: types.MethodType, call: Call) -> tuple[str, ...]:
@@ -172,13 +176,13 @@ def _constants(parameters: Parameters, function: types.MethodType, call: Call) -
                 f"cache_compile: constants names `{path}`, which is no parameter of `{function.__qualname__}`; "
                 f"it has {', '.join(names)}"
             )
-    placed = at_their_places(dict.fromkeys(parameters.constants), function, call.arguments) or {}
-    return tuple(sorted({*parameters.constants, *placed}))
+    call_paths = at_their_places(dict.fromkeys(parameters.constants), function, call.arguments) or {}
+    return tuple(sorted({*parameters.constants, *call_paths}))
 
 
 def _dynamic_component(parameters: Parameters, tensors: Mapping[str, torch.Tensor]) -> Any:
     """Return the values that determine dynamic dims: parameters, marks on the first call's tensors, torch settings."""
     marks, sources = private_shapes.shape_marks(tensors), private_shapes.shape_sources()
-    found: dict[str, Any] = {"marks": marks, "sources": sources} if marks or sources else {}
-    found |= {"constants": sorted(parameters.constants)} if parameters.constants else {}
-    return {"dynamic": parameters.dynamic, **found} if found else parameters.dynamic
+    component: dict[str, Any] = {"marks": marks, "sources": sources} if marks or sources else {}
+    component |= {"constants": sorted(parameters.constants)} if parameters.constants else {}
+    return {"dynamic": parameters.dynamic, **component} if component else parameters.dynamic

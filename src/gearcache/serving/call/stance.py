@@ -39,7 +39,7 @@ def follow(follower: Follower) -> None:
     with _lock:
         _followers.add(follower)
         if not _watched:
-            private_shapes.watch_stance(_changed)
+            private_shapes.watch_stance(_notify_followers)
             _watched = True
 
 
@@ -62,6 +62,6 @@ def present_stance() -> str:
     raise UnsupportedStance(str(backend))
 
 
-def _changed() -> None:
+def _notify_followers() -> None:
     for follower in followers():
         follower.follow_stance()

@@ -94,17 +94,17 @@ class EvidenceCheck:
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
-        self._held: list[Any] = []
+        self._checked_parts: list[Any] = []
 
     def stale_reason(self, variant: StoredVariant) -> Reason | None:
         """Return the first dependency of the trace that has changed, or None if the evidence holds."""
         for part in (variant.sources, variant.evidence):
-            if any(part is held for held in self._held):
+            if any(part is checked for checked in self._checked_parts):
                 continue
             reason = changed_source(part) if isinstance(part, dict) else self._failure(part)
             if reason is not None:
                 return reason
-            self._held.append(part)
+            self._checked_parts.append(part)
         return next(filter(None, map(_regrouped, variant.gears)), None)
 
     def _failure(self, tree: list[Any]) -> Reason | None:
@@ -130,12 +130,12 @@ def _regrouped(gear: StoredGear) -> Reason | None:
     If a method uses only the name of a group, nothing else compares it, and the graph may contain its size.
     """
     for name, ranks in gear.groups:
-        here = private_core.process_group_ranks(name)
-        if here != ranks:
+        present_ranks = private_core.process_group_ranks(name)
+        if present_ranks != ranks:
             subject = f"torch.distributed's process group {name!r}"
-            found = "not there" if here is None else f"of the ranks {here}"
-            text = f"{subject} is {found}, stored: of the ranks {ranks}"
-            return Reason("evidence", text, subject, f"of the ranks {ranks}", found)
+            present_text = "not there" if present_ranks is None else f"of the ranks {present_ranks}"
+            text = f"{subject} is {present_text}, stored: of the ranks {ranks}"
+            return Reason("evidence", text, subject, f"of the ranks {ranks}", present_text)
     return None
 
 
@@ -185,8 +185,10 @@ def activate(
             # Nothing is deleted: the fault may be on this host only, and temporary.
             name = sizes_name(gear.text)
             raise CacheError(f"gear {name} cannot be loaded: {type(error).__name__}: {error}") from error
-        own = scope_of_instance(scope, method)
-        graphs.append(GraphCall(variant, gear, run, attributes, own, validate=validate, name=method.__qualname__))
+        instance_scope = scope_of_instance(scope, method)
+        graphs.append(
+            GraphCall(variant, gear, run, attributes, instance_scope, validate=validate, name=method.__qualname__)
+        )
     return ActiveVariant(variant, graphs, method, compared_objects(variant, scope), basis)
 
 
@@ -194,10 +196,10 @@ def _with_distinct_results(run: Runner) -> Runner:
     """Return each result as a separate object: AOTInductor returns one tensor twice if both are empty."""
 
     def run_apart(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        results, met = [], set()
+        results, seen_ids = [], set()
         for result in run(inputs):
-            results.append(result.view_as(result) if id(result) in met else result)
-            met.add(id(result))
+            results.append(result.view_as(result) if id(result) in seen_ids else result)
+            seen_ids.add(id(result))
         return results
 
     return run_apart

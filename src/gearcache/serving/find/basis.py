@@ -23,20 +23,20 @@ class Basis:
         """Record the present objects; the evidence was just checked and holds."""
         self._method = method
         self._evidence: Tree = variant.evidence
-        self._of = variant.attributes, _read_anew(variant)
+        self._identity = variant.attributes, _read_anew(variant)
         #: Weights that the graphs are bound to, and weights that they write and therefore read on every call.
-        self._attributes: dict[str, Access] = {**variant.attributes, **self._of[1]}
+        self._attributes: dict[str, Access] = {**variant.attributes, **self._identity[1]}
         #: What must not change for the graphs to remain right.
         self.facts = WatchedFacts()
         #: The weights that the graphs are bound to, by their names.
-        noted = self.facts.collect(method, self._evidence, self._attributes, scope)
-        self.bound: dict[str, torch.Tensor] = {name: noted[name] for name in variant.attributes}
+        weights = self.facts.collect(method, self._evidence, self._attributes, scope)
+        self.bound: dict[str, torch.Tensor] = {name: weights[name] for name in variant.attributes}
         #: The watch over the facts, started before they were last checked.
         self.watched = Watched(self.facts)
 
     def is_of(self, variant: StoredVariant) -> bool:
         """Whether a variant has the same basis."""
-        attributes, read_anew = self._of
+        attributes, read_anew = self._identity
         is_same = self._evidence is variant.evidence and attributes is variant.attributes
         return is_same and read_anew == _read_anew(variant)
 
@@ -78,20 +78,20 @@ class Bases:
     """The bases that one load has recorded so far."""
 
     def __init__(self) -> None:
-        self._noted: list[Basis] = []
+        self._recorded: list[Basis] = []
 
     def of(self, method: types.FunctionType, variant: StoredVariant, scope: Scope) -> Basis | None:
         """Return the basis of a variant whose evidence holds; None if another thread has just changed something."""
-        for basis in self._noted:
+        for basis in self._recorded:
             if basis.is_of(variant):
                 if basis.watched.holds():
                     return basis
-                self._noted.remove(basis)
+                self._recorded.remove(basis)
                 return None
         basis = Basis(method, variant, scope)
         if not basis.is_current(scope):
             return None
-        self._noted.append(basis)
+        self._recorded.append(basis)
         return basis
 
 

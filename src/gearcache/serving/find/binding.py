@@ -44,11 +44,11 @@ class Binding:
             method.name, method.key.name, str(method.layout.root), counters, strict=method.settings.strict
         )
         self._record = Record(history, counters, outcomes, use, ShapesMet(method.spec))
-        if (found := recorder()) is not None:
+        if (trace_recorder := recorder()) is not None:
             from gearcache.serving.call.recorded_calls import RecordedShapes, owner_of
 
             owner = owner_of(method.function.__self__)
-            found.follow(RecordedShapes(method.name, owner, method.spec, self._record.shapes))
+            trace_recorder.follow(RecordedShapes(method.name, owner, method.spec, self._record.shapes))
         self._variants = Variants(method, self._record)
         self._watch = BindingWatch(method.name)
         self._unserved: UnservedCalls | None = None
@@ -124,8 +124,12 @@ class Binding:
         the method or a gear cannot be compiled.
         """
         try:
-            found, told = self._look_up(call)
-            return self._unserved_calls().serve(call, found, told) if isinstance(found, Problems) else found
+            frame_or_problems, reason = self._look_up(call)
+            return (
+                self._unserved_calls().serve(call, frame_or_problems, reason)
+                if isinstance(frame_or_problems, Problems)
+                else frame_or_problems
+            )
         finally:
             self.history.tell()
 
@@ -135,11 +139,11 @@ class Binding:
         The second value is the reason of a miss that was logged.
         """
         try:
-            found = self._variants.find(call)
-            if not isinstance(found, Problems):
-                return found, ""
+            frame_or_problems = self._variants.find(call)
+            if not isinstance(frame_or_problems, Problems):
+                return frame_or_problems, ""
             unloaded = self._variants.load(call)
-            return (self._variants.find(call), "") if unloaded is None else (found, unloaded.text)
+            return (self._variants.find(call), "") if unloaded is None else (frame_or_problems, unloaded.text)
         except GearcacheError:
             raise
         except Exception as error:
@@ -167,13 +171,13 @@ class Binding:
 
     def impossible(self, call: Call) -> ImpossibleCall | None:
         """Return the stored record of a call for which no graph can be made; None if absent or outdated."""
-        noted = self.entry.impossible_calls()
-        if not noted:
+        records = self.entry.impossible_calls()
+        if not records:
             return None
         from gearcache.serving.miss.impossible_call import outline_of
 
         outline = outline_of(call, self.method.settings)
-        return next((each for each in noted if each.call == outline and each.is_current()), None)
+        return next((record for record in records if record.call == outline and record.is_current()), None)
 
     def note_impossible(self, call: Call, failure: GearcacheError, codes: Iterable[CodeType]) -> bool:
         """Store that no graph can be made for a call, after a trace that went through some code; returns success.
@@ -185,9 +189,9 @@ class Binding:
         from gearcache.serving.miss.impossible_call import ImpossibleCall, outline_of
 
         outline = outline_of(call, self.method.settings)
-        made = ImpossibleCall.found(outline, str(failure), [self.method.original().__code__, *codes])
+        record = ImpossibleCall.found(outline, str(failure), [self.method.original().__code__, *codes])
         try:
-            return made is not None and self.entry.note_impossible(made)
+            return record is not None and self.entry.note_impossible(record)
         except CacheError:
             return False
 

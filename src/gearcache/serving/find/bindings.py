@@ -41,16 +41,16 @@ class Bindings:
     ) -> None:
         self._method = (name, function, mode)
         self._parameters, self._signature = parameters, signature
-        self._noted = (counters, outcomes, use)
+        self._records = (counters, outcomes, use)
         self._right = right
-        self._made: dict[str, Binding] = {}
+        self._bindings: dict[str, Binding] = {}
         #: Entries of dropped bindings: still in use, because the next call loads them again.
-        self._left: list[Entry] = []
-        self._met_before: Met = (), (), {}
+        self._dropped_entries: list[Entry] = []
+        self._earlier_shapes: Met = (), (), {}
 
     def __iter__(self) -> Iterator[Binding]:
         """Iterate over the bindings."""
-        return iter(list(self._made.values()))
+        return iter(list(self._bindings.values()))
 
     def for_call(self, call: Call, overrides: Overrides | None) -> Binding:
         """Return the binding of a call; makes key and store for a new one.
@@ -62,12 +62,12 @@ class Bindings:
         geared = at_their_places(self._parameters.gears, self._method[1], call.arguments)
         places = self._signature.places(call.arguments)
         identity = repr((sorted(state.items()), list(geared or ()), places))
-        if identity not in self._made:
+        if identity not in self._bindings:
             with span("key", self._method[0]):
                 parameters, signature = self._parameters, self._signature
                 resolved = resolve(*self._method, parameters, signature, call, state, overrides, self._right)
-            self._made[identity] = Binding(resolved, *self._noted)
-        return self._made[identity]
+            self._bindings[identity] = Binding(resolved, *self._records)
+        return self._bindings[identity]
 
     def are_outdated(self, call: Call) -> bool:
         """Whether the basis of any of the bindings has changed."""
@@ -80,20 +80,25 @@ class Bindings:
 
     def drop(self) -> None:
         """Drop all bindings; their entries stay in use until `release`."""
-        self._left += [binding.entry for binding in self]
-        self._met_before = self.shapes_met()
-        self._made = {}
+        self._dropped_entries += [binding.entry for binding in self]
+        self._earlier_shapes = self.shapes_met()
+        self._bindings = {}
 
     def release(self) -> None:
         """Release the entries of dropped bindings."""
-        self._left.clear()
+        self._dropped_entries.clear()
 
     def shapes_met(self) -> Met:
         """Return the dims of shapes, the declared gears over them, and calls by shape since the beginning."""
-        made = [(tuple(each.dims()), tuple(each.gears()), each.counts()) for each in (one.shapes for one in self)]
-        dims, gears = next(((dims, gears) for dims, gears, _ in (*made, self._met_before) if dims), ((), ()))
+        shapes_by_binding = [
+            (tuple(binding_shapes.dims()), tuple(binding_shapes.gears()), binding_shapes.counts())
+            for binding_shapes in (binding.shapes for binding in self)
+        ]
+        dims, gears = next(
+            ((dims, gears) for dims, gears, _ in (*shapes_by_binding, self._earlier_shapes) if dims), ((), ())
+        )
         counts: dict[tuple[int, ...], int] = {}
-        for own_dims, _, shapes in (*made, self._met_before):
+        for own_dims, _, shapes in (*shapes_by_binding, self._earlier_shapes):
             for shape, calls in shapes.items() if own_dims == dims else ():
                 counts[shape] = counts.get(shape, 0) + calls
         return dims, gears, counts

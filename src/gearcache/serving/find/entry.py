@@ -83,17 +83,17 @@ class Entry:
         #: Sizes in bytes of the blobs that the manifest names, by digest.
         self._blob_sizes: dict[str, int] = {}
         #: The store on disk keeps counting this process as a user, even if work continues in memory.
-        self._own = self._open_store(layout)
-        self.store: Store = self._own
+        self._disk_store = self._open_store(layout)
+        self.store: Store = self._disk_store
         self._is_counted = False
 
     def look_up(self) -> Manifest | Reason:
         """Return the stored manifest, or why there is none; counts nothing."""
         try:
-            found = self.store.lookup(self.key)
+            outcome = self.store.lookup(self.key)
         except CacheError as error:
             return Reason("unsafe", str(error))
-        return found.manifest if isinstance(found, Hit) else _reason_of(found, self._place)
+        return outcome.manifest if isinstance(outcome, Hit) else _reason_of(outcome, self._place)
 
     def read(self) -> list[StoredVariant] | Absence:
         """Return the stored variants at the first lookup, or why there is no entry; this process then uses the entry.
@@ -102,16 +102,16 @@ class Entry:
         """
         with span("manifest", self._history.name):
             try:
-                found = self._load()
+                outcome = self._load()
             except Exception as error:
                 self._history.fault(error)
                 return []
-            if isinstance(found, Hit):
-                variants = self.decode(found.manifest)
+            if isinstance(outcome, Hit):
+                variants = self.decode(outcome.manifest)
                 return Absence(variants, variants.kind) if isinstance(variants, Reason) else variants
         # A mode or a disk cannot be mended by a compile.
-        is_fault = found.reason is MissReason.UNREADABLE
-        return Absence(_reason_of(found, self._place), found.reason.value, is_fault)
+        is_fault = outcome.reason is MissReason.UNREADABLE
+        return Absence(_reason_of(outcome, self._place), outcome.reason.value, is_fault)
 
     def note_absence(self, absence: Absence) -> None:
         """Record the miss of an entry that is not there, or cannot be read."""
@@ -131,27 +131,27 @@ class Entry:
 
         module = self.key.lowered()[MODULE]
         siblings: list[Sibling] = []
-        held: set[bytes] = set()
+        known_gears: set[bytes] = set()
         with suppress(CacheError, OSError):
             for key in sibling_keys(self.layout, self.key):
-                found = self.store.lookup(key, explain=False)
-                stored = self.decode(found.manifest) if isinstance(found, Hit) else []
-                fitting = []
-                for variant in stored if isinstance(stored, list) else ():
+                outcome = self.store.lookup(key, explain=False)
+                variants = self.decode(outcome.manifest) if isinstance(outcome, Hit) else []
+                usable = []
+                for variant in variants if isinstance(variants, list) else ():
                     gears = gears_of_row(variant.to_plain()).keys()
                     # Of a trace that several modules had, one is enough.
-                    if not gears <= held and is_alike(module, key.lowered()[MODULE], variant.unreached):
-                        held |= gears
-                        fitting.append(variant)
-                if fitting and isinstance(self.store.load(key, explain=False), Hit):
+                    if not gears <= known_gears and is_alike(module, key.lowered()[MODULE], variant.unreached):
+                        known_gears |= gears
+                        usable.append(variant)
+                if usable and isinstance(self.store.load(key, explain=False), Hit):
                     self.store.count_load(key, served=self._serves)
-                    siblings.append(Sibling(self.layout.manifest(key), fitting))
+                    siblings.append(Sibling(self.layout.manifest(key), usable))
         return siblings
 
     def read_again(self) -> list[StoredVariant]:
         """Return the variants that are stored by now; raises `CacheError`."""
-        found = self._load(explain=False)
-        variants = self._readable(found.manifest) if isinstance(found, Hit) else []
+        outcome = self._load(explain=False)
+        variants = self._readable(outcome.manifest) if isinstance(outcome, Hit) else []
         return [] if isinstance(variants, Reason) else variants
 
     def _readable(self, manifest: Manifest) -> list[StoredVariant] | Reason:
@@ -163,11 +163,11 @@ class Entry:
 
     def _load(self, *, explain: bool = True) -> Hit | Miss:
         """Look up the entry as a user of it, which every load does; counts once variants that others stored."""
-        found = self.store.load(self.key, explain=explain)
-        if isinstance(found, Hit) and not self._is_counted:
+        outcome = self.store.load(self.key, explain=explain)
+        if isinstance(outcome, Hit) and not self._is_counted:
             self._is_counted = True
             self.store.count_load(self.key, served=self._serves)
-        return found
+        return outcome
 
     def decode(self, manifest: Manifest) -> list[StoredVariant] | Reason:
         """Return the variants of a manifest, or the reason why it cannot be read."""
@@ -190,7 +190,7 @@ class Entry:
     @property
     def is_in_memory(self) -> bool:
         """Whether the cache cannot be used, so that variants are in memory only."""
-        return self.store is not self._own
+        return self.store is not self._disk_store
 
     @property
     def folder(self) -> Callable[[str], Path] | None:
@@ -251,13 +251,13 @@ class Entry:
         # Until the manifest names the blobs, only the lock of the store keeps them from being collected.
         with self.store.writing():
             variants = [variant for variant in present if self.is_whole(variant)]
-            for item in result.variants:
+            for built in result.variants:
                 gears = []
-                for gear, artifact in zip(item.variant.gears, item.artifacts, strict=True):
+                for gear, artifact in zip(built.variant.gears, built.artifacts, strict=True):
                     blobs = {name: self.store.put_blob(data) for name, data in artifact.blobs.items()}
                     conditions = list(dict.fromkeys([*gear.conditions, *artifact.conditions]))
                     gears.append(replace(gear, header=artifact.header, blobs=blobs, conditions=conditions))
-                variants.append(replace(item.variant, gears=gears))
+                variants.append(replace(built.variant, gears=gears))
             size = self._write(variants)
             self._is_counted = True
         self._history.note("publish", seconds=time.perf_counter() - begin, bytes=size)
@@ -270,14 +270,14 @@ class Entry:
         manifest = self.look_up()
         if (
             isinstance(manifest, Reason)
-            or not isinstance(found := manifest.payload.get(IMPOSSIBLE, []), list)
-            or not found
+            or not isinstance(records := manifest.payload.get(IMPOSSIBLE, []), list)
+            or not records
         ):
             return []
         from gearcache.serving.miss.impossible_call import ImpossibleCall
 
         try:
-            return [ImpossibleCall(**plain) for plain in found]
+            return [ImpossibleCall(**plain) for plain in records]
         except TypeError:  # of an unknown form
             return []
 
@@ -291,14 +291,14 @@ class Entry:
 
     def _write(self, variants: list[StoredVariant], impossible: ImpossibleCall | None = None) -> int:
         """Write the manifest; returns the bytes of the blobs that it names."""
-        noted = self.impossible_calls()
+        records = self.impossible_calls()
         if impossible is not None:
-            noted = [*(each for each in noted if each.call != impossible.call), impossible][-MOST_IMPOSSIBLE:]
+            records = [*(record for record in records if record.call != impossible.call), impossible][-MOST_IMPOSSIBLE:]
         sizes = {digest: self.store.blob_size(digest) for variant in variants for digest in blobs_of(variant)}
         payload: dict[str, Any] = {
             "method": self._history.name,
             **entry_to_plain(variants),
-            **({IMPOSSIBLE: [asdict(each) for each in noted]} if noted else {}),
+            **({IMPOSSIBLE: [asdict(record) for record in records]} if records else {}),
         }
         producer: dict[str, Any] = {
             "torch": str(torch.__version__),

@@ -71,16 +71,16 @@ class LoadedVariants:
             for sibling in active.graphs:
                 sibling.accept(tensors)
             self._accept_others(active, call)
-        self.gears = [bound for each in self.variants for bound in each.bound_gears()]
+        self.gears = [bound for loaded in self.variants for bound in loaded.bound_gears()]
         return next(bound.frame for bound in self.gears if bound.gear is graph.gear)
 
     def gears_for(self, call: Call) -> set[str]:
         """Return the gears of the loaded variants that take such a call at some sizes, and the excluded gears."""
-        found: set[str] = set()
+        gears: set[str] = set()
         for active in self.variants:
             if takes(active.variant, call):
-                found.update(active.variant.impossible, (graph.gear.text for graph in active.graphs))
-        return found
+                gears.update(active.variant.impossible, (graph.gear.text for graph in active.graphs))
+        return gears
 
     def misfits(self, call: Call) -> list[Reason]:
         """Return, for each loaded variant, the argument with which it does not fit the call."""

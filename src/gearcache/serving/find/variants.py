@@ -59,7 +59,7 @@ class Variants:
         self._method = method
         self._record = record
         #: What the entry held when it was last read, and the sibling entries; None until they were read.
-        self._own: list[StoredVariant] | None = None
+        self._own_variants: list[StoredVariant] | None = None
         self._siblings: list[Sibling] | None = None
         #: Variants that failed for a reason of `FAULTS`, by id: they are not tried again, and reported at most once.
         self._unusable: dict[int, tuple[StoredVariant, str]] = {}
@@ -67,7 +67,10 @@ class Variants:
     @property
     def known(self) -> list[StoredVariant]:
         """The variants that were stored when the entry and its siblings were last read; none before."""
-        return [*(self._own or ()), *(variant for sibling in self._siblings or () for variant in sibling.variants)]
+        return [
+            *(self._own_variants or ()),
+            *(variant for sibling in self._siblings or () for variant in sibling.variants),
+        ]
 
     def find(self, call: Call) -> Frame | Problems:
         """Return the frame of the loaded graph that serves a call, or why none does."""
@@ -100,11 +103,11 @@ class Variants:
 
     def _read(self) -> Absence | None:
         """Read the entry at the first load; returns why there is none."""
-        if self._own is not None:
+        if self._own_variants is not None:
             return None
-        found = self.entry.read()
-        self._own = [] if isinstance(found, Absence) else found
-        return found if isinstance(found, Absence) else None
+        variants_or_absence = self.entry.read()
+        self._own_variants = [] if isinstance(variants_or_absence, Absence) else variants_or_absence
+        return variants_or_absence if isinstance(variants_or_absence, Absence) else None
 
     def _read_siblings(self, absence: Absence | None) -> list[StoredVariant]:
         """Return the variants of sibling entries, the first time; they are known then."""
@@ -116,7 +119,7 @@ class Variants:
     def _take_fitting(self, variants: list[StoredVariant], call: Call) -> tuple[list[StoredVariant], list[Reason]]:
         """Load those of some variants that fit a call; returns them, and the reasons why others do not fit."""
         loaded = {id(active.variant) for active in self.loaded.variants}
-        taken: list[StoredVariant] = []
+        fitting: list[StoredVariant] = []
         reasons: list[Reason] = []
         evidence, bases = EvidenceCheck(call.scope), Bases()
         for variant in self._candidates(variants, call):
@@ -124,26 +127,26 @@ class Variants:
                 continue
             reason = self._take(variant, call, evidence, bases)
             if reason is None:
-                taken.append(variant)
+                fitting.append(variant)
                 continue
             reasons.append(reason)
             if reason.kind in FAULTS:
                 self._unusable[id(variant)] = variant, reason.kind
-        return taken, reasons
+        return fitting, reasons
 
-    def _candidates(self, known: list[StoredVariant], call: Call) -> list[StoredVariant]:
+    def _candidates(self, variants: list[StoredVariant], call: Call) -> list[StoredVariant]:
         """Return the variants to try: under `validate="gears"` no call separates those of other dtypes or strides.
 
         If all have others, one of them reports the problem of the call; if misses compile, the call gets its own.
         """
         settings = self._method.settings
         if settings.validate == "inputs":
-            return known
-        alike = [variant for variant in known if takes(variant, call)]
-        exact = [variant for variant in alike if takes(variant, call, any_sizes=False)]
-        if settings.on_miss in ("compile", "background") and known and not alike:
-            return [variant for variant in known if tensors_of(variant, call.scope) is None]  # for their reasons
-        return exact or alike or known
+            return variants
+        of_its_kind = [variant for variant in variants if takes(variant, call)]
+        of_its_sizes = [variant for variant in of_its_kind if takes(variant, call, any_sizes=False)]
+        if settings.on_miss in ("compile", "background") and variants and not of_its_kind:
+            return [variant for variant in variants if tensors_of(variant, call.scope) is None]  # for their reasons
+        return of_its_sizes or of_its_kind or variants
 
     def _note_load(self, variants: list[StoredVariant], seconds: float, *, counted: bool) -> None:
         history = self._record.history
@@ -151,24 +154,26 @@ class Variants:
         history.note("load", gears=gears, seconds=seconds, bytes=self.entry.size_of(variants))
         if counted:
             history.note("hit", gears=gears)
-            words = "%s: hit: loaded %s from `%s` in %.0f ms"
-            logger.info(words, history.name, ", ".join(gears) or "a graph", self.entry.layout.root, seconds * 1000)
+            message = "%s: hit: loaded %s from `%s` in %.0f ms"
+            logger.info(message, history.name, ", ".join(gears) or "a graph", self.entry.layout.root, seconds * 1000)
             history.lines += [f"hit: {place}" for place in self._places(variants)]
 
     def _places(self, variants: list[StoredVariant]) -> list[str]:
         """Return where some variants are stored."""
-        wanted = {id(variant) for variant in variants}
-        siblings = [each for each in self._siblings or () if any(id(variant) in wanted for variant in each.variants)]
-        of_siblings = {id(variant) for each in siblings for variant in each.variants}
-        own = [] if wanted <= of_siblings else [str(self.entry.layout.manifest(self.entry.key))]
+        ids = {id(variant) for variant in variants}
+        siblings = [
+            sibling for sibling in self._siblings or () if any(id(variant) in ids for variant in sibling.variants)
+        ]
+        of_siblings = {id(variant) for sibling in siblings for variant in sibling.variants}
+        own_place = [] if ids <= of_siblings else [str(self.entry.layout.manifest(self.entry.key))]
         note = "of a module that differs only where the method does not reach"
-        return [*own, *(f"{each.manifest}, {note}" for each in siblings)]
+        return [*own_place, *(f"{sibling.manifest}, {note}" for sibling in siblings)]
 
     def read_again(self) -> list[StoredVariant]:
         """Add the variants that are stored now to the loaded ones, and return the stored ones."""
         present = self.entry.read_again()
         loaded = [active.variant for active in self.loaded.variants]
-        self._own = [*loaded, *_unknown(present, loaded)]
+        self._own_variants = [*loaded, *_unknown(present, loaded)]
         return present
 
     def take_fresh(self) -> tuple[list[StoredVariant], bool]:
@@ -176,13 +181,13 @@ class Variants:
         present = self.entry.read_again()
         fresh = _unknown(present, self.known)
         if fresh:
-            self._own = [*(self._own or ()), *fresh]
+            self._own_variants = [*(self._own_variants or ()), *fresh]
         return present, bool(fresh)
 
     def renew(self, variants: list[StoredVariant]) -> None:
         """Forget variants that were stored anew: the reason why they were not used may no longer apply."""
         texts = set(map(_text, variants))
-        self._own = [variant for variant in self._own or () if _text(variant) not in texts]
+        self._own_variants = [variant for variant in self._own_variants or () if _text(variant) not in texts]
 
     def unsuited(self, variant: StoredVariant, call: Call, evidence: EvidenceCheck) -> Reason | None:
         """Return why a variant, loaded or not, is not for this call's module and declared arguments."""
@@ -204,8 +209,10 @@ class Variants:
 
     def sound(self, variants: list[StoredVariant]) -> list[StoredVariant]:
         """Return the variants that are worth keeping: all except those found to be of an unknown form."""
-        odd = [_text(variant) for variant, kind in self._unusable.values() if kind == "unreadable"]
-        return [variant for variant in variants if (text := _text(variant)) is not None and text not in odd]
+        unreadable_texts = [_text(variant) for variant, kind in self._unusable.values() if kind == "unreadable"]
+        return [
+            variant for variant in variants if (text := _text(variant)) is not None and text not in unreadable_texts
+        ]
 
     def _take(self, variant: StoredVariant, call: Call, evidence: EvidenceCheck, bases: Bases) -> Reason | None:
         """Load one variant if it fits the call; else return the reason, whatever data it contains."""
@@ -241,8 +248,8 @@ class Variants:
             self._record.history.fault(error)
             return Reason("unloadable", str(error))
         if active is None:
-            changed = Reason("evidence", "another thread changed the module while this was loaded")
-            return EvidenceCheck(call.scope).stale_reason(variant) or changed
+            changed_reason = Reason("evidence", "another thread changed the module while this was loaded")
+            return EvidenceCheck(call.scope).stale_reason(variant) or changed_reason
         for graph in active.graphs:
             if self._method.settings.count_shapes and graph.gear.is_dynamic:
                 graph.count_shapes()
@@ -279,9 +286,9 @@ class Variants:
         return None
 
 
-def _unknown(variants: list[StoredVariant], known: list[StoredVariant]) -> list[StoredVariant]:
+def _unknown(variants: list[StoredVariant], known_variants: list[StoredVariant]) -> list[StoredVariant]:
     """Return the variants that are not among the known ones."""
-    texts = set(map(_text, known))
+    texts = set(map(_text, known_variants))
     return [variant for variant in variants if _text(variant) not in texts]
 
 

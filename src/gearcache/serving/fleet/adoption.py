@@ -22,20 +22,22 @@ _RANKS = "ranks"
 
 def key_of(key: CacheKey, ranks: Ranks | None) -> CacheKey:
     """Return a key with the ranks of another process; with None, for all ranks."""
-    listed = None if ranks is None else [ranks.world_size, ranks.global_rank, ranks.tp_rank, ranks.pp_rank]
-    return CacheKey(key.label, tuple((name, listed if name == _RANKS else value) for name, value in key.components))
+    rank_values = None if ranks is None else [ranks.world_size, ranks.global_rank, ranks.tp_rank, ranks.pp_rank]
+    return CacheKey(
+        key.label, tuple((name, rank_values if name == _RANKS else value) for name, value in key.components)
+    )
 
 
-def adopt(binding: Binding, call: Call, ranks: Ranks, made: Sequence[Made], traced: Sequence[str]) -> bool:
+def adopt(binding: Binding, call: Call, ranks: Ranks, artifacts: Sequence[Made], traced: Sequence[str]) -> bool:
     """Store the result of another rank in this rank's own entry; False if it differs, or is not there.
 
-    `traced` are the digests of what this rank would build: all of them have to be among the digests in `made`. An
+    `traced` are the digests of what this rank would build: all of them have to be among the digests in `artifacts`. An
     adopted variant was compiled from equal data, and its evidence holds here too.
     """
     from gearcache.building.digests import stored_digest
 
-    found = dict(made)
-    if not traced or any(digest not in found for digest in traced):
+    digests = dict(artifacts)
+    if not traced or any(digest not in digests for digest in traced):
         return False
     method, entry = binding.method, binding.entry
     if entry.is_in_memory:
@@ -49,27 +51,39 @@ def adopt(binding: Binding, call: Call, ranks: Ranks, made: Sequence[Made], trac
     variants = manifest if isinstance(manifest, Reason) else other.decode(manifest)
     if isinstance(variants, Reason):
         return False
-    there = {stored_digest(variant): variant for variant in variants}
-    stored = [here for digest in traced if (here := _here(there.get(found[digest]), call)) is not None]
-    if len(stored) != len(traced):
+    variants_by_digest = {stored_digest(variant): variant for variant in variants}
+    adopted = [
+        own_variant
+        for digest in traced
+        if (own_variant := _with_own_groups(variants_by_digest.get(digests[digest]), call)) is not None
+    ]
+    if len(adopted) != len(traced):
         return False
     with entry.exclusive():
-        again = {stored_digest(variant, by_role=False) for variant in stored}
-        kept = [each for each in entry.read_again() if stored_digest(each, by_role=False) not in again]
-        if len(kept) + len(stored) > entry.max_variants or not all(map(entry.is_whole, stored)):
+        adopted_digests = {stored_digest(variant, by_role=False) for variant in adopted}
+        others = [
+            stored_variant
+            for stored_variant in entry.read_again()
+            if stored_digest(stored_variant, by_role=False) not in adopted_digests
+        ]
+        if len(others) + len(adopted) > entry.max_variants or not all(map(entry.is_whole, adopted)):
             return False
-        entry.adopt(stored, kept)
+        entry.adopt(adopted, others)
     binding.builds.take_in()
     return True
 
 
-def _here(variant: StoredVariant | None, call: Call) -> StoredVariant | None:
+def _with_own_groups(variant: StoredVariant | None, call: Call) -> StoredVariant | None:
     """Return a variant of another rank with this rank's group names; None if it does not hold here.
 
     Digests count process groups by role, even those of an earlier start, so the names may differ.
     """
-    here = with_groups_here(variant, call.scope) if variant is not None else None
-    return here if here is not None and EvidenceCheck(call.scope).stale_reason(here) is None else None
+    variant_here = with_groups_here(variant, call.scope) if variant is not None else None
+    return (
+        variant_here
+        if variant_here is not None and EvidenceCheck(call.scope).stale_reason(variant_here) is None
+        else None
+    )
 
 
 def _fetch(binding: Binding, call: Call, other: Entry) -> None:

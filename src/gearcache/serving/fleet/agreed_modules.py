@@ -25,5 +25,5 @@ def unmark(module: Any) -> None:
 
 def mark_of(instance: Any) -> bool | None:
     """Return whether methods of a marked module run without graphs; None for an unmarked module."""
-    found = _marks.get(id(instance))
-    return found[1] if found is not None and found[0]() is instance else None
+    entry = _marks.get(id(instance))
+    return entry[1] if entry is not None and entry[0]() is instance else None

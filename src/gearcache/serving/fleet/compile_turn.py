@@ -30,7 +30,7 @@ class CompileTurn:
         self._tier = tier
         self._name = lease_name(key_digest, work)
         self._lease = Lease(tier, self._name, identity=identity)
-        self._is_kept = False
+        self._is_kept_until_sent = False
         self._history = history
         self._seconds = seconds
 
@@ -48,14 +48,14 @@ class CompileTurn:
     def _wait(self, fetch: Callable[[], bool]) -> bool:
         if not self._tier.has_leases():
             return False
-        begin, pause, ended = time.monotonic(), _FIRST_PAUSE, 0
+        begin, pause, ended_turns = time.monotonic(), _FIRST_PAUSE, 0
         seconds = waiting_time(self._seconds)
         while not self._lease.take():
             # The results of these holders are of no use here, for whatever reason: hosts that wait for each other in
             # turn would compile one after the other.
-            if ended >= _MOST_WAITED_FOR:
+            if ended_turns >= _MOST_WAITED_FOR:
                 return False
-            looked = seen = time.monotonic()
+            last_look = last_answer = time.monotonic()
             while True:
                 if time.monotonic() - begin > seconds:
                     logger.warning("%s: waited %g s for another host to compile it", self._history.name, seconds)
@@ -65,33 +65,33 @@ class CompileTurn:
                 pause = min(pause * _GROWTH, _LONGEST_PAUSE)
                 # A stored result ends the wait; the lease only shows whether another host is working on it.
                 if fetch():
-                    return self._waited(begin)
-                if time.monotonic() - looked >= _LOOK_SECONDS:
-                    looked = time.monotonic()
+                    return self._note_wait(begin)
+                if time.monotonic() - last_look >= _LOOK_SECONDS:
+                    last_look = time.monotonic()
                     try:
                         holder = self._lease.holder()
                     except RemoteError:  # a failed request does not end the wait: the next look may succeed
-                        if self._tier.is_resting or time.monotonic() - seen > LIFE_SECONDS:
+                        if self._tier.is_resting or time.monotonic() - last_answer > LIFE_SECONDS:
                             raise
                         continue
-                    seen = looked
+                    last_answer = last_look
                     if holder is None:
-                        ended += 1
+                        ended_turns += 1
                         break
-                    self._tell(holder)
+                    self._log_holder(holder)
         if fetch():  # it was stored between the first look and this turn
             self.end()
-            return self._waited(begin)
+            return self._note_wait(begin)
         self._history.note("lease", tier=self._tier.label, seconds=time.monotonic() - begin, detail="held")
         return False
 
-    def _tell(self, holder: Holder) -> None:
+    def _log_holder(self, holder: Holder) -> None:
         line = f"waiting for {holder}, which compiles it"
         if line not in self._history.lines:
             self._history.lines.append(line)
             logger.info("%s: %s", self._history.name, line)
 
-    def _waited(self, begin: float) -> bool:
+    def _note_wait(self, begin: float) -> bool:
         self._history.note("lease", tier=self._tier.label, seconds=time.monotonic() - begin, detail="waited")
         return True
 
@@ -101,12 +101,12 @@ class CompileTurn:
 
     def keep_until_sent(self) -> None:
         """Keep the turn while the result is sent; this process itself does not wait for that."""
-        self._is_kept = True
+        self._is_kept_until_sent = True
         self._tier.being_sent[self._name] += 1
 
     def end(self) -> None:
         """Let another host have the turn, if this one has it."""
         self._lease.release()
-        if self._is_kept:
-            self._is_kept = False
+        if self._is_kept_until_sent:
+            self._is_kept_until_sent = False
             self._tier.being_sent[self._name] -= 1

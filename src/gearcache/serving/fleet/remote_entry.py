@@ -33,7 +33,7 @@ _NO_KEY = (
 )
 _WITHOUT = "%s; the model is served without it (see `gearcache doctor --tiers`; `gearcache push` sends what is missing)"
 #: Warnings that this process has logged: one for each tier and kind of fault.
-_told: set[tuple[str, str]] = set()
+_warned: set[tuple[str, str]] = set()
 
 
 class Wanted(Struct):
@@ -79,19 +79,19 @@ class RemoteEntry:
         #: Identifies this object and its copies in forked processes.
         self._identity = secrets.token_hex(8)
 
-    def obtain(self, wanted: Wanted) -> bool:
+    def obtain(self, needs: Wanted) -> bool:
         """Fetch variants that serve a call; False if this process has to compile them.
 
         If a tier has leases, only one of many hosts has to, and the others wait for its result.
         """
-        if self._fetch(wanted, is_counted=True):
+        if self._fetch(needs, is_counted=True):
             return True
         tier = next((tier for tier in self._writable if not tier.is_resting), None)
-        if tier is None or tier.being_sent[lease_name(self._entry.key.digest, wanted.work)]:
+        if tier is None or tier.being_sent[lease_name(self._entry.key.digest, needs.work)]:
             return False
-        turn = self._turn_at(tier, wanted.work)
+        turn = self._turn_at(tier, needs.work)
         try:
-            if turn.wait(lambda: self._fetch(wanted)):
+            if turn.wait(lambda: self._fetch(needs)):
                 return True
         except CacheError as error:
             self._fault(tier, error)
@@ -99,9 +99,9 @@ class RemoteEntry:
         self._turn = turn
         return False
 
-    def fetch(self, wanted: Wanted) -> bool:
+    def fetch(self, needs: Wanted) -> bool:
         """Fetch what the tiers have, without waiting for other hosts; returns whether that serves the call."""
-        return self._fetch(wanted, is_counted=True)
+        return self._fetch(needs, is_counted=True)
 
     def give_up(self) -> None:
         """Let another host compile: this one cannot, or has finished and sent it."""
@@ -147,7 +147,7 @@ class RemoteEntry:
     def send(self) -> list[str]:
         """Send what is stored here to all tiers, now; returns the problems."""
         problems = []
-        for tier in self._closed:
+        for tier in self._closed_tiers:
             error = CacheError(_NO_KEY)
             problems.append(f"tier {tier.label}: {error}")
             self._warn(tier, error)
@@ -159,14 +159,14 @@ class RemoteEntry:
                 continue
             begin = time.perf_counter()
             try:
-                sent = upload_entry(tier, self._entry.layout, self._name, self._trust, covers_manifests)
+                upload = upload_entry(tier, self._entry.layout, self._name, self._trust, covers_manifests)
             except CacheError as error:
                 problems.append(str(error))
                 self._warn(tier, error)
                 continue
             seconds = time.perf_counter() - begin
-            self._history.note("upload", tier=tier.label, seconds=seconds, bytes=sent.bytes)
-            self._history.lines.append(f"sent to {tier.label}: {sent.bytes} bytes")
+            self._history.note("upload", tier=tier.label, seconds=seconds, bytes=upload.bytes)
+            self._history.lines.append(f"sent to {tier.label}: {upload.bytes} bytes")
         return problems
 
     @property
@@ -177,55 +177,55 @@ class RemoteEntry:
     @property
     def _writable(self) -> list[Tier]:
         """The tiers that receive what this host compiles."""
-        return [tier for tier in self._tiers if not tier.url.read_only and tier not in self._closed]
+        return [tier for tier in self._tiers if not tier.url.read_only and tier not in self._closed_tiers]
 
     @property
-    def _closed(self) -> list[Tier]:
+    def _closed_tiers(self) -> list[Tier]:
         """Writable tiers that receive nothing, because hosts would refuse unsigned entries after waiting for them."""
         if self._trust.signs:
             return []
         return [tier for tier in self._tiers if not (tier.url.read_only or tier.url.unsigned)]
 
-    def _fetch(self, wanted: Wanted, *, is_counted: bool = False) -> bool:
+    def _fetch(self, needs: Wanted, *, is_counted: bool = False) -> bool:
         """Store here what the tiers have for this host; returns whether that serves the call."""
         for lookup in self._lookups:
             if lookup.tier.is_resting:
                 continue
             begin = time.perf_counter()
             try:
-                brought = self._fetch_from(lookup, wanted)
+                fetched = self._fetch_from(lookup, needs)
             except CacheError as error:
                 self._fault(lookup.tier, error)
                 continue
-            if not brought:
+            if not fetched:
                 if is_counted:
                     lookup.tier.counts.add(misses=1)
-                    self._history.lines.append(self._nothing(lookup))
+                    self._history.lines.append(self._why_nothing(lookup))
                 continue
-            self._note(lookup.tier, brought, time.perf_counter() - begin)
-            self._renew([variant for variant, _ in brought])
-            if wanted.is_served():
+            self._note(lookup.tier, fetched, time.perf_counter() - begin)
+            self._renew([variant for variant, _ in fetched])
+            if needs.is_served():
                 return True
         return False
 
-    def _fetch_from(self, lookup: Lookup, wanted: Wanted) -> list[tuple[StoredVariant, int]]:
+    def _fetch_from(self, lookup: Lookup, needs: Wanted) -> list[tuple[StoredVariant, int]]:
         """Return the fetched variants, each with the bytes of its fetched blobs."""
         deadline = lookup.tier.begin()
-        chosen = self._chosen(lookup.tier, lookup.found, wanted)
-        if not any(wanted.is_likely(variant) for variant, _ in chosen):
-            known = set(lookup.refused)
-            lookup.look(deadline, lambda found: any(map(wanted.is_likely, self._usable(found, wanted))))
-            chosen = self._chosen(lookup.tier, lookup.found, wanted)
-            for name in lookup.refused.keys() - known:
+        selected = self._select(lookup.tier, lookup.found, needs)
+        if not any(needs.is_likely(variant) for variant, _ in selected):
+            refused_before = set(lookup.refused)
+            lookup.look(deadline, lambda manifest: any(map(needs.is_likely, self._usable(manifest, needs))))
+            selected = self._select(lookup.tier, lookup.found, needs)
+            for name in lookup.refused.keys() - refused_before:
                 self._warn(lookup.tier, lookup.refused[name])
-        if not chosen:
+        if not selected:
             return []
         store = self._entry.store
         with store.writing():
-            while chosen:
+            while selected:
                 missing: dict[str, int] = {}
-                for variant, found in chosen:
-                    sizes = found.manifest.blobs
+                for variant, candidate in selected:
+                    sizes = candidate.manifest.blobs
                     missing |= {name: sizes[name] for name in blobs_of(variant) if not self._entry.has_blob(name)}
                 try:
                     fetch_blobs(lookup.tier, missing, store.put_blob, deadline)
@@ -234,67 +234,70 @@ class RemoteEntry:
                     if lookup.tier.damaged.isdisjoint(missing):
                         raise
                     self._warn(lookup.tier, error)
-                    chosen = self._chosen(lookup.tier, lookup.found, wanted)
-            if not chosen:
+                    selected = self._select(lookup.tier, lookup.found, needs)
+            if not selected:
                 return []
-            kept = self._kept(wanted, len(chosen))
-            self._entry.adopt([variant for variant, _ in chosen], kept)
+            present = self._present_to_keep(needs, len(selected))
+            self._entry.adopt([variant for variant, _ in selected], present)
         store.keep_limits(self._entry.key)
-        wanted.present = [*kept, *(variant for variant, _ in chosen)]
-        brought = []
-        for variant, _ in chosen:
-            brought.append((variant, sum(missing.pop(digest, 0) for digest in blobs_of(variant))))
-        return brought
+        needs.present = [*present, *(variant for variant, _ in selected)]
+        fetched = []
+        for variant, _ in selected:
+            fetched.append((variant, sum(missing.pop(digest, 0) for digest in blobs_of(variant))))
+        return fetched
 
-    def _chosen(self, tier: Tier, known: dict[str, Found], wanted: Wanted) -> list[tuple[StoredVariant, Found]]:
+    def _select(self, tier: Tier, candidates: dict[str, Found], needs: Wanted) -> list[tuple[StoredVariant, Found]]:
         """Return the variants to fetch, those that serve the call first, and no more than the entry may hold.
 
         Of a variant that several hosts have compiled only the first is fetched, and none with a damaged blob.
         """
-        held = {gear for variant in wanted.present if self._entry.is_whole(variant) for gear in _gears(variant)}
-        chosen: list[tuple[StoredVariant, Found]] = []
-        for found in known.values():
-            for variant in self._usable(found, wanted):
+        held_gears = {gear for variant in needs.present if self._entry.is_whole(variant) for gear in _gears(variant)}
+        selected: list[tuple[StoredVariant, Found]] = []
+        for candidate in candidates.values():
+            for variant in self._usable(candidate, needs):
                 missing = [digest for digest in blobs_of(variant) if not self._entry.has_blob(digest)]
                 gears = _gears(variant)
-                if not tier.damaged.isdisjoint(missing) or gears <= held:
+                if not tier.damaged.isdisjoint(missing) or gears <= held_gears:
                     continue
-                held |= gears
-                chosen.append((variant, found))
-        chosen.sort(key=lambda item: not wanted.is_likely(item[0]))
+                held_gears |= gears
+                selected.append((variant, candidate))
+        selected.sort(key=lambda item: not needs.is_likely(item[0]))
         most = self._entry.max_variants
-        return chosen[: max(0, most - len(self._kept(wanted, most)))]
+        return selected[: max(0, most - len(self._present_to_keep(needs, most)))]
 
-    def _kept(self, wanted: Wanted, others: int) -> list[StoredVariant]:
+    def _present_to_keep(self, needs: Wanted, others: int) -> list[StoredVariant]:
         """Return the present variants to keep beside others: those that have room, or that may not be dropped."""
-        excess = len(wanted.present) + others - self._entry.max_variants
+        excess = len(needs.present) + others - self._entry.max_variants
         if excess <= 0:
-            return wanted.present
-        going = [variant for variant in wanted.present if wanted.is_outdated(variant)][:excess]
-        return [variant for variant in wanted.present if all(variant is not gone for gone in going)]
+            return needs.present
+        dropped = [variant for variant in needs.present if needs.is_outdated(variant)][:excess]
+        return [variant for variant in needs.present if all(variant is not outdated for outdated in dropped)]
 
-    def _usable(self, found: Found, wanted: Wanted) -> list[StoredVariant]:
+    def _usable(self, candidate: Found, needs: Wanted) -> list[StoredVariant]:
         """Return the variants of a manifest that this host may use; none if it has an unknown form."""
-        if found.name not in self._decoded or found.name.endswith("/manifest.msgpack"):
+        if candidate.name not in self._decoded or candidate.name.endswith("/manifest.msgpack"):
             try:
-                variants = entry_from_plain(found.manifest.payload)
-                sizes = found.manifest.blobs
+                variants = entry_from_plain(candidate.manifest.payload)
+                sizes = candidate.manifest.blobs
                 is_whole = all(digest in sizes for variant in variants for digest in blobs_of(variant))
-                self._decoded[found.name] = variants if is_whole else []
+                self._decoded[candidate.name] = variants if is_whole else []
             except Exception as error:  # data of an unknown form raises anything
-                self._warn(found.tier, CacheError(f"`{found.name}` cannot be read: {type(error).__name__}: {error}"))
-                self._decoded[found.name] = []
-        return [variant for variant in self._decoded[found.name] if wanted.is_usable(variant)]
+                self._warn(
+                    candidate.tier,
+                    CacheError(f"`{candidate.name}` cannot be read: {type(error).__name__}: {error}"),
+                )
+                self._decoded[candidate.name] = []
+        return [variant for variant in self._decoded[candidate.name] if needs.is_usable(variant)]
 
-    def _nothing(self, lookup: Lookup) -> str:
+    def _why_nothing(self, lookup: Lookup) -> str:
         """Return why a tier has nothing useful."""
         if not lookup.found:
             return f"{lookup.tier.label} has no entry of this key" + (" that may be used" if lookup.refused else "")
         return f"{lookup.tier.label} has an entry of this key, and no trace in it is for this call and this code"
 
-    def _note(self, tier: Tier, brought: list[tuple[StoredVariant, int]], seconds: float) -> None:
-        gears = [gear for variant, _ in brought for gear in variant.gears]
-        size = sum(bytes_ for _, bytes_ in brought)
+    def _note(self, tier: Tier, fetched: list[tuple[StoredVariant, int]], seconds: float) -> None:
+        gears = [gear for variant, _ in fetched for gear in variant.gears]
+        size = sum(blob_bytes for _, blob_bytes in fetched)
         saved = sum(gear.seconds for gear in gears)
         texts = tuple(gear.text for gear in gears)
         tier.counts.add(hits=1, bytes_fetched=size, seconds_saved=saved)
@@ -314,8 +317,8 @@ class RemoteEntry:
         if text not in self._history.lines:
             self._history.lines.append(text)
         kind = type(error).__name__ if not isinstance(error, RemoteError) else ""
-        if (tier.label, kind) not in _told:
-            _told.add((tier.label, kind))
+        if (tier.label, kind) not in _warned:
+            _warned.add((tier.label, kind))
             logger.warning(_WITHOUT, text)
 
 

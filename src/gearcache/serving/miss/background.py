@@ -30,7 +30,7 @@ _REST = 4.0
 _MOST = 64
 _POLL_SECONDS = 0.02
 #: Tiers whose faults the build processes have already reported.
-_told_tiers: set[str] = set()
+_reported_tiers: set[str] = set()
 
 
 class _Slot:
@@ -95,23 +95,23 @@ class BackgroundBuilds:
         self._variants = variants
         self._record = record
         self._reports: deque[Report] = deque()
-        self._begun = 0.0
+        self._begin_time = 0.0
         #: The likeness of the call for which the running build was started.
-        self._wanted: Any = None
+        self._build_likeness: Any = None
         #: The work text of that build, as other hosts compute it.
         self._work = ""
         #: The likeness of the call for which graphs were stored last.
-        self._stored: Any = None
+        self._stored_likeness: Any = None
         #: When calls for which no graph could be made may be tried again.
-        self._due: dict[Any, float] = {}
+        self._retry_times: dict[Any, float] = {}
         #: How many builds in a row did not serve the call that they were made for; and the duration of the last one.
-        self._useless, self._seconds = 0, 0.0
-        self._told: set[str] = set()
+        self._useless_builds, self._seconds = 0, 0.0
+        self._warned: set[str] = set()
         #: The number of failed builds since the last success, and the time until which none is started at all: the
         #: calls may differ in something that has nothing to do with the failure.
-        self._failures, self._rest = 0, 0.0
+        self._failures, self._rest_until = 0, 0.0
         #: If nothing more can be built, the reason for which the method itself runs.
-        self._ended = ""
+        self._end_reason = ""
 
     def serve(self, call: Call, spec: GearSpec, why: str) -> str:
         """Load a finished build for a call, or start one; returns why the method itself has to run.
@@ -120,25 +120,25 @@ class BackgroundBuilds:
         """
         is_free = _slot.is_free()
         while self._reports:
-            self._take(self._reports.popleft())
-        if self._ended:
-            return self._ended
+            self._process_report(self._reports.popleft())
+        if self._end_reason:
+            return self._end_reason
         if not is_free:
             return "background"
-        wanted = likeness(call)
-        if time.monotonic() < max(self._rest, self._due.get(wanted, 0.0)):
+        call_likeness = likeness(call)
+        if time.monotonic() < max(self._rest_until, self._retry_times.get(call_likeness, 0.0)):
             return "refused"
         if self._is_stored(call):
-            self._useless = 0
+            self._useless_builds = 0
             return ""
-        if wanted == self._stored:  # something has changed in the meantime, and may change again
-            self._stored = None
-            self._useless += 1
-            if self._useless > 1:
-                self._rest = time.monotonic() + _REST * 2**self._useless * max(self._seconds, 1.0)
-                self._tell("what was compiled does not serve the call: the module changes meanwhile, time and again")
+        if call_likeness == self._stored_likeness:  # something has changed in the meantime, and may change again
+            self._stored_likeness = None
+            self._useless_builds += 1
+            if self._useless_builds > 1:
+                self._rest_until = time.monotonic() + _REST * 2**self._useless_builds * max(self._seconds, 1.0)
+                self._warn("what was compiled does not serve the call: the module changes meanwhile, time and again")
                 return "refused"
-        self._begin(call, spec, why, wanted)
+        self._begin(call, spec, why, call_likeness)
         return "background"
 
     def _is_stored(self, call: Call) -> bool:
@@ -148,11 +148,11 @@ class BackgroundBuilds:
             loaded = is_fresh and self._variants.load(call, counted=False) is None
         except Exception as error:
             self._record.history.fault(error)
-            self._ended = "fault"
+            self._end_reason = "fault"
             return False
         return loaded and not isinstance(self._variants.find(call), Problems)
 
-    def _begin(self, call: Call, spec: GearSpec, why: str, wanted: Any) -> None:
+    def _begin(self, call: Call, spec: GearSpec, why: str, call_likeness: Any) -> None:
         _check_fork(self._method)
         threads = torch.get_num_threads()
 
@@ -166,50 +166,52 @@ class BackgroundBuilds:
         self._work = self._builds.prepare_fork(call, spec)
         limit = self._method.settings.compile_timeout * (1 + max(1, len(spec.gears)))
         if _slot.begin(work, limit, self._reports):
-            self._begun, self._wanted = time.monotonic(), wanted
+            self._begin_time, self._build_likeness = time.monotonic(), call_likeness
             logger.info("%s: compiling in the background", self._method.name)
 
-    def _take(self, report: Report) -> None:
+    def _process_report(self, report: Report) -> None:
         """Process the report of a build; each error is logged once."""
-        seconds = self._seconds = time.monotonic() - self._begun
+        seconds = self._seconds = time.monotonic() - self._begin_time
         for event in report.events:
             self._record.counters.note(event)
         for level, text in report.logged:
             # A failing tier is reported once, however many processes use it.
             tier = text.partition(": ")[0] if text.startswith("tier ") else ""
-            if tier not in _told_tiers:
+            if tier not in _reported_tiers:
                 logger.log(level, "%s", text)
             if tier:
-                _told_tiers.add(tier)
+                _reported_tiers.add(tier)
         if not report.kind:
-            self._stored, self._failures = self._wanted, 0
+            self._stored_likeness, self._failures = self._build_likeness, 0
             if any(event.kind == "publish" for event in report.events):
                 self._builds.take_over(self._work)
             return
         if report.kind in (MissingTorchNames.__name__, UncalledHooks.__name__):
-            self._ended = "torch"
-            self._tell(report.error)
+            self._end_reason = "torch"
+            self._warn(report.error)
             return
         if report.kind == TooManyVariants.__name__:
-            self._ended = "max_variants"
+            self._end_reason = "max_variants"
             logger.warning("%s", report.error)
             return
         cause = report.error if report.kind == "RuntimeError" else f"{report.kind}: {report.error}"
-        self._failed(self._wanted, cause, seconds, raises=report.kind in ("MethodRaises", "OperationRaises"))
+        self._note_failure(
+            self._build_likeness, cause, seconds, raises=report.kind in ("MethodRaises", "OperationRaises")
+        )
 
-    def _failed(self, wanted: Any, cause: str, seconds: float, *, raises: bool = False) -> None:
+    def _note_failure(self, call_likeness: Any, cause: str, seconds: float, *, raises: bool = False) -> None:
         """Let like calls run without a graph for some time; `raises`: the method itself raises, so the user knows."""
-        if len(self._due) >= _MOST:
-            self._due.clear()
-        self._due[wanted] = time.monotonic() + _PATIENCE * max(seconds, 1.0)
-        self._rest = time.monotonic() + min(_PATIENCE, _REST * 2**self._failures) * max(seconds, 1.0)
+        if len(self._retry_times) >= _MOST:
+            self._retry_times.clear()
+        self._retry_times[call_likeness] = time.monotonic() + _PATIENCE * max(seconds, 1.0)
+        self._rest_until = time.monotonic() + min(_PATIENCE, _REST * 2**self._failures) * max(seconds, 1.0)
         self._failures += 1
-        self._tell(f"compiling in the background failed: {cause}", logging.INFO if raises else logging.WARNING)
+        self._warn(f"compiling in the background failed: {cause}", logging.INFO if raises else logging.WARNING)
 
-    def _tell(self, cause: str, level: int = logging.WARNING) -> None:
+    def _warn(self, cause: str, level: int = logging.WARNING) -> None:
         """Log once why calls run without a graph."""
-        if cause not in self._told:
-            self._told.add(cause)
+        if cause not in self._warned:
+            self._warned.add(cause)
             self._record.history.lines.append(cause)
             logger.log(level, "%s runs without a graph: %s", self._method.name, cause)
 

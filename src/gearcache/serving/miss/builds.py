@@ -191,8 +191,8 @@ class Builds:
     def _fault(self, error: Exception) -> None:
         """Raise errors that the user has to know about, and record all others as faults of the cache."""
         # If other ranks of a job wait for this one, it must not compile while another process holds the lock.
-        is_told = isinstance(error, LockTimeout) and self._method.right.is_granted
-        if isinstance(error, GearcacheError) and (is_told or not isinstance(error, CacheError)):
+        is_awaited = isinstance(error, LockTimeout) and self._method.right.is_granted
+        if isinstance(error, GearcacheError) and (is_awaited or not isinstance(error, CacheError)):
             raise error
         self._history.fault(error)
 
@@ -226,9 +226,9 @@ class Builds:
 
     def missing_gears(self, call: Call) -> list[tuple[int, ...]]:
         """Return the possible gears of the spec that no loaded variant has for such a call."""
-        known = self._variants.loaded.gears_for(call)
+        loaded_gears = self._variants.loaded.gears_for(call)
         spec = call.spec(self._method.spec)
-        return [gear for gear in spec.gears if gear_text(spec, gear) not in known]
+        return [gear for gear in spec.gears if gear_text(spec, gear) not in loaded_gears]
 
     def _look_again(self, call: Call, *, is_padded: bool) -> list[StoredVariant] | None:
         """Return the variants to keep; None if one that fits this call has appeared and is loaded now."""
@@ -258,7 +258,7 @@ class Builds:
         """Raise the error of the call's own gear, if it failed; the other gears are stored by then."""
         sizes = call.sizes(spec)
         if spec.axes and len(sizes) == len(spec.axes):
-            wanted = gear_text(spec, sizes)
+            own_gear = gear_text(spec, sizes)
             for error in result.errors:
-                if error.gear == wanted:
+                if error.gear == own_gear:
                     raise error

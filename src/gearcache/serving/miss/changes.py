@@ -33,23 +33,23 @@ class Changes(Struct):
 
 def changes_from(scope: Scope, stored: Iterable[StoredVariant]) -> Changes:
     """Return how a call differs from the calls of stored variants, if only in sizes and ints."""
-    found = Changes()
+    changes = Changes()
     for variant in stored:
         with contextlib.suppress(Exception):  # the variant has an unknown form: a load reports it
-            _add(found, variant, scope)
-    return found
+            _add(changes, variant, scope)
+    return changes
 
 
-def _add(found: Changes, variant: StoredVariant, scope: Scope) -> None:
+def _add(changes: Changes, variant: StoredVariant, scope: Scope) -> None:
     ints = _differing_ints(variant, scope)
     if ints is None:
         return
-    found.constants |= {Access.from_plain(path) for path in variant.constants}
+    changes.constants |= {Access.from_plain(path) for path in variant.constants}
     for index, item in enumerate(variant.inputs):
         if (tensor := _value_at(item.access, scope)) is not None and isinstance(tensor, torch.Tensor):
             for gear in variant.gears:
-                found.dims += [(item.access, dim) for dim in differing_dims(tensor, gear.sizes[index])]
-    found.ints |= ints
+                changes.dims += [(item.access, dim) for dim in differing_dims(tensor, gear.sizes[index])]
+    changes.ints |= ints
 
 
 def _differing_ints(variant: StoredVariant, scope: Scope) -> set[Access] | None:
@@ -57,17 +57,17 @@ def _differing_ints(variant: StoredVariant, scope: Scope) -> set[Access] | None:
 
     None if it differs in anything else that is checked on each call.
     """
-    walker, found = Walker(scope), set()
+    walker, ints = Walker(scope), set()
     for check in variant.call_checks:
         if check.kind == "numbers":
-            found |= {place for place in others("numbers", check.expected) if not _is_size(place)}
+            ints |= {place for place in others("numbers", check.expected) if not _is_size(place)}
         if check.failure(walker) is None:
             continue
         if not _is_other_int(check, scope):
             return None
         if check.kind == "constant":
-            found.add(check.access)
-    return found | {check.access for check in _evidence_of_ints(variant) if _is_other_int(check, scope)}
+            ints.add(check.access)
+    return ints | {check.access for check in _evidence_of_ints(variant) if _is_other_int(check, scope)}
 
 
 def _is_size(access: Access) -> bool:
@@ -101,4 +101,4 @@ def differing_dims(tensor: Any, sizes: Sequence[int | None]) -> list[int]:
     """Return the dims in which a tensor differs from sizes of the same rank; a dynamic dim (None) always differs."""
     if not isinstance(tensor, torch.Tensor) or tensor.dim() != len(sizes):
         return []
-    return [dim for dim, (size, found) in enumerate(zip(sizes, tensor.shape, strict=True)) if size != found]
+    return [dim for dim, (size, call_size) in enumerate(zip(sizes, tensor.shape, strict=True)) if size != call_size]

@@ -75,8 +75,8 @@ class Compiles:
             logger.error("%s", error)
             self._history.lines.append(f"failed: {error}")
         if not result.variants:
-            none = CompileError(self._method.name, "of this call", "no gear was compiled")
-            raise result.errors[0] if result.errors else none
+            no_gear = CompileError(self._method.name, "of this call", "no gear was compiled")
+            raise result.errors[0] if result.errors else no_gear
         return result
 
     def trace(self, call: Call, spec: GearSpec) -> list[str]:
@@ -167,7 +167,7 @@ def _grad_modes(present: list[StoredVariant], call: Call) -> tuple[bool, ...]:
     if not torch.is_grad_enabled():
         return (False,)
     for variant in present:
-        rest = [check for check in variant.call_checks if check.access != GRAD_MODE]
-        if len(rest) < len(variant.call_checks) and first_failure(rest, Walker(call.scope)) is None:
+        other_checks = [check for check in variant.call_checks if check.access != GRAD_MODE]
+        if len(other_checks) < len(variant.call_checks) and first_failure(other_checks, Walker(call.scope)) is None:
             return (True,)
     return (False, True)

@@ -49,16 +49,16 @@ def _copyable(variant: StoredVariant, gear: StoredGear) -> list[int]:
     """Return the inputs of a static graph that may be copied."""
     if gear.is_dynamic:
         return []
-    kept = {form[1] for form in gear.results if form[0].startswith("input")} | {*gear.written, *gear.cloned}
+    uncopied = {form[1] for form in gear.results if form[0].startswith("input")} | {*gear.written, *gear.cloned}
     return [
         index
-        for index, stored in enumerate(variant.inputs)
-        if index not in kept
-        and stored.computed
-        and not stored.is_weight
+        for index, stored_input in enumerate(variant.inputs)
+        if index not in uncopied
+        and stored_input.computed
+        and not stored_input.is_weight
         and gear.strides[index]
         and None not in gear.strides[index]  # else it takes any strides already
-        and _is_contiguous(_known(gear.sizes[index]), _known(gear.strides[index]))
+        and _is_contiguous(_without_none(gear.sizes[index]), _without_none(gear.strides[index]))
     ]
 
 
@@ -69,21 +69,22 @@ def _is_contiguous(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 
 def _runner(run: Runner, gear: StoredGear, inputs: list[int]) -> Runner:
     forms = [
-        (index, tuple(map(int, _known(gear.sizes[index]))), tuple(_known(gear.strides[index]))) for index in inputs
+        (index, tuple(map(int, _without_none(gear.sizes[index]))), tuple(_without_none(gear.strides[index])))
+        for index in inputs
     ]
 
     def run_copied(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        given = list(tensors)
+        copies = list(tensors)
         with torch.no_grad():
             for index, sizes, strides in forms:
-                tensor = given[index]
+                tensor = copies[index]
                 if tensor.stride() != strides:
                     copy = torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
-                    given[index] = copy.copy_(tensor)
-        return run(given)
+                    copies[index] = copy.copy_(tensor)
+        return run(copies)
 
     return run_copied
 
 
-def _known(row: Sequence[int | None]) -> tuple[int, ...]:
-    return tuple(size for size in row if size is not None)
+def _without_none(sizes: Sequence[int | None]) -> tuple[int, ...]:
+    return tuple(size for size in sizes if size is not None)

@@ -32,13 +32,13 @@ class DelayedCalls:
 
     def changes(self, call: Call, stored: Iterable[StoredVariant]) -> Changes:
         """Return how a call differs from those before: with `dynamic=None` the differences become dynamic."""
-        found = changes_from(call.scope, stored)
+        changes = changes_from(call.scope, stored)
         present = find_varying(call.given) if self._calls else {}
-        for before in self._calls:
+        for earlier in self._calls:
             for place, value in present.items():
-                met = before.get(place)
-                if isinstance(value, torch.Tensor) and isinstance(met, tuple):
-                    found.dims += [(place, dim) for dim in differing_dims(value, met)]
-                elif type(value) is int and type(met) is int and value != met:
-                    found.ints.add(place)
-        return found
+                earlier_value = earlier.get(place)
+                if isinstance(value, torch.Tensor) and isinstance(earlier_value, tuple):
+                    changes.dims += [(place, dim) for dim in differing_dims(value, earlier_value)]
+                elif type(value) is int and type(earlier_value) is int and value != earlier_value:
+                    changes.ints.add(place)
+        return changes

@@ -38,7 +38,7 @@ _CONNECTIONS = ("socket:", "pipe:", "anon_inode:")
 #: For each module that is being imported, a weak reference to its lock (Python's `importlib._bootstrap`).
 _module_locks: dict[Any, Any] = getattr(importlib._bootstrap, "_module_locks", {})
 #: Events that this process reports as its own; graphs that the child has loaded are not loaded here.
-_TOLD = ("trace", "compile", "compile_failed", "publish", "fetch", "upload", "lease")
+_REPORTED_KINDS = ("trace", "compile", "compile_failed", "publish", "fetch", "upload", "lease")
 
 
 class Report(Struct, frozen=True):
@@ -60,21 +60,21 @@ class ForkedBuild:
         self._seconds = seconds
         self._parent = os.getpid()
         self._read, write = os.pipe()
-        held, self._life_line = os.pipe()
+        life_line_end, self._life_line = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # about threads; see above
             try:
                 self._pid = os.fork()
             except BaseException:
-                for descriptor in (self._read, write, held, self._life_line):
+                for descriptor in (self._read, write, life_line_end, self._life_line):
                     os.close(descriptor)
                 raise
         if self._pid == 0:
             os.close(self._read)
             os.close(self._life_line)
-            _run(work, write, held, self._parent)
+            _run(work, write, life_line_end, self._parent)
         os.close(write)
-        os.close(held)
+        os.close(life_line_end)
         os.set_blocking(self._read, False)
         self._pulse = ProcessActivity(self._pid)
         self._received = b""
@@ -89,11 +89,11 @@ class ForkedBuild:
         with contextlib.suppress(BlockingIOError):
             while self._read >= 0 and (data := os.read(self._read, 1 << 16)):
                 self._received += data
-            return self._ended(self._reported())
+            return self._end(self._read_report())
         if time.monotonic() >= self._deadline:
-            return self._ended(Report("TimeoutError", f"it had not ended after {self._seconds:g} s and was stopped"))
+            return self._end(Report("TimeoutError", f"it had not ended after {self._seconds:g} s and was stopped"))
         if self._pulse.is_still():
-            return self._ended(Report("TimeoutError", f"it did nothing for {STILL_SECONDS:g} s and was stopped"))
+            return self._end(Report("TimeoutError", f"it did nothing for {STILL_SECONDS:g} s and was stopped"))
         return None
 
     def wait(self) -> Report:
@@ -102,17 +102,17 @@ class ForkedBuild:
             time.sleep(_POLL_SECONDS)
         return report
 
-    def _reported(self) -> Report:
+    def _read_report(self) -> Report:
         with contextlib.suppress(Exception):
             plain = msgpack.unpackb(self._received, raw=False)
-            late = {"process": self._pid}
+            child = {"process": self._pid}
             events: list[Event] = [
-                LateEvent(**event | {"gears": tuple(event["gears"])} | late) for event in plain["events"]
+                LateEvent(**event | {"gears": tuple(event["gears"])} | child) for event in plain["events"]
             ]
             return Report(plain["kind"], plain["error"], events, [tuple(item) for item in plain["logged"]])
         return Report("RuntimeError", "the process of the build has ended without a report")
 
-    def _ended(self, report: Report) -> Report:
+    def _end(self, report: Report) -> Report:
         for descriptor in (self._read, self._life_line):  # the rest of its process group then ends itself
             if descriptor >= 0:
                 os.close(descriptor)
@@ -169,8 +169,8 @@ def _run(work: Callable[[], None], write: int, life_line: int, parent: int) -> N
     try:
         log = _enter(write, life_line, parent)
         kind = error = ""
-        happened: list[tuple[Event, float]] = []
-        tell_at_once(lambda event: happened.append((event, time.perf_counter())))
+        timed_events: list[tuple[Event, float]] = []
+        tell_at_once(lambda event: timed_events.append((event, time.perf_counter())))
         with held_events():
             try:
                 work()
@@ -178,8 +178,10 @@ def _run(work: Callable[[], None], write: int, life_line: int, parent: int) -> N
                 kind, error = type(raised).__name__, str(raised)
                 if os.environ.get("GEARCACHE_STRICT", "0") not in ("", "0", "false"):
                     traceback.print_exc()
-            told = [asdict(event) | {"ended": ended} for event, ended in happened if event.kind in _TOLD]
-        data = msgpack.packb({"kind": kind, "error": error, "events": told, "logged": log.lines}, use_bin_type=True)
+            reported = [
+                asdict(event) | {"ended": ended} for event, ended in timed_events if event.kind in _REPORTED_KINDS
+            ]
+        data = msgpack.packb({"kind": kind, "error": error, "events": reported, "logged": log.lines}, use_bin_type=True)
         while data:
             data = data[os.write(write, data) :]
     finally:

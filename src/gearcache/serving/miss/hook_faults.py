@@ -23,10 +23,10 @@ def is_hook_fault(error: CaptureError) -> bool:
     """Whether a hook raised the error that ended a trace, on a torch that was not tested."""
     if is_tested(str(torch.__version__)):
         return False
-    found: BaseException | None = error.__cause__
-    while found is not None:
-        frames = traceback.extract_tb(found.__traceback__)
-        if isinstance(found, _KINDS) and frames and any(map(Path(frames[-1].filename).is_relative_to, _FOLDERS)):
+    cause: BaseException | None = error.__cause__
+    while cause is not None:
+        frames = traceback.extract_tb(cause.__traceback__)
+        if isinstance(cause, _KINDS) and frames and any(map(Path(frames[-1].filename).is_relative_to, _FOLDERS)):
             return True
-        found = found.__cause__ or found.__context__
+        cause = cause.__cause__ or cause.__context__
     return False

@@ -19,7 +19,7 @@ _ERRORS = (
 )
 #: Texts for them in errors of compilers, and of processes whose errors are returned as text.
 _NO_TEMPORARY = "No usable temporary directory"
-_WORDS = (*(os.strerror(number) for number in _ERRORS), _NO_TEMPORARY)
+_ERROR_TEXTS = (*(os.strerror(number) for number in _ERRORS), _NO_TEMPORARY)
 TEMPORARY_REMEDY = (
     "mount a folder that can be written at /tmp (in Kubernetes an `emptyDir`), or name one in `TMPDIR`; without one "
     "this host can load entries, not compile them"
@@ -34,14 +34,14 @@ def keeps_from_compiling(error: BaseException) -> bool:
 def is_host_fault(error: BaseException) -> bool:
     """Whether an error is caused by a full disk, a lack of descriptors or memory, or no place to write."""
     seen: set[int] = set()
-    found: BaseException | None = error
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
-        if isinstance(found, OSError) and (found.errno in _ERRORS or str(found.strerror).startswith(_WORDS)):
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        if isinstance(cause, OSError) and (cause.errno in _ERRORS or str(cause.strerror).startswith(_ERROR_TEXTS)):
             return True
-        if isinstance(found, CompileError) and any(words in found.cause for words in _WORDS):
+        if isinstance(cause, CompileError) and any(text in cause.cause for text in _ERROR_TEXTS):
             return True
-        found = found.__cause__ or found.__context__
+        cause = cause.__cause__ or cause.__context__
     return False
 
 

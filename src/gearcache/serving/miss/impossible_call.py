@@ -61,16 +61,18 @@ def outline_of(call: Call, settings: Settings) -> str:
     others = [(name, _outline(value)) for name, value in call.given.items()]
     instance = next(iter(call.arguments.values()))
     modules = [
-        (path, name_of(type(module)), [(name, _outline(value)) for name, value in sorted(_held(module))])
+        (path, name_of(type(module)), [(name, _outline(value)) for name, value in sorted(_plain_attributes(module))])
         for path, module in named_modules(instance)
     ]
     return sha256(repr((tensors, others, modules, settings.on_miss, settings.validate)).encode()).hexdigest()
 
 
-def _held(module: Any) -> list[tuple[str, Any]]:
-    own = own_attributes(module) or {}
+def _plain_attributes(module: Any) -> list[tuple[str, Any]]:
+    attributes = own_attributes(module) or {}
     return [
-        (str(name), value) for name, value in own.items() if str(name) not in ("_parameters", "_buffers", "_modules")
+        (str(name), value)
+        for name, value in attributes.items()
+        if str(name) not in ("_parameters", "_buffers", "_modules")
     ]
 
 

@@ -41,39 +41,39 @@ class PaddedCalls:
 
     def __init__(self, fills: Fills) -> None:
         self.fills = fills
-        self._made: deque[tuple[ActiveVariant, GraphCall]] = deque()
+        self._padded_graphs: deque[tuple[ActiveVariant, GraphCall]] = deque()
 
     def add(self, variants: Sequence[ActiveVariant], call: Call, text: str) -> Padded | Unpadded:
         """Make a gear of the call's sizes, called `text`, from the smallest loaded gear that holds it."""
         reason, other = None, None
-        made = {id(graph) for _, graph in self._made}
-        found: list[tuple[PaddedGear, ActiveVariant, GraphCall, tuple[torch.Tensor, ...]]] = []
+        padded_ids = {id(graph) for _, graph in self._padded_graphs}
+        candidates: list[tuple[PaddedGear, ActiveVariant, GraphCall, tuple[torch.Tensor, ...]]] = []
         for active in variants:
             tensors = tensors_of(active.variant, call.scope)
             if tensors is None or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
                 continue
             for graph in active.graphs:
-                if id(graph) in made:
+                if id(graph) in padded_ids:
                     continue
-                answer = padded_gear(active.variant, graph.gear, graph.runner, tensors, self.fills, text)
-                if isinstance(answer, str):
-                    reason = answer
+                gear_or_reason = padded_gear(active.variant, graph.gear, graph.runner, tensors, self.fills, text)
+                if isinstance(gear_or_reason, str):
+                    reason = gear_or_reason
                     continue
-                problem = find_problem(active.variant.inputs, answer.gear, tensors)
+                problem = find_problem(active.variant.inputs, gear_or_reason.gear, tensors)
                 if problem is None:
-                    found.append((answer, active, graph, tensors))
+                    candidates.append((gear_or_reason, active, graph, tensors))
                 else:
                     other = problem
-        if not found:
+        if not candidates:
             # For a call that is too large for all gears, those of a size of 1 differ in a dim that they do not fill.
             is_of_size = reason is not None and other is not None and other.kind == "shape"
             return Unpadded(reason, None if is_of_size else other)
-        smallest, active, graph, tensors = min(found, key=lambda item: item[0].work)
+        smallest, active, graph, tensors = min(candidates, key=lambda item: item[0].work)
         padded = graph.resized(smallest.gear, smallest.run)
         active.graphs.append(padded)
-        self._made.append((active, padded))
-        if len(self._made) > MAX_PADDED:
-            self._forget(*self._made.popleft())
+        self._padded_graphs.append((active, padded))
+        if len(self._padded_graphs) > MAX_PADDED:
+            self._forget(*self._padded_graphs.popleft())
         return Padded(active, padded, tensors)
 
     def _forget(self, active: ActiveVariant, graph: GraphCall) -> None:

@@ -16,18 +16,18 @@ class ProcessActivity:
 
     def __init__(self, pid: int) -> None:
         self._folder = Path("/proc", str(pid))
-        self._worked = self._time()
-        self._since = self._looked = time.monotonic()
+        self._cpu_time = self._time()
+        self._last_change = self._last_sample = time.monotonic()
 
     def is_still(self) -> bool:
         """Whether it has done nothing for `STILL_SECONDS`, and has no child that it may wait for."""
         now = time.monotonic()
-        if now < self._looked + _SAMPLE_SECONDS:
+        if now < self._last_sample + _SAMPLE_SECONDS:
             return False
-        self._looked, worked = now, self._time()
-        if worked is None or worked != self._worked or self._has_children():
-            self._worked, self._since = worked, now
-        return now - self._since >= STILL_SECONDS
+        self._last_sample, cpu_time = now, self._time()
+        if cpu_time is None or cpu_time != self._cpu_time or self._has_children():
+            self._cpu_time, self._last_change = cpu_time, now
+        return now - self._last_change >= STILL_SECONDS
 
     def _time(self) -> tuple[str, ...] | None:
         with contextlib.suppress(OSError):

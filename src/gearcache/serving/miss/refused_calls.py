@@ -38,20 +38,20 @@ class RefusedCalls:
         """Raise the error of a like call again, unless another attempt is due."""
         if not self._errors:
             return
-        error, due = self._errors.get(likeness(call), (None, 0.0))
-        if error is None or time.monotonic() >= due:
+        error, retry_time = self._errors.get(likeness(call), (None, 0.0))
+        if error is None or time.monotonic() >= retry_time:
             return
-        again = copy.copy(error)
-        if isinstance(again, MethodRaises) and isinstance(error, MethodRaises):
+        repeated = copy.copy(error)
+        if isinstance(repeated, MethodRaises) and isinstance(error, MethodRaises):
             if error.is_outdated:
                 return
-            again.remembered, again.is_repeated, again.has_run = error, True, error.has_run
-        if hasattr(again, "add_note"):  # since Python 3.11
-            again.add_note(
+            repeated.remembered, repeated.is_repeated, repeated.has_run = error, True, error.has_run
+        if hasattr(repeated, "add_note"):  # since Python 3.11
+            repeated.add_note(
                 "a like call was refused before, so this one was not traced: it will be in "
-                f"{due - time.monotonic():.0f} s, or after `.refresh()`"
+                f"{retry_time - time.monotonic():.0f} s, or after `.refresh()`"
             )
-        raise again
+        raise repeated
 
     def add(self, call: Call, error: GearcacheError, seconds: float) -> None:
         """Record the error of a build and its duration; errors caused by an unforeseen exception are not recorded."""
@@ -71,24 +71,24 @@ def likeness(call: Call) -> Any:
     """Return a value that is equal for calls that are refused for the same reason."""
     instance = next(iter(call.arguments.values()))
     modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), call.stance
-    given = tuple((name, _outline(value)) for name, value in call.given.items())
+    arguments = tuple((name, _outline(value)) for name, value in call.given.items())
     # The instance is represented by its identity; the content of its modules is listed.
-    return modes, given, tuple(_parts(instance)), _outlines(call.scope.module_globals)
+    return modes, arguments, tuple(_parts(instance)), _outlines(call.scope.module_globals)
 
 
 def _parts(instance: Any) -> Iterable[Any]:
     """Yield the content of the module and its submodules; no user code is called."""
-    waiting, met = [instance], set()
-    while waiting:
-        module = waiting.pop()
-        if id(module) in met:
+    queue, seen = [instance], set()
+    while queue:
+        module = queue.pop()
+        if id(module) in seen:
             continue
-        met.add(id(module))
-        own = own_attributes(module) or {}
-        yield id(module), id(type(module)), _outlines(vars(type(module))), _outlines(own)
-        children = own.get("_modules")
+        seen.add(id(module))
+        attributes = own_attributes(module) or {}
+        yield id(module), id(type(module)), _outlines(vars(type(module))), _outlines(attributes)
+        children = attributes.get("_modules")
         if type(children) is dict:
-            waiting.extend(children.values())
+            queue.extend(children.values())
 
 
 def _outlines(values: Mapping[str, Any]) -> Any:

@@ -61,16 +61,16 @@ class UnservedCalls:
         self.builds = Builds(method, variants, record, self._delayed)
         self._background = BackgroundBuilds(method, self.builds, variants, record)
 
-    def serve(self, call: Call, problems: Problems, told: str) -> Frame | None:
+    def serve(self, call: Call, problems: Problems, logged_reason: str) -> Frame | None:
         """Return the frame that serves a call after all; None if the method itself has to run.
 
-        `problems` are the reasons of the loaded graphs; `told` is the reason of a miss that the lookup has logged.
+        `problems` are the reasons of the loaded graphs; `logged_reason` is that of a miss that the lookup has logged.
         Raises as `Binding.prepare` does.
         """
         rules = replace(self._rules, spec=call.spec(self._rules.spec))
-        reasons = () if told else self._reasons(call, problems)
-        why = told or "; ".join(map(str, reasons)) or "its arguments are new"
-        verdict = decide(call, problems, rules, self._known(call, rules, problems, why))
+        reasons = () if logged_reason else self._reasons(call, problems)
+        why = logged_reason or "; ".join(map(str, reasons)) or "its arguments are new"
+        verdict = decide(call, problems, rules, self._known_facts(call, rules, problems, why))
         if isinstance(verdict, Refuse):
             if isinstance(verdict.error, UnknownGear):  # other errors would remain with any gears
                 self._record.shapes.count_call(call.tensors)
@@ -92,20 +92,20 @@ class UnservedCalls:
         if not isinstance(padded, Padded):
             if reasons:  # the entry is there, a graph for this call is not
                 self._record.history.explain(reasons)
-            if not self._built(call, verdict, why, problems.decisive()):
+            if not self._build_or_explain(call, verdict, why, problems.decisive()):
                 return None
         if isinstance(verdict, Compile):
-            found = self._variants.find(call)
-            if isinstance(found, Problems):
-                raise InputError(self._rules.name, *found.sentence())
-            return found
+            frame_or_problems = self._variants.find(call)
+            if isinstance(frame_or_problems, Problems):
+                raise InputError(self._rules.name, *frame_or_problems.sentence())
+            return frame_or_problems
         padded = padded if isinstance(padded, Padded) else self._pad(call)
         if isinstance(padded, Unpadded):
             self._record.shapes.count_call(call.tensors)
             raise rules.outside(call, padded.reason)
         return self._variants.loaded.accept(padded.active, padded.graph, padded.tensors, call)
 
-    def _known(self, call: Call, rules: Rules, problems: Problems, why: str) -> Known:
+    def _known_facts(self, call: Call, rules: Rules, problems: Problems, why: str) -> Known:
         # Only a build of declared gears needs the missing ones; a call that runs eagerly should not pay for finding
         # them.
         is_asked = rules.on_miss == "pad" or call.sizes(rules.spec) in rules.spec.gears
@@ -122,7 +122,7 @@ class UnservedCalls:
         self._record.shapes.count_call(call.tensors)
         self._record.outcomes.ran_eagerly(verdict.reason)
 
-    def _built(self, call: Call, verdict: Compile | Pad, why: str, problem: Problem | None) -> bool:
+    def _build_or_explain(self, call: Call, verdict: Compile | Pad, why: str, problem: Problem | None) -> bool:
         """Build for a call; if no graph can be made, a tensor unlike those of loaded graphs is named as the cause."""
         try:
             return self._build(call, verdict, why)
@@ -158,10 +158,10 @@ class UnservedCalls:
                     raise
                 reason = "no operation"
                 if reason not in self._record.outcomes.eager:
-                    words = (
+                    message = (
                         "%s: a call runs no tensor operation: there is nothing to compile, the method itself serves it"
                     )
-                    logger.warning(words, self._rules.name)
+                    logger.warning(message, self._rules.name)
             except TooManyVariants as error:
                 if not call.is_run:  # a deploy needs the error
                     raise
@@ -185,16 +185,16 @@ class UnservedCalls:
         """Pad a call to a loaded gear; `InputError` for tensors that no gear takes."""
         spec = call.spec(self._rules.spec)
         text = gear_text(spec, call.sizes(spec))
-        made = self._padded.add(self._variants.loaded.variants, call, text)
-        if isinstance(made, Padded):
-            self._record.use.add(text, made.graph.counter, is_padded=True)
-            self._record.shapes.add(made.graph)
+        answer = self._padded.add(self._variants.loaded.variants, call, text)
+        if isinstance(answer, Padded):
+            self._record.use.add(text, answer.graph.counter, is_padded=True)
+            self._record.shapes.add(answer.graph)
             name = sizes_name(text, [gear_text(spec, gear) for gear in spec.gears])
             self._record.history.lines.append(f"padded: {name}")
             logger.info("%s: %s is padded to a gear", self._rules.name, name)
-        elif made.problem is not None:
-            raise InputError(self._rules.name, made.problem.argument, made.problem.found, made.problem.allowed)
-        return made
+        elif answer.problem is not None:
+            raise InputError(self._rules.name, answer.problem.argument, answer.problem.found, answer.problem.allowed)
+        return answer
 
     def _reasons(self, call: Call, problems: Problems) -> tuple[Reason, ...]:
         """Return why no loaded graph serves a call: its sizes, or the arguments of the trace of each variant."""

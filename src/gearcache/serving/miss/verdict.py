@@ -59,11 +59,11 @@ class Rules(Struct, frozen=True):
     def outside(self, call: Call, reason: str | None = None) -> UnknownGear:
         """Return the error of a call outside all gears; `reason` says why it was not padded."""
         gears = [gear_text(self.spec, gear) for gear in self.spec.gears]
-        listed = "; ".join(short_names(gears).values())
-        found = f"outside all gears: {sizes_name(gear_text(self.spec, call.sizes(self.spec)), gears)}"
+        gear_names = "; ".join(short_names(gears).values())
+        description = f"outside all gears: {sizes_name(gear_text(self.spec, call.sizes(self.spec)), gears)}"
         if reason:
-            listed += f" (padding: {reason})"
-        return UnknownGear(self.name, self.spec.axes[0].path, found, listed)
+            gear_names += f" (padding: {reason})"
+        return UnknownGear(self.name, self.spec.axes[0].path, description, gear_names)
 
 
 class Known(Struct, frozen=True):
@@ -89,16 +89,16 @@ class _Wanted(Struct, frozen=True):
     is_alone: bool = False
 
 
-def decide(call: Call, problems: Problems, rules: Rules, known: Known) -> Verdict:
+def decide(call: Call, problems: Problems, rules: Rules, facts: Known) -> Verdict:
     """Return the verdict on a call; `problems` are the reasons of the loaded graphs."""
-    wanted = _wanted(call, problems, rules, known.loaded)
-    if isinstance(wanted, InputError):
-        return Refuse(wanted)
-    if wanted.is_outside and rules.on_miss == "eager":
+    graph = _graph_to_make(call, problems, rules, facts.loaded)
+    if isinstance(graph, InputError):
+        return Refuse(graph)
+    if graph.is_outside and rules.on_miss == "eager":
         return Eager("on_miss")
     if call.stance == "fail_on_recompile":
-        return Refuse(RecompileRefused(rules.name, known.why))
-    if call.stance in DELAYED and not known.has_delayed:
+        return Refuse(RecompileRefused(rules.name, facts.why))
+    if call.stance in DELAYED and not facts.has_delayed:
         return Eager("stance", is_delayed=True)
     if call.stance == "eager_on_recompile":
         return Eager("stance")
@@ -106,11 +106,11 @@ def decide(call: Call, problems: Problems, rules: Rules, known: Known) -> Verdic
         for path, tensor in call.tensors.items():
             if tensor.requires_grad:
                 return Refuse(GradientRequired(rules.name, path, *GRADIENT_WORDS))
-    spec = _spec_of_compile(call, rules, known.missing, alone=wanted.is_alone)
-    return Pad(spec) if wanted.is_outside and rules.on_miss == "pad" else Compile(spec)
+    spec = _spec_of_compile(call, rules, facts.missing, alone=graph.is_alone)
+    return Pad(spec) if graph.is_outside and rules.on_miss == "pad" else Compile(spec)
 
 
-def _wanted(call: Call, problems: Problems, rules: Rules, loaded: tuple[str, ...]) -> _Wanted | InputError:
+def _graph_to_make(call: Call, problems: Problems, rules: Rules, loaded: tuple[str, ...]) -> _Wanted | InputError:
     """Return the graph that a call needs; an error for a wrong tensor, or a shape that the spec does not allow."""
     spec, raises = rules.spec, rules.on_miss == "raise"
     sizes = call.sizes(spec)
