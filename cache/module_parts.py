@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import cast
 
 from gearcache.cache.key import Plain
@@ -10,32 +10,36 @@ from gearcache.cache.key import Plain
 _SAME = "same as "
 
 
-def is_alike(wanted: Plain, stored: Plain, unreached: Sequence[str]) -> bool:
-    """Whether two modules are equal in all that a trace of the stored one reached.
+def unreached_in(wanted: Plain, stored: Plain, unreached: Sequence[str]) -> list[str] | None:
+    """Return the modules of the wanted one that a trace of the stored one would not reach; None if others differ.
 
-    `unreached` are paths of modules of the stored one, each with all modules below it. The wanted one may lack them,
-    and have others in their place. False for data of an unknown form.
+    `unreached` are paths of modules of the stored one that its trace did not reach, each with all modules below it. The
+    wanted one may lack them, and have others in their place. None for data of an unknown form, too.
     """
     try:
         ours, theirs = cast("dict[str, list[Plain]]", wanted), cast("dict[str, list[Plain]]", stored)
         if ours.keys() != theirs.keys():
-            return False
-        their_classes = [(str(path), name) for path, name in cast("list[list[str]]", theirs["classes"])]
-        our_classes = [(str(path), name) for path, name in cast("list[list[str]]", ours["classes"])]
-        reached = {path for path, _ in their_classes if not _is_below(path, unreached)}
-        if [item for item in our_classes if item[0] in reached] != [
-            item for item in their_classes if item[0] in reached
-        ]:
-            return False
-        our_paths, their_paths = {path for path, _ in our_classes}, {path for path, _ in their_classes}
-        return all(
-            _tensors(cast("list[str]", ours[kind]), our_paths, reached)
-            == _tensors(cast("list[str]", theirs[kind]), their_paths, reached)
-            for kind in theirs
-            if kind != "classes"
-        )
+            return None
+        our_classes, their_classes = _classes(ours), _classes(theirs)
+        reached = {path for path in their_classes if not _is_below(path, unreached)}
+        if _rows(our_classes, reached) != _rows(their_classes, reached):
+            return None
+        for kind in theirs.keys() - {"classes"}:
+            our_rows = _tensors(cast("list[str]", ours[kind]), our_classes, reached)
+            if our_rows != _tensors(cast("list[str]", theirs[kind]), their_classes, reached):
+                return None
+        return [path for path in our_classes if path not in reached and path.rpartition(".")[0] in reached]
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
-        return False
+        return None
+
+
+def _classes(module: Mapping[str, Sequence[Plain]]) -> dict[str, str]:
+    """Return the class of each module by its path."""
+    return {str(path): str(name) for path, name in cast("list[list[str]]", module["classes"])}
+
+
+def _rows(classes: Mapping[str, str], reached: Collection[str]) -> list[tuple[str, str]]:
+    return [(path, name) for path, name in classes.items() if path in reached]
 
 
 def _is_below(path: str, roots: Sequence[str]) -> bool:

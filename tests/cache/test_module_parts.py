@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from gearcache.cache.fingerprint import module_component
-from gearcache.cache.module_parts import is_alike
+from gearcache.cache.module_parts import unreached_in
 
 
 def _model(*names: str, size: int = 4) -> nn.Module:
@@ -65,6 +65,10 @@ def _reordered() -> nn.Module:
 STORED = module_component(_model("a", "b"))
 
 
+def is_alike(wanted: Any, stored: Any, unreached: list[str]) -> bool:
+    return unreached_in(wanted, stored, unreached) is not None
+
+
 @pytest.mark.parametrize(
     ("make", "unreached", "expected"),
     [
@@ -89,6 +93,13 @@ STORED = module_component(_model("a", "b"))
 )
 def test_what_was_reached_has_to_be_equal(make: Callable[[], nn.Module], unreached: list[str], expected: bool) -> None:
     assert is_alike(module_component(make()), STORED, unreached) is expected
+
+
+def test_what_is_unreached_is_named_as_the_wanted_module_has_it() -> None:
+    other = _model("c", "a", "d")
+    other.adapters["d"] = nn.Sequential(nn.Linear(2, 2))
+    assert unreached_in(module_component(other), STORED, ["adapters.b"]) == ["adapters.c", "adapters.d"]
+    assert unreached_in(module_component(other), STORED, ["adapters"]) == ["adapters"]
 
 
 def test_weights_that_only_unreached_modules_share_do_not_count() -> None:

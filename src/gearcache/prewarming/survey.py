@@ -39,17 +39,31 @@ class Survey(Struct):
 def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
     """Look up the entry of a call, and check its variants against the call and the present state of the module.
 
-    Blobs are only checked for existence, unless `reads` asks for every byte of them, as a load does.
+    Where something is missing, the entries of its siblings count too, as in a load. Blobs are only checked for
+    existence, unless `reads` asks for every byte of them.
     """
+    manifest = binding.entry.look_up()
+    variants = manifest if isinstance(manifest, Reason) else binding.entry.decode(manifest)
+    absence = variants if isinstance(variants, Reason) else None
+    stored = [] if isinstance(variants, Reason) else variants
+    findings = _findings(binding, call, stored, absence, reads=reads)
+    if findings.missing and (siblings := binding.entry.siblings()):
+        of_siblings = [variant for sibling in siblings for variant in sibling.variants]
+        findings = _findings(binding, call, [*stored, *of_siblings], absence, reads=reads)
+    return findings
+
+
+def _findings(
+    binding: Binding, call: Call, variants: list[StoredVariant], absence: Reason | None, *, reads: bool
+) -> Survey:
+    """Check variants against a call; `absence` is why there is no entry of its own."""
     findings = Survey()
     spec = call.spec(binding.method.spec)
     special = special_text(spec, call.tensors)
     reasons: list[str] = []
-    manifest = binding.entry.look_up()
-    variants = manifest if isinstance(manifest, Reason) else binding.entry.decode(manifest)
-    if isinstance(variants, Reason):
-        findings.advice = variants.remedy
-        reasons, variants = [str(variants)], []
+    if absence is not None:
+        findings.advice = absence.remedy
+        reasons.append(str(absence))
     evidence = EvidenceCheck(call.scope)
     lost_blobs: dict[str, str] = {}
     serves = False
@@ -96,11 +110,7 @@ def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
             findings.reasons[text] = lost_blobs.get(text) or general or "the entry has no graph for it"
     if not special:
         findings.gaps = gaps(spec, call.tensors, graphs)
-    findings.blobs = {
-        digest: size
-        for digest, size in ({} if isinstance(manifest, Reason) else manifest.blobs).items()
-        if digest in blobs
-    }
+    findings.blobs = {digest: binding.entry.store.blob_size(digest) for digest in sorted(blobs)}
     return findings
 
 

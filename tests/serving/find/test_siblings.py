@@ -222,6 +222,32 @@ def test_a_wrapped_model_is_served_by_the_entry_of_the_model(cache_dir: Path) ->
     assert served(wrapper[0]).stats.traces == 0
 
 
+def _prewarmed(*names: str) -> Callable[[], Any]:
+    def build() -> Any:
+        model = Model(*names)
+        model.cached = gearcache.cache_compile(
+            model.decode, gears={"x": {0: [1, 2]}}, config=strict_config(), dynamic=False
+        )
+        model.cached.warm(X)
+
+    return build
+
+
+def test_a_prewarm_stores_what_a_sibling_serves_for_hosts_that_lack_the_sibling(cache_dir: Path) -> None:
+    assert gearcache.prewarm(_prewarmed("own", "b")).compiled == 2
+    before = set(Layout(cache_dir).entries())
+    ready = gearcache.prewarm(_prewarmed("own", "c"), dry_run=True)
+    assert (ready.is_complete, ready.missing, set(Layout(cache_dir).entries())) == (True, 0, before)
+    report = gearcache.prewarm(_prewarmed("own", "c"))
+    assert (report.is_complete, report.compiled, report.failed) == (True, 0, 0)
+    assert len(set(Layout(cache_dir).entries()) - before) == 1
+    for manifest in before:
+        shutil.rmtree(manifest.parent)
+    gears = {"x": {0: [1, 2]}}
+    for name in ("c", "d"):  # the second takes the stored one as its sibling in turn
+        assert served(Model("own", name), gears=gears).stats.traces == 0
+
+
 PROGRAM = """
 import json, sys
 import torch

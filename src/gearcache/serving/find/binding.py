@@ -124,14 +124,17 @@ class Binding:
         the method or a gear cannot be compiled.
         """
         try:
-            frame_or_problems, reason = self._look_up(call)
-            return (
-                self._unserved_calls().serve(call, frame_or_problems, reason)
-                if isinstance(frame_or_problems, Problems)
-                else frame_or_problems
-            )
+            answer, reason = self._look_up(call)
+            frame = self._unserved_calls().serve(call, answer, reason) if isinstance(answer, Problems) else answer
+            self._store_served()
+            return frame
         finally:
             self.history.tell()
+
+    def _store_served(self) -> None:
+        """In a prewarm, store in this entry what its siblings serve: it is for hosts that may not have these."""
+        if not self.method.serves:
+            self._variants.adopt_siblings()
 
     def _look_up(self, call: Call) -> tuple[Frame | Problems, str]:
         """Return the frame that serves a call, from loaded or else stored variants; or why there is none.
@@ -168,6 +171,7 @@ class Binding:
         Gears are missing after an interrupted build or a failed gear. Raises as `prepare` does.
         """
         self.builds.complete(call)
+        self._store_served()
 
     def impossible(self, call: Call) -> ImpossibleCall | None:
         """Return the stored record of a call for which no graph can be made; None if absent or outdated."""

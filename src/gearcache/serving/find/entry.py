@@ -122,11 +122,12 @@ class Entry:
     def siblings(self) -> list[Sibling]:
         """Return the entries of other modules with variants that reached nothing in which this module differs.
 
-        This process then uses those entries. A fault of the cache ends the search.
+        The variants name what they do not reach in this module, so that they can be stored in this entry too. This
+        process then uses those entries. A fault of the cache ends the search.
         """
         if self.is_in_memory or self._keeps_files:
             return []
-        from gearcache.cache.module_parts import is_alike
+        from gearcache.cache.module_parts import unreached_in
         from gearcache.cache.siblings import MODULE, sibling_keys
 
         module = self.key.lowered()[MODULE]
@@ -138,11 +139,14 @@ class Entry:
                 variants = self.decode(outcome.manifest) if isinstance(outcome, Hit) else []
                 usable = []
                 for variant in variants if isinstance(variants, list) else ():
+                    if not variant.unreached:  # it depends on all modules, of which some differ
+                        continue
                     gears = gears_of_row(variant.to_plain()).keys()
+                    unreached = unreached_in(module, key.lowered()[MODULE], variant.unreached)
                     # Of a trace that several modules had, one is enough.
-                    if not gears <= known_gears and is_alike(module, key.lowered()[MODULE], variant.unreached):
+                    if unreached is not None and not gears <= known_gears:
                         known_gears |= gears
-                        usable.append(variant)
+                        usable.append(replace(variant, unreached=unreached))
                 if usable and isinstance(self.store.load(key, explain=False), Hit):
                     self.store.count_load(key, served=self._serves)
                     siblings.append(Sibling(self.layout.manifest(key), usable))

@@ -61,6 +61,8 @@ class Variants:
         #: What the entry held when it was last read, and the sibling entries; None until they were read.
         self._own_variants: list[StoredVariant] | None = None
         self._siblings: list[Sibling] | None = None
+        #: Variants of siblings that were loaded, and are not stored in this entry.
+        self._of_siblings: list[StoredVariant] = []
         #: Variants that failed for a reason of `FAULTS`, by id: they are not tried again, and reported at most once.
         self._unusable: dict[int, tuple[StoredVariant, str]] = {}
 
@@ -88,6 +90,7 @@ class Variants:
             variants, of_siblings = self._take_fitting(siblings, call)
             reasons += of_siblings
         if variants:
+            self._of_siblings += [variant for variant in variants if self._is_of_sibling(variant)]
             self._note_load(variants, time.perf_counter() - begin, counted=counted)
             return None
         if absence is not None and not reasons:
@@ -100,6 +103,18 @@ class Variants:
         reasons = merged(reasons)
         self._record.history.miss(*reasons, kind=kind)
         return Unloaded(kind, "; ".join(reason.text for reason in reasons))
+
+    def adopt_siblings(self) -> None:
+        """Store in this entry what siblings have served, so that other hosts find it by its key; raises `CacheError`.
+
+        Not to be called under the lock of the key.
+        """
+        variants, self._of_siblings = self._of_siblings, []
+        if variants and not self.entry.is_in_memory:
+            with self.entry.exclusive():
+                present = self.entry.read_again()
+                if len(present) + len(variants) <= self.entry.max_variants:
+                    self.entry.adopt(_unknown(variants, present), present)
 
     def _read(self) -> Absence | None:
         """Read the entry at the first load; returns why there is none."""
@@ -160,14 +175,14 @@ class Variants:
 
     def _places(self, variants: list[StoredVariant]) -> list[str]:
         """Return where some variants are stored."""
-        ids = {id(variant) for variant in variants}
-        siblings = [
-            sibling for sibling in self._siblings or () if any(id(variant) in ids for variant in sibling.variants)
-        ]
-        of_siblings = {id(variant) for sibling in siblings for variant in sibling.variants}
-        own_place = [] if ids <= of_siblings else [str(self.entry.layout.manifest(self.entry.key))]
+        ids = set(map(id, variants))
+        siblings = [each for each in self._siblings or () if not ids.isdisjoint(map(id, each.variants))]
+        own = [] if all(map(self._is_of_sibling, variants)) else [str(self.entry.layout.manifest(self.entry.key))]
         note = "of a module that differs only where the method does not reach"
-        return [*own_place, *(f"{sibling.manifest}, {note}" for sibling in siblings)]
+        return [*own, *(f"{each.manifest}, {note}" for each in siblings)]
+
+    def _is_of_sibling(self, variant: StoredVariant) -> bool:
+        return any(variant is other for sibling in self._siblings or () for other in sibling.variants)
 
     def read_again(self) -> list[StoredVariant]:
         """Add the variants that are stored now to the loaded ones, and return the stored ones."""
