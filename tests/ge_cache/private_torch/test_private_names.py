@@ -30,6 +30,7 @@ from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import inductor as private_inductor
 from gearcache.ge_cache.private_torch import jobs as private_jobs
+from gearcache.ge_cache.private_torch import key_views as private_key_views
 from gearcache.ge_cache.private_torch import lookups as private_lookups
 from gearcache.ge_cache.private_torch import module_hooks as private_hooks
 from gearcache.ge_cache.private_torch import shapes as private_shapes
@@ -543,6 +544,17 @@ def test_dynamo_s_dictionary_variables_are_watched_and_left_as_they_were() -> No
         assert vars(ConstDictVariable) != before[0]
         assert vars(UserDefinedDictVariable) != before[1]
     assert (dict(vars(ConstDictVariable)), dict(vars(UserDefinedDictVariable))) == before
+
+
+def test_dynamo_s_views_of_keys_are_watched_and_left_as_they_were() -> None:
+    from torch._dynamo.variables.dicts import ConstDictVariable, DictKeysVariable, DictViewVariable
+
+    before = dict(vars(ConstDictVariable)), dict(vars(DictKeysVariable))
+    assert list(inspect.signature(DictViewVariable.__init__).parameters)[:2] == ["self", "dv_dict"]
+    with private_key_views.single_keys():
+        assert vars(ConstDictVariable) != before[0]
+        assert isinstance(vars(DictKeysVariable)["dv_dict"], property)
+    assert (dict(vars(ConstDictVariable)), dict(vars(DictKeysVariable))) == before
 
 
 def test_a_change_of_stance_is_told_and_read() -> None:

@@ -1,0 +1,90 @@
+"""A method that asks a dictionary for single keys depends on these keys; one that lists or counts them, on all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from tests.support.scenarios import strict_config
+
+TABLES: list[dict[str, int]] = [
+    {"a": 1, "b": 2},
+    {"a": 1, "c": 3},
+    {"c": 3, "a": 1, "b": 2},
+    {"b": 2, "a": 1},
+    {"a": 1},
+]
+X = torch.arange(4.0)
+
+
+class Table(nn.Module):
+    """The method `run` asks the table in the way of a test."""
+
+    def __init__(self, table: dict[str, int], ask: Callable[[Any, list[str]], int]) -> None:
+        super().__init__()
+        self.table, self.ask, self.wanted = table, ask, ["b", "c"]
+
+    def run(self, x: Tensor) -> Tensor:
+        return x * self.ask(self.table, self.wanted)
+
+
+def _next_of_two(table: Any, wanted: list[str]) -> int:
+    keys = iter(table.keys())
+    return ord(next(keys))
+
+
+def _after_a_write(table: Any, wanted: list[str]) -> int:
+    copied = dict(table)
+    keys = copied.keys()
+    copied["new"] = 1
+    return len(keys) + ("new" in keys)
+
+
+#: Questions about single keys, with the number of traces for all tables.
+SINGLE: dict[str, tuple[Callable[[Any, list[str]], int], int]] = {
+    "in the keys": (lambda table, wanted: 2 if "b" in table.keys() else 3, 2),  # noqa: SIM118
+    "in the dictionary": (lambda table, wanted: 2 if "b" in table else 3, 2),
+    "not in the keys": (lambda table, wanted: 2 if "a" not in table.keys() else 3, 1),  # noqa: SIM118
+    "of a list, in the keys": (lambda table, wanted: sum(name in table.keys() for name in wanted), 4),  # noqa: SIM118
+    "the value of one": (lambda table, wanted: table["a"], 1),
+}
+#: Questions about all keys.
+ALL: dict[str, Callable[[Any, list[str]], int]] = {
+    "how many": lambda table, wanted: len(table.keys()),
+    "the first": lambda table, wanted: ord(list(table.keys())[0]),  # noqa: RUF015
+    "the next": _next_of_two,
+    "the last, sorted": lambda table, wanted: ord(sorted(table.keys())[-1]),
+    "the greatest": lambda table, wanted: ord(max(table.keys())),
+    "equal to a set": lambda table, wanted: 2 if table.keys() == {"a", "b"} else 3,
+    "common with a set": lambda table, wanted: len(table.keys() & {"a", "b"}),
+    "without some": lambda table, wanted: len(table.keys() - {"a"}),
+    "in a loop": lambda table, wanted: sum(ord(key) * number for number, key in enumerate(table.keys(), 1)),
+    "reversed": lambda table, wanted: ord(list(reversed(table.keys()))[0]),  # noqa: RUF015
+    "unpacked": lambda table, wanted: len([*table.keys()]),
+    "as a text": lambda table, wanted: len(repr(table.keys())),
+    "after a write": _after_a_write,
+}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_a_question_about_single_keys_is_answered_by_one_graph(cache_dir: Path, name: str) -> None:
+    ask, traces = SINGLE[name]
+    assert sum(_traces(table, ask) for table in TABLES) == traces
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_question_about_all_keys_is_answered_anew(cache_dir: Path, name: str) -> None:
+    assert sum(_traces(table, ALL[name]) for table in TABLES) > 1
+
+
+def _traces(table: dict[str, int], ask: Callable[[Any, list[str]], int]) -> int:
+    module = Table(dict(table), ask)
+    cached = gearcache.cache_compile(module.run, config=strict_config(), dynamic=False)
+    assert torch.equal(cached(X), module.run(X)), table
+    return cached.stats.traces
