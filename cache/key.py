@@ -21,6 +21,7 @@ FORMAT_VERSION = 4
 
 MAX_LABEL_LENGTH = 80
 MAX_SHOWN = 120
+_SHOWN_DIGITS = 12
 
 _SAFE_LETTERS = frozenset(string.ascii_letters + string.digits + "_.")
 
@@ -65,6 +66,11 @@ class CacheKey(Struct, frozen=True, eq=False, dict=True):
         return f"{self.safe_label}-{self.digest}"
 
     @property
+    def short_name(self) -> str:
+        """The name for messages, which commands take too: with the first digits of the digest."""
+        return short_name(self.name)
+
+    @property
     def safe_label(self) -> str:
         """The label reduced to `[A-Za-z0-9_.]`; a long one keeps its end, where the method is."""
         label = self.label[-MAX_LABEL_LENGTH:]
@@ -82,6 +88,13 @@ class CacheKey(Struct, frozen=True, eq=False, dict=True):
 
     def __hash__(self) -> int:
         return hash(self.digest)
+
+
+def short_name(name: str) -> str:
+    """Return the name of an entry, with its ranks or without, for messages: with the first digits only."""
+    base, slash, ranks = name.partition("/")
+    label, _, digest = base.rpartition("-")
+    return f"{label}-{digest[:_SHOWN_DIGITS]}{slash}{ranks}"
 
 
 class Missing(Enum):

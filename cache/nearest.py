@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from gearcache.cache.key import CacheKey, Difference, first_difference
+from gearcache.cache.key import CacheKey, Difference, first_difference, short_name
 from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
 from gearcache.cache.trust import read_trusted
@@ -31,7 +31,7 @@ class Nearest(Struct, frozen=True):
         if self.difference is None:
             return f"the nearest entry `{self.path.parent}` has the same components, for other ranks"
         more = f" ({self.differing} components differ)" if self.differing > 1 else ""
-        return f"{self.difference} in the nearest entry `{self.manifest.name}`{more}"
+        return f"{self.difference} in the nearest entry `{short_name(self.manifest.name)}`{more}"
 
 
 def nearest_entry(layout: Layout, key: CacheKey) -> Nearest | None:

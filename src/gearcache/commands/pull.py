@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gearcache.cache.admin.bundle import take_bundle
+from gearcache.cache.key import short_name
 from gearcache.cache.layout import REMOTES_VARIABLE, Layout
 from gearcache.cache.remote.command_retries import SECONDS, persistently
 from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
@@ -31,7 +32,7 @@ from gearcache.commands.common import (
 )
 from gearcache.commands.output.shortened import shortened
 from gearcache.commands.target_names import complete_target
-from gearcache.commands.tiers.chosen import bar, short, split_names, tiers_at
+from gearcache.commands.tiers.chosen import bar, split_names, tiers_at
 from gearcache.readable.joined import MOST_VARIANTS, joined
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -99,7 +100,7 @@ def command(
     for reason in outcome.refused.values():
         warn(reason)
     for name, reason in outcome.failed.items():
-        warn(f"{short(name)}: {reason}")
+        warn(f"{short_name(name)}: {reason}")
     if required is not None:
         _warn_missing(required, missing, str(target))
         if not required["complete"]:
@@ -143,8 +144,8 @@ def _note_full(outcome: Pulled) -> None:
     for name, traces in outcome.traces.items():
         if traces >= MOST_VARIANTS:
             note(
-                f"{short(name)} has {traces} traces: others of other hosts may be left out; `--require TARGET` brings "
-                "those that a function needs"
+                f"{short_name(name)} has {traces} traces: others of other hosts may be left out; "
+                "`--require TARGET` brings those that a function needs"
             )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.key import short_name
 from gearcache.cache.remote.command_retries import SECONDS, persistently
 from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
 from gearcache.cache.remote.holdings import write_index
@@ -28,7 +29,7 @@ from gearcache.commands.common import (
     warn,
 )
 from gearcache.commands.entry_names import entry_argument, find_all
-from gearcache.commands.tiers.chosen import bar, short, split_names, tiers_at
+from gearcache.commands.tiers.chosen import bar, split_names, tiers_at
 from gearcache.readable.joined import covers_manifests
 
 
@@ -81,7 +82,7 @@ def _index(tier: Tier) -> str:
 
 def _print(outcome: Pushed) -> None:
     for name, reason in outcome.failed.items():
-        warn(f"{outcome.tier}: {short(name)}: {reason}")
+        warn(f"{outcome.tier}: {short_name(name)}: {reason}")
     parts = [f"sent {count(len(outcome.sent), 'entry', 'entries')}"]
     if outcome.blobs:
         parts[0] += f" with {count(outcome.blobs, 'blob')}"

@@ -10,6 +10,7 @@ import click
 
 from gearcache.cache.admin.repair import Parts
 from gearcache.cache.admin.verify import Fault, Verification, verify
+from gearcache.cache.key import short_name
 from gearcache.cache.layout import Layout
 from gearcache.commands.common import (
     Exit,
@@ -84,7 +85,7 @@ def _print(verification: Verification, layout: Layout, repair: bool) -> None:
 
 def _sentence(fault: Fault, layout: Layout) -> str:
     """Return what is wrong, the entry and gears that are affected, and what was done."""
-    names = ", ".join(_short(name) for name in dict.fromkeys(fault.entries))
+    names = ", ".join(short_name(name) for name in dict.fromkeys(fault.entries))
     if fault.kind != "incomplete":
         parts = f", {_gears(fault)}" if fault.parts else ""
         outcome = "; moved to the quarantine" if fault.repaired else ""
@@ -108,11 +109,6 @@ def _gears(fault: Fault) -> str:
         return count(len(distinct), "gear")
     listing = "; ".join(name or "without named dims" for name in distinct)
     return f"{'gear' if len(distinct) == 1 else 'gears'} {listing}"
-
-
-def _short(name: str) -> str:
-    label, _, digest = name.rpartition("-")
-    return f"{label}-{digest[:12]}"
 
 
 def _verify_with_bar(layout: Layout, repair: bool) -> Verification:

@@ -107,11 +107,16 @@ class PrewarmSession:
                     method.warm()
                     calls = method.special_calls()
                 except (TypeError, GearcacheError) as error:  # raised for an argument that is not declared
-                    self._entry(method.name, "").failed[f"call {len(self._entries)}"] = str(error)
+                    self._note_failed_call(method, error)
                     continue
                 for args, kwargs in calls:
                     self.warm(method, args, kwargs, is_needed=False)
                 self._cover(method)
+
+    def _note_failed_call(self, method: Preparable, error: Exception) -> None:
+        """Record a call of a method for which there is not even a key."""
+        failed = self._entry(method.name, "").failed
+        failed[f"call {len(failed) + 1}"] = str(error)
 
     def _cover(self, method: Preparable) -> None:
         """Compile the declared sizes that the graphs of declared calls leave out; a dry run reports them.
@@ -168,7 +173,7 @@ class PrewarmSession:
             try:
                 binding = method.binding_for(call)
             except GearcacheError as error:
-                self._entry(method.name, "").failed[f"call {len(self._entries) + 1}"] = str(error)
+                self._note_failed_call(method, error)
                 return
             entry = self._entry(method.name, str(binding.entry.layout.manifest(binding.entry.key)))
             entry.key, entry.ranks = binding.entry.key.digest, binding.entry.layout.ranks

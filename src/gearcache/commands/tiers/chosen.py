@@ -44,13 +44,6 @@ def split_names(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return [text for text in arguments if text not in urls], urls
 
 
-def short(name: str) -> str:
-    """Return the name of an entry with only the start of its key."""
-    base, slash, ranks = name.partition("/")
-    label, _, digest = base.rpartition("-")
-    return f"{label}-{digest[:12]}{slash}{ranks}"
-
-
 @contextmanager
 def bar(title: str, total: int) -> Iterator[Callable[[], None]]:
     """Show the progress on a terminal while the block runs; yields the function to call after each part."""

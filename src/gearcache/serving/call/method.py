@@ -121,7 +121,7 @@ class CachedMethod:
             return f"<cached {self.name}, nothing loaded>"
         gears = len(binding.loaded.gear_texts())
         counts = f"{gears} {'graph' if gears == 1 else 'graphs'} loaded, {self._counters.hits} hits"
-        return f"<cached {self.name}, entry {binding.entry.key.name}, {counts}, {self._counters.misses} misses>"
+        return f"<cached {self.name}, entry {binding.entry.key.short_name}, {counts}, {self._counters.misses} misses>"
 
     @property
     def __name__(self) -> str:

@@ -180,7 +180,7 @@ class Entry:
             return entry_from_plain(manifest.payload)
         except Exception as error:  # data of an unknown form raises anything
             raise_interrupt(error)
-            text = f"the variants of {manifest.name} cannot be read: {type(error).__name__}: {error}"
+            text = f"the variants of {self.key.short_name} cannot be read: {type(error).__name__}: {error}"
             return Reason("unreadable", text)
 
     def has_blob(self, digest: str) -> bool:

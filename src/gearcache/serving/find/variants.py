@@ -249,7 +249,7 @@ class Variants:
 
     def _unreadable(self, error: Exception) -> Reason:
         raise_interrupt(error)
-        text = f"a variant of {self.entry.key.name} cannot be used: {type(error).__name__}: {error}"
+        text = f"a variant of {self.entry.key.short_name} cannot be used: {type(error).__name__}: {error}"
         return Reason("unreadable", text)
 
     def _activate(self, variant: StoredVariant, call: Call, bases: Bases) -> Reason | None:
