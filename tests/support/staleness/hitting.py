@@ -78,6 +78,18 @@ def a_hook_on_a_child_that_the_method_does_not_call(model: Any, net: Any) -> Ite
 
 
 @hit("run")
+def parameters_tied_where_the_method_does_not_reach(model: Any, net: Any) -> Iterator[None]:
+    net.block.norm.weight = net.linear.bias
+    yield
+
+
+@hit("run")
+def a_child_more_that_the_method_does_not_reach(model: Any, net: Any) -> Iterator[None]:
+    net.another = torch.nn.Linear(2, 2)
+    yield
+
+
+@hit("run")
 def evaluation_mode_that_nothing_reads(model: Any, net: Any) -> Iterator[None]:
     net.eval()
     yield

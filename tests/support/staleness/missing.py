@@ -221,9 +221,9 @@ def a_parameter_of_another_layout(model: Any, net: Any) -> Iterator[None]:
     yield
 
 
-@change("run", "module")
+@change("stacked", "module")
 def tied_parameters(model: Any, net: Any) -> Iterator[None]:
-    net.block.norm.weight = net.linear.bias
+    net.block.norm.weight = net.block.norm.bias
     yield
 
 
