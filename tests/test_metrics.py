@@ -84,7 +84,7 @@ def test_a_label_is_a_name(label: object) -> None:
         gearcache.CompilerConfig(label=label)  # type: ignore[arg-type]
 
 
-def test_a_scrape_tells_padded_eager_and_failed_builds(cache_dir: Path) -> None:
+def test_a_scrape_tells_padded_eager_and_refused_calls(cache_dir: Path) -> None:
     net = Net()
     server = metrics.serve(0)
     try:
@@ -103,7 +103,7 @@ def test_a_scrape_tells_padded_eager_and_failed_builds(cache_dir: Path) -> None:
     for labels in (
         'padded_calls_total{method="Net.decode"}',
         'eager_calls_total{method="Net.decode",reason="on_miss"}',
-        'failed_builds_total{error="UnknownGear",method="Net.decode"}',
+        'refused_calls_total{error="UnknownGear",method="Net.decode"}',
     ):
         assert found[f"gearcache_{labels}"] == before.get(f"gearcache_{labels}", 0) + 1
 

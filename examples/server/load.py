@@ -172,7 +172,7 @@ class Comparison:
             self.deploy(server, "new code", FIRST, right)
             self.deploy(server, "back", tuple((new, old) for old, new in FIRST), right)
             metrics = server.metrics()
-            for text in ("gear_calls", "padded_calls", "failed_builds", "compile_seconds_count"):
+            for text in ("gear_calls", "padded_calls", "refused_calls", "compile_seconds_count"):
                 found = sum(value for name, value in metrics.items() if name.startswith(f"gearcache_{text}"))
                 print(f"  gearcache_{text}, all workers: {found:.0f}")
             print(f"stopped in {server.stop():.1f} s")

@@ -25,7 +25,7 @@
 | `gearcache_gear_calls_total` | method, gear | calls of compiled graphs |
 | `gearcache_padded_calls_total` | method | those among them that were padded to a larger gear |
 | `gearcache_eager_calls_total` | method, reason | calls that the method itself served, see `EAGER_REASONS` |
-| `gearcache_failed_builds_total` | method, error | calls that ended in one of gearcache's errors |
+| `gearcache_refused_calls_total` | method, error | calls that ended in one of gearcache's errors |
 
 Several worker processes: set `PROMETHEUS_MULTIPROC_DIR`, which prometheus_client reads when it is imported, and call
 `register()` in every worker; `prometheus_client.multiprocess.MultiProcessCollector` has the sums of all of them.
@@ -50,7 +50,7 @@ from gearcache.events import MISS_REASONS, Event, add_listener
 from gearcache.telemetry.gear_use import gear_calls, padded_calls
 from gearcache.telemetry.mirrored_calls import MirroredCalls
 from gearcache.telemetry.outcomes import EAGER_REASONS as EAGER_REASONS
-from gearcache.telemetry.outcomes import eager_calls, failed_builds
+from gearcache.telemetry.outcomes import eager_calls, refused_calls
 from gearcache.version import __version__
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ _FAMILIES = (
     ("gearcache_gear_calls", "Calls of compiled graphs", ("method", "gear")),
     ("gearcache_padded_calls", "Calls that were padded to a larger gear", ("method",)),
     ("gearcache_eager_calls", "Calls that the method itself served", ("method", "reason")),
-    ("gearcache_failed_builds", "Calls that ended in one of gearcache's errors", ("method", "error")),
+    ("gearcache_refused_calls", "Calls that ended in one of gearcache's errors", ("method", "error")),
 )
 
 
@@ -276,7 +276,7 @@ def _padded() -> Mapping[tuple[str, ...], int]:
 
 
 #: What reads each family: label values -> calls of this process.
-_READ: tuple[Callable[[], Mapping[Any, int]], ...] = (gear_calls, _padded, eager_calls, failed_builds)
+_READ: tuple[Callable[[], Mapping[Any, int]], ...] = (gear_calls, _padded, eager_calls, refused_calls)
 
 
 class _Calls:

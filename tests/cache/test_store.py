@@ -73,7 +73,7 @@ def test_an_absent_entry_names_the_first_difference(store: DiskStore) -> None:
     found = missed(store)
     assert found.reason is MissReason.ABSENT
     assert "`config.mode` is `'max'`, stored is `'min'`" in found.detail
-    assert OTHER.name in found.detail
+    assert OTHER.short_name in found.detail
     assert found.difference is not None
     assert (found.difference.component, found.difference.path) == ("config", "mode")
 

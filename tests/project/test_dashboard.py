@@ -46,7 +46,7 @@ def samples() -> dict[str, set[str]]:
     found["gearcache_misses_total"].add("reason")
     found["gearcache_eager_calls_total"].add("reason")
     found["gearcache_gear_calls_total"].add("gear")
-    found["gearcache_failed_builds_total"].add("error")
+    found["gearcache_refused_calls_total"].add("error")
     return found
 
 

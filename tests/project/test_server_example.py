@@ -52,7 +52,7 @@ def test_wrong_requests_are_4xx_and_the_others_get_what_eager_gives(server: Any)
         assert counted["refused_errors"] == {"UnknownGear": 2}
         assert (counted["calls"], counted["padded_calls"]) == (3, 1)
         assert (
-            'gearcache_failed_builds_total{error="UnknownGear",method="Classifier.classify"}'
+            'gearcache_refused_calls_total{error="UnknownGear",method="Classifier.classify"}'
             in client.get("/metrics").text
         )
 

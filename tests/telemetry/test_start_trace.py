@@ -187,7 +187,7 @@ def test_a_report_takes_both(traces: tuple[Path, dict[str, Any], dict[str, Any]]
         "x.size(0)=4": 6,
     }
     assert [(row["sizes"], row["calls"], row["padded"]) for row in traffic["outside"]] == [([3], 2, 2), ([9], 4, 0)]
-    assert traffic["failed_builds"] == 4
+    assert traffic["refused_calls"] == 4
 
 
 def test_a_file_that_cannot_be_written_is_one_warning(

@@ -134,7 +134,7 @@ class Attachment:
         It reads the counters, so that calls need not record it; a trace by another tool does not count.
         """
         stats = self.stats
-        return self._was_called_before or bool(stats.calls or stats.eager_calls or stats.failed_builds)
+        return self._was_called_before or bool(stats.calls or stats.eager_calls or stats.refused_calls)
 
     def _message_without_calls(self) -> list[str]:
         return [] if self.was_called else [words_without_calls("the module", "model", "itself", self.is_attached)]

@@ -72,7 +72,7 @@ def traffic_of(records: Sequence[Mapping[str, Any]], stored: Sequence[str]) -> d
         "processes": len({record["start"] for record in records}),
         "calls": sum(calls.values()) + sum(padded.values()) + sum(eager.values()),
         "padded_calls": sum(padded.values()),
-        "failed_builds": sum(refused.values()),
+        "refused_calls": sum(refused.values()),
         "eager_reasons": dict(sorted(eager.items())),
         "refused_errors": dict(sorted(refused.items())),
         "dims": dims,

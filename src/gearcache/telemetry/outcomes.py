@@ -62,7 +62,7 @@ def eager_calls() -> dict[tuple[str, str], int]:
         return dict(_eager)
 
 
-def failed_builds() -> dict[tuple[str, str], int]:
+def refused_calls() -> dict[tuple[str, str], int]:
     """Return (method, error class) -> calls of this process that were refused; never decreases."""
     with _lock:
         return dict(_refused)

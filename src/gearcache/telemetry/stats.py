@@ -127,7 +127,7 @@ class Stats:
         return dict(self._outcomes.eager)
 
     @property
-    def failed_builds(self) -> int:
+    def refused_calls(self) -> int:
         """Calls that ended in one of gearcache's errors."""
         return sum(self.refused_errors.values())
 
@@ -253,7 +253,7 @@ _PLAIN = (
     "padded_calls",
     "eager_calls",
     "eager_reasons",
-    "failed_builds",
+    "refused_calls",
     "refused_errors",
     "trace_seconds",
     "compile_seconds",

@@ -50,7 +50,7 @@ model.bare(x)
 
 def serve(method: gearcache.CachedMethod[[torch.Tensor], torch.Tensor]) -> gearcache.Stats:
     assert_type(method(x), torch.Tensor)
-    assert_type(method.stats.failed_builds, int)
+    assert_type(method.stats.refused_calls, int)
     assert_type(method.stats.to_dict(), dict[str, Any])
     return method.stats
 

@@ -90,7 +90,7 @@ def test_another_call_is_refused_before_anything_is_compiled(
     )
     with pytest.raises(InputError, match=words):
         cached(*call)
-    assert (cached.stats.traces, cached.stats.failed_builds) == (0, 1)
+    assert (cached.stats.traces, cached.stats.refused_calls) == (0, 1)
     assert not list(cache_dir.rglob("manifest*"))
 
 

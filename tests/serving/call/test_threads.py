@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.serving.miss import failed_builds as refused
+from gearcache.serving.miss import refused_calls as refused
 from tests.support.relaunch import run_python
 from tests.support.scenarios import strict_config
 

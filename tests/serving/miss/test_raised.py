@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.errors import CaptureError, MethodRaises
-from gearcache.serving.miss import failed_builds as refused
+from gearcache.serving.miss import refused_calls as refused
 from tests.support.scenarios import strict_config
 
 X = torch.ones(2, 4)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import gearcache
 from gearcache.errors import CaptureError, GearSpecError
-from gearcache.serving.miss import failed_builds as refused
+from gearcache.serving.miss import refused_calls as refused
 from tests.support.scenarios import strict_config
 
 FLAG = True

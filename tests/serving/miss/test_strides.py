@@ -215,7 +215,7 @@ def test_a_tensor_for_which_the_method_raises_is_told_by_the_method(
     assert_as_eager(cached, net.run, torch.randn(4, 6))
 
 
-def test_failed_builds_are_no_shapes(cache_dir: Path) -> None:
+def test_refused_calls_are_no_shapes(cache_dir: Path) -> None:
     net = Net()
     cached = gearcache.cache_compile(net.run, config=strict_config(), gears=GEARS)
     cached(torch.randn(4, 6))

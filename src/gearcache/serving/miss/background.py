@@ -18,8 +18,8 @@ from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.builds import Builds
-from gearcache.serving.miss.failed_builds import likeness
 from gearcache.serving.miss.forked_build import ForkedBuild, Report, can_fork
+from gearcache.serving.miss.refused_calls import likeness
 from gearcache.telemetry.record import Record
 
 logger = logging.getLogger("gearcache")

@@ -31,8 +31,8 @@ from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.background import BackgroundBuilds
 from gearcache.serving.miss.builds import Builds
 from gearcache.serving.miss.delayed_calls import DelayedCalls
-from gearcache.serving.miss.failed_builds import RefusedCalls
 from gearcache.serving.miss.padded_calls import Padded, PaddedCalls, Unpadded
+from gearcache.serving.miss.refused_calls import RefusedCalls
 from gearcache.serving.miss.verdict import Compile, Eager, Known, Pad, Refuse, Rules, decide
 from gearcache.telemetry.record import Record
 
