@@ -10,12 +10,15 @@ from gearcache.cache.key import Plain
 _SAME = "same as "
 
 
-def unreached_in(wanted: Plain, stored: Plain, unreached: Sequence[str]) -> list[str] | None:
+def unreached_in(wanted: Plain, stored: Plain, unreached: Sequence[str] | None) -> list[str] | None:
     """Return the modules of the wanted one that a trace of the stored one would not reach; None if others differ.
 
     `unreached` are paths of modules of the stored one that its trace did not reach, each with all modules below it. The
-    wanted one may lack them, and have others in their place. None for data of an unknown form, too.
+    wanted one may lack them, and have others in their place. None for data of an unknown form, too, and where it is not
+    known what the trace did not reach.
     """
+    if unreached is None:
+        return None
     try:
         ours, theirs = cast("dict[str, list[Plain]]", wanted), cast("dict[str, list[Plain]]", stored)
         if ours.keys() != theirs.keys():
@@ -34,8 +37,12 @@ def unreached_in(wanted: Plain, stored: Plain, unreached: Sequence[str]) -> list
 
 
 def _classes(module: Mapping[str, Sequence[Plain]]) -> dict[str, str]:
-    """Return the class of each module by its path."""
-    return {str(path): str(name) for path, name in cast("list[list[str]]", module["classes"])}
+    """Return the class of each module by its path; `ValueError` for one path of two modules: a name may have a dot."""
+    rows = cast("list[list[str]]", module["classes"])
+    classes = {str(path): str(name) for path, name in rows}
+    if len(classes) < len(rows):
+        raise ValueError("one path of two modules")
+    return classes
 
 
 def _rows(classes: Mapping[str, str], reached: Collection[str]) -> list[tuple[str, str]]:

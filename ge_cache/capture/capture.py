@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -37,6 +37,7 @@ from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import under_way as private_under_way
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check
+from gearcache.guards.evidence.relations import RELATIONS, others
 
 
 def capture_method(
@@ -150,19 +151,24 @@ def _translated(recording: Recording) -> Capture:
 
 
 def _unreached(
-    recording: Recording, translator: GuardTranslator, items: Iterable[Any], attributes: Mapping[str, Access]
-) -> list[str]:
-    """Return the modules that the trace did not reach; none if it ran functions without looking into them."""
+    recording: Recording, translator: GuardTranslator, items: Sequence[Any], attributes: Mapping[str, Access]
+) -> list[str] | None:
+    """Return the modules that the trace did not reach; None if that is not known.
+
+    Functions that it did not look into are evidence with all that they reach, and may reach no module.
+    """
     instance = recording.scope.arguments.get(recording.frame.code.co_varnames[0])
-    observer = recording.observer
-    if not isinstance(instance, torch.nn.Module) or observer.untraced or observer.assumed or recording.facts.untraced:
-        return []
+    if not isinstance(instance, torch.nn.Module):
+        return None
     accesses = [*(item.access for item in items), *attributes.values()]
+    for check in items:
+        if isinstance(check, Check) and check.kind in RELATIONS:
+            accesses += others(check.kind, check.expected)
     for write in recording.hook.writes:
         with contextlib.suppress(UncacheableGuard):  # an object that the trace made has no path
             accesses.append(translator.access(write.source))
     objects = translator.objects(recording.output.output_graph.guards, accesses)
-    return [] if objects is None else unreached_modules(instance, objects)
+    return None if objects is None else unreached_modules(instance, objects)
 
 
 def _hidden_attributes(recording: Recording, translator: GuardTranslator) -> list[Check]:

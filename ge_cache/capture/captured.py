@@ -68,8 +68,8 @@ class Capture(Struct):
     number_accesses: dict[Any, Access] = field(default_factory=dict)
     #: Paths of ints that the trace fixed although the frame writes them.
     written_ints: list[Access] = field(default_factory=list)
-    #: Paths of modules of the instance that the trace did not reach, see `ge_cache.capture.unreached`.
-    unreached: list[str] = field(default_factory=list)
+    #: Paths of modules of the instance that the trace did not reach, see `capture.unreached`; None if unknown.
+    unreached: list[str] | None = None
     #: Drops the weak references that Dynamo keeps to the tensors of the call and the module.
     drop_references: Callable[[], None] = lambda: None
 

@@ -49,7 +49,7 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
             outputs=fields["outputs"],
             impossible=fields.get("impossible", []),
             left_out=fields.get("left_out", []),
-            unreached=fields.get("unreached", []),
+            unreached=fields.get("unreached"),
         )
         for fields in data["variants"]
     ]

@@ -116,8 +116,8 @@ class StoredVariant(Struct, frozen=True):
     impossible: list[str] = field(default_factory=list)
     #: Messages that the method logs and its graphs do not, in words.
     left_out: list[str] = field(default_factory=list)
-    #: Paths of modules of the instance that the trace did not reach, nor any module below them.
-    unreached: list[str] = field(default_factory=list)
+    #: Paths of modules of the instance that the trace did not reach, nor any module below them; None if not known.
+    unreached: list[str] | None = None
 
     def to_plain(self) -> dict[str, Any]:
         """Return msgpack-able data."""

@@ -126,6 +126,18 @@ def test_names_with_a_colon_are_told_apart_or_not_alike() -> None:
     assert is_alike(module_component(one), module_component(two), ["z"])
 
 
+def test_two_modules_of_one_path_are_not_alike() -> None:
+    model = nn.Module()
+    model.a = nn.Sequential()
+    model.a.add_module("b", nn.Linear(2, 2))
+    model._modules["a.b"] = nn.ReLU()
+    assert not is_alike(module_component(model), module_component(model), [])
+
+
+def test_nothing_is_alike_where_it_is_not_known_what_was_reached() -> None:
+    assert unreached_in(STORED, STORED, None) is None
+
+
 @pytest.mark.parametrize(
     "stored", [None, [], {}, {"classes": 1}, {"classes": [["a"]]}, {**STORED, "parameters": ["no name"]}]
 )

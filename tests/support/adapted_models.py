@@ -40,9 +40,9 @@ def served(model: Any, cache: str) -> dict[str, Any]:
     with torch.no_grad():
         expected = model(X)
     config = gearcache.CompilerConfig(backend="eager", strict=True)
-    stats = gearcache.attach(model, cache_dir=cache, config=config)
-    answer = model(X)
-    return {"equal": torch.equal(answer, expected), "traces": stats.stats.traces, "hits": stats.stats.hits}
+    attachment = gearcache.attach(model, cache_dir=cache, config=config)
+    answer, stats = model(X), attachment.stats
+    return {"equal": torch.equal(answer, expected), "traces": stats.traces, "hits": stats.hits}
 
 
 def tenants(cache: str) -> list[dict[str, Any]]:

@@ -102,6 +102,48 @@ def test_what_a_method_does_not_reach_costs_no_trace(cache_dir: Path, other: Cal
     assert "differs only where the method does not reach" in cached.explain()
 
 
+OUTSIDE: list[nn.Module] = []
+
+
+@torch.compiler.assume_constant_result
+def _children() -> int:
+    return len(list(OUTSIDE[-1].children()))
+
+
+class Outside(Model):
+    """Its method asks a function about its modules; a trace takes the answer without looking."""
+
+    def decode(self, x: Tensor) -> Tensor:
+        return x * _children()
+
+
+class Whole(nn.Module):
+    """Its method reaches all its modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.only = nn.Linear(4, 4)
+
+    def decode(self, x: Tensor) -> Tensor:
+        return self.only(x)
+
+
+def test_the_entry_of_a_module_that_is_reached_as_a_whole_serves_a_larger_one(cache_dir: Path) -> None:
+    assert served(Whole()).stats.traces == 1
+    larger = Whole()
+    larger.more = nn.Linear(4, 4)
+    assert served(larger).stats.traces == 0
+
+
+def test_the_answer_of_a_function_that_no_trace_looks_into_is_compared(cache_dir: Path) -> None:
+    models = [Outside(), Outside()]
+    models[1].more = nn.Linear(4, 4)
+    for model in models:
+        OUTSIDE[:] = [model]
+        assert served(model).stats.traces == 1
+
+
 def test_a_method_that_reaches_no_module_is_traced_once_for_all(cache_dir: Path) -> None:
     assert served(Model("own", "b"), "apart").stats.traces == 1
     assert served(Model("c", heads=3), "apart").stats.traces == 0

@@ -137,14 +137,13 @@ class Entry:
             for key in sibling_keys(self.layout, self.key):
                 outcome = self.store.lookup(key, explain=False)
                 variants = self.decode(outcome.manifest) if isinstance(outcome, Hit) else []
+                stored_module = key.lowered()[MODULE]
                 usable = []
                 for variant in variants if isinstance(variants, list) else ():
-                    if not variant.unreached:  # it depends on all modules, of which some differ
+                    if (unreached := unreached_in(module, stored_module, variant.unreached)) is None:
                         continue
                     gears = gears_of_row(variant.to_plain()).keys()
-                    unreached = unreached_in(module, key.lowered()[MODULE], variant.unreached)
-                    # Of a trace that several modules had, one is enough.
-                    if unreached is not None and not gears <= known_gears:
+                    if not gears <= known_gears:  # of a trace that several modules had, one is enough
                         known_gears |= gears
                         usable.append(replace(variant, unreached=unreached))
                 if usable and isinstance(self.store.load(key, explain=False), Hit):
