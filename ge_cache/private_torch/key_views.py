@@ -47,6 +47,7 @@ def single_keys() -> Iterator[None]:
         return getattr(vars(self)[_DICTIONARY_FIELD], contains)(tx, item)
 
     def get_dictionary(self: Any) -> Any:
+        # Whoever reads the view reads this. `lookups` does not see reads within a method of another dictionary.
         table = vars(self)[_DICTIONARY_FIELD]
         if type(table) is dictionary and table.source is not None:
             table.install_dict_keys_match_guard()

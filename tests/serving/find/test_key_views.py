@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,10 @@ ALL: dict[str, Callable[[Any, list[str]], int]] = {
     "unpacked": lambda table, wanted: len([*table.keys()]),
     "as a text": lambda table, wanted: len(repr(table.keys())),
     "after a write": _after_a_write,
+    "joined with those of another": lambda table, wanted: len({"z": 1}.keys() | table.keys()),
+    "read by a set": lambda table, wanted: len({"z"}.union(table.keys())),
+    "added to a list": lambda table, wanted: len(["z", *table.keys()]),
+    "a truth": lambda table, wanted: 2 if not table.keys() else 3 + len(list(table.keys())),
 }
 
 
@@ -81,6 +86,22 @@ def test_a_question_about_single_keys_is_answered_by_one_graph(cache_dir: Path, 
 @pytest.mark.parametrize("name", ALL)
 def test_a_question_about_all_keys_is_answered_anew(cache_dir: Path, name: str) -> None:
     assert sum(_traces(table, ALL[name]) for table in TABLES) > 1
+
+
+class Own(dict[str, str]):
+    """A dictionary of a user's class."""
+
+
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict, Own])
+def test_keys_that_another_dictionary_takes_in_are_all_compared(cache_dir: Path, kind: type[dict[str, str]]) -> None:
+    """Keys of two letters are pairs; a read within a method of a dictionary is not seen as one of its content."""
+
+    def ask(table: Any, wanted: list[str]) -> int:
+        made = kind()
+        made.update(table.keys())
+        return len(made)
+
+    assert sum(_traces(table, ask) for table in ({"ab": 1, "cd": 2}, {"ab": 1}, {"ab": 1, "cd": 2, "ef": 3})) == 3
 
 
 def _traces(table: dict[str, int], ask: Callable[[Any, list[str]], int]) -> int:
