@@ -46,9 +46,14 @@ def stand_ins(device: torch.device) -> Iterator[int]:
 
 
 def _without_memory() -> list[torch.Tensor]:
-    objects = gc.get_objects()  # millions: each class is tested once, by `type`, as weak proxies break isinstance
-    kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, torch.Tensor)}
-    return [value for value in objects if type(value) in kinds and _needs_stand_in(value)]
+    kinds = {torch.Tensor}
+    unread = [torch.Tensor]
+    while unread:
+        subclasses = [kind for kind in type.__subclasses__(unread.pop()) if kind not in kinds]
+        kinds.update(subclasses)
+        unread += subclasses
+    # Millions of objects. By `type`, as `isinstance` asks weak proxies for their object.
+    return [value for value in gc.get_objects() if type(value) in kinds and _needs_stand_in(value)]
 
 
 def _needs_stand_in(tensor: torch.Tensor) -> bool:

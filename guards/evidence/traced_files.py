@@ -40,11 +40,12 @@ def record_sources(codes: Iterable[types.CodeType], operators: Iterable[str] = (
     """
     # By identity: equal code compares equal, also from another file, or another class's `__init__`.
     user_codes = [code for code in {id(code): code for code in codes}.values() if not is_versioned(code)]
-    modules = _modules_by_file() if user_codes else {}
+    paths = {code.co_filename: os.path.realpath(code.co_filename) for code in user_codes}
+    modules = _modules_by_file(paths)
     files: dict[str, set[tuple[str, str]]] = defaultdict(set)
     fileless_codes: list[types.CodeType] = []
     for code in user_codes:
-        path = os.path.realpath(code.co_filename)
+        path = paths[code.co_filename]
         if path in modules and Path(path).exists():
             files[path].add((_qualname(code), code_digest(code)))
         else:
@@ -59,13 +60,24 @@ def record_sources(codes: Iterable[types.CodeType], operators: Iterable[str] = (
     }
 
 
-def _modules_by_file() -> dict[str, str]:
-    """Return real path -> module of every imported file: thousands of them, so only on demand."""
-    return {
-        os.path.realpath(file): name
+def _modules_by_file(paths: dict[str, str]) -> dict[str, str]:
+    """Return real path -> module of imported files; of all of them if the modules that have the base names of `paths`
+    do not have all real paths: there are thousands, and each real path costs many system calls.
+    """
+    names_by_file = {
+        file: name
         for name, module in list(sys.modules.items())
         if isinstance(file := getattr(module, "__file__", None), str)
     }
+    base_names = {_base_name(file) for file in paths}
+    modules = {os.path.realpath(file): name for file, name in names_by_file.items() if _base_name(file) in base_names}
+    if all(path in modules or not Path(path).exists() for path in paths.values()):
+        return modules
+    return {os.path.realpath(file): name for file, name in names_by_file.items()}
+
+
+def _base_name(path: str) -> str:
+    return path.rpartition(os.sep)[2]
 
 
 def _digest_if_current(path: str, codes: set[tuple[str, str]]) -> str:
@@ -148,7 +160,7 @@ def _functions(codes: list[types.CodeType]) -> list[list[str]]:
     code_by_id = {id(code): code for code in codes}
     owners = {
         id(value.__code__): value
-        for value in gc.get_objects()
+        for value in gc.get_referrers(*codes)
         if type(value) is types.FunctionType and id(value.__code__) in code_by_id  # weak proxies break isinstance
     }
     if len(owners) < len(code_by_id):  # `gc.freeze` hides earlier objects

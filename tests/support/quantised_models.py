@@ -116,3 +116,13 @@ def refusal(method: str) -> str:
     except CaptureError as error:
         return str(error)
     return ""
+
+
+def first_process() -> dict[str, Any]:
+    """Everything that a process with an empty cache shows."""
+    return {
+        "served": {kind: served(kind) for kind in CONFIGS},
+        "exchanged": exchanged(),
+        "beside neighbours": beside_neighbours(),
+        "refusals": {method: refusal(method) for method in ("part", "whole")},
+    }
