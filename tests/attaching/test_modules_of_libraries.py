@@ -8,11 +8,13 @@ from tests.support.relaunch import Outcome, cold_and_warm
 
 MODULE = "tests.scenarios.attached"
 pytestmark = pytest.mark.slow
+#: `test_plain_generate` generates as well, and `layers_of_a_bert` has the decorators of a BERT.
+KEPT = ("a_convolutional_net", "an_encoder_of_torch", "sentence_vectors", "layers_of_a_bert", "layers_of_a_llama")
 
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return cold_and_warm(MODULE, tmp_path_factory.mktemp("attached"), tolerance=1e-6)
+    return cold_and_warm(MODULE, tmp_path_factory.mktemp("attached"), tolerance=1e-6, kept=KEPT)
 
 
 def test_batches_of_images(outcome: Outcome) -> None:
@@ -23,6 +25,7 @@ def test_an_encoder_of_torch(outcome: Outcome) -> None:
     outcome.assert_right("an_encoder_of_torch")
 
 
+@pytest.mark.thorough
 def test_a_forward_behind_decorators(outcome: Outcome) -> None:
     outcome.assert_right("a_bert")
 
@@ -31,6 +34,7 @@ def test_a_dictionary_of_features(outcome: Outcome) -> None:
     outcome.assert_right("sentence_vectors", traces=1)
 
 
+@pytest.mark.thorough
 def test_generate(outcome: Outcome) -> None:
     outcome.assert_right("generate", traces=3)
 

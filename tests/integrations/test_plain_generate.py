@@ -17,8 +17,8 @@ FAMILIES = ["llama", "qwen2", "qwen3", "gemma", "gpt2", "phi3"]
 GEARS = {"input_ids": {0: [2, 4]}}
 
 
-#: Grouped heads, and positions that are learnt.
-PLAIN = ("llama", "gpt2")
+#: `test_families` has positions that are learnt.
+PLAIN = ("llama",)
 
 
 @pytest.mark.parametrize(

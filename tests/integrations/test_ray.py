@@ -50,6 +50,7 @@ def on_node(node: str, function: Any) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough  # starts a cluster of Ray for a minute; `test_job` and `test_share` show the same by processes
 def test_each_entry_is_compiled_once_and_every_node_serves(caches: list[Path]) -> None:
     for root in caches:  # tests run in any order
         shutil.rmtree(root, ignore_errors=True)

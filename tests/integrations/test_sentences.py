@@ -89,7 +89,7 @@ def test_other_poolings(root: Path) -> None:
     same_as_plain(*served(root, root / "cache", "bert", poolings, on_miss="raise"))
 
 
-@pytest.mark.parametrize("architecture", sampled(OTHERS, ["mpnet", "t5"]))
+@pytest.mark.parametrize("architecture", sampled(OTHERS, ["t5"]))
 def test_other_architectures(root: Path, architecture: str) -> None:
     same_as_plain(*served(root, root / "cache", architecture, "mean", on_miss="raise"))
 
@@ -100,7 +100,7 @@ def test_their_kin(root: Path, architecture: str) -> None:
     same_as_plain(*served(root, root / "cache", architecture, "cls", on_miss="raise"))
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("side", sampled(["left", "right"], ["left"]))
 def test_a_decoder_that_encodes(root: Path, side: str) -> None:
     same_as_plain(*served(root, root / "cache", "qwen3", "lasttoken", on_miss="raise", padding_side=side))
 
@@ -201,7 +201,7 @@ def _change(model: Any, how: str) -> None:
 
 
 @pytest.mark.parametrize("is_before", [True, False])
-@pytest.mark.parametrize("how", ["hook", "module", "class of torch", "own forward"])
+@pytest.mark.parametrize("how", sampled(["hook", "module", "class of torch", "own forward"], ["hook", "own forward"]))
 def test_a_model_in_which_tokens_see_others_past_the_mask_is_not_filled_up(
     root: Path, how: str, is_before: bool
 ) -> None:
@@ -274,8 +274,8 @@ def test_real_weights(tmp_path: Path) -> None:
     expected = model.encode(texts)
     attached = attach_encode(
         model,
-        batch=[1, 8],
-        sequence=[16, 32],
+        batch=[8],
+        sequence=[32],
         config=gearcache.CompilerConfig(backend="eager", on_miss="raise"),
         cache_dir=tmp_path,
     )

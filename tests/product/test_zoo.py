@@ -7,22 +7,25 @@ from pathlib import Path
 import pytest
 
 from tests.support.relaunch import Outcome, cold_and_warm, relaunch
+from tests.support.sampled import sampled
 
 pytest.importorskip("transformers")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
+#: Tests of integrations have the others.
+KEPT = ("gemma", "mixtral", "whisper_decoder", "vit")
 
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return cold_and_warm("tests.scenarios.zoo", tmp_path_factory.mktemp("zoo"))
+    return cold_and_warm("tests.scenarios.zoo", tmp_path_factory.mktemp("zoo"), kept=KEPT)
 
 
-@pytest.mark.parametrize("model", ["llama", "qwen2", "gemma", "mixtral"])
+@pytest.mark.parametrize("model", sampled(["llama", "qwen2", "gemma", "mixtral"], KEPT))
 def test_prefill_and_decode_are_eager_s(outcome: Outcome, model: str) -> None:
     outcome.assert_right(model)
 
 
-@pytest.mark.parametrize("model", ["whisper_decoder", "bert", "vit"])
+@pytest.mark.parametrize("model", sampled(["whisper_decoder", "bert", "vit"], KEPT))
 def test_encoders_and_cross_attention_are_eager_s(outcome: Outcome, model: str) -> None:
     outcome.assert_right(model)
 

@@ -53,10 +53,6 @@ FILES = [path for layer in LAYERS for path in layer_files(layer)]
 ALL_FILES = FILES + layer_files("root")
 
 
-def each(paths: list[Path]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("path", paths, ids=str)
-
-
 def may_write(call: ast.Call) -> bool:
     """Whether a call may change the disk: `open` with a mode that is no literal may."""
     if isinstance(call.func, ast.Attribute):
@@ -68,13 +64,12 @@ def may_write(call: ast.Call) -> bool:
     return name in WRITING_METHODS or (name == "open" and not literal)
 
 
-@each(FILES)
-def test_a_layer_imports_only_the_layers_below_it(path: Path) -> None:
-    allowed = ALLOWED[path.parts[0]]
+def test_a_layer_imports_only_the_layers_below_it() -> None:
     wrong = [
         f"{path}:{line}: {name}"
+        for path in FILES
         for line, name in imported(parse(path))
-        if within(name, "gearcache") and not any(within(name, layer) for layer in allowed)
+        if within(name, "gearcache") and not any(within(name, layer) for layer in ALLOWED[path.parts[0]])
     ]
     assert not wrong
 
@@ -89,41 +84,45 @@ def test_no_import_leads_back_to_its_module() -> None:
     graphlib.TopologicalSorter(graph).prepare()  # its `CycleError` names the modules
 
 
-@each(ALL_FILES)
-def test_imports_are_absolute_and_by_their_one_name(path: Path) -> None:
+def test_imports_are_absolute_and_by_their_one_name() -> None:
     wrong = [
         f"{path}:{line}: {name}"
+        for path in ALL_FILES
         for line, name in imported(parse(path))
         if name.startswith(".") or name.split(".")[0] in LAYERS
     ]
     assert not wrong
 
 
-@each([path for path in layer_files("cache") if path != FINGERPRINT])
-def test_the_cache_layer_knows_no_torch(path: Path) -> None:
-    assert not [name for _, name in imported(parse(path)) if within(name, "torch")]
+def test_the_cache_layer_knows_no_torch() -> None:
+    importing = {path for path in layer_files("cache") for _, name in imported(parse(path)) if within(name, "torch")}
+    assert importing == {FINGERPRINT}
 
 
-@each([path for path in ALL_FILES if path != ASCEND])
-def test_only_one_module_imports_the_packages_of_ascend(path: Path) -> None:
+def test_only_one_module_imports_the_packages_of_ascend() -> None:
     packages = ("torch_npu", "torchair", "npugraph_ex")
-    names = [n for _, n in imported(parse(path)) if any(within(n, package) for package in packages)]
+    importing = {
+        path
+        for path in ALL_FILES
+        for _, name in imported(parse(path))
+        if any(within(name, package) for package in packages)
+    }
+    assert importing == {ASCEND}
+
+
+def test_private_names_of_torch_appear_in_files_for_them_only() -> None:
+    paths = [path for path in ALL_FILES if path not in COMPAT]
+    names = [f"{path}:{line}: {name}" for path in paths for line, name in private_torch_names(parse(path))]
     assert not names
 
 
-@each([path for path in ALL_FILES if path not in COMPAT])
-def test_private_names_of_torch_appear_in_files_for_them_only(path: Path) -> None:
-    found = [f"{path}:{line}: {name}" for line, name in private_torch_names(parse(path))]
-    assert not found
-
-
-@each(layer_files("guards"))
-def test_guards_write_nothing_and_know_no_disk_library(path: Path) -> None:
-    tree = parse(path)
-    modules = [name for _, name in imported(tree) if any(within(name, disk) for disk in DISK)]
-    written = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call) and may_write(node)]
-    assert not modules
-    assert not written
+def test_guards_write_nothing_and_know_no_disk_library() -> None:
+    for path in layer_files("guards"):
+        tree = parse(path)
+        modules = [f"{path}: {name}" for _, name in imported(tree) if any(within(name, disk) for disk in DISK)]
+        written = [f"{path}:{node.lineno}" for node in ast.walk(tree) if isinstance(node, ast.Call) and may_write(node)]
+        assert not modules
+        assert not written
 
 
 @pytest.mark.parametrize(

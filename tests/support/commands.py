@@ -16,6 +16,8 @@ from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore
 from gearcache.cli import main
+from tests.support.fork_server import fork_server, may_set, read_early
+from tests.support.source_tree import ROOT
 
 #: What the documents of `--json` hold.
 SCHEMA = Path(__file__).parents[2] / "docs" / "commands.schema.json"
@@ -23,6 +25,9 @@ DECODE = CacheKey("Model.decode", (("gears", (1, 2)), ("versions", {"torch": "2.
 DECODE_OLD = CacheKey("Model.decode", (("gears", (1, 2)), ("versions", {"torch": "2.12.0"})))
 PREFILL = CacheKey("Model.prefill", (("gears", (8,)), ("versions", {"torch": "2.13.0"})))
 PRODUCER = {"torch": "2.13.0", "gears": ["ids.size(0)=1", "ids.size(0)=2"], "variants": 1, "compile_seconds": 90.0}
+
+#: What `python -m gearcache` does.
+_MODULE = "import runpy; runpy.run_module('gearcache', run_name='__main__', alter_sys=True)"
 
 
 def run(*arguments: str, code: int = 0) -> Result:
@@ -68,17 +73,13 @@ def listed(*arguments: str) -> list[dict[str, Any]]:
 def run_process(
     *arguments: str, cwd: Path | None = None, environ: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command as its user does, in a process of its own."""
+    """Run a command as its user does, in a process of its own, which may have imported torch."""
+    variables = {**os.environ, **(environ or {})}
+    if not os.environ.get("THOROUGH") and may_set(environ or {}):
+        server = fork_server(ROOT, read_early(os.environ), os.getpid())
+        return server.run(_MODULE, arguments, cwd=cwd or Path.cwd(), environ=variables, timeout=240)
     command = [sys.executable, "-m", "gearcache", *arguments]
-    return subprocess.run(
-        command,
-        cwd=cwd,
-        env={**os.environ, **(environ or {})},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=240, check=False)
 
 
 def store(root: Path, key: CacheKey, blob: bytes, ranks: str = "", payload: dict[str, Any] | None = None) -> Path:

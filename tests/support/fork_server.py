@@ -74,6 +74,13 @@ def may_set(environ: Mapping[str, str]) -> bool:
     return not any(name.startswith(_READ_EARLY) for name in environ)
 
 
+def read_early(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return what a server must be started with that stands for a process with these variables."""
+    return tuple(
+        sorted((name, environ[name]) for name in environ if name in ("HOME", "PATH") or not may_set({name: ""}))
+    )
+
+
 @functools.cache
 def fork_server(cwd: Path, environ: tuple[tuple[str, str], ...], pid: int) -> ForkServer:
     """Return the server of a process, started with these variables."""

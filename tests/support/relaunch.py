@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.fork_server import fork_server, may_set
+from tests.support.sampled import chosen
 from tests.support.source_tree import ROOT
 
 #: Code after which a process has most of what torch registers when it is imported.
@@ -57,11 +59,15 @@ def _assert_equal(report: dict[str, Any], process: str) -> None:
         assert check["equal"], f"{process}, {label}: found {check['found']}, expected {check['expected']}"
 
 
-def cold_and_warm(module: str, root: Path, *, backend: str = "eager", tolerance: float = 0.0) -> Outcome:
-    """Run every scenario of a module here, then in one fresh process."""
+def cold_and_warm(
+    module: str, root: Path, *, backend: str = "eager", tolerance: float = 0.0, kept: Container[str] | None = None
+) -> Outcome:
+    """Run every scenario of a module here, then in one fresh process; only those of `kept` unless all are tried."""
     from tests.support.scenarios import run_scenario, scenario_names
 
     names = scenario_names(module)
+    if kept is not None:
+        names = chosen(names, kept)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHAIR_CACHE_HOME", str(root))
         cold = {name: run_scenario(module, name, root, backend=backend, tolerance=tolerance) for name in names}
@@ -86,7 +92,7 @@ def run_python(
     command = [sys.executable, "-c", code, *arguments]
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     # The thread count is in every key, so both processes have the same.
-    kept = ("PATH", "OMP_NUM_THREADS")
+    kept = ("PATH", "OMP_NUM_THREADS", "THOROUGH")
     inherited = {name: os.environ[name] for name in kept if name in os.environ}
     inherited |= {"HOME": os.environ.get("HOME", "/"), "PYTHONPATH": paths}
     own = inherited | (environ or {})

@@ -96,12 +96,12 @@ def test_a_sliding_window_cache_takes_few_variants(cache_dir: Path, family: str,
     transformers = pytest.importorskip("transformers")
     model = _model(transformers, family)
     cached = gearcache.cache_compile(model.forward, config=strict_config(), dynamic=dynamic)
-    for length in (4, 3, 9):
+    for length in (4, 9):
         with torch.inference_mode():
             expected, found = (_generated(transformers, model, forward, length) for forward in (model.forward, cached))
         assert torch.equal(expected, found)
-    # Three prefills, and decode before, at and after the step on which the window is full.
-    assert len(cached._binding.loaded.variants) <= 6
+    # Two prefills, and decode before, at and after the step on which the window is full.
+    assert len(cached._binding.loaded.variants) <= 5
 
 
 def test_a_relaunch_serves_a_sliding_window_cache_without_a_trace(tmp_path: Path) -> None:

@@ -103,8 +103,8 @@ def job(size: int) -> CompileJob:
 @pytest.mark.parametrize(
     "way, signals",
     [
-        pytest.param("plain", [signal.SIGKILL], id="killed"),
-        pytest.param("plain", [signal.SIGTERM], id="terminated"),
+        pytest.param("plain", [signal.SIGKILL], id="killed", marks=pytest.mark.thorough),
+        pytest.param("plain", [signal.SIGTERM], id="terminated", marks=pytest.mark.thorough),
         pytest.param("forked", [signal.SIGKILL], id="killed, a fork lives on"),
         pytest.param("interrupted", [signal.SIGINT], id="Ctrl-C"),
     ],

@@ -18,6 +18,7 @@ from gearcache.cache.admin.evict import Limits
 from gearcache.cache.layout import Layout
 from gearcache.cache.upkeep import keep_limits
 from tests.support.relaunch import run_python
+from tests.support.sampled import sampled
 from tests.support.scenarios import strict_config
 
 
@@ -302,6 +303,7 @@ print(json.dumps([stats.hits, stats.traces, stats.compiles, "torch._dynamo" in s
 
 
 @pytest.mark.slow
-def test_a_relaunch_by_a_sibling_imports_no_compiler(tmp_path: Path) -> None:
-    assert run_python(PROGRAM, "b", "inductor", str(tmp_path))[:3] == [0, 1, 1]
-    assert run_python(PROGRAM, "c", "inductor", str(tmp_path)) == [1, 0, 0, False]
+@pytest.mark.parametrize("backend", sampled(["eager", "inductor"], ["eager"]))
+def test_a_relaunch_by_a_sibling_imports_no_compiler(backend: str, tmp_path: Path) -> None:
+    assert run_python(PROGRAM, "b", backend, str(tmp_path))[:3] == [0, 1, 1]
+    assert run_python(PROGRAM, "c", backend, str(tmp_path)) == [1, 0, 0, False]
