@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from msgspec import Struct, field
 
-from gearcache.ge_cache.tensor_spec import TensorSpec
+from gearcache.ge_cache.tensor_spec import GearInput
 
 #: Runs one gear: a flat list of checked input tensors, then ints, in; a flat list of fresh output tensors out.
 Runner = Callable[[list[torch.Tensor]], list[torch.Tensor]]
@@ -29,8 +29,8 @@ class CompileJob(Struct, frozen=True):
     method: str
     gear: str
     graph: Any
-    inputs: list[TensorSpec]
-    attributes: dict[str, TensorSpec]
+    inputs: list[GearInput]
+    attributes: dict[str, GearInput]
     options: dict[str, Any]
     threads: int
     repeats: bool = False
@@ -127,15 +127,15 @@ class Backend(ABC):
         return
 
 
-def plain_spec(spec: TensorSpec) -> list[Any]:
+def plain_spec(spec: GearInput) -> list[Any]:
     """Return a tensor spec as plain data."""
     return [list(spec.sizes), list(spec.strides), str(spec.dtype).removeprefix("torch."), str(spec.device)]
 
 
-def spec_of_plain(plain: Any) -> TensorSpec:
+def spec_of_plain(plain: Any) -> GearInput:
     """Inverse of `plain_spec`."""
     sizes, strides, dtype, device = plain
-    return TensorSpec(tuple(sizes), tuple(strides), getattr(torch, dtype), torch.device(device))
+    return GearInput(tuple(sizes), tuple(strides), getattr(torch, dtype), torch.device(device))
 
 
 def plain_job(job: CompileJob) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from msgspec import Struct
 Sizes = tuple[Any, ...]
 
 
-class TensorSpec(Struct, frozen=True):
+class GearInput(Struct, frozen=True):
     """Sizes and strides of one input of a gear (ints; `None` marks a dynamic dim), dtype and device."""
 
     sizes: Sizes

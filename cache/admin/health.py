@@ -26,7 +26,7 @@ LITTLE_SPACE = 1 << 30
 _READABLE = "make the folder of the cache readable for this user (for an image: `gearcache pack --folder`)"
 
 
-class Check(Struct, frozen=True):
+class HealthCheck(Struct, frozen=True):
     """One thing that was tried. `ok` is None for a note that is not a fault; `remedy` is then empty."""
 
     name: str
@@ -35,7 +35,7 @@ class Check(Struct, frozen=True):
     remedy: str = ""
 
 
-def check_health(layout: Layout, hmac_key_file: Path | None = None) -> list[Check]:
+def check_health(layout: Layout, hmac_key_file: Path | None = None) -> list[HealthCheck]:
     """Try what a cache needs of its folder (trust, writing, locks, space), and look at its content.
 
     Creates nothing where there is no cache yet: the nearest existing parent folder is checked instead. Never raises.
@@ -54,42 +54,42 @@ def check_health(layout: Layout, hmac_key_file: Path | None = None) -> list[Chec
     return checks
 
 
-def guarded_all(name: str, check: Callable[[], list[Check]]) -> list[Check]:
+def guarded_all(name: str, check: Callable[[], list[HealthCheck]]) -> list[HealthCheck]:
     """Return the results of some checks, or one result of this name with their fault, so that other checks still
     run.
     """
-    checks: list[Check] = []
+    checks: list[HealthCheck] = []
 
-    def make() -> Check:
+    def make() -> HealthCheck:
         checks.extend(check())
-        return Check(name, None, "")
+        return HealthCheck(name, None, "")
 
     outcome = _guard(name, make)
     return checks if outcome.ok is None else [outcome]
 
 
-def _guard(name: str, check: Callable[[], Check]) -> Check:
+def _guard(name: str, check: Callable[[], HealthCheck]) -> HealthCheck:
     try:
         return check()
     except UnsafePath as error:
-        return Check(name, False, f"`{error.path}`: {error.reason}", error.remedy)
+        return HealthCheck(name, False, f"`{error.path}`: {error.reason}", error.remedy)
     except GearcacheError as error:
-        return Check(name, False, str(error), "see the message")
+        return HealthCheck(name, False, str(error), "see the message")
     except OSError as error:
         text = f"`{error.filename}`: {error.strerror}" if error.filename else str(error)
         remedy = _READABLE if error.errno == errno.EACCES else "choose another `cache_dir`, or mend it"
-        return Check(name, False, text, remedy)
+        return HealthCheck(name, False, text, remedy)
 
 
-def _check_root(layout: Layout) -> Check:
+def _check_root(layout: Layout) -> HealthCheck:
     if layout.root.is_dir():
-        return Check("folder", True, f"`{layout.root}`{_file_system(layout.root)}")
+        return HealthCheck("folder", True, f"`{layout.root}`{_file_system(layout.root)}")
     if os.path.lexists(layout.root):
-        return Check("folder", False, f"`{layout.root}` is not a folder", "choose another `cache_dir`")
-    return Check("folder", None, f"`{layout.root}` is not there yet; it will be created")
+        return HealthCheck("folder", False, f"`{layout.root}` is not a folder", "choose another `cache_dir`")
+    return HealthCheck("folder", None, f"`{layout.root}` is not there yet; it will be created")
 
 
-def _check_trust(layout: Layout) -> Check:
+def _check_trust(layout: Layout) -> HealthCheck:
     for folder in (
         layout.entries_folder,
         layout.blobs_folder,
@@ -98,31 +98,33 @@ def _check_trust(layout: Layout) -> Check:
         layout.quarantine_folder,
     ):
         check_folders(layout.root, folder)
-    return Check("permissions", True, "only you, or root, can write here")
+    return HealthCheck("permissions", True, "only you, or root, can write here")
 
 
-def _check_entries(layout: Layout) -> Check:
+def _check_entries(layout: Layout) -> HealthCheck:
     catalog = Catalog(layout)
     entries = catalog.entries()
     text = f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'}, {size_text(catalog.total_size(entries))}"
     if catalog.faults:
-        return Check("entries", False, f"{text}; {len(catalog.faults)} unusable", "run `gearcache verify --repair`")
+        return HealthCheck(
+            "entries", False, f"{text}; {len(catalog.faults)} unusable", "run `gearcache verify --repair`"
+        )
     leftovers = catalog.collect(dry_run=True)
     waste = len(leftovers.blobs) + len(leftovers.leftovers) + len(catalog.quarantined())
     if waste:
-        return Check("entries", None, f"{text}; {waste} files that no entry needs")
-    return Check("entries", True, text)
+        return HealthCheck("entries", None, f"{text}; {waste} files that no entry needs")
+    return HealthCheck("entries", True, text)
 
 
-def _check_changes(layout: Layout, folder: Path) -> list[Check]:
+def _check_changes(layout: Layout, folder: Path) -> list[HealthCheck]:
     """Check what storing needs, if this user may write or there is nothing to read either."""
     if not os.access(folder, os.W_OK) and Catalog(layout).entries():
         text = f"this user cannot write to `{folder}`: stored entries serve, and what they lack is not stored"
-        return [Check("writing", None, text, "let this user write there, or compile as the user that can")]
+        return [HealthCheck("writing", None, text, "let this user write there, or compile as the user that can")]
     return [_guard("writing", lambda: _check_writing(folder)), _guard("locks", lambda: _check_locks(folder))]
 
 
-def _check_writing(folder: Path) -> Check:
+def _check_writing(folder: Path) -> HealthCheck:
     probe = folder / f".gearcache-probe-{os.getpid()}-{os.urandom(4).hex()}"
     try:
         begin = time.perf_counter()
@@ -131,10 +133,10 @@ def _check_writing(folder: Path) -> Check:
     finally:
         with suppress(OSError):
             probe.unlink()
-    return Check("writing", True, f"a file is on disk after {seconds * 1000:.1f} ms")
+    return HealthCheck("writing", True, f"a file is on disk after {seconds * 1000:.1f} ms")
 
 
-def _check_locks(folder: Path) -> Check:
+def _check_locks(folder: Path) -> HealthCheck:
     probe = folder / f".gearcache-probe-{os.getpid()}-{os.urandom(4).hex()}"
     try:
         with store_lock(probe, 0.0, alone=False), store_lock(probe, 0.0, alone=False):
@@ -142,11 +144,11 @@ def _check_locks(folder: Path) -> Check:
         with store_lock(probe, 0.0, alone=True):
             if _can_lock(probe):
                 remedy = "choose a `cache_dir` on a local file system, or mount this one with locks"
-                return Check("locks", False, "locks of this file system exclude nobody", remedy)
+                return HealthCheck("locks", False, "locks of this file system exclude nobody", remedy)
     finally:
         with suppress(OSError):
             probe.unlink()
-    return Check("locks", True, "shared and exclusive kernel locks work")
+    return HealthCheck("locks", True, "shared and exclusive kernel locks work")
 
 
 def _can_lock(path: Path) -> bool:
@@ -157,31 +159,33 @@ def _can_lock(path: Path) -> bool:
         return False
 
 
-def _check_file_system(folder: Path) -> Check:
+def _check_file_system(folder: Path) -> HealthCheck:
     kind = network_file_system(folder)
     if kind:
         remedy = "choose a `cache_dir` on a local disk, and share it through a tier: `GEARCACHE_REMOTES=folder:/share`"
-        return Check("file system", None, f"`{folder}` lies on {kind}: locks and renames may not hold there", remedy)
+        return HealthCheck(
+            "file system", None, f"`{folder}` lies on {kind}: locks and renames may not hold there", remedy
+        )
     if os.statvfs(folder).f_flag & os.ST_NOEXEC:
         text = f"`{folder}` is mounted noexec: each process loads compiled code from copies of its own in memory"
-        return Check("file system", None, text, "mount it without noexec, so that processes share that memory")
-    return Check("file system", True, f"`{folder}` lies on no network file system that is known")
+        return HealthCheck("file system", None, text, "mount it without noexec, so that processes share that memory")
+    return HealthCheck("file system", True, f"`{folder}` lies on no network file system that is known")
 
 
-def _check_space(folder: Path) -> Check:
+def _check_space(folder: Path) -> HealthCheck:
     free = shutil.disk_usage(folder).free
     text = f"{size_text(free)} free"
     if free < LITTLE_SPACE:
         remedy = "set `GEARCACHE_MAX_SIZE`, run `gearcache prune --max-size ...`, or choose another `cache_dir`"
-        return Check("space", False, text, remedy)
-    return Check("space", True, text)
+        return HealthCheck("space", False, text, remedy)
+    return HealthCheck("space", True, text)
 
 
-def _check_signatures(key_file: Path | None) -> Check:
+def _check_signatures(key_file: Path | None) -> HealthCheck:
     if key_file is None:
-        return Check("signatures", None, "entries need no signature (`GEARCACHE_HMAC_KEY_FILE` is not set)")
+        return HealthCheck("signatures", None, "entries need no signature (`GEARCACHE_HMAC_KEY_FILE` is not set)")
     Signer(key_file).signature(b"")
-    return Check("signatures", True, f"only entries signed with `{key_file}` are used")
+    return HealthCheck("signatures", True, f"only entries signed with `{key_file}` are used")
 
 
 def _nearest_folder(path: Path) -> Path:

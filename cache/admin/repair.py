@@ -23,7 +23,7 @@ from gearcache.cache.upkeep import note_entry
 from gearcache.errors import CorruptEntry, GearcacheError
 
 
-class Part(Protocol):
+class EntryPart(Protocol):
     """A part of an entry that can be used or removed by itself: a gear."""
 
     @property
@@ -42,7 +42,7 @@ class Parts(Struct, frozen=True):
     None where no part is left.
     """
 
-    of: Callable[[Manifest], Collection[Part]]
+    of: Callable[[Manifest], Collection[EntryPart]]
     without: Callable[[Manifest, frozenset[str]], Manifest | None]
 
 

@@ -27,7 +27,7 @@ _SAMPLE = 64
 _NOBODY = "nobody"
 
 
-class Survey(Struct):
+class TierSurvey(Struct):
     """The results; None where unknown. Times are in seconds, `size` in bytes of blobs and manifests."""
 
     tier: str
@@ -56,9 +56,9 @@ class Survey(Struct):
         return not self.problem
 
 
-def survey(tier: Tier, trust: Trust) -> Survey:
+def survey(tier: Tier, trust: Trust) -> TierSurvey:
     """Try a tier and examine its content; never raises for the tier. Objects written by the probe are removed again."""
-    result = Survey(tier.label, tier.url.read_only, tier.url.unsigned, tier.rest_seconds)
+    result = TierSurvey(tier.label, tier.url.read_only, tier.url.unsigned, tier.rest_seconds)
     try:
         _try(tier, result)
         contents = holdings(tier, Deadline.after(SECONDS))
@@ -70,7 +70,7 @@ def survey(tier: Tier, trust: Trust) -> Survey:
     return result
 
 
-def _try(tier: Tier, result: Survey) -> None:
+def _try(tier: Tier, result: TierSurvey) -> None:
     name = f"{PROBES}{secrets.token_hex(16)}"
     deadline = tier.begin()
     try:
@@ -107,7 +107,7 @@ def _skew(tier: Tier, name: str, deadline: Deadline) -> float | None:
     return None if moment is None else moment - (before + time.time()) / 2
 
 
-def _read(tier: Tier, contents: Holdings, trust: Trust, result: Survey) -> None:
+def _read(tier: Tier, contents: Holdings, trust: Trust, result: TierSurvey) -> None:
     """Read some manifests and count their signers; if they are all, also sum the size of what they need."""
     entry_by_name: dict[str, EntryName] = {name: entry for entry, names in contents.manifests.items() for name in names}
     names = contents.names

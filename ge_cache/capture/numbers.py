@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from torch import fx
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSource, access_of
+from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSourceClass, access_of
 from gearcache.ge_cache.capture.written import Written
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.guards.access import Access, Scope
@@ -97,7 +97,7 @@ class WantedNumbers:
             return False
         try:
             access = access_of(source, FrameNames({}, {}, tuple(self._scope.closure)))
-        except (UnknownSource, NotConstant, NotImplementedError):
+        except (UnknownSourceClass, NotConstant, NotImplementedError):
             return False
         kind, name = access.root
         if kind not in ("argument", "closure", "global"):

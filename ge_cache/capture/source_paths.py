@@ -14,7 +14,7 @@ from gearcache.guards.evidence.names import a_type
 from gearcache.guards.keys import NotKey, asked, packed, plain_key
 
 
-class UnknownSource(Exception):
+class UnknownSourceClass(Exception):
     """A source class without an access path; carries its class name."""
 
 
@@ -59,7 +59,7 @@ _ITEMS = {"GetItemSource", "ListGetItemSource", "DictGetItemSource", "DictSubcla
 
 
 def access_of(source: Any, names: FrameNames) -> Access:
-    """Return the access path of a Dynamo source; `UnknownSource` names a class without one.
+    """Return the access path of a Dynamo source; `UnknownSourceClass` names a class without one.
 
     A name that Dynamo put into the globals for one process is replaced by the object behind it, or refused.
     """
@@ -73,7 +73,7 @@ def access_of(source: Any, names: FrameNames) -> Access:
         return Access(("module", source.module_name))
     base = getattr(source, "base", None)
     if base is None:
-        raise UnknownSource(kind)
+        raise UnknownSourceClass(kind)
     path = access_of(base, names)
     if kind in _TRANSPARENT:
         return path
@@ -95,7 +95,7 @@ def access_of(source: Any, names: FrameNames) -> Access:
         return path.then("fields")
     if kind in _ITEMS:
         return _item(path, kind, source, names)
-    raise UnknownSource(kind)
+    raise UnknownSourceClass(kind)
 
 
 def is_given(source: Any) -> bool:
@@ -133,11 +133,11 @@ def _global(name: str, names: FrameNames) -> Access:
         value = names.installed[name]
         if not isinstance(value, types.ModuleType):
             if name.startswith("___unnamed_scope"):
-                raise UnknownSource(
+                raise UnknownSourceClass(
                     "the globals of code that belongs to no module, such as what `torch.fx` and "
                     "`torch.export(...).module()` make: cache the method of the model that it was made from"
                 )
-            raise UnknownSource(f"`{name}`, {a_type(value)} that Dynamo made for this process")
+            raise UnknownSourceClass(f"`{name}`, {a_type(value)} that Dynamo made for this process")
         return Access(("module", value.__name__))
     return Access(("global", name))
 
@@ -150,14 +150,14 @@ def _item(path: Access, kind: str, source: Any, names: FrameNames) -> Access:
             return path.then("dict_item", looked_up.keys[index.index])
         return path.then("nth_value", index.index)
     if getattr(source, "index_is_slice", False):
-        raise UnknownSource(f"{kind} with a slice")
+        raise UnknownSourceClass(f"{kind} with a slice")
     step = {"ListGetItemSource": "list_item", "DictSubclassGetItemSource": "dict_item"}.get(kind, "item")
     try:
         if type(asked(index)) in (str, int):
             return path.then(step, asked(index))
         key = packed(plain_key(index))
     except NotKey as error:
-        raise UnknownSource(
+        raise UnknownSourceClass(
             f"the key {index!r} of a dictionary, of which no other process can make one: {error}"
         ) from None
     return path.then("dict_key_item" if step == "dict_item" else "key_item", key)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from gearcache.errors import UncacheableGuard
-from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSource, access_of, is_of_namedtuple
+from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSourceClass, access_of, is_of_namedtuple
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.evidence.checks import Check, first_failure, observe, told_apart
 from gearcache.guards.evidence.constants import NotConstant, wanted_key
@@ -113,7 +113,7 @@ class GuardTranslator:
         """Return the access path of a Dynamo source; `UncacheableGuard` when there is none."""
         try:
             return access_of(source, self._names)
-        except (UnknownSource, NotConstant) as error:
+        except (UnknownSourceClass, NotConstant) as error:
             raise UncacheableGuard(self._method, type(source).__name__, _name(source), str(error)) from None
 
     def value(self, access: Access) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSource, access_of
+from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSourceClass, access_of
 from gearcache.guards.access import Access, Walker
 from gearcache.guards.evidence.checks import Check, observe
 from gearcache.guards.evidence.constants import NotConstant, wanted_key
@@ -49,7 +49,7 @@ class FactChecks:
     def _access(self, source: Any) -> Access | None:
         try:
             return access_of(source, self._names)
-        except (UnknownSource, NotConstant):
+        except (UnknownSourceClass, NotConstant):
             return None
 
     def _path_and_value(self, source: Any) -> tuple[Access | None, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSource, access_of
+from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSourceClass, access_of
 from gearcache.guards.access import Access, Walker
 from gearcache.guards.evidence.constants import NotConstant
 from gearcache.guards.evidence.names import name_of
@@ -19,7 +19,7 @@ def located(function: types.FunctionType, source: Any, names: FrameNames, walker
         return None
     try:
         access = access_of(source, names)
-    except (UnknownSource, NotConstant):
+    except (UnknownSourceClass, NotConstant):
         return None
     member = _as_member(access, walker)
     call = access.then("type").then("member", "__call__")

@@ -17,7 +17,7 @@ import torch
 from msgspec import Struct
 
 from gearcache.errors import CaptureError, UnkeyableValue
-from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSource, access_of
+from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSourceClass, access_of
 from gearcache.ge_cache.dependencies.facts import Facts
 from gearcache.ge_cache.dependencies.library_functions import check_tensors, library_checks, library_functions
 from gearcache.ge_cache.dependencies.located import located, named
@@ -161,7 +161,7 @@ def _path(method: str, function: Any, source: Any, names: FrameNames) -> Access:
     if source is not None:
         try:
             return access_of(source, names)
-        except (UnknownSource, NotConstant):
+        except (UnknownSourceClass, NotConstant):
             pass
     module, _, qualname = name_of(function).partition(":")
     if "<locals>" in qualname:

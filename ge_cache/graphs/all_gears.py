@@ -17,7 +17,7 @@ from gearcache.ge_cache.graphs.plan import PlannedGear
 from gearcache.ge_cache.graphs.static import GearGraph, input_spec, record
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import symbols as private_symbols
-from gearcache.ge_cache.tensor_spec import TensorSpec
+from gearcache.ge_cache.tensor_spec import GearInput
 from gearcache.guards.gears.expressions import expression_function
 
 
@@ -60,7 +60,7 @@ def all_gears_graph(
     check_assumptions(capture.method, symbolic.assumptions(), list(names.values()), values)
     graph.inputs = [input_spec(item, lambda size: symbols.value(size, {})) for item in capture.inputs]
     graph.attributes = {
-        name: TensorSpec(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
+        name: GearInput(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
         for name, tensor in capture.attribute_tensors.items()
         if name in capture.attributes
     }

@@ -33,7 +33,7 @@ from gearcache.ge_cache.graphs.static import (
 )
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import symbols as private_symbols
-from gearcache.ge_cache.tensor_spec import TensorSpec
+from gearcache.ge_cache.tensor_spec import GearInput
 from gearcache.guards.dispatch.variant import StoredGear
 from gearcache.guards.gears.expressions import checked_expression, expression_function
 from gearcache.guards.gears.parse import GearSpec
@@ -142,7 +142,7 @@ def record_dynamic(
         graph.numbers = number_rows(capture)
         graph.conditions = value_conditions(graph.module.graph, printer.text_of, printer.symbols_in)
     graph.attributes = {
-        name: TensorSpec(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
+        name: GearInput(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
         for name, tensor in _lifted(capture).items()
     }
     return graph, printer

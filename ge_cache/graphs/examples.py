@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gearcache.ge_cache.private_torch import symbols as private_symbols
-from gearcache.ge_cache.tensor_spec import TensorSpec
+from gearcache.ge_cache.tensor_spec import GearInput
 from gearcache.guards.gears.expressions import expression_function
 
 
@@ -24,7 +24,7 @@ def numbers(row: Sequence[Any], symbolic: private_symbols.SymbolicInputs) -> lis
 
 
 def symbolic_examples(
-    symbols: Mapping[str, Any], specs: Sequence[TensorSpec]
+    symbols: Mapping[str, Any], specs: Sequence[GearInput]
 ) -> tuple[list[torch.Tensor], private_symbols.SymbolicInputs]:
     """Return one fake tensor per spec with the sizes and strides of `symbols`, and the collector of assumptions.
 

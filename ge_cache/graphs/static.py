@@ -29,10 +29,10 @@ from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch.constant_tensors import only_own_operators_computed
 from gearcache.ge_cache.private_torch.transforms import transforms_of
-from gearcache.ge_cache.tensor_spec import TensorSpec
+from gearcache.ge_cache.tensor_spec import GearInput
 
 
-def _empty(spec: TensorSpec) -> torch.Tensor:
+def _empty(spec: GearInput) -> torch.Tensor:
     return torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)
 
 
@@ -40,8 +40,8 @@ class GearGraph(Struct):
     """The ATen graph of one gear: placeholders are the inputs, then the attributes, in order."""
 
     module: fx.GraphModule
-    inputs: list[TensorSpec]
-    attributes: dict[str, TensorSpec]
+    inputs: list[GearInput]
+    attributes: dict[str, GearInput]
     results: list[Result]
     written_inputs: list[int] = field(default_factory=list)
     #: See `ge_cache.graphs.cloned`.
@@ -97,9 +97,9 @@ def tensor_placeholders(capture: Capture) -> list[fx.Node]:
     return [node for node in placeholders if isinstance(node.meta["example_value"], torch.Tensor)]
 
 
-def input_spec(captured: CapturedInput, substitute: Any) -> TensorSpec:
+def input_spec(captured: CapturedInput, substitute: Any) -> GearInput:
     """Return the sizes of an input under one assignment of the symbols."""
-    return TensorSpec(
+    return GearInput(
         tuple(substitute(size) for size in captured.sizes),
         tuple(substitute(stride) for stride in captured.strides),
         captured.dtype,
@@ -118,7 +118,7 @@ def gear_symbols(capture: Capture, assignment: Mapping[Any, int]) -> GearSymbols
 def trace_gear(
     capture: Capture,
     lifted: fx.GraphModule,
-    inputs: list[TensorSpec],
+    inputs: list[GearInput],
     decompositions: Mapping[Any, Any] | None,
     assignment: Mapping[Any, int],
 ) -> GearGraph:
@@ -141,7 +141,7 @@ def trace_gear(
     private_fake.forget_tensors(mode)
     graph.inputs = list(inputs)
     graph.attributes = {
-        name: TensorSpec(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
+        name: GearInput(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
         for name, tensor in capture.attribute_tensors.items()
         if name in capture.attributes
     }

@@ -13,7 +13,7 @@ import sys
 
 from msgspec.structs import replace
 
-from gearcache.ge_cache.private_torch.cpp_objects import Written
+from gearcache.ge_cache.private_torch.cpp_objects import CppSource
 
 #: The lines around the C interface in Inductor's source.
 INTERFACE = "// Definition of AOTI runtime interface functions\n"
@@ -56,7 +56,7 @@ const char gearcache_calls_out = 1;
 """
 
 
-def with_lock_released(written: Written) -> Written:
+def with_lock_released(written: CppSource) -> CppSource:
     """Return a source whose interface releases the lock around a graph that calls out.
 
     Raises `RuntimeError` for a graph that communicates where the interface is not written as expected.

@@ -6,7 +6,7 @@ import re
 
 from msgspec.structs import replace
 
-from gearcache.ge_cache.private_torch.cpp_objects import Written
+from gearcache.ge_cache.private_torch.cpp_objects import CppSource
 
 # What torch 2.13 and 2.14 write for an input that is an int; in an object for the CPU, its tensor has memory there.
 _OPERATOR = re.compile(r"AOTI_TORCH_ERROR_CODE_CHECK\(aoti_torch_item_int64\((inputs\[\d+\]), &(\w+)\)\);")
@@ -18,6 +18,6 @@ _READ = """\
     }"""
 
 
-def with_numbers_read(written: Written) -> Written:
+def with_numbers_read(written: CppSource) -> CppSource:
     """Return a source that reads its numbers itself; the same where it has none or they are written otherwise."""
     return replace(written, wrapper=_OPERATOR.sub(_READ, written.wrapper))

@@ -13,7 +13,7 @@ from gearcache.ge_cache.graphs.repeats import externals_of, outputs_of
 from gearcache.ge_cache.graphs.stretch import Stretch
 
 
-class Part(Struct):
+class ProgramPart(Struct):
     """Consecutive operations: a module whose weights are buffers, and tensors like its inputs and outputs."""
 
     module: fx.GraphModule
@@ -23,7 +23,7 @@ class Part(Struct):
     weights: list[str]
 
 
-class Step(Struct):
+class PartRun(Struct):
     """One run of a part. Values are numbered: the inputs of the graph first, then results of steps."""
 
     part: int
@@ -38,8 +38,8 @@ class Program(Struct):
     """The compiled form of a graph with repeats."""
 
     inputs: int
-    parts: list[Part] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    parts: list[ProgramPart] = field(default_factory=list)
+    steps: list[PartRun] = field(default_factory=list)
     #: The values that the graph returns.
     outputs: list[int] = field(default_factory=list)
     values: int = 0
@@ -59,7 +59,7 @@ def make_program(module: fx.GraphModule, count: int, operations: Operations, par
         first_weights = _weights(operations, stretch.start, stretch.length)
         for begin in stretch.begins():
             externals = externals_of(operations, begin, stretch.length)
-            step = Step(
+            step = PartRun(
                 part=len(program.parts) - 1,
                 inputs=[numbers[node] for node in externals if node.op != "get_attr"],
                 weights=dict(zip(first_weights, _weights(operations, begin, stretch.length), strict=True)),
@@ -89,7 +89,7 @@ def _acts(operations: Operations, stretch: Stretch) -> bool:
     return any(node.is_impure() for node in operations.calls[stretch.start : stretch.start + stretch.length])
 
 
-def _part(module: fx.GraphModule, operations: Operations, stretch: Stretch, offsets: Sequence[int]) -> Part:
+def _part(module: fx.GraphModule, operations: Operations, stretch: Stretch, offsets: Sequence[int]) -> ProgramPart:
     """Return the operations of the first repeat as a module of their own."""
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
@@ -109,7 +109,7 @@ def _part(module: fx.GraphModule, operations: Operations, stretch: Stretch, offs
         copies[node] = graph.node_copy(node, lambda source: copies[source])
         copies[node].meta = {}
     graph.output([copies[nodes[offset]] for offset in offsets])
-    return Part(
+    return ProgramPart(
         fx.GraphModule(root, graph),
         inputs,
         [nodes[offset].meta["val"] for offset in offsets],

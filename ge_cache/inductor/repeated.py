@@ -17,12 +17,12 @@ from gearcache.ge_cache.graphs.operations import Operations
 from gearcache.ge_cache.graphs.repeats import Search
 from gearcache.ge_cache.inductor.options import compile_options, vectors_for
 from gearcache.ge_cache.inductor.portable import check_portable
-from gearcache.ge_cache.inductor.program import Part, Program, make_program
+from gearcache.ge_cache.inductor.program import Program, ProgramPart, make_program
 from gearcache.ge_cache.inductor.result_strides import Orders, order_of, put_in_order
 from gearcache.ge_cache.inductor.runtime import make_linked
 from gearcache.ge_cache.inductor.sources import NotMergeable, merged
 from gearcache.ge_cache.private_torch import inductor as private_inductor
-from gearcache.ge_cache.private_torch.cpp_objects import Lowered, Make, Written
+from gearcache.ge_cache.private_torch.cpp_objects import CppSource, Lowered, Make
 
 logger = logging.getLogger("gearcache")
 
@@ -125,7 +125,7 @@ class _Parts:
         self._job = job
         self._stage = stage
         self._flags = linker_flags
-        self._sources: list[Written] = []
+        self._sources: list[CppSource] = []
         self._constants = {
             f"part{number}_{name}": value
             for number, part in enumerate(program.parts)
@@ -170,7 +170,7 @@ class _Parts:
         return make_linked(make, merged(self._program, self._sources))
 
 
-def _fit(part: Part, strides: list[tuple[int, ...] | None]) -> bool:
+def _fit(part: ProgramPart, strides: list[tuple[int, ...] | None]) -> bool:
     """Return whether a part gives its outputs the strides with which the next one was lowered."""
     if len(strides) != len(part.outputs):
         return False

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gearcache.ge_cache.inductor.interpreter_lock import INTERFACE, INTERFACE_END, with_lock_released
 from gearcache.ge_cache.inductor.number_reads import with_numbers_read
-from gearcache.ge_cache.private_torch.cpp_objects import Lowered, Make, Written
+from gearcache.ge_cache.private_torch.cpp_objects import CppSource, Lowered, Make
 
 logger = logging.getLogger("gearcache")
 
@@ -24,7 +24,7 @@ def make_object(make: Make, lowered: Lowered) -> str:
     return make_linked(make, lowered.written)
 
 
-def make_linked(make: Make, written: Written) -> str:
+def make_linked(make: Make, written: CppSource) -> str:
     """Make an object that is linked to the runtime; where that fails, one with a runtime of its own."""
     written = with_numbers_read(with_lock_released(written))
     parted = without_runtime(written)
@@ -37,7 +37,7 @@ def make_linked(make: Make, written: Written) -> str:
         return make(written)
 
 
-def without_runtime(written: Written) -> Written:
+def without_runtime(written: CppSource) -> CppSource:
     """Return a source with its runtime split off; unchanged where it is not written as expected."""
     text = written.wrapper
     if text.count(INTERFACE) != 1 or text.count(INTERFACE_END) != 1 or written.runtime:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from gearcache.ge_cache.inductor.interpreter_lock import INTERFACE_END
 from gearcache.ge_cache.inductor.program import Program
-from gearcache.ge_cache.private_torch.cpp_objects import Written
+from gearcache.ge_cache.private_torch.cpp_objects import CppSource
 
 _NAMESPACE = "namespace torch::aot_inductor {\nnamespace {\nclass AOTInductorModelKernels"
 _KERNEL = re.compile(r'^extern "C"\s+void\s+(\w+)\(', re.MULTILINE)
@@ -29,7 +29,7 @@ class NotMergeable(Exception):
     """The sources of the parts are not as expected."""
 
 
-def merged(program: Program, sources: Sequence[Written]) -> Written:
+def merged(program: Program, sources: Sequence[CppSource]) -> CppSource:
     """Return the source of the object that runs a program."""
     parts = [_Part(number, source) for number, source in enumerate(sources)]
     constants = _Constants(program, parts)
@@ -52,13 +52,13 @@ def merged(program: Program, sources: Sequence[Written]) -> Written:
         _driver(program, len(parts)),
         "}  // namespace torch::aot_inductor\n",
     ]
-    return Written("\n".join(wrapper), "\n".join(part.kernels for part in parts))
+    return CppSource("\n".join(wrapper), "\n".join(part.kernels for part in parts))
 
 
 class _Part:
     """The pieces of one part's source."""
 
-    def __init__(self, number: int, source: Written) -> None:
+    def __init__(self, number: int, source: CppSource) -> None:
         text = source.wrapper
         self.header, rest = _cut(text, INTERFACE_END)
         declared, rest = _cut(rest, _NAMESPACE)

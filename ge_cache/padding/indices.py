@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, broadcast, has_padding, size_of
-from gearcache.ge_cache.padding.step import Dependent, Rules, Step
+from gearcache.ge_cache.padding.step import Dependent, PaddingRules, Step
 
-RULES = Rules()
+RULES = PaddingRules()
 rule = RULES.of
 
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, broadcast, has_padding
 from gearcache.ge_cache.padding.fills import doubtful
-from gearcache.ge_cache.padding.step import Dependent, Rules, Step
+from gearcache.ge_cache.padding.step import Dependent, PaddingRules, Step
 
-RULES = Rules()
+RULES = PaddingRules()
 rule = RULES.of
 
 

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, broadcast, has_padding
 from gearcache.ge_cache.padding.fills import LOWEST, doubtful, elementwise_fills, require_neutral
-from gearcache.ge_cache.padding.step import Dependent, Rules, Step
+from gearcache.ge_cache.padding.step import Dependent, PaddingRules, Step
 
-RULES = Rules()
+RULES = PaddingRules()
 rule = RULES.of
 #: Arguments that may contain a padded size: they only determine the size of a result.
 SIZE_ARGUMENTS: dict[str, tuple[str, ...]] = {

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, has_padding, kept, normal, regroup
 from gearcache.ge_cache.padding.fills import constant_fills, held
-from gearcache.ge_cache.padding.step import Dependent, Rules, Step
+from gearcache.ge_cache.padding.step import Dependent, PaddingRules, Step
 
-RULES = Rules()
+RULES = PaddingRules()
 rule = RULES.of
 
 

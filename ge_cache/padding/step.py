@@ -103,7 +103,7 @@ class Step:
 Rule = Callable[[Step], "Extent | list[Extent]"]
 
 
-class Rules(dict[str, Rule]):
+class PaddingRules(dict[str, Rule]):
     """Padding rules of operators, by name (`sum`: all overloads, `transpose.int`: one)."""
 
     def of(self, *names: str) -> Callable[[Rule], Rule]:

@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from gearcache.ge_cache.inductor.targets import cpu_flags
 
-Make = Callable[["Written"], str]
+Make = Callable[["CppSource"], str]
 
 
-class Written(Struct, frozen=True):
+class CppSource(Struct, frozen=True):
     """The C++ of one graph; `runtime`, which may be empty, is compiled once for all graphs and linked to each."""
 
     wrapper: str
@@ -29,7 +29,7 @@ class Written(Struct, frozen=True):
 class Lowered(Struct, frozen=True):
     """Inductor's output for a graph, before any compiler runs."""
 
-    written: Written
+    written: CppSource
     #: Whether it calls operators without a C interface.
     calls_back: bool
     #: Strides of each output; None where they are not ints.
@@ -65,13 +65,13 @@ def objects_by(maker: ObjectMaker, linker_flags: Sequence[str], folder: Path) ->
     headers: list[str] = []
 
     def compile_written(graph: Any, wrapper: str, kernels: str, extern: str | None, **keywords: Any) -> Any:
-        def make(written: Written) -> Any:
+        def make(written: CppSource) -> Any:
             headers[:] = [shlex.quote(_HEADERS)] if written.runtime else []
             with _linked_to(written.runtime, folder, flags):
                 return original.__func__(owner, graph, written.wrapper, written.kernels, extern, **keywords)
 
         strides = [_strides_of(output) for output in graph.graph_outputs]
-        return maker(make, Lowered(Written(wrapper, kernels), bool(extern), strides))
+        return maker(make, Lowered(CppSource(wrapper, kernels), bool(extern), strides))
 
     def extended(*arguments: Any, **keywords: Any) -> tuple[list[str], list[str]]:
         compiler_flags, link_flags = original_flags(*arguments, **keywords)

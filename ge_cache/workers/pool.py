@@ -21,7 +21,7 @@ from gearcache.ge_cache.workers.scratch import collect_scratch
 Progress = Callable[[str, str], None]
 
 
-class Outcome(Struct, frozen=True):
+class CompileOutcome(Struct, frozen=True):
     """One gear's artifact, or its error."""
 
     index: int
@@ -65,14 +65,14 @@ class CompilePool:
             slot.close()
         self._slots = []
 
-    def compile(self, jobs: Iterator[CompileJob], progress: Progress) -> Iterator[Outcome]:
+    def compile(self, jobs: Iterator[CompileJob], progress: Progress) -> Iterator[CompileOutcome]:
         """Compile the jobs as they arrive (the next gear is traced meanwhile); outcomes in order of completion."""
         if not self._slots:
             for index, job in enumerate(jobs):
                 yield self._compile_here(index, job, progress)
             return
         waiting: queue.Queue[tuple[int, CompileJob] | None] = queue.Queue()
-        finished: queue.Queue[Outcome] = queue.Queue()
+        finished: queue.Queue[CompileOutcome] = queue.Queue()
         threads = [
             threading.Thread(target=self._serve, args=(slot, waiting, finished, progress), daemon=True)
             for slot in self._slots
@@ -97,7 +97,7 @@ class CompilePool:
                 except queue.Empty:
                     continue
 
-    def _compile_here(self, index: int, job: CompileJob, progress: Progress) -> Outcome:
+    def _compile_here(self, index: int, job: CompileJob, progress: Progress) -> CompileOutcome:
         begin = time.monotonic()
         try:
             with turn():
@@ -105,19 +105,19 @@ class CompilePool:
         except Exception as error:
             return self._failed(index, job, progress, f"{type(error).__name__}: {error}")
         progress(job.gear, "done")
-        return Outcome(index, artifact, None, time.monotonic() - begin)
+        return CompileOutcome(index, artifact, None, time.monotonic() - begin)
 
     def _serve(
         self,
         slot: _Slot,
         waiting: queue.Queue[tuple[int, CompileJob] | None],
-        finished: queue.Queue[Outcome],
+        finished: queue.Queue[CompileOutcome],
         progress: Progress,
     ) -> None:
         while (item := waiting.get()) is not None:
             finished.put(self._outcome(slot, *item, progress))
 
-    def _outcome(self, slot: _Slot, index: int, job: CompileJob, progress: Progress) -> Outcome:
+    def _outcome(self, slot: _Slot, index: int, job: CompileJob, progress: Progress) -> CompileOutcome:
         begin = time.monotonic()
         if self._late:
             return self._failed(index, job, progress, f"it was not begun: the compile of gear {self._late} hung")
@@ -134,11 +134,11 @@ class CompilePool:
                 self._late = job.gear
             return self._failed(index, job, progress, str(error))
         progress(job.gear, "done")
-        return Outcome(index, artifact, None, time.monotonic() - begin)
+        return CompileOutcome(index, artifact, None, time.monotonic() - begin)
 
-    def _failed(self, index: int, job: CompileJob, progress: Progress, cause: str) -> Outcome:
+    def _failed(self, index: int, job: CompileJob, progress: Progress, cause: str) -> CompileOutcome:
         progress(job.gear, "failed")
-        return Outcome(index, None, CompileError(job.method, job.gear, cause))
+        return CompileOutcome(index, None, CompileError(job.method, job.gear, cause))
 
 
 class _Slot:

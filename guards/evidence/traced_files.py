@@ -30,7 +30,7 @@ Plain = dict[str, Any]
 _WRAPPED, _MOST_DECORATORS = ".__wrapped__", 4
 
 
-class UnknownSource(Exception):
+class UnnamedCode(Exception):
     """Traced code without a file whose function cannot be found by name."""
 
 
@@ -175,7 +175,7 @@ def _functions(codes: list[types.CodeType]) -> list[list[str]]:
         names = [name + _WRAPPED * depth for depth in range(_MOST_DECORATORS + 1)] if name else []
         matching_name = next((candidate for candidate in names if _function_digest(candidate) == digest), None)
         if matching_name is None:
-            raise UnknownSource(f"`{_qualname(code)}` from `{code.co_filename}`")
+            raise UnnamedCode(f"`{_qualname(code)}` from `{code.co_filename}`")
         named_digests.append([matching_name, digest])
     return sorted(named_digests)
 

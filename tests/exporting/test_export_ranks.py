@@ -15,7 +15,7 @@ from gearcache.errors import CompileError
 from gearcache.exporting import export_ranks
 from gearcache.exporting.export_folder import NEW, work_folder
 from gearcache.exporting.export_manifest import MANIFEST
-from gearcache.exporting.export_ranks import Ranks, all_ranks
+from gearcache.exporting.export_ranks import ExportRanks, all_ranks
 from gearcache.exporting.torchair_export import put_in_place_together
 
 
@@ -24,8 +24,8 @@ def together(places: list[str], works: list[Path]) -> list[dict[int | None, Path
     store = dist.HashStore()
 
     def one(rank: int) -> dict[int | None, Path]:
-        Ranks("Model.forward", store, rank, len(places)).in_one_folder(Path("/elsewhere"), works[rank])
-        return Ranks("Model.forward", store, rank, len(places)).in_one_folder(Path(places[rank]), works[rank])
+        ExportRanks("Model.forward", store, rank, len(places)).in_one_folder(Path("/elsewhere"), works[rank])
+        return ExportRanks("Model.forward", store, rank, len(places)).in_one_folder(Path(places[rank]), works[rank])
 
     with ThreadPoolExecutor(len(places)) as pool:
         return list(pool.map(one, range(len(places))))
@@ -51,7 +51,7 @@ def export_both(target: Path, content: str, *, second: Callable[[], None]) -> li
     store = dist.HashStore()
 
     def one(rank: int) -> None:
-        ranks = Ranks("Model.forward", store, rank, 2)
+        ranks = ExportRanks("Model.forward", store, rank, 2)
         with work_folder(target) as work, ranks.reporting():
             (work / NEW / f"rank_{rank}").mkdir()
             (work / NEW / f"rank_{rank}" / "dynamo.pbtxt").write_text(content)
@@ -76,15 +76,15 @@ def of_both(content: str) -> dict[str, str]:
 def test_a_rank_that_is_slow_to_look_for_the_others_still_finds_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = Ranks.ask
+    ask = ExportRanks.ask
 
-    def slow(self: Ranks, step: str, ranks: Any) -> dict[int, Any]:
+    def slow(self: ExportRanks, step: str, ranks: Any) -> dict[int, Any]:
         found = ask(self, step, ranks)
         if step == "converted" and self.rank == 1:
             time.sleep(0.3)  # rank 0 could have published long before, and removed its work folder
         return found
 
-    monkeypatch.setattr(Ranks, "ask", slow)
+    monkeypatch.setattr(ExportRanks, "ask", slow)
     assert export_both(tmp_path / "mp", "one", second=lambda: None) == [None, None]
     assert contents(tmp_path / "mp") == of_both("one")
 
@@ -133,14 +133,14 @@ def failing(error: BaseException, *, later: bool) -> tuple[Any, Any]:
     store = dist.HashStore()
 
     def other() -> None:
-        ranks = Ranks("Model.forward", store, 1, 2)
+        ranks = ExportRanks("Model.forward", store, 1, 2)
         with ranks.reporting():
             if later:
                 ranks.tell("converted", ["/a", "/gone"])
             raise error
 
     def waiting() -> None:
-        Ranks("Model.forward", store, 0, 2).in_one_folder(Path("/a"), Path("/work"))
+        ExportRanks("Model.forward", store, 0, 2).in_one_folder(Path("/a"), Path("/work"))
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.submit(other), pool.submit(waiting)
@@ -160,7 +160,7 @@ def test_the_failure_of_a_rank_is_one_of_all(later: bool, monkeypatch: pytest.Mo
 def test_a_rank_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(export_ranks, "SAYS_AFTER", 0.05)
     monkeypatch.setattr(export_ranks, "GIVES_UP_AFTER", 0.3)
-    ranks = Ranks("Model.forward", dist.HashStore(), 0, 3)
+    ranks = ExportRanks("Model.forward", dist.HashStore(), 0, 3)
     with caplog.at_level("WARNING", "gearcache"), pytest.raises(TimeoutError, match=r"for rank 1, 2; each rank of the"):
         ranks.ask("converted", range(3))
     assert [record.getMessage() for record in caplog.records] == [

@@ -18,7 +18,7 @@ from gearcache.errors import AlreadyAttached, GearSpecError, OptionError, Unsupp
 from gearcache.integrations.transformers import attach_generate
 from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.filling import filled
-from gearcache.integrations.transformers.model_call import Miss, read_call
+from gearcache.integrations.transformers.model_call import UnservedCall, read_call
 from gearcache.integrations.transformers.pieces import pieces
 from gearcache.integrations.transformers.sequence_cache import SequenceCache
 from gearcache.integrations.transformers.slots import Form
@@ -157,9 +157,9 @@ def test_filling_repeats_what_is_there_in_the_strides_of_a_gear() -> None:
 )
 def test_calls_that_graphs_cannot_answer_are_misses(more: dict[str, Any], argument: str) -> None:
     call = {"input_ids": tokens(2, 5), "use_cache": True, CACHE: transformers.DynamicCache()}
-    assert not isinstance(read_call((), call, "owner", CPU), Miss)
+    assert not isinstance(read_call((), call, "owner", CPU), UnservedCall)
     found = read_call((), {**call, **more}, "owner", CPU)
-    assert isinstance(found, Miss)
+    assert isinstance(found, UnservedCall)
     assert found.argument == argument
 
 
@@ -192,10 +192,10 @@ def test_a_cache_that_holds_what_slots_cannot_is_a_miss(change: Callable[[torch.
     cache = SequenceCache([Form(2, 2, 2, 8, torch.float32, CPU)], "owner", 2, 2)
     cache.advance(3)
     call = {"input_ids": tokens(2, 5), "use_cache": True, CACHE: cache}
-    assert not isinstance(read_call((), call, "owner", CPU), Miss)
+    assert not isinstance(read_call((), call, "owner", CPU), UnservedCall)
     cache.layers[0].keys = change(cache.layers[0].keys)
     found = read_call((), call, "owner", CPU)
-    assert isinstance(found, Miss)
+    assert isinstance(found, UnservedCall)
     assert (found.argument, found.found) == (CACHE, "a cache that was changed")
 
 

@@ -16,7 +16,7 @@ import torch.distributed as dist
 import gearcache
 from gearcache.errors import OptionError, PrewarmNotShared
 from gearcache.prewarming.launched import Launched, launched
-from gearcache.prewarming.meeting import Meeting
+from gearcache.prewarming.meeting import ShareMeeting
 from tests.scenarios import collectives
 from tests.support.commands import run, run_json
 from tests.support.scenarios import strict_config
@@ -127,12 +127,12 @@ def test_what_is_no_job_is_none() -> None:
     assert launched({"RANK": "1", "WORLD_SIZE": "2"}) == Launched(1, 2, False, 1)
 
 
-def meetings(monkeypatch: pytest.MonkeyPatch, roots: list[Path], timeout: float) -> list[Meeting]:
+def meetings(monkeypatch: pytest.MonkeyPatch, roots: list[Path], timeout: float) -> list[ShareMeeting]:
     """Meetings of the processes of a job, as threads of this one with one store."""
     store = dist.HashStore()
     monkeypatch.setattr("gearcache.prewarming.meeting.rendezvous", lambda *_, **__: iter([(store, 0, 0)]))
     world = len(roots)
-    return [Meeting(Launched(rank, world, True, world), root, timeout) for rank, root in enumerate(roots)]
+    return [ShareMeeting(Launched(rank, world, True, world), root, timeout) for rank, root in enumerate(roots)]
 
 
 def meet(actions: list[object]) -> list[object]:

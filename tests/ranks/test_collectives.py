@@ -17,7 +17,7 @@ import gearcache
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.inductor.groups import described_with_names, library_file, place, with_names
 from gearcache.ge_cache.inductor.interpreter_lock import with_lock_released
-from gearcache.ge_cache.private_torch.cpp_objects import Written
+from gearcache.ge_cache.private_torch.cpp_objects import CppSource
 from gearcache.ge_cache.process_groups import role
 from tests.support.scenarios import strict_config
 
@@ -196,7 +196,7 @@ def test_names_in_descriptions_are_text() -> None:
 
 
 def test_a_graph_that_communicates_is_not_compiled_where_it_would_keep_pythons_lock() -> None:
-    plain = Written("int main() {}\n", "")
+    plain = CppSource("int main() {}\n", "")
     assert with_lock_released(plain) == plain
     with pytest.raises(RuntimeError, match="Python's lock"):
-        with_lock_released(Written("aoti_torch_cpu__c10d_functional_wait_tensor(buf0)", ""))
+        with_lock_released(CppSource("aoti_torch_cpu__c10d_functional_wait_tensor(buf0)", ""))

@@ -17,7 +17,7 @@ from gearcache.errors import CompileError
 from gearcache.events import Event
 from gearcache.ge_cache.backend import Artifact
 from gearcache.ge_cache.capture.turns import in_turns
-from gearcache.ge_cache.workers.pool import CompilePool, Outcome
+from gearcache.ge_cache.workers.pool import CompileOutcome, CompilePool
 from gearcache.guards.gears.short_names import sizes_name
 from gearcache.readable.graph import PACKED_GRAPH, STORED_GRAPH
 from gearcache.telemetry.progress import BuildProgress
@@ -87,7 +87,9 @@ def trace(request: BuildRequest, counters: Counters) -> list[str]:
     return [variant.digest for variant in _variants(request, jobs, traced, units.impossible)]
 
 
-def _take(outcomes: Iterable[Outcome], compiled: _Compiled, jobs: GearJobs, name: str, counters: Counters) -> None:
+def _take(
+    outcomes: Iterable[CompileOutcome], compiled: _Compiled, jobs: GearJobs, name: str, counters: Counters
+) -> None:
     """Collect the results of the compilers as they arrive."""
     for outcome in outcomes:
         if outcome.artifact is not None:

@@ -19,7 +19,7 @@ from gearcache.ge_cache.graphs.static import lift_attributes
 from gearcache.guards.arguments import find_tensors
 from gearcache.guards.dispatch.frame import UnstorableConstant, encode_code
 from gearcache.guards.evidence.operators import record_operators
-from gearcache.guards.evidence.traced_files import UnknownSource, record_sources
+from gearcache.guards.evidence.traced_files import UnnamedCode, record_sources
 from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.parse import GearSpec, gear_text
 
@@ -57,7 +57,7 @@ class TraceUnit(Struct):
             record_sources(capture.traced_code)
         except UnstorableConstant as error:
             raise CaptureError(capture.method, f"its frame holds a constant of type {error}") from None
-        except UnknownSource as error:
+        except UnnamedCode as error:
             raise UncacheableGuard(capture.method, "source", str(error), "its code can be found in no file") from None
         self.references = frame_references(
             capture.method,

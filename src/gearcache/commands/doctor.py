@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from gearcache.cache.admin.health import Check, check_health, guarded_all
+from gearcache.cache.admin.health import HealthCheck, check_health, guarded_all
 from gearcache.commands.checks.host_checks import check_host, check_settings
 from gearcache.commands.checks.key_checks import check_keys
 from gearcache.commands.checks.rank_checks import check_ranks
@@ -95,7 +95,7 @@ def command(
     _report(checks, as_json)
 
 
-def _report(checks: list[Check], as_json: bool) -> None:
+def _report(checks: list[HealthCheck], as_json: bool) -> None:
     rows = [{"name": c.name, "ok": c.ok, "detail": c.detail, "remedy": c.remedy} for c in checks]
     if as_json:
         print_json("doctor", {"checks": rows})

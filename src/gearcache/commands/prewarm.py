@@ -43,7 +43,7 @@ from gearcache.terminal import is_drawable
 
 if TYPE_CHECKING:
     from gearcache.commands.tiers.tier_entries import TierEntries
-    from gearcache.prewarming.meeting import Meeting
+    from gearcache.prewarming.meeting import ShareMeeting
     from gearcache.prewarming.prewarm import Prewarmed, PrewarmReport
 
 #: Width of the reason why no graph can be made of a call, in columns.
@@ -157,15 +157,17 @@ def command(
         stop(Exit.WRONG)
 
 
-def _meeting(process: Launched, cache_dir: Path | None) -> Meeting | None:
+def _meeting(process: Launched, cache_dir: Path | None) -> ShareMeeting | None:
     """Return the meeting in which the processes of a launcher divide their work; None if they cannot meet."""
     if not process.can_meet:
         note("$MASTER_ADDR and $MASTER_PORT are not set, so this process does the work of its rank alone")
         return None
     from gearcache.options import resolve_settings
-    from gearcache.prewarming.meeting import Meeting
+    from gearcache.prewarming.meeting import ShareMeeting
 
-    return Meeting(process, resolve_root(cache_dir, os.environ), resolve_settings(None, has_gears=False).lock_timeout)
+    return ShareMeeting(
+        process, resolve_root(cache_dir, os.environ), resolve_settings(None, has_gears=False).lock_timeout
+    )
 
 
 def _write_plan(

@@ -22,7 +22,7 @@ _ROOT = "gearcache/dynamo_export"
 _FAILED = "failed"
 
 
-class Ranks:
+class ExportRanks:
     """One export of all ranks of the default process group, or of a single process if `rank` is None.
 
     `store` is None if there are no other ranks to ask.
@@ -102,12 +102,12 @@ class Ranks:
         return f"{_ROOT}/{self._call}/{rank}/{step}"
 
 
-def all_ranks(method: str) -> Ranks:
+def all_ranks(method: str) -> ExportRanks:
     """Return the ranks of the job of this process."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return Ranks(method)
+        return ExportRanks(method)
     rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
     # A `fake` group has no other ranks.
     is_alone = world == 1 or torch.distributed.get_backend() == "fake"
     group: Any = torch.distributed.group.WORLD
-    return Ranks(method, None if is_alone else group.get_group_store(), rank, world)
+    return ExportRanks(method, None if is_alone else group.get_group_store(), rank, world)

@@ -18,7 +18,7 @@ import torch
 
 from gearcache.errors import CompileError, GearSpecError, NotExportable
 from gearcache.exporting.export_folder import NEW, check_place, publish, take_over, work_folder
-from gearcache.exporting.export_ranks import Ranks, all_ranks
+from gearcache.exporting.export_ranks import ExportRanks, all_ranks
 from gearcache.ge_cache.npu.ascend import torchair_module
 from gearcache.ge_cache.private_torch.dynamo import dynamo_errors
 from gearcache.guards.arguments import find_tensors
@@ -99,7 +99,7 @@ def _config(config: Any) -> tuple[Any, Any]:
     return torchair, copied
 
 
-def put_in_place_together(ranks: Ranks, work: Path, place: Path, *, overwrite: bool = False) -> None:
+def put_in_place_together(ranks: ExportRanks, work: Path, place: Path, *, overwrite: bool = False) -> None:
     """Put the files of all ranks that share a folder in place at once: the first rank does it, the others wait."""
     folders = ranks.in_one_folder(place, work)
     first_rank = min(folders, key=lambda rank: rank or 0)

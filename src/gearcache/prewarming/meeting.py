@@ -27,7 +27,7 @@ from gearcache.prewarming.share import LeftTo, divide_among
 from gearcache.ranks.job import start_of_job
 
 
-class Meeting:
+class ShareMeeting:
     """One division of work by all processes of a launcher."""
 
     def __init__(self, process: Launched, root: Path, timeout: float) -> None:

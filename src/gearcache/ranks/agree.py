@@ -12,7 +12,7 @@ from gearcache.guards.evidence.names import a_type
 from gearcache.ranks.job import Job, present_job
 from gearcache.ranks.meeting import Meeting
 from gearcache.ranks.model import Model
-from gearcache.ranks.part import Part, told
+from gearcache.ranks.part import RankPart, told
 from gearcache.ranks.stopped import Stopped
 
 _ENDS = ("raise", "eager")
@@ -114,7 +114,7 @@ def _agree(
     problem: OptionError | None,
 ) -> bool:
     # A rank with invalid parameters takes part too: the others would wait for it, and be out of step afterwards.
-    part = Part(job, _TIMEOUT if problem else timeout, "raise" if problem else on_disagree, problem)
+    part = RankPart(job, _TIMEOUT if problem else timeout, "raise" if problem else on_disagree, problem)
     try:
         part.meet(model, warm)
     except Stopped as stop:

@@ -23,7 +23,7 @@ logger = logging.getLogger("gearcache")
 _MOST_NAMED = 3
 
 
-class Part:
+class RankPart:
     """One rank's part in an agreement."""
 
     def __init__(self, job: Job, timeout: float, on_disagree: str, problem: OptionError | None) -> None:

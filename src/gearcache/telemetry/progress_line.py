@@ -51,7 +51,7 @@ class State(Struct, frozen=True):
         return "" if self.seconds is None else f": {int(self.seconds)} s"
 
 
-class Line(Struct, frozen=True):
+class ProgressLine(Struct, frozen=True):
     """The parts of a line; `bar` is the number of its characters that are done and that are not."""
 
     method: str
@@ -61,7 +61,7 @@ class Line(Struct, frozen=True):
     state: str
 
 
-def fitted(width: int, method: str, share: float, count: str, seconds: float, state: State) -> Line:
+def fitted(width: int, method: str, share: float, count: str, seconds: float, state: State) -> ProgressLine:
     """Return the parts fitted to a width: the bar is shortened first and dropped, then the method, then the state.
 
     `share` is the share of all the work that is done, from 0 to 1; `count` is how many gears of how many.
@@ -74,7 +74,7 @@ def fitted(width: int, method: str, share: float, count: str, seconds: float, st
     room -= bar + 1 if bar else 0
     method = _cut(method, max(_LEAST_METHOD, room - least))
     done = round(bar * min(1.0, max(0.0, share)))
-    return Line(method, (done, bar - done), count, clock, state.text(max(0, room - len(method))))
+    return ProgressLine(method, (done, bar - done), count, clock, state.text(max(0, room - len(method))))
 
 
 def _cut(text: str, most: int) -> str:

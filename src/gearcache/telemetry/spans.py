@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 
-class Recorder(Protocol):
+class SpanRecorder(Protocol):
     """Receives spans; `telemetry.start_trace` implements it."""
 
     def add(self, category: str, name: str, begin: float, seconds: float, thread: int = 0) -> None: ...
@@ -20,15 +20,15 @@ class Recorder(Protocol):
     def release(self) -> None: ...
 
 
-_recorder: Recorder | None = None
+_recorder: SpanRecorder | None = None
 
 
-def recorder() -> Recorder | None:
+def recorder() -> SpanRecorder | None:
     """The recorder of this process; None if there is none."""
     return _recorder
 
 
-def record_by(new_recorder: Recorder | None) -> None:
+def record_by(new_recorder: SpanRecorder | None) -> None:
     """Install a recorder for this process, or remove it."""
     global _recorder
     _recorder = new_recorder
@@ -40,7 +40,7 @@ def span(category: str, name: str) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _timed(span_recorder: Recorder, category: str, name: str) -> Iterator[None]:
+def _timed(span_recorder: SpanRecorder, category: str, name: str) -> Iterator[None]:
     begin = time.perf_counter()
     try:
         yield

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gearcache.cache.admin import health as health_module
-from gearcache.cache.admin.health import Check, check_health
+from gearcache.cache.admin.health import HealthCheck, check_health
 from gearcache.cache.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore
@@ -17,7 +17,7 @@ from gearcache.cache.store import DiskStore
 KEY = CacheKey("Model.decode", (("a", 1),))
 
 
-def checks(layout: Layout, key_file: Path | None = None) -> dict[str, Check]:
+def checks(layout: Layout, key_file: Path | None = None) -> dict[str, HealthCheck]:
     return {check.name: check for check in check_health(layout, key_file)}
 
 

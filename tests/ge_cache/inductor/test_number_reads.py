@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.ge_cache.inductor.number_reads import with_numbers_read
-from gearcache.ge_cache.private_torch.cpp_objects import Written
+from gearcache.ge_cache.private_torch.cpp_objects import CppSource
 from tests.support.scenarios import strict_config
 
 EXTREMES = [0, 1, -1, 5, 2**31, -(2**40), 2**63 - 1, -(2**63)]
@@ -36,5 +36,5 @@ def test_a_compiled_graph_has_the_numbers_of_each_call_and_calls_no_operator_for
 
 
 def test_a_source_without_numbers_stays_as_it_is() -> None:
-    written = Written("aoti_torch_item_int64(buf0, &u0);", "")
+    written = CppSource("aoti_torch_item_int64(buf0, &u0);", "")
     assert with_numbers_read(written) == written

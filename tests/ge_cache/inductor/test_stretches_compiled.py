@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import gearcache
 from gearcache.ge_cache.inductor import repeated, runtime, sources
 from gearcache.ge_cache.inductor.interpreter_lock import INTERFACE, INTERFACE_END
-from gearcache.ge_cache.private_torch.cpp_objects import Lowered, Written
+from gearcache.ge_cache.private_torch.cpp_objects import CppSource, Lowered
 from gearcache.ge_cache.private_torch.inductor import inductor_compile
 from tests.scenarios.repeated import LAYERS
 from tests.support.relaunch import Outcome, cold_and_warm
@@ -177,9 +177,9 @@ def test_small_layers_are_compiled_as_a_whole_which_is_told(cache_dir: Path) -> 
     assert "compiled as a whole: 12 times 4 operations move 48 bytes, less than" in text
 
 
-def _written() -> Written:
+def _written() -> CppSource:
     """Return what Inductor writes for a graph of one operation."""
-    found: list[Written] = []
+    found: list[CppSource] = []
 
     def keep(make: Any, lowered: Lowered) -> str:
         found.append(lowered.written)
@@ -197,18 +197,18 @@ def test_inductor_writes_the_runtime_where_it_is_looked_for() -> None:
     assert "AOTInductorModelContainerRun(" not in parted.wrapper
     assert "AOTInductorModel::run_impl(" in parted.wrapper
     assert runtime.without_runtime(parted) == parted
-    assert runtime.without_runtime(Written("other", "")) == Written("other", "")
+    assert runtime.without_runtime(CppSource("other", "")) == CppSource("other", "")
 
 
 def test_an_object_that_cannot_be_linked_to_the_runtime_gets_its_own() -> None:
     made: list[bool] = []
 
-    def make(written: Written) -> str:
+    def make(written: CppSource) -> str:
         made.append(bool(written.runtime))
         if written.runtime:
             raise RuntimeError("the linker has another idea")
         return "graph.so"
 
     text = f"{INTERFACE}int x;\n{INTERFACE_END}int y;\n"
-    assert runtime.make_object(make, Lowered(Written(text, ""), False, [])) == "graph.so"
+    assert runtime.make_object(make, Lowered(CppSource(text, ""), False, [])) == "graph.so"
     assert made == [True, False]

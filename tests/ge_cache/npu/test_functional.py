@@ -12,7 +12,7 @@ from torch import Tensor
 from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.backend import CompileJob
 from gearcache.ge_cache.npu.functional import FunctionalGraph, functional_graph
-from gearcache.ge_cache.tensor_spec import TensorSpec
+from gearcache.ge_cache.tensor_spec import GearInput
 
 aten = torch.ops.aten
 
@@ -21,7 +21,7 @@ def functional(function: Callable[..., Any], *inputs: Tensor) -> FunctionalGraph
     from torch.fx.experimental.proxy_tensor import make_fx
 
     module = make_fx(lambda *tensors: [function(*tensors)], pre_dispatch=True)(*(item.clone() for item in inputs))
-    specs = [TensorSpec(tuple(item.shape), item.stride(), item.dtype, item.device) for item in inputs]
+    specs = [GearInput(tuple(item.shape), item.stride(), item.dtype, item.device) for item in inputs]
     return functional_graph(CompileJob("m", "g", encode_graph("m", module), specs, {}, {}, 1), {})
 
 

@@ -13,7 +13,7 @@ from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.gears.parse import gear_text, parse_gears
 from gearcache.guards.gears.symbol import Symbol
 from gearcache.serving.call.call import Call
-from gearcache.serving.miss.verdict import Compile, Eager, Known, Pad, Refuse, Rules, decide
+from gearcache.serving.miss.verdict import Compile, Eager, Known, MissRules, Pad, Refuse, decide
 
 GEARS = {"x": {0: [2, 4]}}
 TWO, FOUR = (gear_text(parse_gears(GEARS), (size,)) for size in (2, 4))
@@ -33,7 +33,7 @@ def call(rows: int, *, stance: str = "default", grad: bool = False) -> Call:
 
 
 def verdict(given: Call, *problems: tuple[str, Problem], gears: Any = None, on_miss: str, **known: Any) -> Any:
-    return decide(given, Problems(problems), Rules("Net.forward", parse_gears(gears), on_miss), Known(**known))
+    return decide(given, Problems(problems), MissRules("Net.forward", parse_gears(gears), on_miss), Known(**known))
 
 
 def gears_of(found: Compile | Pad) -> tuple[tuple[int, ...], ...]:
@@ -91,7 +91,7 @@ def test_a_wrong_tensor_is_refused_unless_another_graph_can_be_told_from_the_loa
     kind: str, on_miss: str, is_compared: bool
 ) -> None:
     problem = Problem("x", "of float64", "float32", kind)
-    rules = Rules("Net.forward", parse_gears(GEARS), on_miss, is_compared=is_compared)
+    rules = MissRules("Net.forward", parse_gears(GEARS), on_miss, is_compared=is_compared)
     found = decide(call(2), Problems([(TWO, problem)]), rules, Known(loaded=(TWO,), missing=((2,), (4,))))
     if is_compared and on_miss == "eager" and kind in ("dtype", "stride"):
         assert found == Eager("on_miss")
@@ -111,7 +111,7 @@ def test_a_wrong_tensor_is_refused_unless_another_graph_can_be_told_from_the_loa
 def test_another_dtype_at_sizes_that_no_graph_is_loaded_for_is_compiled_alone_where_only_sizes_are_compared(
     rows: int, gears: Any
 ) -> None:
-    rules = Rules("Net.forward", parse_gears(GEARS), "compile", is_compared=False)
+    rules = MissRules("Net.forward", parse_gears(GEARS), "compile", is_compared=False)
     known = Known(loaded=(TWO,), missing=((2,), (4,)))
     found = decide(call(rows), Problems([(TWO, Problem("x", "of float64", "float32", "dtype"))]), rules, known)
     assert isinstance(found, Compile)
@@ -191,5 +191,5 @@ def test_the_problem_of_the_calls_own_gear_counts() -> None:
 
 def test_a_decision_changes_nothing() -> None:
     given, problems = call(3), Problems([(TWO, SHAPE)])
-    rules, known = Rules("Net.forward", parse_gears(GEARS), "compile"), Known(missing=((4,),))
+    rules, known = MissRules("Net.forward", parse_gears(GEARS), "compile"), Known(missing=((4,),))
     assert decide(given, problems, rules, known) == decide(given, problems, rules, known)

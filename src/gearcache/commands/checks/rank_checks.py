@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gearcache.cache.admin.health import Check
+from gearcache.cache.admin.health import HealthCheck
 from gearcache.cache.layout import Layout
 
 _VARIABLE = "WORLD_SIZE"
@@ -14,11 +14,11 @@ _REMEDY = (
 )
 
 
-def check_ranks(environ: Mapping[str, str], layout: Layout) -> list[Check]:
+def check_ranks(environ: Mapping[str, str], layout: Layout) -> list[HealthCheck]:
     """Say what to do in a job of several ranks, if this is one or if such jobs have stored entries here."""
     world = environ.get(_VARIABLE, "")
     if world.isdigit() and int(world) > 1:
-        return [Check("ranks", None, f"this is a job of {world} ranks", _REMEDY)]
+        return [HealthCheck("ranks", None, f"this is a job of {world} ranks", _REMEDY)]
     labels = set()
     for label, digest in layout.names():
         if any(layout.identify(path)[2].startswith("world") for path in layout.manifests_of(label, digest)):
@@ -26,4 +26,4 @@ def check_ranks(environ: Mapping[str, str], layout: Layout) -> list[Check]:
     if not labels:
         return []
     names = ", ".join(sorted(labels)[:3]) + (", …" if len(labels) > 3 else "")
-    return [Check("ranks", None, f"jobs of several ranks have stored entries: {names}", _REMEDY)]
+    return [HealthCheck("ranks", None, f"jobs of several ranks have stored entries: {names}", _REMEDY)]

@@ -4,35 +4,38 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gearcache.cache.admin.health import Check
+from gearcache.cache.admin.health import HealthCheck
 from gearcache.commands.common import count
 from gearcache.commands.prewarm import looked_up
 from gearcache.prewarming.report import Prewarmed
 from gearcache.serving.miss.host_faults import host_remedy
 
 
-def check_ready(target: str, cache_dir: Path | None, threads: int | None = None) -> list[Check]:
+def check_ready(target: str, cache_dir: Path | None, threads: int | None = None) -> list[HealthCheck]:
     """Look up what a function calls and read every byte of it, as the serving process will; compiles nothing."""
     report, error = looked_up(target, cache_dir, reads=True, threads=threads)
     checks = [_check(entry, target) for entry in report.entries]
     if error is not None:
         remedy = host_remedy(error) or "correct it"
-        checks.append(Check("function", False, f"`{target}` raised {type(error).__name__}: {error}", remedy))
+        checks.append(HealthCheck("function", False, f"`{target}` raised {type(error).__name__}: {error}", remedy))
     elif not report.entries:
-        checks.append(Check("function", False, f"`{target}` called no cached method", "let it call what is served"))
+        checks.append(
+            HealthCheck("function", False, f"`{target}` called no cached method", "let it call what is served")
+        )
     checks += [
-        Check(name, None, f"`{target}` never called it, so nothing is known of it") for name in report.never_called
+        HealthCheck(name, None, f"`{target}` never called it, so nothing is known of it")
+        for name in report.never_called
     ]
     return checks
 
 
-def _check(entry: Prewarmed, target: str) -> Check:
+def _check(entry: Prewarmed, target: str) -> HealthCheck:
     name = entry.method if entry.rank is None else f"{entry.method}, rank {entry.rank}"
     if entry.failed:
-        return Check(name, False, "; ".join(entry.failed.values()), f"see `gearcache prewarm {target}`")
+        return HealthCheck(name, False, "; ".join(entry.failed.values()), f"see `gearcache prewarm {target}`")
     if entry.missing:
         present = count(len(entry.present), "gear")
         text = f"{present} here, missing: {'; '.join(entry.named(entry.missing))}; because: {entry.reason}"
         remedy = entry.advice or f"`gearcache pull --require {target}`, or `gearcache prewarm {target}`"
-        return Check(name, False, text, remedy)
-    return Check(name, True, f"{count(len(entry.present), 'gear')} here")
+        return HealthCheck(name, False, text, remedy)
+    return HealthCheck(name, True, f"{count(len(entry.present), 'gear')} here")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gearcache.cache.admin.health import Check
+from gearcache.cache.admin.health import HealthCheck
 from gearcache.cache.admin.scan import scan
 from gearcache.cache.layout import Layout
 from gearcache.errors import CacheError
@@ -14,7 +14,7 @@ _REMEDY = (
 )
 
 
-def check_variants(layout: Layout) -> list[Check]:
+def check_variants(layout: Layout) -> list[HealthCheck]:
     """Name the methods whose entries hold as many traces as an entry may hold by default."""
     limit = CompilerConfig().max_variants
     try:
@@ -24,4 +24,8 @@ def check_variants(layout: Layout) -> list[Check]:
     if not full:
         return []
     names = ", ".join(full[:3]) + (", …" if len(full) > 3 else "")
-    return [Check("traces", None, f"{limit} traces or more, calls that need another one run without: {names}", _REMEDY)]
+    return [
+        HealthCheck(
+            "traces", None, f"{limit} traces or more, calls that need another one run without: {names}", _REMEDY
+        )
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from gearcache.cache.remote.parallel import at_once
-from gearcache.cache.remote.survey import Survey, survey
+from gearcache.cache.remote.survey import TierSurvey, survey
 from gearcache.commands.common import Exit, count, environment_trust, layout_at, print_json, size_text, stop
 from gearcache.commands.output.listing import Column, Listing, or_dash
 from gearcache.commands.output.printing import echo
@@ -71,7 +71,7 @@ def show_tiers(urls: tuple[str, ...], cache_dir: Path | None, as_json: bool) -> 
         stop(Exit.WRONG)
 
 
-def _plain(tier_survey: Survey) -> dict[str, Any]:
+def _plain(tier_survey: TierSurvey) -> dict[str, Any]:
     state = "reachable" if tier_survey.is_reachable else "FAIL"
     if tier_survey.resting:
         state += f", rested for {tier_survey.resting:.0f} s more"

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from gearcache.errors import OptionError, PrewarmFailed
-from gearcache.integrations.ray.worker import NodeWorker, Outcome, Work
+from gearcache.integrations.ray.worker import NodeOutcome, NodeWorker, Work
 from gearcache.prewarming.report import PrewarmReport
 from gearcache.prewarming.share import divide_among
 
@@ -34,7 +34,7 @@ class _Node(Struct):
     told: NodePrewarmed
     worker: Any
     work: Mapping[str, int] = field(default_factory=dict)
-    share: Outcome = field(default_factory=Outcome)
+    share: NodeOutcome = field(default_factory=NodeOutcome)
 
 
 def prewarm(
@@ -108,7 +108,7 @@ def _exchange(workers: list[_Node], index: int) -> Any:
     return node.worker.take.remote([share.bundle for share in shares if set(share.names) & node.work.keys()])
 
 
-def _record(node: _Node, outcome: Outcome) -> None:
+def _record(node: _Node, outcome: NodeOutcome) -> None:
     node.told.report = outcome.report
     node.told.problem = outcome.problem
     node.told.compiled += outcome.report.compiled if outcome.report is not None else 0

@@ -34,7 +34,7 @@ class Work(Struct, frozen=True):
     device: str
 
 
-class Outcome(Struct):
+class NodeOutcome(Struct):
     """The result of a step on a node: a report, or the problem; names and bytes of the entries that it compiled."""
 
     report: PrewarmReport | None = None
@@ -62,15 +62,15 @@ class NodeWorker:
             if name
         }
 
-    def compile(self, left_to: Mapping[str, str]) -> Outcome:
+    def compile(self, left_to: Mapping[str, str]) -> NodeOutcome:
         """Compile the entries not left to other nodes (`left_to`: entry name -> node); return them as a bundle."""
         return self._catch_errors(lambda: self._compile_share(left_to))
 
-    def take(self, bundles: Iterable[bytes]) -> Outcome:
+    def take(self, bundles: Iterable[bytes]) -> NodeOutcome:
         """Import what other nodes have compiled, and compile what is still missing."""
         return self._catch_errors(lambda: self._import_shares(bundles))
 
-    def _compile_share(self, left_to: Mapping[str, str]) -> Outcome:
+    def _compile_share(self, left_to: Mapping[str, str]) -> NodeOutcome:
         report, error = self._run(dry_run=False, left_to=left_to)
         outcome = _outcome(report, error)
         outcome.names = tuple(
@@ -83,7 +83,7 @@ class NodeWorker:
                 outcome.bundle = Path(folder, "share").read_bytes()
         return outcome
 
-    def _import_shares(self, bundles: Iterable[bytes]) -> Outcome:
+    def _import_shares(self, bundles: Iterable[bytes]) -> NodeOutcome:
         problems = []
         with tempfile.TemporaryDirectory() as folder:
             for data in bundles:
@@ -99,11 +99,11 @@ class NodeWorker:
             outcome.problem = "; ".join(filter(None, (outcome.problem, *problems)))
         return outcome
 
-    def _catch_errors(self, step: Callable[[], Outcome]) -> Outcome:
+    def _catch_errors(self, step: Callable[[], NodeOutcome]) -> NodeOutcome:
         try:
             return step()
         except Exception as error:  # not every exception can be sent to another process
-            return Outcome(problem="".join(traceback.format_exception_only(error)).strip())
+            return NodeOutcome(problem="".join(traceback.format_exception_only(error)).strip())
 
     def _run(self, *, dry_run: bool, left_to: Mapping[str, str] | None) -> tuple[PrewarmReport, BaseException | None]:
         return run_prewarm(
@@ -149,7 +149,7 @@ def _name(label: str, digest: str, ranks: str) -> str:
     return f"{label}-{digest}{f'/{ranks}' if ranks else ''}"
 
 
-def _outcome(report: PrewarmReport, error: BaseException | None) -> Outcome:
+def _outcome(report: PrewarmReport, error: BaseException | None) -> NodeOutcome:
     problems = [
         f"{entry.method}, {gear}: {cause}"
         for entry in report.entries
@@ -159,7 +159,7 @@ def _outcome(report: PrewarmReport, error: BaseException | None) -> Outcome:
         problems.append(f"{type(error).__name__}: {error}")
     elif not report.entries:
         problems.append("the function called no cached method")
-    return Outcome(report, "; ".join(problems))
+    return NodeOutcome(report, "; ".join(problems))
 
 
 def _function(target: Callable[[], object] | str) -> Callable[[], object]:

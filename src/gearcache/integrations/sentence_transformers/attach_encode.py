@@ -10,7 +10,7 @@ from gearcache.errors import GearSpecError, OptionError
 from gearcache.guards.evidence.names import a_type
 from gearcache.guards.gears.symbol import Symbol
 from gearcache.integrations.sentence_transformers.attached_encoder import AttachedEncoder
-from gearcache.integrations.sentence_transformers.layout import Layout
+from gearcache.integrations.sentence_transformers.layout import ModelClasses
 from gearcache.integrations.sentence_transformers.text_features import TextFeatures
 from gearcache.options import CompilerConfig
 from gearcache.serving.call.parameters import Parameters
@@ -71,7 +71,7 @@ def attach_encode(
             config,
             on_miss="pad",
             pad_values=features.fills,
-            filling="vouched" if Layout(model).is_known else config.filling,
+            filling="vouched" if ModelClasses(model).is_known else config.filling,
         ),
         # Named for each tensor: a trace with a batch of 1 does not tie the mask to the ids.
         gears={path: {0: rows, 1: length} for path in features.fills},

@@ -12,8 +12,8 @@ import torch
 from gearcache.attaching.attachment import Attachment
 from gearcache.errors import CaptureError, CompileError, GearSpecError, InputError, PaddedResultError, UnknownGear
 from gearcache.ge_cache.private_torch import core as private_core
-from gearcache.integrations.sentence_transformers.layout import Layout
-from gearcache.integrations.sentence_transformers.text_features import Miss, TextFeatures, made_features
+from gearcache.integrations.sentence_transformers.layout import ModelClasses
+from gearcache.integrations.sentence_transformers.text_features import TextFeatures, UnservedTexts, made_features
 from gearcache.serving.call.parameters import Parameters
 
 logger = logging.getLogger("gearcache")
@@ -29,7 +29,7 @@ class AttachedEncoder(Attachment):
         super().__init__(model, parameters)
         self._features = features
         self._on_miss = on_miss
-        self._layout = Layout(model)
+        self._layout = ModelClasses(model)
         self._warned_reasons: set[str] = set()
         self._lock = threading.Lock()
 
@@ -38,7 +38,7 @@ class AttachedEncoder(Attachment):
         if args or kwargs:
             raise TypeError("warm takes no arguments: batch= and sequence= of `attach_encode` say what the graphs take")
         features = self._features.read(made_features(self.module))
-        assert not isinstance(features, Miss), features
+        assert not isinstance(features, UnservedTexts), features
         with torch.inference_mode():
             super().warm(features)
 
@@ -49,7 +49,7 @@ class AttachedEncoder(Attachment):
             self.method.count_eager("training")
             return self.module.forward(*args, **kwargs)
         features_or_miss = self._read(args, kwargs)
-        if not isinstance(features_or_miss, Miss):
+        if not isinstance(features_or_miss, UnservedTexts):
             try:
                 results = super()._call_forward(features_or_miss)
             except (CaptureError, CompileError, GearSpecError, InputError, PaddedResultError) as error:
@@ -64,21 +64,21 @@ class AttachedEncoder(Attachment):
         self._count(features_or_miss)
         return self.module.forward(*args, **kwargs)
 
-    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | Miss:
+    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | UnservedTexts:
         """Return the tensors of a call that a graph takes, or the reason why no graph takes them."""
-        layout = Layout(self.module)
+        layout = ModelClasses(self.module)
         if len(args) != 1 or not layout.ignores(kwargs):
-            return Miss("features", f"{len(args)} arguments and {sorted(kwargs)}", "features alone")
+            return UnservedTexts("features", f"{len(args)} arguments and {sorted(kwargs)}", "features alone")
         if layout != self._layout:
-            return Miss("modules", "the model has other modules than those attached", "attach it anew")
+            return UnservedTexts("modules", "the model has other modules than those attached", "attach it anew")
         features_or_miss = self._features.read(args[0])
-        if isinstance(features_or_miss, Miss) or "prompt_length" not in args[0]:
+        if isinstance(features_or_miss, UnservedTexts) or "prompt_length" not in args[0]:
             return features_or_miss
         if layout.drops_prompts or not layout.is_known:
-            return Miss("prompt", "a module may read how long the prompt is", "poolings that include prompts")
+            return UnservedTexts("prompt", "a module may read how long the prompt is", "poolings that include prompts")
         return features_or_miss
 
-    def _count(self, miss: Miss) -> None:
+    def _count(self, miss: UnservedTexts) -> None:
         self.method.count_eager(miss.reason)
         with self._lock:
             is_new = miss.reason not in self._warned_reasons
@@ -94,7 +94,7 @@ class AttachedEncoder(Attachment):
         return AttachedEncoder, (self.module, self._parameters, self._features, self._on_miss)
 
 
-def _miss_of(error: Exception) -> Miss:
+def _miss_of(error: Exception) -> UnservedTexts:
     if isinstance(error, UnknownGear):
-        return Miss("size", str(error), "up to the largest sizes")
-    return Miss("no graph", str(error), "what a graph can be made of")
+        return UnservedTexts("size", str(error), "up to the largest sizes")
+    return UnservedTexts("no graph", str(error), "what a graph can be made of")

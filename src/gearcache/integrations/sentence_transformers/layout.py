@@ -42,7 +42,7 @@ _BY_TOKEN = (
 _LIBRARIES = ("transformers.", "sentence_transformers.")
 
 
-class Layout:
+class ModelClasses:
     """The classes of a model's modules at one time. Models with equal layouts treat filling alike."""
 
     def __init__(self, model: Any) -> None:
@@ -55,7 +55,7 @@ class Layout:
         )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Layout) and (self._classes, self._inner_classes) == (
+        return isinstance(other, ModelClasses) and (self._classes, self._inner_classes) == (
             other._classes,
             other._inner_classes,
         )

@@ -18,7 +18,7 @@ _FILLED_BY = {"input_ids": "pad_token_id", "attention_mask": None, "token_type_i
 _OTHERS = ("modality", "prompt_length")
 
 
-class Miss(NamedTuple):
+class UnservedTexts(NamedTuple):
     """Why no graph serves a call: one of `EAGER_REASONS`, the actual value, and the allowed values."""
 
     reason: str
@@ -61,16 +61,16 @@ class TextFeatures:
         #: Path of each tensor -> the value of its filling.
         self.fills = {f"input[{name!r}]": int(value or 0) for name, value in fills.items()}
 
-    def read(self, features: Any) -> dict[str, Any] | Miss:
+    def read(self, features: Any) -> dict[str, Any] | UnservedTexts:
         """Return the tensors of a call that a graph takes, or the reason why no graph takes them."""
         allowed = f"{', '.join(self.names)} of texts"
         if not isinstance(features, Mapping):
-            return Miss("features", f"features are {a_type(type(features))}", allowed)
+            return UnservedTexts("features", f"features are {a_type(type(features))}", allowed)
         for name in features:
             if name not in self.names and name not in self._other_names:
-                return Miss("features", f"the feature `{name}` is given", allowed)
+                return UnservedTexts("features", f"the feature `{name}` is given", allowed)
         if features.get("modality", "text") != "text":
-            return Miss("features", f"`modality` is {features['modality']!r}", "'text'")
+            return UnservedTexts("features", f"`modality` is {features['modality']!r}", "'text'")
         tensors: dict[str, Any] = {name: features.get(name) for name in self.names}
         shape = getattr(tensors["input_ids"], "shape", None)
         for name, value in tensors.items():
@@ -81,10 +81,12 @@ class TextFeatures:
                 or value.shape != shape
                 or 0 in value.shape
             ):
-                return Miss("features", f"`{name}` is {_in_words(value)}", "int64 of shape (batch, length) for all")
+                return UnservedTexts(
+                    "features", f"`{name}` is {_in_words(value)}", "int64 of shape (batch, length) for all"
+                )
         # The result of such a text depends on the number of masked tokens, because all of them are seen equally.
         if not bool(tensors["attention_mask"].any(1).all()):
-            return Miss("empty text", "a text has no token that the mask shows", "texts of at least one token")
+            return UnservedTexts("empty text", "a text has no token that the mask shows", "texts of at least one token")
         return {**{name: value.contiguous() for name, value in tensors.items()}, "modality": "text"}
 
 

@@ -16,7 +16,7 @@ from gearcache.integrations.transformers.causal_reader import CausalReader
 from gearcache.integrations.transformers.decoder import DoesNotFit
 from gearcache.integrations.transformers.generate import Generate
 from gearcache.integrations.transformers.generation_stats import GenerationStats
-from gearcache.integrations.transformers.model_call import Miss
+from gearcache.integrations.transformers.model_call import UnservedCall
 from gearcache.integrations.transformers.model_state import ModelState
 from gearcache.integrations.transformers.seq2seq_reader import Seq2SeqReader
 from gearcache.integrations.transformers.sizes import Sizes
@@ -153,13 +153,13 @@ class AttachedModel:
         try:
             result = serve(args, kwargs, **options)
         except DoesNotFit as error:  # any slots that were written are beyond those in use
-            result = Miss(*error.args)
-        if not isinstance(result, Miss):
+            result = UnservedCall(*error.args)
+        if not isinstance(result, UnservedCall):
             return result
         self._handle_miss(result)
         return None
 
-    def _handle_miss(self, miss: Miss) -> None:
+    def _handle_miss(self, miss: UnservedCall) -> None:
         """Raise for a call without a graph, or count it and warn once per reason, as `on_miss` says."""
         if self._on_miss == "raise":
             raise UnknownGear(self.name, miss.argument, miss.found, miss.allowed)

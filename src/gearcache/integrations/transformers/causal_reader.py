@@ -13,7 +13,13 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.decoder import CausalDecoder
 from gearcache.integrations.transformers.filling import filled, filled_mask, geared
-from gearcache.integrations.transformers.model_call import Miss, ModelCall, other_weights, read_call, sees_nothing
+from gearcache.integrations.transformers.model_call import (
+    ModelCall,
+    UnservedCall,
+    other_weights,
+    read_call,
+    sees_nothing,
+)
 from gearcache.integrations.transformers.model_state import ModelState
 from gearcache.integrations.transformers.pieces import pieces
 from gearcache.integrations.transformers.sequence_cache import OpenSlots, SequenceCache
@@ -49,17 +55,17 @@ class CausalReader:
             self._method(width).warm(**_arguments(slots, 0, ids, self._mask(None, rows, rows), ids.clone(), width))
 
     def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_hooked: bool = False) -> Any:
-        """Return the model's result for a call, or a `Miss`; `is_hooked`: hooks see the result."""
+        """Return the model's result for a call, or an `UnservedCall`; `is_hooked`: hooks see the result."""
         call = read_call(args, kwargs, self._owner, self._model.device, is_hooked=is_hooked)
-        if isinstance(call, Miss):
+        if isinstance(call, UnservedCall):
             return call
         if call.cache is not None and not call.cache.suits(self._model.dtype, self._model.device):
             return other_weights()
         miss = self._sizes.no_room(call.rows, call.past + call.tokens) or self._blind_miss(call.attention_mask)
         return miss or self._read(call)
 
-    def _blind_miss(self, mask: torch.Tensor | None) -> Miss | None:
-        """Return a `Miss` for a mask with which the last token of a row, whose logits are used, may see nothing.
+    def _blind_miss(self, mask: torch.Tensor | None) -> UnservedCall | None:
+        """Return an `UnservedCall` for a mask that may hide everything from the last token of a row.
 
         Other tokens that see nothing are hidden themselves, and their logits are not used.
         """

@@ -10,7 +10,7 @@ import torch
 from transformers.generation.configuration_utils import ALL_STATIC_CACHE_IMPLEMENTATIONS
 
 from gearcache.integrations.transformers.cache_name import CACHE
-from gearcache.integrations.transformers.model_call import Miss
+from gearcache.integrations.transformers.model_call import UnservedCall
 from gearcache.integrations.transformers.model_state import ModelState
 
 #: Arguments with which `generate` reads drafts of several tokens, or uses another loop.
@@ -24,8 +24,8 @@ class Generate:
         self,
         model: Any,
         model_state: ModelState,
-        handle_miss: Callable[[Miss], None],
-        too_long: Callable[[int], Miss | None] | None,
+        handle_miss: Callable[[UnservedCall], None],
+        too_long: Callable[[int], UnservedCall | None] | None,
     ) -> None:
         """`too_long` returns why a number of tokens does not fit; None if that is not an error."""
         self._model, self._handle_miss, self._too_long = model, handle_miss, too_long
@@ -52,20 +52,20 @@ class Generate:
         finally:
             state.is_running, state.cause = previous
 
-    def cause_of(self, miss: Miss) -> Miss:
+    def cause_of(self, miss: UnservedCall) -> UnservedCall:
         """Return why this thread's generation left the graphs, if this miss is a call with the plain model's cache."""
-        cause: Miss | None = self._threads.cause
+        cause: UnservedCall | None = self._threads.cause
         if cause is None:
             self._threads.cause = miss
         return cause if cause is not None and miss.argument == CACHE else miss
 
-    def _miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Miss | None:
+    def _miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> UnservedCall | None:
         for name in _OTHER_LOOPS:
             if self._option(name, args, kwargs) is not None:
-                return Miss(name, "given", "None")
+                return UnservedCall(name, "given", "None")
         device = self._model.device.type
         if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
-            return Miss("autocast", f"on for {device}", "calls outside of `torch.autocast`")
+            return UnservedCall("autocast", f"on for {device}", "calls outside of `torch.autocast`")
         miss = self._model_state.miss()
         if miss is not None or self._too_long is None:
             return miss

@@ -23,7 +23,7 @@ _ARGUMENTS = {
 }
 
 
-class Miss(NamedTuple):
+class UnservedCall(NamedTuple):
     """Why no graph serves a call: the argument, its value, and the allowed values."""
 
     argument: str
@@ -56,43 +56,47 @@ class ModelCall(Struct, frozen=True):
 
 def read_call(
     args: tuple[Any, ...], kwargs: dict[str, Any], owner: str, device: torch.device, *, is_hooked: bool = False
-) -> ModelCall | Miss:
+) -> ModelCall | UnservedCall:
     """Return the content of a call of the model, or the reason why no graph can answer it.
 
     `device` is the model's; `is_hooked` says that hooks see the result, which otherwise only `generate` reads.
     """
     if args:
-        return Miss("args", f"{len(args)} arguments by position", "arguments by name")
+        return UnservedCall("args", f"{len(args)} arguments by position", "arguments by name")
     for name, value in kwargs.items():
         if name not in _ARGUMENTS and value is not None and value is not False:
-            return Miss(name, "given", ", ".join(sorted(_ARGUMENTS)))
+            return UnservedCall(name, "given", ", ".join(sorted(_ARGUMENTS)))
     ids, mask, positions = (kwargs.get(name) for name in ("input_ids", "attention_mask", "position_ids"))
     if not are_tokens(ids, device):
-        return Miss("input_ids", in_words(ids), f"int64 tokens of the shape (batch, tokens) on {device}")
+        return UnservedCall("input_ids", in_words(ids), f"int64 tokens of the shape (batch, tokens) on {device}")
     if kwargs.get("use_cache") is not True:
-        return Miss("use_cache", repr(kwargs.get("use_cache")), "True")
+        return UnservedCall("use_cache", repr(kwargs.get("use_cache")), "True")
     keep = kwargs.get("logits_to_keep", 0 if is_hooked else 1)
     if not isinstance(keep, int) or (keep != 1 and ids.shape[1] > 1):
-        return Miss("logits_to_keep", in_words(keep), "1: the last token of each prompt")
+        return UnservedCall("logits_to_keep", in_words(keep), "1: the last token of each prompt")
     cache, past = kwargs.get(CACHE), 0
     if isinstance(cache, SequenceCache):
         if cache.owner != owner:
-            return Miss(CACHE, "the cache of another model", "a cache of this model, or none")
+            return UnservedCall(CACHE, "the cache of another model", "a cache of this model, or none")
         if cache.rows != ids.shape[0]:
             description = "a cache that was changed" if cache.rows is None else f"a cache of {cache.rows} rows"
-            return Miss(CACHE, description, f"one of {ids.shape[0]} rows, as `input_ids` has")
+            return UnservedCall(CACHE, description, f"one of {ids.shape[0]} rows, as `input_ids` has")
         past = cache.get_seq_length()
     elif not _is_new(cache):
-        return Miss(CACHE, in_words(cache), "none, or what an attached `generate` has returned")
+        return UnservedCall(CACHE, in_words(cache), "none, or what an attached `generate` has returned")
     else:
         cache = None
     if mask is not None and not is_mask(mask, (ids.shape[0], past + ids.shape[1])):
-        return Miss("attention_mask", in_words(mask), "a mask of bools or ints of the shape (batch, tokens so far)")
+        return UnservedCall(
+            "attention_mask", in_words(mask), "a mask of bools or ints of the shape (batch, tokens so far)"
+        )
     rows = {1, ids.shape[0]}
     if positions is not None and not (
         are_tokens(positions, device) and positions.shape[0] in rows and positions.shape[1] == ids.shape[1]
     ):
-        return Miss("position_ids", in_words(positions), f"int64 positions of the shape (batch, tokens) on {device}")
+        return UnservedCall(
+            "position_ids", in_words(positions), f"int64 positions of the shape (batch, tokens) on {device}"
+        )
     return ModelCall(ids, mask, positions, cache, past)
 
 
@@ -121,17 +125,19 @@ def is_mask(mask: Any, shape: tuple[int, int]) -> TypeGuard[torch.Tensor]:
     return type(mask) is torch.Tensor and mask.shape == shape and not (mask.is_floating_point() or mask.is_complex())
 
 
-def sees_nothing() -> Miss:
-    """Return the `Miss` for a mask that hides everything from a token whose logits are used.
+def sees_nothing() -> UnservedCall:
+    """Return the `UnservedCall` for a mask that hides everything from a token whose logits are used.
 
     Attention is then even over all hidden slots, and a graph has more slots than the model itself has tokens.
     """
-    return Miss("attention_mask", "one that hides all tokens of a row", "masks with which each row sees a token")
+    return UnservedCall(
+        "attention_mask", "one that hides all tokens of a row", "masks with which each row sees a token"
+    )
 
 
-def other_weights() -> Miss:
-    """Return the `Miss` for a cache that the model made before it was cast or moved."""
-    return Miss(CACHE, "of other weights", "a cache of the dtype and device that the model has")
+def other_weights() -> UnservedCall:
+    """Return the `UnservedCall` for a cache that the model made before it was cast or moved."""
+    return UnservedCall(CACHE, "of other weights", "a cache of the dtype and device that the model has")
 
 
 def in_words(value: Any) -> str:

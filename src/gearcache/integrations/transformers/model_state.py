@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gearcache.integrations.transformers.model_call import Miss
+from gearcache.integrations.transformers.model_call import UnservedCall
 from gearcache.integrations.transformers.sizes import Sizes
 from gearcache.integrations.transformers.slots import LayerShapes
 from gearcache.integrations.transformers.support import layer_shapes, reason_against
@@ -27,13 +27,13 @@ class ModelState:
         """Return the data that separates entries whose graphs take different keys and values."""
         return {"cache_length": sizes.cache_length, "layers": [list(shape) for shape in self.shapes]}
 
-    def miss(self) -> Miss | None:
+    def miss(self) -> UnservedCall | None:
         """Return why no generation can be served from now on, or None. Takes about 1 ms for 30 layers."""
         reason = reason_against(self._model)
         if reason is not None:
-            return Miss("config", f"changed since `attach_generate`: {reason}", "what `attach_generate` takes")
+            return UnservedCall("config", f"changed since `attach_generate`: {reason}", "what `attach_generate` takes")
         if layer_shapes(self._model) != self.shapes:
-            return Miss(
+            return UnservedCall(
                 "config",
                 "changed since `attach_generate`: other sizes of keys and values",
                 "those of `attach_generate`",
@@ -42,7 +42,7 @@ class ModelState:
         if place is None:
             return None
         # Graphs would draw other numbers than the model: also for filling, and in the order of a compiler.
-        return Miss(
+        return UnservedCall(
             "dropout", f"active: `{place[0]}` is {place[1]!r} in training mode", "`model.eval()`, or no dropout"
         )
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from transformers import DynamicCache, EncoderDecoderCache
 
 from gearcache.integrations.transformers.cache_name import CACHE
-from gearcache.integrations.transformers.model_call import Miss, are_tokens, in_words, is_mask, sees_nothing
+from gearcache.integrations.transformers.model_call import UnservedCall, are_tokens, in_words, is_mask, sees_nothing
 from gearcache.integrations.transformers.sequence_cache import SequenceCache
 
 _OF_ENCODER = {"input_ids", "attention_mask", "return_dict"}
@@ -45,20 +45,20 @@ class Seq2SeqCall(Struct, frozen=True):
 
 def read_encoder_call(
     args: tuple[Any, ...], kwargs: dict[str, Any], device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor] | Miss:
+) -> tuple[torch.Tensor, torch.Tensor] | UnservedCall:
     """Return tokens and mask, (batch, tokens) each, or why no graph encodes them."""
     miss = _unknown(args, kwargs, _OF_ENCODER)
     ids: Any = kwargs.get("input_ids")
     if miss is not None:
         return miss
     if not are_tokens(ids, device):
-        return Miss("input_ids", in_words(ids), f"int64 tokens of the shape (batch, tokens) on {device}")
+        return UnservedCall("input_ids", in_words(ids), f"int64 tokens of the shape (batch, tokens) on {device}")
     return _with_mask(ids, kwargs.get("attention_mask"))
 
 
 def read_seq2seq_call(
     args: tuple[Any, ...], kwargs: dict[str, Any], owner: str, sample: torch.Tensor, *, is_hooked: bool = False
-) -> Seq2SeqCall | Miss:
+) -> Seq2SeqCall | UnservedCall:
     """Return the content of a call of the model, or the reason why no graph can answer it.
 
     `sample` has the dtype and device of hidden states and their size as its last dim; `is_hooked` says that hooks see
@@ -71,21 +71,21 @@ def read_seq2seq_call(
     encoded, cache = kwargs.get("encoder_outputs"), kwargs.get(CACHE)
     if not are_tokens(ids, sample.device) or (is_hooked and ids.shape[1] > 1):
         allowed = f"int64 tokens of the shape (batch, {'1' if is_hooked else 'tokens'}) on {sample.device}"
-        return Miss("decoder_input_ids", in_words(ids), allowed)
+        return UnservedCall("decoder_input_ids", in_words(ids), allowed)
     if kwargs.get("use_cache") is not True:
-        return Miss("use_cache", repr(kwargs.get("use_cache")), "True")
+        return UnservedCall("use_cache", repr(kwargs.get("use_cache")), "True")
     hidden = encoded[0] if encoded is not None else None
     if not _are_states(hidden, sample) or hidden.shape[0] != ids.shape[0]:
         allowed = (
             f"hidden states of {sample.dtype} with the shape (batch, tokens, {sample.shape[-1]}) on {sample.device}"
         )
-        return Miss("encoder_outputs", in_words(hidden), allowed)
+        return UnservedCall("encoder_outputs", in_words(hidden), allowed)
     tokens_and_mask = _with_mask(hidden[:, :, 0], kwargs.get("attention_mask"))
-    if isinstance(tokens_and_mask, Miss):
+    if isinstance(tokens_and_mask, UnservedCall):
         return tokens_and_mask
     if not isinstance(cache, SequencePair):
         if not _is_new(cache):
-            return Miss(CACHE, in_words(cache), "none, or what an attached `generate` has returned")
+            return UnservedCall(CACHE, in_words(cache), "none, or what an attached `generate` has returned")
         return Seq2SeqCall(ids, hidden, tokens_and_mask[1], None, 0)
     own, encoded_cache = cache.caches
     if (
@@ -93,16 +93,16 @@ def read_seq2seq_call(
         or {own.rows, encoded_cache.rows} != {ids.shape[0]}
         or encoded_cache.get_seq_length() != hidden.shape[1]
     ):
-        return Miss(CACHE, "of another model, batch or prompt", "what an attached `generate` has returned")
+        return UnservedCall(CACHE, "of another model, batch or prompt", "what an attached `generate` has returned")
     return Seq2SeqCall(ids, hidden, tokens_and_mask[1], cache, own.get_seq_length())
 
 
-def _unknown(args: tuple[Any, ...], kwargs: dict[str, Any], allowed: set[str]) -> Miss | None:
+def _unknown(args: tuple[Any, ...], kwargs: dict[str, Any], allowed: set[str]) -> UnservedCall | None:
     if args:
-        return Miss("args", f"{len(args)} arguments by position", "arguments by name")
+        return UnservedCall("args", f"{len(args)} arguments by position", "arguments by name")
     for name, value in kwargs.items():
         if name not in allowed and value is not None and value is not False:
-            return Miss(name, "given", ", ".join(sorted(allowed)))
+            return UnservedCall(name, "given", ", ".join(sorted(allowed)))
     return None
 
 
@@ -115,12 +115,12 @@ def _are_states(hidden: Any, sample: torch.Tensor) -> TypeGuard[torch.Tensor]:
     )
 
 
-def _with_mask(tokens: torch.Tensor, mask: Any) -> tuple[torch.Tensor, torch.Tensor] | Miss:
+def _with_mask(tokens: torch.Tensor, mask: Any) -> tuple[torch.Tensor, torch.Tensor] | UnservedCall:
     """Return tokens and their mask; all ones if none is given."""
     if mask is None:
         return tokens, torch.ones(tokens.shape, dtype=torch.long, device=tokens.device)
     if not is_mask(mask, (tokens.shape[0], tokens.shape[1])):
-        return Miss("attention_mask", in_words(mask), "a mask of bools or ints of the shape (batch, tokens)")
+        return UnservedCall("attention_mask", in_words(mask), "a mask of bools or ints of the shape (batch, tokens)")
     return (tokens, mask) if mask.any(1).all() else sees_nothing()
 
 

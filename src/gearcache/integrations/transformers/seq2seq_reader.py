@@ -12,7 +12,7 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.filling import filled, filled_mask, geared
-from gearcache.integrations.transformers.model_call import Miss, other_weights
+from gearcache.integrations.transformers.model_call import UnservedCall, other_weights
 from gearcache.integrations.transformers.model_state import ModelState
 from gearcache.integrations.transformers.seq2seq_call import (
     Seq2SeqCall,
@@ -59,9 +59,9 @@ class Seq2SeqReader:
         self.methods["decode"].warm(**arguments)
 
     def serve_encoder(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_hooked: bool = False) -> Any:
-        """Return the encoder's result for a call, or a `Miss`."""
+        """Return the encoder's result for a call, or an `UnservedCall`."""
         call = read_encoder_call(args, kwargs, self._model.device)
-        if isinstance(call, Miss):
+        if isinstance(call, UnservedCall):
             return call
         ids, mask = call
         rows, tokens = ids.shape
@@ -75,11 +75,11 @@ class Seq2SeqReader:
         return BaseModelOutput(last_hidden_state=hidden[:rows, :tokens])
 
     def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_hooked: bool = False) -> Any:
-        """Return the model's result for a call, or a `Miss`."""
+        """Return the model's result for a call, or an `UnservedCall`."""
         call = read_seq2seq_call(
             args, kwargs, self._owner, self._model.get_input_embeddings().weight, is_hooked=is_hooked
         )
-        if isinstance(call, Miss):
+        if isinstance(call, UnservedCall):
             return call
         if call.cache is not None:
             model = self._model
@@ -88,9 +88,11 @@ class Seq2SeqReader:
         miss = self._no_room(call.rows, call.hidden_states.shape[1])
         return miss or self._sizes.too_long(call.past + call.input_ids.shape[1]) or self._read(call)
 
-    def _no_room(self, rows: int, tokens: int) -> Miss | None:
+    def _no_room(self, rows: int, tokens: int) -> UnservedCall | None:
         if tokens > self._sizes.prompt[-1]:
-            return Miss("input_ids", f"{tokens} tokens long", f"up to {self._sizes.prompt[-1]} tokens (prompt=)")
+            return UnservedCall(
+                "input_ids", f"{tokens} tokens long", f"up to {self._sizes.prompt[-1]} tokens (prompt=)"
+            )
         return self._sizes.no_room(rows, 0)
 
     def _read(self, call: Seq2SeqCall) -> Any:

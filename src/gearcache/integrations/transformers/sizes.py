@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from gearcache.integrations.transformers.model_call import Miss
+from gearcache.integrations.transformers.model_call import UnservedCall
 
 
 class Sizes(Struct, frozen=True):
@@ -25,15 +25,15 @@ class Sizes(Struct, frozen=True):
         """Return the length that a prompt is filled up to, unless it is read in pieces."""
         return next(size for size in self.prompt if size >= tokens)
 
-    def no_room(self, rows: int, tokens: int) -> Miss | None:
+    def no_room(self, rows: int, tokens: int) -> UnservedCall | None:
         """Return why a batch of this many tokens does not fit; None if it does."""
         if rows > self.batch[-1]:
-            return Miss("input_ids", f"a batch of {rows}", f"batches up to {self.batch[-1]} (batch=)")
+            return UnservedCall("input_ids", f"a batch of {rows}", f"batches up to {self.batch[-1]} (batch=)")
         return self.too_long(tokens)
 
-    def too_long(self, tokens: int) -> Miss | None:
+    def too_long(self, tokens: int) -> UnservedCall | None:
         """Return why this many tokens do not fit into the cache; None if they do."""
         if tokens <= self.cache_length:
             return None
         allowed = f"up to {self.cache_length} tokens in the cache (cache_length=)"
-        return Miss("max_length", f"{tokens} tokens or more", allowed)
+        return UnservedCall("max_length", f"{tokens} tokens or more", allowed)

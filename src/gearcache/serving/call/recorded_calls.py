@@ -13,7 +13,7 @@ from gearcache.serving.find.activate import BlobReader
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.shapes_met import ShapesMet
-from gearcache.telemetry.spans import Recorder, span
+from gearcache.telemetry.spans import SpanRecorder, span
 from gearcache.telemetry.stats import Counters
 
 _MOST_SHAPES = 2000
@@ -31,7 +31,7 @@ class RecordedCalls:
     """The calls of one method. Its counters live as long as the process, even if the method and its model do not."""
 
     def __init__(
-        self, name: str, owner: str, counters: Counters, outcomes: Outcomes, use: GearUse, trace_recorder: Recorder
+        self, name: str, owner: str, counters: Counters, outcomes: Outcomes, use: GearUse, trace_recorder: SpanRecorder
     ) -> None:
         self._name, self._owner = name, owner
         self._counters, self._outcomes, self._use, self._recorder = counters, outcomes, use, trace_recorder

@@ -16,7 +16,7 @@ from msgspec import Struct
 from gearcache.cache.module_tree import named_modules
 from gearcache.guards.access import own_attributes
 from gearcache.guards.evidence.names import name_of
-from gearcache.guards.evidence.traced_files import UnknownSource, changed_source, record_sources
+from gearcache.guards.evidence.traced_files import UnnamedCode, changed_source, record_sources
 from gearcache.options import Settings
 from gearcache.serving.call.call import Call
 
@@ -41,7 +41,7 @@ class ImpossibleCall(Struct, frozen=True):
         """Return one after a trace that went through some code; None if an edit of that code could not be detected."""
         try:
             return cls(call, reason[:_MOST_TEXT], record_sources(codes))
-        except UnknownSource:
+        except UnnamedCode:
             return None
 
     def is_current(self) -> bool:

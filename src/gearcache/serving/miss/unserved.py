@@ -33,7 +33,7 @@ from gearcache.serving.miss.builds import Builds
 from gearcache.serving.miss.delayed_calls import DelayedCalls
 from gearcache.serving.miss.padded_calls import Padded, PaddedCalls, Unpadded
 from gearcache.serving.miss.refused_calls import RefusedCalls
-from gearcache.serving.miss.verdict import Compile, Eager, Known, Pad, Refuse, Rules, decide
+from gearcache.serving.miss.verdict import Compile, Eager, Known, MissRules, Pad, Refuse, decide
 from gearcache.telemetry.record import Record
 
 logger = logging.getLogger("gearcache")
@@ -47,7 +47,7 @@ class UnservedCalls:
         self._is_background = settings.on_miss == "background"
         self._right, self._method_serves, self._on_miss = method.right, method.serves, settings.on_miss
         on_miss = "compile" if self._is_background else settings.on_miss
-        self._rules = Rules(method.name, method.spec, on_miss, is_compared=settings.validate == "inputs")
+        self._rules = MissRules(method.name, method.spec, on_miss, is_compared=settings.validate == "inputs")
         self._copies = settings.on_strides == "copy" and settings.validate == "inputs"
         self._variants = variants
         self._record = record
@@ -105,7 +105,7 @@ class UnservedCalls:
             raise rules.outside(call, padded.reason)
         return self._variants.loaded.accept(padded.active, padded.graph, padded.tensors, call)
 
-    def _known_facts(self, call: Call, rules: Rules, problems: Problems, why: str) -> Known:
+    def _known_facts(self, call: Call, rules: MissRules, problems: Problems, why: str) -> Known:
         # Only a build of declared gears needs the missing ones; a call that runs eagerly should not pay for finding
         # them.
         is_asked = rules.on_miss == "pad" or call.sizes(rules.spec) in rules.spec.gears

@@ -47,7 +47,7 @@ class Compile(Struct, frozen=True):
 Verdict = Refuse | Eager | Pad | Compile
 
 
-class Rules(Struct, frozen=True):
+class MissRules(Struct, frozen=True):
     """The options of one method about calls that no graph serves."""
 
     name: str
@@ -89,7 +89,7 @@ class _Wanted(Struct, frozen=True):
     is_alone: bool = False
 
 
-def decide(call: Call, problems: Problems, rules: Rules, facts: Known) -> Verdict:
+def decide(call: Call, problems: Problems, rules: MissRules, facts: Known) -> Verdict:
     """Return the verdict on a call; `problems` are the reasons of the loaded graphs."""
     graph = _graph_to_make(call, problems, rules, facts.loaded)
     if isinstance(graph, InputError):
@@ -110,7 +110,7 @@ def decide(call: Call, problems: Problems, rules: Rules, facts: Known) -> Verdic
     return Pad(spec) if graph.is_outside and rules.on_miss == "pad" else Compile(spec)
 
 
-def _graph_to_make(call: Call, problems: Problems, rules: Rules, loaded: tuple[str, ...]) -> _Wanted | InputError:
+def _graph_to_make(call: Call, problems: Problems, rules: MissRules, loaded: tuple[str, ...]) -> _Wanted | InputError:
     """Return the graph that a call needs; an error for a wrong tensor, or a shape that the spec does not allow."""
     spec, raises = rules.spec, rules.on_miss == "raise"
     sizes = call.sizes(spec)
@@ -147,7 +147,7 @@ def _graph_to_make(call: Call, problems: Problems, rules: Rules, loaded: tuple[s
     return _Wanted(is_alone=is_loaded and problem is not None and (problem.is_assumption or is_strided))
 
 
-def _spec_of_compile(call: Call, rules: Rules, missing: tuple[Gear, ...], *, alone: bool) -> GearSpec:
+def _spec_of_compile(call: Call, rules: MissRules, missing: tuple[Gear, ...], *, alone: bool) -> GearSpec:
     """Return the gears to compile for a call: all that are missing; just its own if `alone` or not in the spec."""
     spec = rules.spec
     if spec.range_problem(call.tensors) is not None:
@@ -180,7 +180,7 @@ def _is_of_state(problem: Problem, call: Call) -> bool:
     return problem.stored.is_weight or not is_given
 
 
-def _error(rules: Rules, problem: Problem) -> InputError:
+def _error(rules: MissRules, problem: Problem) -> InputError:
     allowed = problem.allowed
     if problem.kind == "dtype" and rules.is_compared:
         allowed += ', as of the calls that it was compiled for; on_miss="compile" makes a graph for another one'
