@@ -24,7 +24,7 @@ MAX_SIZE = 64 << 20
 MAX_BLOB_SIZE = 4 << 30
 
 
-class Found(Struct, frozen=True):
+class TierEntry(Struct, frozen=True):
     """A usable manifest, its place, and its signer."""
 
     tier: Tier
@@ -40,20 +40,20 @@ class Lookup:
 
     def __init__(self, tier: Tier, entry: EntryName, trust: Trust) -> None:
         self.tier = tier
-        self.found: dict[str, Found] = {}
+        self.entries: dict[str, TierEntry] = {}
         #: Errors of refused manifests, by name.
         self.refused: dict[str, CacheError] = {}
         self._entry = entry
         self._trust = trust
 
-    def look(self, deadline: Deadline, is_enough: Callable[[Found], bool] = lambda _: False) -> list[Found]:
+    def look(self, deadline: Deadline, is_enough: Callable[[TierEntry], bool] = lambda _: False) -> list[TierEntry]:
         """Return the manifests that were not read before, until one of them is enough. Raises `RemoteError`."""
         return self.tier.ask(lambda remote: self._look(remote, deadline, is_enough))
 
-    def _look(self, remote: Remote, deadline: Deadline, is_enough: Callable[[Found], bool]) -> list[Found]:
+    def _look(self, remote: Remote, deadline: Deadline, is_enough: Callable[[TierEntry], bool]) -> list[TierEntry]:
         names = [name for name in remote.names(self._entry.prefix, MOST_MANIFESTS, deadline) if self._entry.has(name)]
         new_names = [name for name in names if name.endswith(MANIFEST_NAME) or not self._is_known(name)]
-        candidates: list[Found] = []
+        candidates: list[TierEntry] = []
         for start in range(0, len(new_names), MOST_AT_ONCE):
             read, faults = read_each(remote, new_names[start : start + MOST_AT_ONCE], MAX_SIZE, deadline)
             self.refused |= faults
@@ -67,18 +67,18 @@ class Lookup:
     def _is_known(self, name: str) -> bool:
         """Return whether a manifest need not be read again; an unreadable one may become readable."""
         error = self.refused.get(name)
-        return name in self.found or (error is not None and not isinstance(error, RemoteError))
+        return name in self.entries or (error is not None and not isinstance(error, RemoteError))
 
-    def _check(self, name: str, data: bytes) -> Found | None:
+    def _check(self, name: str, data: bytes) -> TierEntry | None:
         try:
-            candidate = read_found(self.tier, self._entry, name, data, self._trust)
+            candidate = read_tier_entry(self.tier, self._entry, name, data, self._trust)
         except CacheError as error:
             self.refused[name] = error
             return None
-        previous = self.found.get(name)
+        previous = self.entries.get(name)
         if previous is not None and previous.manifest == candidate.manifest:
             return None
-        self.found[name] = candidate
+        self.entries[name] = candidate
         return candidate
 
 
@@ -96,8 +96,8 @@ def read_named(tier: Tier, entry: EntryName, name: str, data: bytes) -> Manifest
     return manifest
 
 
-def read_found(tier: Tier, entry: EntryName, name: str, data: bytes, trust: Trust) -> Found:
+def read_tier_entry(tier: Tier, entry: EntryName, name: str, data: bytes, trust: Trust) -> TierEntry:
     """Return a manifest from a tier; `CorruptEntry` or `UnsignedEntry` where it may not be used."""
     manifest = read_named(tier, entry, name, data)
     signer = trust.check(data, str(tier.path(name)), unsigned=tier.url.unsigned)
-    return Found(tier, name, manifest, signer)
+    return TierEntry(tier, name, manifest, signer)

@@ -19,7 +19,7 @@ from gearcache.cache.remote.command_retries import MOST_FAULTS, SECONDS, persist
 from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
 from gearcache.cache.remote.fetch import fetch_blobs
 from gearcache.cache.remote.holdings import read_manifests
-from gearcache.cache.remote.lookup import Found, read_found
+from gearcache.cache.remote.lookup import TierEntry, read_tier_entry
 from gearcache.cache.remote.names import EntryName, expected_digest
 from gearcache.cache.remote.push import name_of
 from gearcache.cache.remote.tier import Tier
@@ -95,7 +95,7 @@ class Pull:
             return True
         return None if problems else False
 
-    def _fetch_of(self, own_manifest: Manifest | None, candidates: Sequence[Found]) -> tuple[bool, list[str]]:
+    def _fetch_of(self, own_manifest: Manifest | None, candidates: Sequence[TierEntry]) -> tuple[bool, list[str]]:
         """Bring the blobs that the joined entry needs; returns whether any arrived, and why others did not.
 
         Of a gear that several hosts have compiled, the blobs of one host are enough: where they are lost, another
@@ -142,9 +142,9 @@ class Pull:
 
     def _candidates(
         self, entry: EntryName, tier_names: Sequence[tuple[Tier, Sequence[str]]]
-    ) -> tuple[list[Found], list[str]]:
+    ) -> tuple[list[TierEntry], list[str]]:
         """Return the usable manifests, and why tiers failed to give theirs."""
-        candidates: list[Found] = []
+        candidates: list[TierEntry] = []
         problems: list[str] = []
         data_by_name: dict[str, bytes] = {}
         for tier, names in tier_names:
@@ -160,12 +160,12 @@ class Pull:
             data_by_name |= {name: data for name, data in read.items() if expected_digest(name) is not None}
             for name, data in at_hand.items():
                 try:
-                    candidates.append(replace(read_found(tier, entry, name, data, self._trust), data=data))
+                    candidates.append(replace(read_tier_entry(tier, entry, name, data, self._trust), data=data))
                 except CacheError as error:
                     self.outcome.refused[str(tier.path(name))] = str(error)
         return candidates, problems
 
-    def _fetch(self, missing: dict[str, int], candidates: Iterable[Found]) -> list[str]:
+    def _fetch(self, missing: dict[str, int], candidates: Iterable[TierEntry]) -> list[str]:
         """Bring blobs from any tier that has them; returns the errors of blobs that did not arrive."""
         faults: dict[str, str] = {}
         by_tier: dict[Tier, dict[str, int]] = {}
@@ -209,7 +209,7 @@ class Pull:
         seconds = max(tier.url.budget, SECONDS) + sum(missing.values()) / _BYTES_PER_SECOND
         fetch_blobs(tier, missing, self._store.put_blob, Deadline.after(seconds))
 
-    def _publish(self, entry: EntryName, candidates: Sequence[Found]) -> bool:
+    def _publish(self, entry: EntryName, candidates: Sequence[TierEntry]) -> bool:
         """Write the entry with everything that is here now; returns whether there was anything to write."""
         lock = self._layout.locks_folder / f"{entry.digest}.lock"
         prepare_folder(self._layout, lock.parent)

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from gearcache.cache.remote.command_retries import SECONDS
 from gearcache.cache.remote.engines.protocol import Clocked, Deadline
 from gearcache.cache.remote.holdings import Holdings, holdings, read_manifests
-from gearcache.cache.remote.lookup import read_found
+from gearcache.cache.remote.lookup import read_tier_entry
 from gearcache.cache.remote.names import PROBES, EntryName
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
@@ -120,7 +120,7 @@ def _read(tier: Tier, contents: Holdings, trust: Trust, result: TierSurvey) -> N
     for name, data in manifests.items():
         result.read += 1
         try:
-            candidate = read_found(tier, entry_by_name[name], name, data, trust)
+            candidate = read_tier_entry(tier, entry_by_name[name], name, data, trust)
         except UnsignedEntry as error:
             refused[error.reason] += 1
         except CacheError:

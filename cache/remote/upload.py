@@ -59,8 +59,8 @@ def upload_entry(
         lookup.look(tier.begin(), lambda candidate: covers([candidate.manifest], manifest))
         name = entry.manifest(data)
         # A manifest refused because of its signature is stored there as well, byte for byte.
-        is_there = name in lookup.found or isinstance(lookup.refused.get(name), UnsignedEntry)
-        others = [candidate.manifest for candidate in lookup.found.values()]
+        is_there = name in lookup.entries or isinstance(lookup.refused.get(name), UnsignedEntry)
+        others = [candidate.manifest for candidate in lookup.entries.values()]
         if is_there or covers(others, manifest):
             whole_manifests = tier.ask(lambda remote: _whole(tier, remote, [*others, manifest], deadline))
             if covers(whole_manifests, manifest) or (is_there and manifest in whole_manifests):

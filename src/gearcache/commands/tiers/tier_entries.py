@@ -14,7 +14,7 @@ from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
 from gearcache.cache.remote.engines.protocol import Deadline
 from gearcache.cache.remote.holdings import listed, read_manifests
-from gearcache.cache.remote.lookup import read_found
+from gearcache.cache.remote.lookup import read_tier_entry
 from gearcache.cache.remote.names import ENTRIES, EntryName
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
@@ -104,7 +104,7 @@ def _read(tier: Tier, trust: Trust, entry: EntryName, names: list[str], tier_ent
     tier_entries.refused += map(str, faults.values())
     for name, data in manifests.items():
         try:
-            result = read_found(tier, entry, name, data, trust)
+            result = read_tier_entry(tier, entry, name, data, trust)
         except CacheError as error:
             tier_entries.refused.append(str(error))
             continue
@@ -124,7 +124,7 @@ def _nearest(
     }
     for name, data in read_manifests(tier, list(entries))[0].items():
         try:
-            stored = read_found(tier, entries[name], name, data, trust).manifest.components
+            stored = read_tier_entry(tier, entries[name], name, data, trust).manifest.components
         except CacheError:
             continue
         rows = [

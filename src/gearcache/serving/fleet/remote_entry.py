@@ -11,7 +11,7 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from gearcache.cache.remote.fetch import fetch_blobs
-from gearcache.cache.remote.lookup import Found, Lookup
+from gearcache.cache.remote.lookup import Lookup, TierEntry
 from gearcache.cache.remote.names import EntryName, lease_name
 from gearcache.cache.remote.outbox import outbox
 from gearcache.cache.remote.tier import Tier, open_tiers
@@ -211,11 +211,11 @@ class RemoteEntry:
     def _fetch_from(self, lookup: Lookup, needs: Wanted) -> list[tuple[StoredVariant, int]]:
         """Return the fetched variants, each with the bytes of its fetched blobs."""
         deadline = lookup.tier.begin()
-        selected = self._select(lookup.tier, lookup.found, needs)
+        selected = self._select(lookup.tier, lookup.entries, needs)
         if not any(needs.is_likely(variant) for variant, _ in selected):
             refused_before = set(lookup.refused)
             lookup.look(deadline, lambda manifest: any(map(needs.is_likely, self._usable(manifest, needs))))
-            selected = self._select(lookup.tier, lookup.found, needs)
+            selected = self._select(lookup.tier, lookup.entries, needs)
             for name in lookup.refused.keys() - refused_before:
                 self._warn(lookup.tier, lookup.refused[name])
         if not selected:
@@ -234,7 +234,7 @@ class RemoteEntry:
                     if lookup.tier.damaged.isdisjoint(missing):
                         raise
                     self._warn(lookup.tier, error)
-                    selected = self._select(lookup.tier, lookup.found, needs)
+                    selected = self._select(lookup.tier, lookup.entries, needs)
             if not selected:
                 return []
             present = self._present_to_keep(needs, len(selected))
@@ -246,13 +246,15 @@ class RemoteEntry:
             fetched.append((variant, sum(missing.pop(digest, 0) for digest in blobs_of(variant))))
         return fetched
 
-    def _select(self, tier: Tier, candidates: dict[str, Found], needs: Wanted) -> list[tuple[StoredVariant, Found]]:
+    def _select(
+        self, tier: Tier, candidates: dict[str, TierEntry], needs: Wanted
+    ) -> list[tuple[StoredVariant, TierEntry]]:
         """Return the variants to fetch, those that serve the call first, and no more than the entry may hold.
 
         Of a variant that several hosts have compiled only the first is fetched, and none with a damaged blob.
         """
         held_gears = {gear for variant in needs.present if self._entry.is_whole(variant) for gear in _gears(variant)}
-        selected: list[tuple[StoredVariant, Found]] = []
+        selected: list[tuple[StoredVariant, TierEntry]] = []
         for candidate in candidates.values():
             for variant in self._usable(candidate, needs):
                 missing = [digest for digest in blobs_of(variant) if not self._entry.has_blob(digest)]
@@ -273,7 +275,7 @@ class RemoteEntry:
         dropped = [variant for variant in needs.present if needs.is_outdated(variant)][:excess]
         return [variant for variant in needs.present if all(variant is not outdated for outdated in dropped)]
 
-    def _usable(self, candidate: Found, needs: Wanted) -> list[StoredVariant]:
+    def _usable(self, candidate: TierEntry, needs: Wanted) -> list[StoredVariant]:
         """Return the variants of a manifest that this host may use; none if it has an unknown form."""
         if candidate.name not in self._decoded or candidate.name.endswith("/manifest.msgpack"):
             try:
@@ -291,7 +293,7 @@ class RemoteEntry:
 
     def _why_nothing(self, lookup: Lookup) -> str:
         """Return why a tier has nothing useful."""
-        if not lookup.found:
+        if not lookup.entries:
             return f"{lookup.tier.label} has no entry of this key" + (" that may be used" if lookup.refused else "")
         return f"{lookup.tier.label} has an entry of this key, and no trace in it is for this call and this code"
 
