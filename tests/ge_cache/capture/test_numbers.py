@@ -104,6 +104,7 @@ def test_a_sliding_window_cache_takes_few_variants(cache_dir: Path, family: str,
     assert len(cached._binding.loaded.variants) <= 5
 
 
+@pytest.mark.thorough  # `test_decoders` relaunches decoders
 def test_a_relaunch_serves_a_sliding_window_cache_without_a_trace(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     cold, warm = (run_python(_PROGRAM, environ={"TORCHAIR_CACHE_HOME": str(tmp_path)}) for _ in range(2))

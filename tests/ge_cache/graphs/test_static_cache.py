@@ -10,6 +10,7 @@ pytest.importorskip("transformers")
 
 
 @pytest.mark.slow
+@pytest.mark.thorough  # the models of `test_zoo` have such caches
 @pytest.mark.filterwarnings("default")
 def test_a_decode_step_with_a_static_cache_is_eager_s(tmp_path_factory: pytest.TempPathFactory) -> None:
     # Other models of the compiling process, which the relaunched one does not have, change nothing: transformers
