@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import multiprocessing
 import os
-import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.npu import hccl, static_kernels
-from tests.support.relaunch import ROOT
+from tests.npu import hccl, parallel, static_kernels
 
 MODES = pytest.mark.parametrize("mode", ["max-autotune", pytest.param("npugraph_ex", marks=pytest.mark.thorough)])
 TOGETHER = [[0, 1]]
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.npu.rank_server"])
 
 
 def job(
@@ -23,30 +26,30 @@ def job(
 ) -> list[dict[str, Any]]:
     """Run all ranks of one job; return their reports."""
     (root / f"meet-{task}-{mode}").unlink(missing_ok=True)
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **environ}
-    running = [
-        subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "tests.npu.parallel",
-                *map(str, (rank, world, root, task, mode)),
-                json.dumps(groups),
-            ],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(world)
-    ]
-    reports = []
-    for process in running:
-        output, errors = process.communicate(timeout=500)
-        assert process.returncode == 0, errors[-3000:]
-        reports.append(json.loads(output.splitlines()[-1]))
-    return reports
+    variables = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **environ}
+    outputs = [root / f"output-{rank}" for rank in range(world)]
+    ranks = []
+    for rank, output in enumerate(outputs):
+        arguments = [*map(str, (rank, world, root, task, mode)), json.dumps(groups)]
+        ranks.append(FORKS.Process(target=_rank, args=(arguments, dict(variables), output), daemon=True))
+        ranks[-1].start()
+    for process, output in zip(ranks, outputs, strict=True):
+        process.join(500)
+        assert process.exitcode == 0, output.read_text()[-3000:]
+    return [json.loads(output.read_text().splitlines()[-1]) for output in outputs]
+
+
+def _rank(arguments: list[str], variables: dict[str, str], output: Path) -> None:
+    """Be `python -m tests.npu.parallel`; both streams go to one file."""
+    os.environ.clear()
+    os.environ.update(variables)
+    sys.argv[1:] = arguments
+    with output.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+        try:
+            parallel.main()
+        except BaseException:
+            traceback.print_exc()
+            raise
 
 
 @MODES
