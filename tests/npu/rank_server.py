@@ -1,4 +1,4 @@
-"""What the server has imported that ranks are forked from: torchair and Dynamo take seconds. Only `test_parallel` asks."""
+"""What the server has imported that ranks are forked from. Nobody else imports this."""
 
 from __future__ import annotations
 

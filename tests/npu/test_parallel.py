@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import multiprocessing
-import os
-import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.npu import hccl, parallel, static_kernels
+from tests.npu import hccl, static_kernels
+from tests.npu.forked_ranks import run_ranks
 
 MODES = pytest.mark.parametrize("mode", ["max-autotune", pytest.param("npugraph_ex", marks=pytest.mark.thorough)])
 TOGETHER = [[0, 1]]
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.npu.rank_server"])
 
 
 def job(
@@ -26,30 +20,8 @@ def job(
 ) -> list[dict[str, Any]]:
     """Run all ranks of one job; return their reports."""
     (root / f"meet-{task}-{mode}").unlink(missing_ok=True)
-    variables = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **environ}
-    outputs = [root / f"output-{rank}" for rank in range(world)]
-    ranks = []
-    for rank, output in enumerate(outputs):
-        arguments = [*map(str, (rank, world, root, task, mode)), json.dumps(groups)]
-        ranks.append(FORKS.Process(target=_rank, args=(arguments, dict(variables), output), daemon=True))
-        ranks[-1].start()
-    for process, output in zip(ranks, outputs, strict=True):
-        process.join(500)
-        assert process.exitcode == 0, output.read_text()[-3000:]
-    return [json.loads(output.read_text().splitlines()[-1]) for output in outputs]
-
-
-def _rank(arguments: list[str], variables: dict[str, str], output: Path) -> None:
-    """Be `python -m tests.npu.parallel`; both streams go to one file."""
-    os.environ.clear()
-    os.environ.update(variables)
-    sys.argv[1:] = arguments
-    with output.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
-        try:
-            parallel.main()
-        except BaseException:
-            traceback.print_exc()
-            raise
+    ranks = [[*map(str, (rank, world, root, task, mode)), json.dumps(groups)] for rank in range(world)]
+    return run_ranks("tests.npu.parallel", ranks, root, **environ)
 
 
 @MODES

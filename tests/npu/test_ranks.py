@@ -15,28 +15,12 @@ from torchair._ge_concrete_graph.ge_ir_pb2 import ModelDef
 
 from gearcache.exporting.export_manifest import MANIFEST
 from gearcache.exporting.torchair_export import UNCHECKED_SUFFIX
+from tests.npu.forked_ranks import run_ranks
 from tests.support.relaunch import ROOT
 
 
 def both_ranks(root: Path, task: str) -> list[dict[str, Any]]:
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.npu.ranked", str(rank), str(root), task],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    reports = []
-    for process in running:
-        output, errors = process.communicate(timeout=500)
-        assert process.returncode == 0, errors[-3000:]
-        reports.append(json.loads(output.splitlines()[-1]))
-    return reports
+    return run_ranks("tests.npu.ranked", [[str(rank), str(root), task] for rank in range(2)], root)
 
 
 def test_each_rank_has_its_own_entry_and_finds_it_again(tmp_path: Path) -> None:
