@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from benchmarks.faults.copied_tree import CopiedTree
@@ -47,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
             missed += not run.failed
             caught_by = run.failed or "NOT CAUGHT"
             print(f"benchmarks: {place} of {len(faults)}: {fault.promise}: {caught_by}", file=sys.stderr)
-            table.add_row(fault.promise, caught_by.removeprefix("tests/"), f"{run.seconds:.0f}")
+            table.add_row(fault.promise, escape(caught_by.removeprefix("tests/")), f"{run.seconds:.0f}")
     Console(width=_WIDTH).print(table)
     print(f"{len(faults) - missed} of {len(faults)} faults were caught")
     return min(1, missed)

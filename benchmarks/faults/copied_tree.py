@@ -50,8 +50,10 @@ class Run:
 class CopiedTree:
     """The tracked files of the repository, as they are now, with the compiled extension of the installed package."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, folder: Path) -> None:
+        self.root = root = folder / "tree"
+        #: In the usual place, each run would remove what earlier runs of others have left, which may take minutes.
+        self._base = folder / "t"
         listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
         for name in filter(None, listed.split("\0")):
             if os.path.lexists(ROOT / name):
@@ -100,13 +102,13 @@ class CopiedTree:
     def run(self, tests: Sequence[str], *, is_first_enough: bool = True) -> Run:
         """Run some tests, or all without any, until the first one fails."""
         # In the order of the files, so that the same test is the first one each time.
-        options = ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", *(["-x"] if is_first_enough else [])]
+        options = ["-q", *(["-x"] if is_first_enough else []), "-p", "no:cacheprovider", "-p", "no:randomly"]
         begin = time.monotonic()
         with tempfile.TemporaryFile(
             "w+", errors="replace"
         ) as file:  # a pipe would wait for what the tests leave behind
             process = subprocess.Popen(
-                [sys.executable, "-m", "pytest", *options, *tests],
+                [sys.executable, "-m", "pytest", *options, "--basetemp", str(self._base), *tests],
                 cwd=self.root,
                 env=self._environ,
                 stdout=file,

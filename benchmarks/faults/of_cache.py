@@ -74,4 +74,25 @@ FAULTS = [
         '            if len(our_rows) != len(_tensors(cast("list[str]", theirs[kind]), their_classes, reached)):\n',
         ("tests/cache/test_module_parts.py::test_what_was_reached_has_to_be_equal",),
     ),
+    Fault(
+        "Autocast is part of the key",
+        "cache/fingerprint.py",
+        "for device in devices if torch.is_autocast_enabled(device)",
+        "for device in devices[1:] if torch.is_autocast_enabled(device)",
+        ("tests/serving/find/test_instances.py::test_autocast_may_be_toggled_between_calls",),
+    ),
+    Fault(
+        "The manifest of another key is never served",
+        "cache/manifest_file.py",
+        "    if manifest.key_digest != key_digest:\n",
+        "    if not manifest.key_digest:\n",
+        ("tests/cache/test_store.py::test_a_manifest_of_another_key_is_corrupt",),
+    ),
+    Fault(
+        "A blob that an entry needs is not collected",
+        "cache/admin/collect.py",
+        " and path.name not in needed_digests]",
+        "]",
+        ("tests/cache/admin/test_catalog.py::test_collecting_removes_what_no_entry_needs_and_nothing_else",),
+    ),
 ]

@@ -17,7 +17,17 @@ FAULTS = [
         "cache/remote/fetch.py",
         "        if (actual_digest := sha256(data).hexdigest()) != digest:\n",
         "        if len(actual_digest := sha256(data).hexdigest()) != len(digest):\n",
-        ("tests/cache/remote/test_moved_entries.py::test_a_damaged_blob_is_told_and_the_other_gears_come",),
+        (
+            "tests/serving/fleet/test_tiers.py::test_a_damaged_blob_is_compiled_again_and_replaced",
+            "tests/cache/remote/test_moved_entries.py::test_a_blob_comes_from_the_next_tier_where_the_first_has_it_damaged",
+        ),
+    ),
+    Fault(
+        "A manifest of a tier serves the entry to which it belongs",
+        "cache/remote/lookup.py",
+        '    if (manifest.key_digest, manifest.name) != (entry.digest, f"{entry.label}-{entry.digest}"):\n',
+        '    if not manifest.name.startswith(f"{entry.label}-"):\n',
+        ("tests/serving/fleet/test_tiers.py::test_a_damaged_manifest_is_as_none",),
     ),
     Fault(
         "An unsigned entry of a tier is refused unless its URL allows that",
@@ -32,5 +42,12 @@ FAULTS = [
         '            if piece.state == "out" and piece.work in served:\n',
         '            if piece.state == "out" and piece.work not in served:\n',
         ("tests/ranks/test_plan.py::test_a_call_that_is_not_needed_may_be_left_out_by_all_and_by_no_one_alone",),
+    ),
+    Fault(
+        "`gearcache doctor --ready` reads every byte that a load reads",
+        "src/gearcache/commands/checks/ready_checks.py",
+        "reads=True",
+        "reads=False",
+        ("tests/commands/checks/test_ready.py::test_a_damaged_graph_is_not_ready",),
     ),
 ]

@@ -43,4 +43,11 @@ FAULTS = [
         " or not _lies(value, order):\n",
         ("tests/ge_cache/inductor/test_result_strides.py",),
     ),
+    Fault(
+        "A setting that bakes the values of weights into code is refused",
+        "ge_cache/inductor/options.py",
+        "        if value != fixed or type(value) is not type(fixed):\n",
+        "        if type(value) is not type(fixed):\n",
+        ("tests/test_options.py::test_settings_that_bake_weights_into_code_are_refused",),
+    ),
 ]

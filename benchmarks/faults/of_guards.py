@@ -27,7 +27,10 @@ FAULTS = [
         "guards/dispatch/inputs.py",
         "expected != actual for expected, actual in zip(strides, tensor.stride(), strict=True)",
         "expected != actual for expected, actual in zip(strides, strides, strict=True)",
-        ("tests/serving/miss/test_strides.py::test_other_strides_are_another_variant",),
+        (
+            "tests/guards/dispatch/test_inputs.py::test_each_difference_is_named_and_fails_the_check",
+            "tests/serving/miss/test_strides.py::test_other_strides_are_another_variant",
+        ),
     ),
     Fault(
         "An argument that requires grad is not a hit where autograd is on",
@@ -85,10 +88,27 @@ FAULTS = [
         ("tests/serving/miss/test_refusals.py::test_under_a_torch_function_mode_the_method_itself_runs",),
     ),
     Fault(
-        "A graph made under autocast serves calls under it alone",
+        "A graph serves calls under the global state of its trace alone",
         "guards/dispatch/function.py",
         "        conditions.append(f\"({' or '.join(holds)})\")\n",
         "",
-        ("tests/serving/find/test_instances.py::test_autocast_may_be_toggled_between_calls",),
+        ("tests/serving/find/test_instances.py::test_a_graph_serves_calls_under_the_default_dtype_of_its_trace_alone",),
+    ),
+    Fault(
+        "An inference tensor that the graph writes is refused outside of inference mode",
+        "guards/dispatch/tensor_checks.py",
+        "        in_inference_mode = is_written and torch.is_inference_mode_enabled()\n",
+        "        in_inference_mode = is_written and gear.in_inference_mode\n",
+        (
+            "tests/guards/dispatch/test_tensor_checks.py::"
+            "test_no_inference_tensor_that_is_written_passes_outside_of_inference_mode",
+        ),
+    ),
+    Fault(
+        "Inputs that overlap a written one are refused",
+        "guards/dispatch/memory.py",
+        "            if start < furthest_written[0]:\n",
+        "            if start < furthest_written[0] and index in writes:\n",
+        ("tests/guards/dispatch/test_memory_overlap.py::test_overlap_with_a_written_tensor_is_found",),
     ),
 ]

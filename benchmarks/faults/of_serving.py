@@ -90,4 +90,11 @@ FAULTS = [
         "",
         ("tests/test_events.py::test_calls_per_gear_survive_a_refresh_and_the_model",),
     ),
+    Fault(
+        "A call that differs from its declaration is refused",
+        f"{_SERVING}/find/bindings.py",
+        "        self._signature.check(call.arguments)\n",
+        "",
+        ("tests/serving/call/test_input_signature.py::test_another_call_is_refused_before_anything_is_compiled",),
+    ),
 ]
