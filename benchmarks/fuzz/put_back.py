@@ -31,11 +31,13 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 
 def _in_place(module: str, path: str, value: Any) -> None:
-    """Replace the object at a dotted path in a module, for the rest of this process."""
+    """Replace the object at a dotted path in a module, for the rest of this process; `AttributeError` if it is gone."""
     *owners, name = path.split(".")
     owner: Any = importlib.import_module(f"gearcache.{module}")
     for each in owners:
         owner = getattr(owner, each)
+    if not hasattr(owner, name):  # else nothing would be taken away, and nothing found
+        raise AttributeError(f"`gearcache.{module}` has no `{path}` to be replaced: it has moved, or has another name")
     setattr(owner, name, value)
 
 
@@ -61,25 +63,30 @@ def _exchange(*changes: tuple[str, str, Any]) -> Callable[[], None]:
 
 
 def _unwatched() -> None:
-    _in_place("serving.binding_watch", "BindingWatch.over", lambda self, variants: lambda: True)
-    _in_place("serving.binding_watch", "BindingWatch.is_outdated", lambda self, variants, scope: False)
+    _in_place("serving.find.binding_watch", "BindingWatch.over", lambda self, variants: lambda: True)
+    _in_place("serving.find.binding_watch", "BindingWatch.is_outdated", lambda self, variants, scope: False)
 
 
 def _unread_sizes() -> None:
     from gearcache.ge_cache.dependencies.tensor_reads import TensorReads
 
     reads: Any = TensorReads
-    checks = reads.checks
-    reads.sizes, reads.is_sized = _nothing, lambda self, source: False
-    reads.checks = lambda self, matched, held, access, value: checks(self, [], held, access, value)
+    checks, module = reads.checks, "ge_cache.dependencies.tensor_reads"
+    _in_place(module, "TensorReads.sizes", _nothing)
+    _in_place(module, "TensorReads.is_sized", lambda self, source: False)
+    _in_place(
+        module,
+        "TensorReads.checks",
+        lambda self, matched, held, access, value: checks(self, [], held, access, value),
+    )
 
 
 def _classes_unchecked() -> None:
-    from gearcache.ge_cache.dependencies.fact_checks import BUILTINS, FactChecks
+    from gearcache.ge_cache.dependencies.fact_checks import BUILTINS
     from gearcache.guards.evidence.checks import Check
 
-    checks: Any = FactChecks
-    checks.classes = lambda self, met, names: Check("not_none", BUILTINS, True)
+    unchecked = Check("not_none", BUILTINS, True)
+    _in_place("ge_cache.dependencies.fact_checks", "FactChecks.classes", lambda self, met, names: unchecked)
 
 
 def _read_shared(key: str, make: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -97,7 +104,7 @@ BUGS: dict[str, Callable[[], None]] = {
         ("ge_cache.capture.weights", "Weights.are_bound", lambda self, source: True),
     ),
     "2 copies share the method": _exchange(
-        ("serving.decorated_method", "_reader", _read_shared),
+        ("serving.call.decorated_method", "_reader", _read_shared),
     ),
     "2 nothing is watched": _unwatched,
     "3 sizes that are read are no inputs": _unread_sizes,
@@ -108,7 +115,7 @@ BUGS: dict[str, Callable[[], None]] = {
         ("ge_cache.dependencies.identities", "Identities._paths_of_descriptors", lambda self, access: []),
     ),
     "3 function modes are not seen": _exchange(
-        ("serving.method", "has_function_mode", lambda: False),
+        ("serving.call.method", "has_function_mode", lambda: False),
         ("guards.dispatch.function", "has_function_mode", lambda: False),
     ),
     "4 generated names are the user's": _exchange(("guards.dispatch.check_code", "_unused_prefix", _no_names)),

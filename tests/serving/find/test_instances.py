@@ -255,6 +255,24 @@ def test_default_dtype_and_determinism_are_part_of_the_state(cache_dir: Path) ->
     assert torch.equal(net.run(x), _expected(net, x))
 
 
+class _OfDefaults(nn.Module):
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.ones(4)
+
+
+def test_a_graph_serves_calls_under_the_default_dtype_of_its_trace_alone(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(_OfDefaults().run, config=strict_config())
+    for _ in range(2):
+        for dtype in (torch.float32, torch.float64):
+            torch.set_default_dtype(dtype)
+            try:
+                found = cached(torch.zeros(2, 4, dtype=torch.float32))
+            finally:
+                torch.set_default_dtype(torch.float32)
+            assert found.dtype == dtype
+    assert cached.stats.traces == 2
+
+
 def test_a_binding_tells_its_entry_and_history(cache_dir: Path) -> None:
     net = Base()
     assert net.run.entry_path is None

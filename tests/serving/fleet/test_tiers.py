@@ -236,6 +236,17 @@ def test_a_damaged_manifest_is_as_none(tmp_path: Path, share: str, damage: str) 
     assert Host(tmp_path / "b", share, method=names[1]).call().compiles == 0
 
 
+def test_a_manifest_in_the_place_of_another_key_serves_no_call(tmp_path: Path, share: str) -> None:
+    both: list[dict[str, Any]] = [{}, {"mode": "default"}]
+    for options in both:
+        Host(tmp_path / "a", share, **options).call()
+    first, other = objects(share, "entries")
+    first.unlink()
+    (first.parent / other.name).write_bytes(other.read_bytes())
+    found = [Host(tmp_path / "b", share, **options).call().compiles for options in both]
+    assert sorted(found) == [0, 2]
+
+
 def test_an_unsigned_entry_is_refused_unless_the_user_says_so(
     tmp_path: Path, share: str, caplog: pytest.LogCaptureFixture
 ) -> None:

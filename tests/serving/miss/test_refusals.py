@@ -164,12 +164,13 @@ class _Doubling(TorchFunctionMode):
 
 def test_under_a_torch_function_mode_the_method_itself_runs(cache_dir: Path) -> None:
     net, x = Net(), torch.ones(2, 4)
-    cached = gearcache.cache_compile(net.plain, config=strict_config())
+    cached = gearcache.cache_compile(net.two, config=strict_config())
     for _ in range(2):  # before and after the load
         with _Doubling():
-            expected, found = net.plain(x), cached(x)
+            expected, found = net.two(x, x), cached(x, x.clone())
         assert torch.equal(found, expected)
-        assert torch.equal(cached(x), net.plain(x))
+        assert torch.equal(cached(x, x.clone()), net.two(x, x))
+        assert not torch.equal(expected, net.two(x, x)), "the mode has seen the addition"
     assert cached.stats.traces == 1
 
 

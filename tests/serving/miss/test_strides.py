@@ -70,6 +70,7 @@ def test_other_strides_are_another_variant(options: dict[str, Any], cache_dir: P
     traces = cached.stats.traces
     assert_as_eager(cached, net.run, sliced(4))
     assert cached.stats.traces == traces
+    assert sum(cached.stats.gears.values()) == 6, "a graph has answered each call"
 
 
 def test_the_other_gears_are_not_compiled_for_strides_that_one_call_has(cache_dir: Path) -> None:

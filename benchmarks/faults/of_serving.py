@@ -1,0 +1,100 @@
+"""Faults of `src/gearcache/serving` and its telemetry: what becomes of a call."""
+
+from __future__ import annotations
+
+from benchmarks.faults.fault import Fault
+
+_SERVING = "src/gearcache/serving"
+
+FAULTS = [
+    Fault(
+        "A changed global or attribute is a miss",
+        f"{_SERVING}/find/activate.py",
+        "        for part in (variant.sources, variant.evidence):\n",
+        "        for part in (variant.sources,):\n",
+        ("tests/serving/find/test_refresh.py::test_a_change_is_seen_after_refresh_and_both_ways_are_kept",),
+    ),
+    Fault(
+        "A weight that is replaced is followed",
+        f"{_SERVING}/find/basis.py",
+        "        if any(bound[name] is not tensor for name, tensor in self.bound.items()):\n",
+        "        if bound.keys() != self.bound.keys():\n",
+        ("tests/serving/find/test_changes.py::test_functional_call_is_seen_and_its_end_too",),
+    ),
+    Fault(
+        '`on_miss="raise"` raises for a size outside all gears',
+        f"{_SERVING}/miss/verdict.py",
+        "        return rules.outside(call) if raises else _Wanted(is_outside=True)\n",
+        "        return _Wanted(is_outside=True)\n",
+        ("tests/serving/miss/test_verdict.py::test_a_size_outside_all_gears_is_what_on_miss_says",),
+    ),
+    Fault(
+        "A stance that forbids compiling is followed",
+        f"{_SERVING}/miss/verdict.py",
+        '    if call.stance == "eager_on_recompile":\n',
+        '    if call.stance == "eager_on_recompile" and facts.has_delayed:\n',
+        ("tests/serving/miss/test_verdict.py::test_stances_that_forbid_a_compile",),
+    ),
+    Fault(
+        "A fault of the cache leaves the call to the method and warns once",
+        f"{_SERVING}/call/failures.py",
+        "        if cause not in self._warned:\n",
+        "        if self._count:\n",
+        ("tests/serving/call/test_odd_calls.py::test_an_unexpected_exception_is_ours_or_the_method_runs_uncached",),
+    ),
+    Fault(
+        "An entry has at most `max_variants` variants",
+        f"{_SERVING}/miss/builds.py",
+        "        excess = len(present) + 1 - self._method.settings.max_variants\n",
+        "        excess = len(present) - self._method.settings.max_variants\n",
+        (
+            "tests/serving/call/test_limits.py::"
+            "test_calls_beyond_the_limit_of_variants_run_without_a_graph_and_the_others_stay",
+        ),
+    ),
+    Fault(
+        "A build that was refused is not tried at every call",
+        f"{_SERVING}/miss/unserved.py",
+        "            self._refused.add(call, error, time.monotonic() - begin)\n",
+        "",
+        ("tests/serving/miss/test_refused_again.py::test_the_second_like_call_is_not_traced",),
+    ),
+    Fault(
+        "Of several that lack one graph at once, one compiles",
+        f"{_SERVING}/miss/builds.py",
+        "        return None if is_served or (is_padded and not self.missing_gears(call)) else present\n",
+        "        return None if is_padded and is_served and not self.missing_gears(call) else present\n",
+        ("tests/product/test_concurrency.py::test_threads_of_one_process_compile_one_key_once",),
+    ),
+    Fault(
+        '`on_miss="background"` lets no call wait for a compile',
+        f"{_SERVING}/miss/unserved.py",
+        "        if self._is_background and not call.waits:\n",
+        "        if self._is_background and not call.is_run:\n",
+        ("tests/serving/miss/test_background.py::test_calls_run_without_a_graph_until_it_is_there",),
+    ),
+    Fault(
+        "The weights of a module that is gone are given up",
+        f"{_SERVING}/call/stance.py",
+        "_followers: weakref.WeakSet[Follower] = weakref.WeakSet()\n",
+        "_followers: set[Follower] = set()\n",
+        (
+            "tests/serving/call/test_stance.py::test_methods_that_are_gone_are_not_kept_by_the_stance",
+            "tests/serving/find/test_unload.py::test_the_memory_of_the_weights_goes_with_the_module",
+        ),
+    ),
+    Fault(
+        "The calls of a gear are counted beyond the life of its model",
+        "src/gearcache/telemetry/gear_use.py",
+        "        _add(_collected, method, rows)\n",
+        "",
+        ("tests/test_events.py::test_calls_per_gear_survive_a_refresh_and_the_model",),
+    ),
+    Fault(
+        "A call that differs from its declaration is refused",
+        f"{_SERVING}/find/bindings.py",
+        "        self._signature.check(call.arguments)\n",
+        "",
+        ("tests/serving/call/test_input_signature.py::test_another_call_is_refused_before_anything_is_compiled",),
+    ),
+]

@@ -1,0 +1,58 @@
+"""The list of faults fits the code: each text occurs once, each test exists, each promise is kept by one mechanism."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from benchmarks.faults.every_fault import FAULTS, chosen
+from benchmarks.faults.fault import Fault, MisplacedFault
+from tests.support.source_tree import ROOT, place_of
+
+
+def _tests_of(path: str) -> dict[str, list[str]]:
+    """The test functions of a file, with the names of their markers."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return {
+        node.name: [ast.unparse(each) for each in node.decorator_list]
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
+
+
+def test_each_of_forty_promises_has_one_fault() -> None:
+    assert len({fault.promise for fault in FAULTS}) == len(FAULTS) >= 40
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.promise)
+def test_a_fault_changes_one_place_of_the_code(fault: Fault) -> None:
+    text = place_of(Path(fault.file)).read_text(encoding="utf-8")
+    changed = fault.applied_to(text)
+    assert changed != text
+    ast.parse(changed)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.promise)
+def test_the_tests_of_a_fault_exist_and_run_by_default(fault: Fault) -> None:
+    assert 1 <= len(fault.tests) <= 3
+    for test in fault.tests:
+        path, _, name = test.partition("::")
+        tests = _tests_of(path)
+        assert name in tests if name else tests
+        assert "pytest.mark.thorough" not in tests.get(name, [])
+
+
+def test_a_text_that_is_gone_or_there_twice_is_named() -> None:
+    fault = Fault("A promise", "cache/key.py", "same", "other", ("tests/cache/test_key.py",))
+    assert fault.applied_to("the same text") == "the other text"
+    for text in ("another text", "the same, the same"):
+        with pytest.raises(MisplacedFault, match="A promise"):
+            fault.applied_to(text)
+
+
+def test_faults_are_chosen_by_words_of_their_promises_and_files() -> None:
+    assert chosen([]) == list(range(len(FAULTS)))
+    assert {FAULTS[number].file for number in chosen(["RANKS AGREE"])} == {"src/gearcache/ranks/plan.py"}
+    assert chosen(["no such word"]) == []
