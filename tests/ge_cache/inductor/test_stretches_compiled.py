@@ -154,12 +154,12 @@ def test_what_was_copied_before_the_layers_is_not_what_they_write(cache_dir: Pat
 
 
 def test_outputs_of_other_strides_than_the_next_part_takes_are_refused() -> None:
-    part = repeated.Part(torch.fx.GraphModule(nn.Module(), torch.fx.Graph()), [], [torch.empty(2, 3)], [])
+    part = repeated.ProgramPart(torch.fx.GraphModule(nn.Module(), torch.fx.Graph()), [], [torch.empty(2, 3)], [])
     assert repeated._fit(part, [(3, 1)])
     assert not repeated._fit(part, [(1, 2)])
     assert not repeated._fit(part, [None])
     assert not repeated._fit(part, [])
-    narrow = repeated.Part(part.module, [], [torch.empty(1, 3)], [])
+    narrow = repeated.ProgramPart(part.module, [], [torch.empty(1, 3)], [])
     assert repeated._fit(narrow, [(7, 1)]), "the stride of a dim of size 1 says nothing"
 
 
