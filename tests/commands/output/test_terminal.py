@@ -88,10 +88,10 @@ def test_no_line_of_a_table_is_longer_than_the_terminal(long_names: Path, name: 
 
 
 CHECKS = """
-from gearcache.cache.admin.health import Check
+from gearcache.cache.admin.health import HealthCheck
 from gearcache.commands.doctor import _report
-long = Check(f"{'Long' * 12}.decode", None, "because " * 20 + "it-was-edited", "gearcache prewarm deploy:build, " * 4)
-_report([Check("Model.decode", True, "2 gears here"), long], False)
+long = HealthCheck(f"{'Long' * 12}.decode", None, "because " * 20 + "it-was-edited", "gearcache prewarm deploy:build, " * 4)
+_report([HealthCheck("Model.decode", True, "2 gears here"), long], False)
 """
 
 
