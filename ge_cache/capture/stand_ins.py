@@ -18,6 +18,7 @@ import torch
 
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
+from gearcache.ge_cache.private_torch.attributes import with_subclasses
 
 #: Storages of at least this many bytes get pages of their own, which exist only once they are touched.
 _MAPPED = 1 << 20
@@ -46,12 +47,7 @@ def stand_ins(device: torch.device) -> Iterator[int]:
 
 
 def _without_memory() -> list[torch.Tensor]:
-    kinds = {torch.Tensor}
-    unread = [torch.Tensor]
-    while unread:
-        subclasses = [kind for kind in type.__subclasses__(unread.pop()) if kind not in kinds]
-        kinds.update(subclasses)
-        unread += subclasses
+    kinds = set(with_subclasses(torch.Tensor))
     # Millions of objects. By `type`, as `isinstance` asks weak proxies for their object.
     return [value for value in gc.get_objects() if type(value) in kinds and _needs_stand_in(value)]
 

@@ -84,7 +84,7 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     yield slot, "tp_descr_get_impl", tp_descr_get_impl
     yield from watched_sources()
-    for cls in _all_of(VariableTracker):
+    for cls in with_subclasses(VariableTracker):
         for name, wrap in ((attribute, reading), ("call_obj_hasattr", asking)):
             if name in vars(cls):
                 yield cls, name, wrap(vars(cls)[name])
@@ -235,9 +235,9 @@ def _is_of_argument(source: Any, tx: Any) -> bool:
     return bool(getattr(source, "local_name", root.co_varnames[0]) != root.co_varnames[0])
 
 
-def _all_of(cls: Any) -> list[Any]:
+def with_subclasses(cls: Any) -> list[Any]:
     """Return a class and all its subclasses."""
     classes = {cls: None}
     for subclass in type.__subclasses__(cls):
-        classes |= dict.fromkeys(_all_of(subclass))
+        classes |= dict.fromkeys(with_subclasses(subclass))
     return list(classes)

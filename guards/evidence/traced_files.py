@@ -41,7 +41,7 @@ def record_sources(codes: Iterable[types.CodeType], operators: Iterable[str] = (
     # By identity: equal code compares equal, also from another file, or another class's `__init__`.
     user_codes = [code for code in {id(code): code for code in codes}.values() if not is_versioned(code)]
     paths = {code.co_filename: os.path.realpath(code.co_filename) for code in user_codes}
-    modules = _modules_by_file(paths)
+    modules = _modules_by_file(paths) if paths else {}
     files: dict[str, set[tuple[str, str]]] = defaultdict(set)
     fileless_codes: list[types.CodeType] = []
     for code in user_codes:

@@ -76,9 +76,7 @@ def may_set(environ: Mapping[str, str]) -> bool:
 
 def read_early(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return what a server must be started with that stands for a process with these variables."""
-    return tuple(
-        sorted((name, environ[name]) for name in environ if name in ("HOME", "PATH") or not may_set({name: ""}))
-    )
+    return tuple(sorted(item for item in environ.items() if item[0].startswith((*_READ_EARLY, "HOME", "PATH"))))
 
 
 @functools.cache

@@ -90,7 +90,8 @@ def test_no_line_of_a_table_is_longer_than_the_terminal(long_names: Path, name: 
 CHECKS = """
 from gearcache.cache.admin.health import HealthCheck
 from gearcache.commands.doctor import _report
-long = HealthCheck(f"{'Long' * 12}.decode", None, "because " * 20 + "it-was-edited", "gearcache prewarm deploy:build, " * 4)
+detail, remedy = "because " * 20 + "it-was-edited", "gearcache prewarm deploy:build, " * 4
+long = HealthCheck(f"{'Long' * 12}.decode", None, detail, remedy)
 _report([HealthCheck("Model.decode", True, "2 gears here"), long], False)
 """
 

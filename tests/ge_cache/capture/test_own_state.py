@@ -14,16 +14,6 @@ from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.scenarios import strict_config
 
 pytestmark = pytest.mark.slow
-#: All but buffers with dynamic dims: with gears they are read as well.
-KEPT = (
-    "buffers",
-    "buffers_that_change_their_kind",
-    "children_and_parameters",
-    "everything_else",
-    "buffers_and_gears",
-    "a_growing_buffer",
-    "a_growing_buffer_with_static_sizes",
-)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +23,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     try:
         # As after `torch.compile` in this process; a relaunch never compiles. Assigning to buffers asks for the limit.
         sys.setrecursionlimit(limit + 1000)
-        return cold_and_warm("tests.scenarios.own_state", root, kept=KEPT)
+        return cold_and_warm("tests.scenarios.own_state", root)
     finally:
         sys.setrecursionlimit(limit)
 
@@ -42,7 +32,6 @@ def test_a_buffer_that_the_method_assigns_is_read_anew(outcome: Outcome) -> None
     outcome.assert_right("buffers")
 
 
-@pytest.mark.thorough
 def test_a_buffer_that_the_method_assigns_is_read_anew_with_dynamic_dims(outcome: Outcome) -> None:
     outcome.assert_right("buffers_under_dynamic")
 

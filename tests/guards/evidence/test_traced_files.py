@@ -73,3 +73,15 @@ def test_a_file_that_is_gone_is_a_change(module: Any) -> None:
     sources = record_sources([module.scaled.__code__])
     Path(module.__file__).unlink()
     assert changed_source(sources) is not None
+
+
+def test_a_module_whose_file_has_another_name_than_its_code_is_found(module: Any, tmp_path: Path) -> None:
+    other = tmp_path / "other_name.py"
+    other.symlink_to(module.__file__)
+    module.__file__ = str(other)
+    sources = record_sources([module.scaled.__code__])
+    assert [name for name, *_ in sources["files"]] == [NAME]
+    other.write_text(TEXT.replace("x * 2", "x * 3"))
+    reason = changed_source(sources)
+    assert reason is not None
+    assert reason.subject == "scaled"
