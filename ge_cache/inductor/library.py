@@ -29,6 +29,7 @@ from gearcache.ge_cache.inductor.runtime import make_object
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import inductor as private_inductor
 from gearcache.ge_cache.private_torch import symbols as private_symbols
+from gearcache.ge_cache.private_torch.cpp_objects import headers_meanwhile
 from gearcache.ge_cache.private_torch.jobs import acted_groups
 from gearcache.ge_cache.process_groups import renamed, role
 from gearcache.guards.gears.expressions import checked_expression
@@ -124,7 +125,7 @@ def prepare(threads: int, target: str) -> None:
     """Compile a graph of one operator, so that Inductor's probes and precompiled headers exist."""
     module = torch.fx.symbolic_trace(_Increment())
     job = CompileJob("", "", None, [], {}, {}, threads, target=target)
-    with torch.no_grad():
+    with torch.no_grad(), headers_meanwhile():
         private_inductor.inductor_compile(
             module,
             [torch.zeros(64)],

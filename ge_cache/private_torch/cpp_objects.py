@@ -6,7 +6,9 @@ import contextlib
 import hashlib
 import os
 import shlex
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +96,7 @@ def _linked_to(runtime: str, folder: Path, flags: list[str]) -> Iterator[None]:
     added_flags: list[str] = []
 
     def build(self: Any) -> None:
-        command = shlex.split(self.get_command_line())
+        command = _words(self)
         if _source(command) is not None:
             path = _runtime_object(command, self.get_target_file_path(), runtime, folder)
             added_flags.append(shlex.quote(f"Wl,{path}"))
@@ -109,6 +111,52 @@ def _linked_to(runtime: str, folder: Path, flags: list[str]) -> Iterator[None]:
         builder.build = original
         for flag in added_flags:
             flags.remove(flag)
+
+
+@contextlib.contextmanager
+def headers_meanwhile() -> Iterator[None]:
+    """Compile precompiled headers, which takes g++ 4 s each, beside one another and beside what does not include them.
+
+    Inductor compiles each of them where its code first asks for it. Here that begins there, and the first compile of a
+    source waits for all that have begun.
+    """
+    from torch._inductor import codecache, cpp_builder
+
+    owner: Any = codecache
+    builder: Any = cpp_builder.CppBuilder
+    precompile, compile_locked, build_now = owner._precompile_header, owner._worker_compile_cpp, builder.build
+    thread = threading.get_ident()
+    begun: list[Future[None]] = []
+
+    def begin(lock_path: str, builders: Sequence[Any]) -> None:
+        begun.append(pool.submit(compile_locked, lock_path, builders))
+
+    def precompile_meanwhile(*arguments: Any, **keywords: Any) -> Any:
+        owner._worker_compile_cpp = begin
+        try:
+            return precompile(*arguments, **keywords)
+        finally:
+            owner._worker_compile_cpp = compile_locked
+
+    def build(self: Any) -> None:
+        # A header that is built, or preprocessed for its digest, is no source.
+        if threading.get_ident() == thread and any(name.endswith(".cpp") for name in _words(self)):
+            headers, begun[:] = [*begun], []
+            for header in headers:
+                header.result()
+        build_now(self)
+
+    with ThreadPoolExecutor() as pool:
+        owner._precompile_header, builder.build = precompile_meanwhile, build
+        try:
+            yield
+        finally:
+            owner._precompile_header, builder.build = precompile, build_now
+
+
+def _words(builder: Any) -> list[str]:
+    """Return the words of a compiler's command."""
+    return shlex.split(builder.get_command_line())
 
 
 def _source(command: list[str]) -> str | None:

@@ -31,7 +31,7 @@ class CompileOutcome(Struct, frozen=True):
 
 
 class CompilePool:
-    """Worker processes for one build, one of them maybe from the last build. Not thread safe; close it, or use it as a
+    """Worker processes for one build, some of them maybe from the last build. Not thread safe; close it, or use it as a
     context manager.
 
     The workers start at once and warm up while the caller is still tracing. Where none can be started, and for backends
@@ -47,10 +47,10 @@ class CompilePool:
         self._late = ""
         if backend.worker:
             collect_scratch()
-            idle_worker = KEPT.take(backend.worker)
-            self._slots = [_Slot(backend.worker, idle_worker), *(_Slot(backend.worker) for _ in range(1, jobs))]
+            idle_workers = [KEPT.take(backend.worker) for _ in range(jobs)]
+            self._slots = [_Slot(backend.worker, idle_worker) for idle_worker in idle_workers]
             # One warm-up is enough: its results are shared through Inductor's folder.
-            if idle_worker is None and (worker := self._slots[0].worker()) is not None:
+            if idle_workers[0] is None and (worker := self._slots[0].worker()) is not None:
                 worker.prepare(threads, backend.target)
 
     def __enter__(self) -> CompilePool:

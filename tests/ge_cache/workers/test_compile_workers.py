@@ -171,7 +171,7 @@ def no_headers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_headers")
-def test_a_closed_pool_leaves_one_worker_for_a_while_and_then_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_pool_leaves_its_worker_for_a_while_and_then_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gearcache.ge_cache.workers.kept.KEPT_SECONDS", 1.0)
     worker = worker_of_a_build()
     assert is_alive(worker.pid)
@@ -192,12 +192,26 @@ def test_the_next_build_takes_the_worker_of_the_last_one_if_it_would_start_the_s
     monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")  # read by Inductor at its import
     second = worker_of_a_build()
     assert second is not first
-    assert wait_until(lambda: not is_alive(first.pid)), "one is kept, not two"
+    assert is_alive(first.pid)
     os.kill(second.pid, signal.SIGKILL)  # as a host without memory does
     assert wait_until(second.has_exited)
     third = worker_of_a_build()
     assert third is not second
     assert is_alive(third.pid)
+
+
+@pytest.mark.usefixtures("no_headers")
+def test_two_workers_are_kept_and_the_oldest_ends() -> None:
+    oldest, *others = [WorkerProcess(Parallel.worker) for _ in range(3)]
+    for worker in (oldest, *others):
+        KEPT.keep(worker)
+    assert not is_alive(oldest.pid)
+    with CompilePool(Parallel(), 3, 1, 1000.0) as pool:
+        taken = [slot.worker() for slot in pool._slots]
+        assert taken[:2] == others
+        assert taken[2] not in (None, oldest)
+    for worker in others:
+        worker.end()
 
 
 @pytest.mark.usefixtures("no_headers")
