@@ -149,14 +149,11 @@ class InductorBackend(Backend):
         if self._folder is None or self._headers is not None:
             return
         stage("import")
+        from gearcache.ge_cache.inductor.headers import SharedHeaders, shared_folder
         from gearcache.ge_cache.inductor.library import prepare
         from gearcache.ge_cache.private_torch.inductor import header_folder
 
-        # Headers belong to a target: those of another one would save nothing.
-        shared = self._folder if target == targets.NATIVE else self._folder / target
-        from gearcache.ge_cache.inductor.headers import SharedHeaders
-
-        self._headers = SharedHeaders(shared, header_folder())
+        self._headers = SharedHeaders(shared_folder(self._folder, target), header_folder())
         self._headers.provide(functools.partial(prepare, threads, target), lambda: stage("headers"))
 
     def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:

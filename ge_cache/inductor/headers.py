@@ -3,21 +3,51 @@
 Each worker has a temporary folder of its own, and torch 2.13 (`codecache._HEADER_DIR`) keeps its headers in the
 temporary folder: two files of 150 MB that take g++ 9 s. A killed worker leaves a partial header, which makes every
 later compile fail. So headers are shared only after the compile that made them has ended.
+
+What was made with another torch, compiler or target is in another folder: workers would take those headers for theirs,
+and then each would compile its own, all at once.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
+
+import torch
+
+from gearcache.ge_cache.inductor.targets import cpu_flags
 
 #: Headers of g++ (those of clang hold the time of a file that each worker writes anew), and `runtime.py`.
 _SUFFIXES = (".gch", ".o")
 #: Each belongs to one compiler, its flags and the text of all included files.
 _MAX_SHARED = 8
+#: Of folders for one torch, compiler and target; each holds 300 MB.
+_MAX_FOLDERS = 4
+
+
+def shared_folder(root: Path, target: str) -> Path:
+    """Return the folder below `root` for what this process would compile; those unused for longest are removed."""
+    compiler = shutil.which(os.environ.get("CXX", "")) or shutil.which("g++") or ""
+    status = os.stat(compiler) if compiler else None
+    facts = [
+        *(torch.__version__, torch.__file__, __file__, sys.base_prefix, target, *cpu_flags()),
+        *(os.path.realpath(compiler), f"{status.st_size} {status.st_mtime_ns}" if status else ""),
+    ]
+    folder = root / hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
+    with contextlib.suppress(OSError):
+        if folder.exists():
+            os.utime(folder)
+        folders = [path for path in root.iterdir() if path.is_dir() and path != folder]
+        others = sorted(folders, key=lambda path: path.stat().st_mtime)
+        for path in others[: max(0, len(others) + 1 - _MAX_FOLDERS)]:
+            shutil.rmtree(path, ignore_errors=True)
+    return folder
 
 
 class SharedHeaders:

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.ge_cache.inductor.headers import SharedHeaders
+from gearcache.ge_cache.inductor.headers import SharedHeaders, shared_folder
+from gearcache.ge_cache.workers.kept import KEPT
 from gearcache.ge_cache.workers.process import WorkerProcess
 from tests.scenarios.shapes import Net
 from tests.support.scenarios import strict_config
@@ -97,6 +98,37 @@ def test_a_header_of_a_later_compile_is_shared_and_the_oldest_ones_go(tmp_path: 
     assert "0.h.gch" not in second.names()
 
 
+def test_another_torch_compiler_or_target_has_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, compiler = tmp_path / "root", tmp_path / "c++"
+    compiler.write_text("#!/bin/sh")
+    compiler.chmod(0o755)
+    folders = [shared_folder(root, "native"), shared_folder(root, "x86-64-v3")]
+    monkeypatch.setenv("CXX", str(compiler))
+    folders.append(shared_folder(root, "native"))
+    compiler.write_text("#!/bin/bash")
+    folders.append(shared_folder(root, "native"))
+    monkeypatch.setattr(torch, "__version__", "2.99.0")
+    folders.append(shared_folder(root, "native"))
+    assert len(set(folders)) == 5
+    assert shared_folder(root, "native") == folders[-1]
+
+
+def test_of_many_folders_those_unused_for_longest_are_removed(tmp_path: Path) -> None:
+    folders = [shared_folder(tmp_path, f"target {number}") for number in range(6)]
+    for number, folder in enumerate(folders[:5]):
+        folder.mkdir()
+        (folder / "core.h.gch").write_text("whole")
+        os.utime(folder, (number, number))
+    shared_folder(tmp_path, "target 5")
+    assert [folder.exists() for folder in folders[:5]] == [False, False, True, True, True]
+    shared_folder(tmp_path, "target 2")
+    shared_folder(tmp_path, "target 6").mkdir()
+    shared_folder(tmp_path, "target 7")
+    assert [folder.exists() for folder in folders[:5]] == [False, False, True, False, True]
+
+
 def test_links_are_not_taken(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "strange").write_text("strange")
@@ -120,8 +152,9 @@ def test_compiles_share_headers(cache_dir: Path, tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("GEARCACHE_JOBS", "1")
     cached = gearcache.cache_compile(Net().scaled, config=strict_config("inductor"), dynamic=False)
     cached(torch.randn(3, 4))
+    KEPT.end()
     shared = tmp_path / "inductor" / "gearcache-headers"
-    headers = {path.name: path.stat() for path in shared.glob("*.gch")}
+    headers = {path.name: path.stat() for path in shared.glob("*/*.gch")}
     assert len(headers) == 2
     assert all(status.st_nlink == 1 for status in headers.values()), "the worker's folder is gone"
     seen = []
@@ -133,7 +166,8 @@ def test_compiles_share_headers(cache_dir: Path, tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(WorkerProcess, "end", ended)
     cached(torch.randn(5, 4))
+    KEPT.end()
     assert seen == [2, 2], "the second worker built headers of its own"
-    assert {path.name: path.stat().st_ino for path in shared.glob("*.gch")} == {
+    assert {path.name: path.stat().st_ino for path in shared.glob("*/*.gch")} == {
         name: status.st_ino for name, status in headers.items()
     }
