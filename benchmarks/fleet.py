@@ -88,7 +88,7 @@ class Seed:
         import gearcache
         from gearcache.cache.layout import Layout
         from gearcache.cache.manifest import decode_manifest
-        from gearcache.guards.dispatch.packed_entry import entry_from_plain
+        from gearcache.guards.dispatch.stored.packed_entry import entry_from_plain
 
         class Net(torch.nn.Module):
             def run(self, x: torch.Tensor) -> torch.Tensor:

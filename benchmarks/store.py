@@ -85,7 +85,7 @@ def _root() -> Path:
 
 def our_sizes(order: dict[str, Any]) -> dict[str, Any]:
     """Publish and load entries with one blob."""
-    from gearcache.cache.key import CacheKey
+    from gearcache.cache.keys.key import CacheKey
     from gearcache.cache.layout import Layout
     from gearcache.cache.store import DiskStore
 
@@ -187,7 +187,7 @@ def _writers(name: str, order: dict[str, Any]) -> dict[str, Any]:
 
 def our_writer() -> None:
     """Act as one of many writers: publish this many entries on a signal."""
-    from gearcache.cache.key import CacheKey
+    from gearcache.cache.keys.key import CacheKey
     from gearcache.cache.layout import Layout
     from gearcache.cache.store import DiskStore
 
@@ -220,7 +220,7 @@ def _ready() -> None:
 
 def our_many(order: dict[str, Any]) -> dict[str, Any]:
     """Make entries under a thousand labels, and as many again under one."""
-    from gearcache.cache.key import CacheKey
+    from gearcache.cache.keys.key import CacheKey
     from gearcache.cache.layout import Layout
     from gearcache.cache.result import Hit
     from gearcache.cache.store import DiskStore
@@ -269,7 +269,7 @@ def our_lists(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def _key(number: int, labels: int) -> Any:
-    from gearcache.cache.key import CacheKey
+    from gearcache.cache.keys.key import CacheKey
 
     return CacheKey(
         f"M.f{number % labels}", (("n", number), ("method", {"code": "x" * 40}), ("versions", {"torch": "2"}))

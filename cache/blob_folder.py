@@ -9,16 +9,16 @@ from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from gearcache.cache.atomic import (
+from gearcache.cache.files.atomic import (
     check_descriptor,
     check_digest,
     read_verified,
     sync_folder,
     write_atomic,
 )
+from gearcache.cache.files.trust import check_folders, open_trusted, opened_name
 from gearcache.cache.layout import Layout
-from gearcache.cache.lock import store_lock
-from gearcache.cache.trust import check_folders, open_trusted, opened_name
+from gearcache.cache.locks.lock import store_lock
 from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath
 
 MAX_STORE_LOCK_SECONDS = 60.0

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gearcache.cache.admin.row import Identity
-from gearcache.cache.atomic import write_atomic
 from gearcache.cache.blob_folder import prepare_entry, present_size
+from gearcache.cache.files.atomic import write_atomic
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
+from gearcache.cache.locks.use import register_use
 from gearcache.cache.manifest import Manifest, encode_manifest
 from gearcache.cache.upkeep import note_entry
-from gearcache.cache.use import register_use
 from gearcache.errors import PublishError
 
 #: Seconds that a command waits for a process of this host that compiles the same.

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from gearcache.cache.atomic import make_folder
-from gearcache.cache.key import FORMAT_VERSION, MAX_LABEL_LENGTH, CacheKey
+from gearcache.cache.files.atomic import make_folder
+from gearcache.cache.keys.key import FORMAT_VERSION, MAX_LABEL_LENGTH, CacheKey
 from gearcache.errors import UnsafePath
 
 ROOT_VARIABLE = "TORCHAIR_CACHE_HOME"

@@ -16,9 +16,9 @@ from typing import cast
 import msgpack
 from msgspec import Struct
 
-from gearcache.cache.key import FORMAT_VERSION, Plain
+from gearcache.cache.keys.key import FORMAT_VERSION, Plain
 from gearcache.cache.layout import is_digest, is_label
-from gearcache.cache.trailer import Signed, is_trailer, split
+from gearcache.cache.signatures.trailer import Signed, is_trailer, split
 from gearcache.errors import CorruptEntry
 
 MAGIC = b"GEARCACHE\0"

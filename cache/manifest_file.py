@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gearcache.cache.files.trust import read_trusted
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
-from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
-from gearcache.cache.trust import read_trusted
+from gearcache.cache.signatures.signature import KEY_FILE_VARIABLE, Signer
 from gearcache.errors import CacheError, CorruptEntry, UnsignedEntry
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from gearcache.cache.key import CacheKey, Plain
+from gearcache.cache.keys.key import CacheKey, Plain
 from gearcache.cache.manifest import Manifest
 from gearcache.cache.result import Hit, Miss
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from gearcache.cache.atomic import move_aside, write_atomic
+from gearcache.cache.files.atomic import move_aside, write_atomic
+from gearcache.cache.files.trust import read_trusted
 from gearcache.cache.layout import Layout
-from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError, CorruptEntry
 
 REASON_SUFFIX = ".reason"

@@ -9,10 +9,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gearcache.cache.admin.row import Identity
+from gearcache.cache.files.trust import check_folders
 from gearcache.cache.layout import BACKEND_FOLDERS, MANIFEST_NAME, USE_NAME, Layout
-from gearcache.cache.lock import store_lock
-from gearcache.cache.trust import check_folders
-from gearcache.cache.use import exclusive_use
+from gearcache.cache.locks.lock import store_lock
+from gearcache.cache.locks.use import exclusive_use
 from gearcache.errors import CacheError
 
 PATIENCE_SECONDS = 10.0

@@ -6,7 +6,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from gearcache.cache.key import Difference
+from gearcache.cache.keys.key import Difference
 from gearcache.cache.manifest import Manifest
 
 

@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gearcache.cache.admin.evict import NO_LIMITS, Limits
-from gearcache.cache.atomic import write_atomic
 from gearcache.cache.blob_folder import BlobFolder, prepare_entry, prepare_folder
-from gearcache.cache.key import CacheKey, Plain
+from gearcache.cache.files.atomic import write_atomic
+from gearcache.cache.keys.key import CacheKey, Plain
 from gearcache.cache.layout import Layout
-from gearcache.cache.lock import key_lock
+from gearcache.cache.locks.lock import key_lock
+from gearcache.cache.locks.use import Use, register_use
 from gearcache.cache.manifest import Manifest, OtherFormat
 from gearcache.cache.manifest_file import read_manifest
 from gearcache.cache.result import Hit as Hit
 from gearcache.cache.result import Miss as Miss
 from gearcache.cache.result import MissReason as MissReason
-from gearcache.cache.signature import Signer
-from gearcache.cache.use import Use, register_use
+from gearcache.cache.signatures.signature import Signer
 from gearcache.errors import CorruptEntry, UnsignedEntry
 
 if TYPE_CHECKING:
-    from gearcache.cache.key_pair import SigningKey
+    from gearcache.cache.signatures.key_pair import SigningKey
 
 DEFAULT_LOCK_TIMEOUT = 1800.0
 
@@ -180,7 +180,7 @@ class DiskStore(BlobFolder):
         return use is not None
 
     def _absent(self, key: CacheKey, explain: bool) -> Miss:
-        from gearcache.cache.nearest import nearest_entry
+        from gearcache.cache.keys.nearest import nearest_entry
 
         try:
             nearest = nearest_entry(self.layout, key) if explain else None

@@ -56,7 +56,7 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
         return EagerBackend()
     if settings.backend == "torchair":
         return _torchair(settings)
-    from gearcache.cache.module_tree import named_buffers, named_parameters
+    from gearcache.cache.keys.module_tree import named_buffers, named_parameters
 
     weights = [tensor for _, tensor in (*named_parameters(module), *named_buffers(module))]
     devices = {tensor.device.type for tensor in (*weights, *tensors)}

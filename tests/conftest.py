@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gearcache.cache.fingerprint import versions_component
+from gearcache.cache.keys.fingerprint import versions_component
 
 # Where the tests were started in the background, programs that they start would ignore Ctrl-C too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():

@@ -14,7 +14,7 @@ from gearcache import CompilerConfig
 from gearcache.building.canary import check_hooks, uncalled_hooks
 from gearcache.errors import CaptureError, PreparationError, UncalledHooks
 from gearcache.ge_cache.private_torch import attributes
-from gearcache.guards.dispatch import native
+from gearcache.guards.dispatch.tensors import native
 from gearcache.telemetry.outcomes import EAGER_REASONS
 from gearcache.torch_names import functions, missing_for_hits, missing_names, names_in
 from gearcache.torch_parameters import known

@@ -31,7 +31,9 @@ _VARIABLES = {
     "OMP_WAIT_POLICY": "passive",
     "GEARCACHE_JOBS": "1",
 }
-_NAMES = "import gearcache, gearcache.cache.key, benchmarks; print(gearcache.__file__, gearcache.cache.key.__file__)"
+_NAMES = (
+    "import gearcache, gearcache.cache.store, benchmarks; print(gearcache.__file__, gearcache.cache.store.__file__)"
+)
 
 
 class UnusableCopy(RuntimeError):

@@ -34,7 +34,7 @@ FAULTS = [
     ),
     Fault(
         "An argument that requires grad is not a hit where autograd is on",
-        "guards/dispatch/tensor_checks.py",
+        "guards/dispatch/tensors/tensor_checks.py",
         "        alternatives.append(_Alternative(kind, check, requires_grad, in_inference_mode))\n",
         "        alternatives.append(_Alternative(kind, check, False, in_inference_mode))\n",
         ("tests/serving/miss/test_refusals.py::test_an_input_that_requires_grad_is_refused_with_grad_mode_on",),
@@ -96,19 +96,19 @@ FAULTS = [
     ),
     Fault(
         "An inference tensor that the graph writes is refused outside of inference mode",
-        "guards/dispatch/tensor_checks.py",
+        "guards/dispatch/tensors/tensor_checks.py",
         "        in_inference_mode = is_written and torch.is_inference_mode_enabled()\n",
         "        in_inference_mode = is_written and gear.in_inference_mode\n",
         (
-            "tests/guards/dispatch/test_tensor_checks.py::"
+            "tests/guards/dispatch/tensors/test_tensor_checks.py::"
             "test_no_inference_tensor_that_is_written_passes_outside_of_inference_mode",
         ),
     ),
     Fault(
         "Inputs that overlap a written one are refused",
-        "guards/dispatch/memory.py",
+        "guards/dispatch/tensors/memory.py",
         "            if start < furthest_written[0]:\n",
         "            if start < furthest_written[0] and index in writes:\n",
-        ("tests/guards/dispatch/test_memory_overlap.py::test_overlap_with_a_written_tensor_is_found",),
+        ("tests/guards/dispatch/tensors/test_memory_overlap.py::test_overlap_with_a_written_tensor_is_found",),
     ),
 ]

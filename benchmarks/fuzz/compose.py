@@ -21,7 +21,7 @@ from benchmarks.fuzz.features import (  # noqa: F401 - they register
     state,
 )
 from benchmarks.fuzz.model_edits import model_edits
-from gearcache.cache.module_tree import named_parameters
+from gearcache.cache.keys.module_tree import named_parameters
 
 MODES = ("", "torch.no_grad()", "torch.inference_mode()")
 

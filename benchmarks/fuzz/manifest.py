@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.manifest import _HEADER, MAGIC, Manifest, decode_manifest, encode_manifest
 from gearcache.errors import CorruptEntry
 

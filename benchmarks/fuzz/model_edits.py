@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from benchmarks.fuzz.builder import Edit
-from gearcache.cache.module_tree import named_buffers, named_parameters
+from gearcache.cache.keys.module_tree import named_buffers, named_parameters
 
 #: Python cannot load an object's private method (`self.__compute` kept in an attribute); it can load a `CachedMethod`.
 _PICKLED = """import copy, pickle

@@ -21,20 +21,20 @@ from msgspec import Struct, field
 from gearcache.cache.admin.archive import MAX_MEMBERS, BoundedReads, add_file, pieces
 from gearcache.cache.admin.packing import packing
 from gearcache.cache.admin.row import EntryRow, Identity
-from gearcache.cache.atomic import open_atomic, write_pieces_atomic
 from gearcache.cache.blob_folder import prepare_entry, prepare_folder, present_size
 from gearcache.cache.entry_file import LOCK_SECONDS, Join, entry_bytes, write_entry
-from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.files.atomic import open_atomic, write_pieces_atomic
+from gearcache.cache.files.parent_folders import TRUSTED_VARIABLE, is_trusted_by_name
+from gearcache.cache.files.regular_files import open_regular
+from gearcache.cache.files.trust import others_wrote
+from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, Layout, is_digest
-from gearcache.cache.lock import key_lock
+from gearcache.cache.locks.lock import key_lock
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
 from gearcache.cache.manifest_file import read_manifest
-from gearcache.cache.parent_folders import TRUSTED_VARIABLE, is_trusted_by_name
-from gearcache.cache.regular_files import open_regular
 from gearcache.cache.remote.trust import Trust
+from gearcache.cache.signatures.trusted_keys import HMAC_NAME
 from gearcache.cache.store import DiskStore
-from gearcache.cache.trust import others_wrote
-from gearcache.cache.trusted_keys import HMAC_NAME
 from gearcache.errors import BundleError, CacheError, CorruptEntry, LockTimeout, UnsafePath, UnsignedEntry
 
 HEADER_NAME = "gearcache-bundle.json"

@@ -17,13 +17,13 @@ from gearcache.cache.admin.evict import Limits, entries_to_evict
 from gearcache.cache.admin.formats import OtherFormatFolder, other_formats, remove_format
 from gearcache.cache.admin.row import EntryRow, Identity, total_size
 from gearcache.cache.admin.scan import read_entry, scan
+from gearcache.cache.files.trust import check_folders
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
+from gearcache.cache.locks.use import User, users_of
 from gearcache.cache.manifest import Manifest
 from gearcache.cache.manifest_file import read_manifest
 from gearcache.cache.quarantine import Quarantined, drop, excess, quarantine, quarantined
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting, remove_entry, unlink_all
-from gearcache.cache.trust import check_folders
-from gearcache.cache.use import User, users_of
 from gearcache.collection import paused_collection
 from gearcache.errors import CacheError, CorruptEntry
 

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from gearcache.cache.admin.row import Identity
 from gearcache.cache.admin.scan import MisplacedEntry, Scan, scan
-from gearcache.cache.atomic import TEMPORARY_PREFIX, is_unfinished
+from gearcache.cache.files.atomic import TEMPORARY_PREFIX, is_unfinished
 from gearcache.cache.layout import BACKEND_FOLDERS, USE_NAME, Layout, is_digest, is_ranks_folder
 from gearcache.cache.quarantine import MAX_KEPT_SECONDS, drop, excess, quarantined
 from gearcache.cache.remove import deleting, remove_entry, unlink_all

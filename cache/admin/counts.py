@@ -16,10 +16,10 @@ from msgspec import Struct, field
 
 from gearcache.cache.admin.row import EntryRow, Identity
 from gearcache.cache.admin.tally import misses
-from gearcache.cache.atomic import write_atomic
 from gearcache.cache.blob_folder import prepare_folder
+from gearcache.cache.files.atomic import write_atomic
+from gearcache.cache.files.trust import check_folders, read_trusted
 from gearcache.cache.layout import Layout
-from gearcache.cache.trust import check_folders, read_trusted
 from gearcache.errors import CacheError, CorruptEntry, PublishError
 
 BASELINE_NAME = "counted_from"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gearcache.cache.atomic import is_unfinished, write_atomic
-from gearcache.cache.trust import read_trusted
+from gearcache.cache.files.atomic import is_unfinished, write_atomic
+from gearcache.cache.files.trust import read_trusted
 from gearcache.errors import CacheError
 
 #: In write order: the last mark implies that the others exist.

@@ -10,12 +10,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from gearcache.cache.admin.folder_marks import is_bucket, version_of
-from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.files.trust import check_folders
+from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
-from gearcache.cache.lock import store_lock
+from gearcache.cache.locks.lock import store_lock
+from gearcache.cache.locks.use import exclusive_use
 from gearcache.cache.remove import PATIENCE_SECONDS
-from gearcache.cache.trust import check_folders
-from gearcache.cache.use import exclusive_use
 from gearcache.errors import CacheError
 
 

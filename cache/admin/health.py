@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.file_system import network_file_system
-from gearcache.cache.atomic import write_atomic
+from gearcache.cache.files.atomic import write_atomic
+from gearcache.cache.files.trust import check_folders
 from gearcache.cache.layout import Layout
-from gearcache.cache.lock import store_lock
+from gearcache.cache.locks.lock import store_lock
 from gearcache.cache.quantities import size_text
-from gearcache.cache.signature import Signer
-from gearcache.cache.trust import check_folders
+from gearcache.cache.signatures.signature import Signer
 from gearcache.errors import CacheError, GearcacheError, UnsafePath
 
 LITTLE_SPACE = 1 << 30

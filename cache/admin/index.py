@@ -19,10 +19,10 @@ import msgpack
 
 from gearcache.cache.admin.journal import cut_journal, read_journal, unpack
 from gearcache.cache.admin.row import EntryRow, Identity
+from gearcache.cache.files.regular_files import open_regular
+from gearcache.cache.files.trust import check_folders, open_trusted
 from gearcache.cache.layout import Layout
-from gearcache.cache.lock import unlock
-from gearcache.cache.regular_files import open_regular
-from gearcache.cache.trust import check_folders, open_trusted
+from gearcache.cache.locks.lock import unlock
 from gearcache.errors import CacheError
 
 _SHARD = 2

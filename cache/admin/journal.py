@@ -16,8 +16,8 @@ from typing import Any
 import msgpack
 
 from gearcache.cache.admin.row import EntryRow
-from gearcache.cache.regular_files import open_regular
-from gearcache.cache.trust import open_trusted
+from gearcache.cache.files.regular_files import open_regular
+from gearcache.cache.files.trust import open_trusted
 from gearcache.errors import CacheError
 
 JOURNAL_NAME = "published"

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from gearcache.cache.files.regular_files import open_regular
 from gearcache.cache.layout import Layout, is_label
-from gearcache.cache.regular_files import open_regular
 
 _FOLDER = "misses"
 _MARK = b"-"

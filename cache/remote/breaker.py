@@ -8,7 +8,7 @@ import time
 from hashlib import sha256
 from pathlib import Path
 
-from gearcache.cache.atomic import write_atomic
+from gearcache.cache.files.atomic import write_atomic
 from gearcache.errors import CacheError
 
 #: This many faults in a row, each within this time of the one before, stop requests for that time.

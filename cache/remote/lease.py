@@ -20,7 +20,7 @@ import msgpack
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from gearcache.cache.host import boot_id
+from gearcache.cache.locks.host import boot_id
 from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.engines.retrying import again
 from gearcache.cache.remote.tier import Tier

@@ -15,7 +15,7 @@ from hashlib import sha256
 
 from msgspec import Struct
 
-from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, is_digest, is_label, is_ranks_folder
 
 _TOP = f"v{FORMAT_VERSION}"

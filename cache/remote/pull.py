@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from gearcache.cache.blob_folder import prepare_folder, present_size
 from gearcache.cache.entry_file import LOCK_SECONDS, Join, entry_bytes, write_entry
+from gearcache.cache.files.trust import read_trusted
 from gearcache.cache.layout import MANIFEST_NAME, Layout
-from gearcache.cache.lock import key_lock
+from gearcache.cache.locks.lock import key_lock
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, OtherFormat
 from gearcache.cache.manifest_file import read_manifest
 from gearcache.cache.remote.command_retries import MOST_FAULTS, SECONDS, persistently
@@ -25,7 +26,6 @@ from gearcache.cache.remote.push import name_of
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.store import DiskStore
-from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError, CorruptEntry, UnsignedEntry
 
 _Result = TypeVar("_Result")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 
+from gearcache.cache.files.trust import read_trusted
 from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, is_signed
 from gearcache.cache.remote.command_retries import MOST_FAULTS, persistently
@@ -14,7 +15,6 @@ from gearcache.cache.remote.names import EntryName
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remote.upload import Uploaded, upload_entry
-from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError, RemoteError
 
 #: Why an entry is not sent to a tier whose hosts would refuse it.

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from gearcache.cache.layout import Layout
+from gearcache.cache.locks.waits import waiting_time
 from gearcache.cache.remote.breaker import Breaker
 from gearcache.cache.remote.engines.probe import honours_create
 from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.engines.retrying import Patient, again
 from gearcache.cache.remote.tier_counts import TierCounts
 from gearcache.cache.remote.urls import TierURL
-from gearcache.cache.waits import waiting_time
 from gearcache.errors import OptionError
 
 _Result = TypeVar("_Result")

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgpack
 
-from gearcache.cache.atomic import write_atomic
+from gearcache.cache.files.atomic import write_atomic
+from gearcache.cache.files.trust import read_trusted
 from gearcache.cache.layout import Layout
-from gearcache.cache.lock import store_lock
-from gearcache.cache.trust import read_trusted
+from gearcache.cache.locks.lock import store_lock
 from gearcache.errors import CacheError, PublishError
 
 _FOLDER = "tiers"

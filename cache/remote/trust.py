@@ -8,11 +8,17 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gearcache.cache.key_pair import SIGNING_KEY_VARIABLE, SigningKey, fingerprint, has_signed
 from gearcache.cache.manifest import decode_manifest, signed_parts
-from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
-from gearcache.cache.trailer import Signed
-from gearcache.cache.trusted_keys import HMAC_NAME, TRUSTED_KEYS_VARIABLE, TrustedKey, moment_text, trusted_keys
+from gearcache.cache.signatures.key_pair import SIGNING_KEY_VARIABLE, SigningKey, fingerprint, has_signed
+from gearcache.cache.signatures.signature import KEY_FILE_VARIABLE, Signer
+from gearcache.cache.signatures.trailer import Signed
+from gearcache.cache.signatures.trusted_keys import (
+    HMAC_NAME,
+    TRUSTED_KEYS_VARIABLE,
+    TrustedKey,
+    moment_text,
+    trusted_keys,
+)
 from gearcache.errors import CacheError, UnsignedEntry
 
 #: The name of this host's key where it has none; other names of keys hold no blank.

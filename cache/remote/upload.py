@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from msgspec import Struct
 
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
+from gearcache.cache.locks.use import register_use
+from gearcache.cache.locks.waits import waiting_time
 from gearcache.cache.manifest import Manifest
 from gearcache.cache.manifest_file import read_manifest_to_copy
 from gearcache.cache.remote.engines.protocol import Deadline, Remote
@@ -17,8 +19,6 @@ from gearcache.cache.remote.parallel import at_once
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.store import DiskStore
-from gearcache.cache.use import register_use
-from gearcache.cache.waits import waiting_time
 from gearcache.errors import UnsignedEntry
 
 #: Time limit of an upload: this many seconds, plus one for each so many bytes.

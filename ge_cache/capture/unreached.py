@@ -14,7 +14,7 @@ def unreached_modules(instance: Any, objects: Iterable[Any]) -> list[str]:
     `objects` are those on the paths of everything that the trace depends on. Of a module and those below it, only the
     uppermost is named.
     """
-    from gearcache.cache.module_tree import named_children  # the backends load nothing of `cache/` by themselves
+    from gearcache.cache.keys.module_tree import named_children  # the backends load nothing of `cache/` by themselves
 
     reached = {id(value) for value in (instance, *objects) if isinstance(value, torch.nn.Module)}
     paths: list[str] = []

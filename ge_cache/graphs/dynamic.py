@@ -34,7 +34,7 @@ from gearcache.ge_cache.graphs.static import (
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.tensor_spec import GearInput
-from gearcache.guards.dispatch.variant import StoredGear
+from gearcache.guards.dispatch.stored.variant import StoredGear
 from gearcache.guards.gears.expressions import checked_expression, expression_function
 from gearcache.guards.gears.parse import GearSpec
 

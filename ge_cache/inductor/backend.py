@@ -202,7 +202,7 @@ def _runner(artifact: StoredArtifact, library: str, error_name: str, described: 
     """Load a shared object; `error_name` is its name in errors."""
     if not described and not artifact.groups:
         return _load(library, error_name)
-    from gearcache.cache.trust import opened_folder
+    from gearcache.cache.files.trust import opened_folder
 
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(scratch_folder())

@@ -17,7 +17,7 @@ _copies: dict[str, tuple[int, tuple[int, int]]] = {}
 
 def name_of_copy(library: str) -> str:
     """Return a name from which a copy of a shared object can be loaded. Raises `OSError`."""
-    from gearcache.cache.trust import opened_name
+    from gearcache.cache.files.trust import opened_name
 
     data = Path(library).read_bytes()
     digest = sha256(data).hexdigest()

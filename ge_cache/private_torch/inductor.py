@@ -97,7 +97,7 @@ def settle_folder(fallback: str) -> str:
     """
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
-    from gearcache.cache.trust import check_parents
+    from gearcache.cache.files.trust import check_parents
 
     usual = cache_dir()
     try:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from gearcache.guards.access import _STEPS, Access, Scope
-from gearcache.guards.dispatch.native import first_size
+from gearcache.guards.dispatch.tensors.native import first_size
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.predicates import holds
 from gearcache.guards.evidence.relations import RELATIONS, numbers_source, others, relation_source

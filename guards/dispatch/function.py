@@ -20,8 +20,8 @@ from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.dispatch.check_code import CheckWriter, checked_name
 from gearcache.guards.dispatch.generated import define
 from gearcache.guards.dispatch.graph_call import Mismatch
-from gearcache.guards.dispatch.native import has_function_mode
-from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
+from gearcache.guards.dispatch.tensors.native import has_function_mode
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.constants import is_identity_constant
 from gearcache.guards.evidence.relations import RELATIONS, others

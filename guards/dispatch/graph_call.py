@@ -12,12 +12,12 @@ import torch
 from gearcache.errors import GraphError
 from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.generated import define
-from gearcache.guards.dispatch.memory import BoundSpans, find_overlap
-from gearcache.guards.dispatch.native import tensor_check
-from gearcache.guards.dispatch.number_tensors import NUMBER_TENSORS
 from gearcache.guards.dispatch.results import result_lines
-from gearcache.guards.dispatch.tensor_checks import TensorChecks
-from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
+from gearcache.guards.dispatch.tensors.memory import BoundSpans, find_overlap
+from gearcache.guards.dispatch.tensors.native import tensor_check
+from gearcache.guards.dispatch.tensors.number_tensors import NUMBER_TENSORS
+from gearcache.guards.dispatch.tensors.tensor_checks import TensorChecks
 from gearcache.guards.gears.expressions import checked_expression
 
 #: How many sets of addresses a graph remembers as free of overlap.

@@ -8,7 +8,7 @@ import torch
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gearcache.guards.dispatch.variant import StoredGear, StoredInput
+from gearcache.guards.dispatch.stored.variant import StoredGear, StoredInput
 from gearcache.guards.evidence.names import a_type
 from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES
 

@@ -31,7 +31,7 @@ from msgspec.structs import replace
 
 from gearcache.errors import PaddedResultError
 from gearcache.guards.dispatch.fills import Fills
-from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.gears.expressions import expression_function
 from gearcache.guards.gears.short_names import sizes_name
 

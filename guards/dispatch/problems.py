@@ -9,7 +9,7 @@ from types import MappingProxyType
 import torch
 
 from gearcache.guards.dispatch.inputs import Problem
-from gearcache.guards.dispatch.variant import StoredGear, StoredInput
+from gearcache.guards.dispatch.stored.variant import StoredGear, StoredInput
 from gearcache.guards.gears.expressions import expression_function
 
 

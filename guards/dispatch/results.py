@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from gearcache.guards.dispatch.inference_tensors import remade, retyped_view, unrecorded_view
-from gearcache.guards.dispatch.native import inference_mode
-from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
+from gearcache.guards.dispatch.tensors.inference_tensors import remade, retyped_view, unrecorded_view
+from gearcache.guards.dispatch.tensors.native import inference_mode
 from gearcache.guards.gears.expressions import checked_expression
 
 

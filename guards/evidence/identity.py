@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from gearcache.errors import UnkeyableValue
-from gearcache.guards.dispatch.native import is_operator
+from gearcache.guards.dispatch.tensors.native import is_operator
 from gearcache.guards.evidence.code import code_digest, code_objects, function_plain, is_library_file, is_versioned
 from gearcache.guards.evidence.constants import NotConstant, to_plain
 from gearcache.guards.evidence.names import module_of, name_of

@@ -35,48 +35,54 @@ class Command(NamedTuple):
 #: What a person wants to do -> the commands for it.
 GROUPS = {
     "See what is there": {
-        "list": Command("list_entries", "List the entries of a cache.", "gearcache list 'Model.*' --sort size"),
-        "show": Command("show", "Show one entry: key, evidence, gears, frame, graph.", "gearcache show Model.decode"),
+        "list": Command("entries.list_entries", "List the entries of a cache.", "gearcache list 'Model.*' --sort size"),
+        "show": Command(
+            "entries.show", "Show one entry: key, evidence, gears, frame, graph.", "gearcache show Model.decode"
+        ),
         "stats": Command(
-            "stats", "Hits, misses by reason, seconds saved, bytes by method.", "gearcache stats --json | jq .hit_rate"
+            "figures.stats",
+            "Hits, misses by reason, seconds saved, bytes by method.",
+            "gearcache stats --json | jq .hit_rate",
         ),
         "report": Command(
-            "report",
+            "figures.report",
             "Write an HTML page that shows the cache.",
             "gearcache report --trace start.json --output cache.html",
         ),
     },
     "Find out why": {
         "explain": Command(
-            "explain", "Why calls miss, how entries or two caches differ.", "gearcache explain deploy:build"
+            "deployments.explain", "Why calls miss, how entries or two caches differ.", "gearcache explain deploy:build"
         ),
         "doctor": Command(
             "doctor", "What works on this host, is all ready, the settings.", "gearcache doctor --ready deploy:build"
         ),
         "suggest-gears": Command(
-            "suggest_gears",
+            "figures.suggest_gears",
             "Propose gears from the shapes that were met.",
             "gearcache suggest-gears host-*.json --gears 8",
         ),
     },
     "Compile before traffic": {
         "prewarm": Command(
-            "prewarm", "Compile and store what a function calls.", "gearcache prewarm deploy:build --jobs 4"
+            "deployments.prewarm", "Compile and store what a function calls.", "gearcache prewarm deploy:build --jobs 4"
         ),
     },
     "Share with other hosts": {
-        "push": Command("push", "Send entries to tiers.", "gearcache push --to s3://bucket/team"),
+        "push": Command("tiers.push", "Send entries to tiers.", "gearcache push --to s3://bucket/team"),
         "pull": Command(
-            "pull", "Bring entries of tiers or of a file here.", "gearcache pull --from s3://bucket/team 'Model.*'"
+            "tiers.pull",
+            "Bring entries of tiers or of a file here.",
+            "gearcache pull --from s3://bucket/team 'Model.*'",
         ),
         "pack": Command("pack", "Write entries as an image, a folder or a file.", "gearcache pack --oci build/gears"),
         "keys": Command("keys", "Make and list keys that sign entries.", "gearcache keys new build.key"),
     },
     "Keep it sound and small": {
-        "verify": Command("verify", "Read and verify every byte.", "gearcache verify --repair"),
-        "clear": Command("clear", "Remove entries.", "gearcache clear --entry Model.decode --wait 60s"),
+        "verify": Command("entries.verify", "Read and verify every byte.", "gearcache verify --repair"),
+        "clear": Command("entries.clear", "Remove entries.", "gearcache clear --entry Model.decode --wait 60s"),
         "prune": Command(
-            "prune", "Remove the least recently used, down to a limit.", "gearcache prune --max-size 20GB"
+            "entries.prune", "Remove the least recently used, down to a limit.", "gearcache prune --max-size 20GB"
         ),
     },
 }

@@ -25,7 +25,7 @@ _PACKAGE = Path(__file__).parent
 #: Names that are there with a device or its library only.
 _OPTIONAL = ("torch.npu", "torch.cuda", "torch.distributed")
 #: What a relaunch that hits imports of gearcache, and uses names of torch.
-_OF_HITS = ("guards", "serving", "cache/fingerprint.py", "ge_cache/aten.py", "ge_cache/private_torch/core.py")
+_OF_HITS = ("guards", "serving", "cache/keys/fingerprint.py", "ge_cache/aten.py", "ge_cache/private_torch/core.py")
 
 
 def check_names(version: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from gearcache.cache.admin.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.store import DiskStore
 from gearcache.readable.joined import joined

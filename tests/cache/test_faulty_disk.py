@@ -19,7 +19,7 @@ from gearcache.cache.admin.evict import Limits
 from gearcache.cache.admin.health import check_health
 from gearcache.cache.admin.tally import count_misses, misses
 from gearcache.cache.admin.verify import verify
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore, Hit
 from gearcache.errors import CacheError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore, Hit, Miss, prepare_folder
 from gearcache.errors import UnsafePath

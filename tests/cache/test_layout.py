@@ -11,7 +11,7 @@ import pytest
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.formats import OtherFormatFolder
-from gearcache.cache.key import FORMAT_VERSION, CacheKey
+from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout, is_digest, resolve_root
 from gearcache.cache.store import DiskStore, Hit
 from gearcache.errors import CacheError, UnsafePath

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
 from gearcache.cache import manifest as manifest_module
-from gearcache.cache.encoding import encode
-from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.keys.encoding import encode
+from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.manifest import (
     MAGIC,
     MAX_NESTING,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache import trust
-from gearcache.cache.key import FORMAT_VERSION, CacheKey
+from gearcache.cache.files import trust
+from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import MAGIC
 from gearcache.cache.protocol import Store
@@ -79,7 +79,7 @@ def test_an_absent_entry_names_the_first_difference(store: DiskStore) -> None:
 
 
 def test_an_absent_entry_is_not_explained_unless_asked(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gearcache.cache.nearest.nearest_entry", None)
+    monkeypatch.setattr("gearcache.cache.keys.nearest.nearest_entry", None)
     assert store.lookup(KEY, explain=False) == Miss(MissReason.ABSENT, "no entry for `Model.decode`")
 
 
@@ -157,7 +157,7 @@ def test_entries_that_cannot_be_listed_are_unreadable(store: DiskStore, monkeypa
     def deny(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("gearcache.cache.nearest.nearest_entry", deny)
+    monkeypatch.setattr("gearcache.cache.keys.nearest.nearest_entry", deny)
     assert missed(store).reason is MissReason.UNREADABLE
 
 
@@ -261,7 +261,7 @@ def test_a_cache_that_cannot_be_written_is_looked_up_but_not_published(tmp_path:
 READ_ONLY = """
 import os, sys
 from pathlib import Path
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.store import DiskStore
 from gearcache.cache.result import Hit
 from gearcache.cache.layout import Layout
@@ -319,7 +319,7 @@ def test_a_cache_removed_under_a_store_is_made_again(store: DiskStore) -> None:
 PUBLISHER = """
 import sys
 from pathlib import Path
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.store import DiskStore
 from gearcache.cache.layout import Layout
 store = DiskStore(Layout(Path(sys.argv[1])), lock_timeout=60)

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cli import COMMANDS, GONE, GROUPS, main
 from tests.support.commands import DECODE, run, run_json, run_process, store
 from tests.support.pages import ROOT

@@ -14,11 +14,11 @@ from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import signed_parts
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.result import Hit
-from gearcache.cache.signature import Signer
+from gearcache.cache.signatures.signature import Signer
+from gearcache.cache.signatures.trusted_keys import trusted_keys
 from gearcache.cache.store import DiskStore
-from gearcache.cache.trusted_keys import trusted_keys
 from gearcache.commands.checks.key_checks import check_keys
-from tests.commands.test_verify import GEARS, Net, cached, call_all, damage
+from tests.commands.entries.test_verify import GEARS, Net, cached, call_all, damage
 from tests.support.commands import DECODE, PRODUCER, listed, run, run_json, store
 from tests.support.signing import Pair, hide_package, hmac_key
 from tests.support.stored_gears import store_gears

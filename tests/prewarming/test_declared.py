@@ -19,7 +19,7 @@ from gearcache import Symbol, TensorSpec
 from gearcache.building.tracer import Tracer
 from gearcache.cache.manifest import decode_manifest
 from gearcache.errors import CompileError
-from gearcache.guards.dispatch.stored_rows import IMPOSSIBLE
+from gearcache.guards.dispatch.stored.stored_rows import IMPOSSIBLE
 from gearcache.readable.joined import covers_manifests, joined
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.input_signature import InputSignature

@@ -20,9 +20,9 @@ import torch
 import gearcache
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.evict import Limits
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.lock import store_lock
+from gearcache.cache.locks.lock import store_lock
 from gearcache.cache.result import Hit, Miss
 from gearcache.cache.store import DiskStore
 from gearcache.errors import LockTimeout, PublishError
@@ -204,7 +204,7 @@ def test_readers_see_whole_entries_or_none_while_others_write_evict_and_clear(tm
 USER = """
 import sys
 from pathlib import Path
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.store import DiskStore
 from gearcache.cache.result import Hit
 from gearcache.cache.layout import Layout
@@ -313,7 +313,7 @@ def refuse() -> None:
 FORKED = """
 import os, sys
 from pathlib import Path
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.store import DiskStore
 from gearcache.cache.result import Hit
 from gearcache.cache.layout import Layout
@@ -377,7 +377,7 @@ os.waitpid(child, 0)
 HELD = """
 import os, signal, sys
 from pathlib import Path
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.store import DiskStore
 from gearcache.cache.layout import Layout
 from gearcache.cache.remove import deleting

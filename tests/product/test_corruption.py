@@ -11,7 +11,7 @@ import torch
 
 import gearcache
 from gearcache.cache.admin.verify import verify
-from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import MAGIC, OtherFormat, decode_manifest
 from gearcache.errors import CorruptEntry

@@ -18,7 +18,7 @@ import torch
 import gearcache
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.verify import verify
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.result import Hit, Miss, MissReason
 from gearcache.cache.store import DiskStore
@@ -163,7 +163,7 @@ def test_a_limit_that_is_none_is_named_and_breaks_no_model(
 SMALL_FILES = """
 import resource, signal, sys
 from pathlib import Path
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.store import DiskStore
 from gearcache.cache.layout import Layout
 from gearcache.errors import PublishError
@@ -199,7 +199,7 @@ def test_a_file_that_cannot_be_written_whole_is_not_there_at_all(tmp_path: Path)
 OTHER_USER = """
 import os, sys
 from pathlib import Path
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.store import DiskStore
 from gearcache.cache.layout import Layout
 from gearcache.cache.admin.catalog import Catalog

@@ -45,7 +45,7 @@ def test_the_tests_of_a_fault_exist_and_run_by_default(fault: Fault) -> None:
 
 
 def test_a_text_that_is_gone_or_there_twice_is_named() -> None:
-    fault = Fault("A promise", "cache/key.py", "same", "other", ("tests/cache/test_key.py",))
+    fault = Fault("A promise", "cache/keys/key.py", "same", "other", ("tests/cache/keys/test_key.py",))
     assert fault.applied_to("the same text") == "the other text"
     for text in ("another text", "the same, the same"):
         with pytest.raises(MisplacedFault, match="A promise"):

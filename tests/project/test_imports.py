@@ -23,11 +23,11 @@ from tests.support.source_tree import (
 
 COMPAT = (
     *sorted(path for path in layer_files("ge_cache") if path.parts[1] == "private_torch"),
-    Path("guards/dispatch/native.py"),
+    Path("guards/dispatch/tensors/native.py"),
     Path("guards/evidence/registry.py"),
     Path("guards/watch/tensor_layout.py"),
 )
-FINGERPRINT = Path("cache/fingerprint.py")
+FINGERPRINT = Path("cache/keys/fingerprint.py")
 ASCEND = Path("ge_cache/npu/ascend.py")
 
 #: What a layer may import of gearcache. The root package, `api.py` above all, may import everything.
@@ -38,8 +38,8 @@ ALLOWED = {
         "gearcache.ge_cache",
         "gearcache.guards",
         "gearcache.errors",
-        "gearcache.cache.trust",
-        "gearcache.cache.module_tree",
+        "gearcache.cache.files.trust",
+        "gearcache.cache.keys.module_tree",
     ),
 }
 

@@ -22,7 +22,7 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.cache.atomic import write_atomic
+from gearcache.cache.files.atomic import write_atomic
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import decode_manifest, encode_manifest
 from gearcache.cache.memory import MemoryStore

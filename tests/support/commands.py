@@ -12,7 +12,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 from jsonschema import Draft202012Validator
 
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore
 from gearcache.cli import main

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.protocol import Store
 from gearcache.cache.store import Hit, Miss, MissReason
 from gearcache.errors import CorruptEntry, LockTimeout, PublishError

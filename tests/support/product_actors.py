@@ -26,7 +26,7 @@ import torch._dynamo.convert_frame
 import gearcache
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.verify import verify
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore
 from gearcache.ge_cache.eager import EagerBackend

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gearcache.cache.key_pair import SigningKey, new_key_file
 from gearcache.cache.manifest import encode_manifest
 from gearcache.cache.remote.trust import Trust
-from gearcache.cache.signature import Signer
-from gearcache.cache.trusted_keys import TrustedKey
+from gearcache.cache.signatures.key_pair import SigningKey, new_key_file
+from gearcache.cache.signatures.signature import Signer
+from gearcache.cache.signatures.trusted_keys import TrustedKey
 from tests.cache.test_manifest import SAMPLE
 
 CREATED = 1_800_000_000.0

@@ -28,7 +28,7 @@ def place_of(path: Path) -> Path:
 
 
 def module_name(path: Path) -> str:
-    """The import name of a file: `cache/key.py` is `gearcache.cache.key`."""
+    """The import name of a file: `cache/keys/key.py` is `gearcache.cache.keys.key`."""
     parts = path.with_suffix("").parts
     parts = parts[1:] if parts[0] == "src" else ("gearcache", *parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

@@ -24,7 +24,7 @@ from typing import Any
 from gearcache.cache.admin.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.verify import verify
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.result import Miss, MissReason
 from gearcache.cache.store import DiskStore

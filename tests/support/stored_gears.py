@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
-from gearcache.cache.signature import Signer
+from gearcache.cache.signatures.signature import Signer
 from gearcache.cache.store import DiskStore
-from gearcache.guards.dispatch.stored_rows import SHARED_PARTS, rows, shared
+from gearcache.guards.dispatch.stored.stored_rows import SHARED_PARTS, rows, shared
 
 SECONDS = 30.0
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.cache.key import first_difference
+from gearcache.cache.keys.key import first_difference
 from gearcache.cache.result import Miss, MissReason
 from gearcache.errors import InputError
 from gearcache.guards.evidence.reason import Reason

@@ -354,7 +354,9 @@ def test_first_answers_of_many_methods_do_not_each_write_the_file(
     recorder.follow(Followed())
     monkeypatch.setattr(start_trace, "_SHARE_OF_WRITES", 1e-6)
     written = []
-    monkeypatch.setattr("gearcache.cache.atomic.write_atomic", lambda path, data: written.append(json.loads(data)))
+    monkeypatch.setattr(
+        "gearcache.cache.files.atomic.write_atomic", lambda path, data: written.append(json.loads(data))
+    )
     for _ in range(100):
         recorder.answered()
     assert len(written) == 8

@@ -23,7 +23,7 @@ from gearcache.cache.admin.image.layer import ROOT, Layer, write_layer
 from gearcache.cache.admin.packed_files import members_of
 from gearcache.cache.admin.packing import Packing, Sign, as_it_is, packing
 from gearcache.cache.admin.row import EntryRow
-from gearcache.cache.atomic import move_aside, open_atomic, write_atomic
+from gearcache.cache.files.atomic import move_aside, open_atomic, write_atomic
 from gearcache.cache.layout import ROOT_VARIABLE, Layout
 from gearcache.errors import CacheError
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from gearcache.cache.admin.image.documents import architecture_of
 from gearcache.cache.admin.image.layer import ROOT, Layer
 from gearcache.cache.admin.row import EntryRow
-from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import ROOT_VARIABLE
 from gearcache.cache.manifest import Manifest
 

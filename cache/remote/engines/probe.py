@@ -8,7 +8,7 @@ import time
 from hashlib import sha256
 from pathlib import Path
 
-from gearcache.cache.atomic import write_atomic
+from gearcache.cache.files.atomic import write_atomic
 from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.names import PROBES
 from gearcache.errors import CacheError

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from gearcache.attaching.attachment import Attachment, words_without_calls
-from gearcache.cache.fingerprint import module_component
-from gearcache.cache.module_tree import named_modules
+from gearcache.cache.keys.fingerprint import module_component
+from gearcache.cache.keys.module_tree import named_modules
 from gearcache.errors import UnsupportedMethod
 from gearcache.guards.evidence.names import a_type
 from gearcache.serving.call.parameters import Parameters

@@ -15,8 +15,8 @@ import msgpack
 from msgspec.structs import asdict
 
 from gearcache.ge_cache.backend import CompileJob
-from gearcache.guards.dispatch.variant import StoredVariant
-from gearcache.guards.dispatch.variant_groups import with_groups
+from gearcache.guards.dispatch.stored.variant import StoredVariant
+from gearcache.guards.dispatch.stored.variant_groups import with_groups
 
 #: Fields that a compile adds to a gear; and fields that may differ although the blobs are equal.
 _COMPILED = ("header", "blobs", "seconds")

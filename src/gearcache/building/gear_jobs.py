@@ -24,7 +24,7 @@ from gearcache.ge_cache.graphs.static import GearGraph, input_spec, order_inputs
 from gearcache.ge_cache.inductor.result_strides import result_orders
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.process_groups import renamed, role, stored_groups
-from gearcache.guards.dispatch.variant import StoredGear
+from gearcache.guards.dispatch.stored.variant import StoredGear
 from gearcache.guards.evidence.names import a_type, module_of
 from gearcache.readable.graph import pack_graph
 from gearcache.serving.call.decorators import INFERENCE_MODE

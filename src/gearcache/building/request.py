@@ -13,7 +13,7 @@ from gearcache.ge_cache.backend import Artifact, Backend
 from gearcache.ge_cache.capture.numbers import NumberChoice
 from gearcache.guards.access import Access
 from gearcache.guards.dispatch.fills import Fills
-from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.gears.parse import GearSpec, gear_text
 from gearcache.guards.gears.short_names import short_names
 

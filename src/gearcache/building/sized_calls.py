@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gearcache.cache.module_tree import named_modules
+from gearcache.cache.keys.module_tree import named_modules
 from gearcache.guards.arguments import find_tensors, replace_tensors
 from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.spec import GearSpec

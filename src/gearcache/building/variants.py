@@ -15,8 +15,8 @@ from gearcache.ge_cache.dependencies.autograd_reads import GRAD_MODE
 from gearcache.ge_cache.graphs.static import GearGraph
 from gearcache.guards.access import Access
 from gearcache.guards.arguments import parameter_names
-from gearcache.guards.dispatch.variant import StoredGear, StoredInput, StoredVariant
-from gearcache.guards.dispatch.variant_groups import KIND
+from gearcache.guards.dispatch.stored.variant import StoredGear, StoredInput, StoredVariant
+from gearcache.guards.dispatch.stored.variant_groups import KIND
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.relations import RELATIONS, others
 from gearcache.guards.evidence.traced_files import record_sources

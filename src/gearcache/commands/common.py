@@ -15,12 +15,12 @@ import click
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.formats import other_formats
 from gearcache.cache.admin.row import EntryRow
-from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import ROOT_VARIABLE, Layout, resolve_root
+from gearcache.cache.locks.use import User
 from gearcache.cache.quantities import parse_age, parse_size
 from gearcache.cache.quantities import size_text as size_text
 from gearcache.cache.remote.trust import Trust
-from gearcache.cache.use import User
 from gearcache.commands.output.document import print_json as print_json
 from gearcache.commands.output.printing import note as note
 from gearcache.commands.output.printing import tell as tell

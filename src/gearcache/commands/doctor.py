@@ -16,10 +16,10 @@ from gearcache.commands.checks.rank_checks import check_ranks
 from gearcache.commands.checks.tier_checks import check_tiers
 from gearcache.commands.checks.variant_checks import check_variants
 from gearcache.commands.common import Exit, common_options, layout_at, print_json, stop
+from gearcache.commands.deployments.target_names import complete_target
 from gearcache.commands.output.printing import printable, styled
 from gearcache.commands.output.table import between_words
 from gearcache.commands.output.verbosity import is_quiet
-from gearcache.commands.target_names import complete_target
 
 #: A longer name, such as that of a method, would leave no room for the message.
 _NAME_WIDTH = 24

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from gearcache.cache.key_pair import MISSING_PACKAGE, SIGNING_KEY_VARIABLE, fingerprint, new_key_file
-from gearcache.cache.trusted_keys import TRUSTED_KEYS_VARIABLE, TrustedKey, is_key_name, moment_text
+from gearcache.cache.signatures.key_pair import MISSING_PACKAGE, SIGNING_KEY_VARIABLE, fingerprint, new_key_file
+from gearcache.cache.signatures.trusted_keys import TRUSTED_KEYS_VARIABLE, TrustedKey, is_key_name, moment_text
 from gearcache.commands.common import environment_trust, json_option, note, print_json
 from gearcache.commands.output.listing import Column, Listing
 from gearcache.commands.output.printing import echo

@@ -12,7 +12,7 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.image.image_folder import ImageSummary, write_image
 from gearcache.cache.admin.image.layer import ROOT
 from gearcache.commands.common import common_options, count, environment_trust, layout_at, note_faults, print_json
-from gearcache.commands.entry_names import entry_argument, find_all
+from gearcache.commands.entries.entry_names import entry_argument, find_all
 from gearcache.commands.output.printing import tell
 
 _PATH = click.Path(file_okay=False, path_type=Path)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 import torch
 
-from gearcache.cache.atomic import write_atomic
+from gearcache.cache.files.atomic import write_atomic
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.aten import decode_tensor
 from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, LIBRARY

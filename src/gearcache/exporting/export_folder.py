@@ -19,8 +19,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gearcache.cache.atomic import sync_folder
-from gearcache.cache.lock import unlock
+from gearcache.cache.files.atomic import sync_folder
+from gearcache.cache.locks.lock import unlock
 from gearcache.exporting.exchange import put_in_place
 from gearcache.exporting.export_manifest import what_is_not_ours, write_manifest
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from msgspec import Struct
 
-from gearcache.guards.dispatch.variant import StoredGear, StoredInput
+from gearcache.guards.dispatch.stored.variant import StoredGear, StoredInput
 from gearcache.guards.gears.example_sizes import Special, owner_of
 from gearcache.guards.gears.expressions import expression_function
 from gearcache.guards.gears.spec import GearSpec, RangeAxis, gear_text

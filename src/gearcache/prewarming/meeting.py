@@ -20,7 +20,7 @@ import torch
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
-from gearcache.cache.host import boot_id
+from gearcache.cache.locks.host import boot_id
 from gearcache.errors import PrewarmNotShared
 from gearcache.prewarming.launched import Launched
 from gearcache.prewarming.share import LeftTo, divide_among

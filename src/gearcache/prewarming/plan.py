@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gearcache.cache.atomic import write_atomic
+from gearcache.cache.files.atomic import write_atomic
 from gearcache.prewarming.report import Prewarmed, PrewarmReport
 from gearcache.version import __version__
 

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from gearcache.errors import CacheError
 from gearcache.guards.dispatch.inputs import find_problem
 from gearcache.guards.dispatch.problems import broken_condition
-from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.call_sizes import open_dims, special_text
 from gearcache.guards.gears.short_names import sizes_name

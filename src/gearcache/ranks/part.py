@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from gearcache.cache.waits import waits_end_after
+from gearcache.cache.locks.waits import waits_end_after
 from gearcache.errors import GearcacheError, OptionError, RanksDisagree
 from gearcache.ranks.declared_calls import Piece, collect
 from gearcache.ranks.job import Job

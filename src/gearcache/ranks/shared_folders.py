@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import socket
 
+from gearcache.cache.files.shared_folder import mark_folder, unmark_folder
 from gearcache.cache.layout import Layout
-from gearcache.cache.shared_folder import mark_folder, unmark_folder
 from gearcache.errors import CacheError
 
 

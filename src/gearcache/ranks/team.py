@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import CodeType
 from typing import Any
 
-from gearcache.cache.fingerprint import Ranks
+from gearcache.cache.keys.fingerprint import Ranks
 from gearcache.errors import CompileNotAgreed, GearcacheError
 from gearcache.ge_cache.dependencies.observer import collected_code
 from gearcache.guards.gears.short_names import sizes_name

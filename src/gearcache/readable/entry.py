@@ -14,13 +14,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gearcache.cache.atomic import read_verified, write_atomic
+from gearcache.cache.files.atomic import read_verified, write_atomic
+from gearcache.cache.files.trust import read_trusted
 from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.manifest import MAX_ITEMS, MAX_MANIFEST_SIZE, Manifest, decode_manifest
-from gearcache.cache.trust import read_trusted
 from gearcache.errors import CacheError
 from gearcache.guards.access import TENSOR_DICTIONARIES, Access
-from gearcache.guards.dispatch.stored_rows import SHARED_PARTS
+from gearcache.guards.dispatch.stored.stored_rows import SHARED_PARTS
 from gearcache.readable.foreign import check_foreign
 from gearcache.readable.frame import readable_frame
 from gearcache.readable.graph import PACKED_GRAPH, STORED_GRAPH, readable_graph, unpack_graph

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gearcache.cache.manifest import Manifest
-from gearcache.guards.dispatch.stored_rows import IMPOSSIBLE, blobs_of_rows, covers, rows, shared, union
+from gearcache.guards.dispatch.stored.stored_rows import IMPOSSIBLE, blobs_of_rows, covers, rows, shared, union
 
 #: The most traces of a joined entry, including those of other versions of the code. If a process adds a trace beyond
 #: its `max_variants`, it drops those of edited code.

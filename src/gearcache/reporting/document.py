@@ -13,7 +13,7 @@ from gearcache.cache.admin.evict import Limits
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.remote.tier_counts import tier_counts
 from gearcache.commands.common import short_name
-from gearcache.commands.savings import limits_in_force, used_by_methods, used_in_all, used_plain
+from gearcache.commands.figures.savings import limits_in_force, used_by_methods, used_in_all, used_plain
 from gearcache.commands.tiers.tier_table import tier_plain
 from gearcache.errors import CacheError
 from gearcache.reporting.deploys import compare, read_side

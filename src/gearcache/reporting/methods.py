@@ -13,8 +13,8 @@ from msgspec import Struct, field
 
 from gearcache.cache.admin.counts import Counts
 from gearcache.cache.admin.row import EntryRow
-from gearcache.cache.key import CacheKey
-from gearcache.commands.savings import Used
+from gearcache.cache.keys.key import CacheKey
+from gearcache.commands.figures.savings import Used
 from gearcache.reporting.safe_texts import names_of, shown
 from gearcache.reporting.traffic import traffic_of
 

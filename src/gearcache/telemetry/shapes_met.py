@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from gearcache.guards.dispatch.graph_call import GraphCall
-from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.gears.parse import GearSpec
 from gearcache.telemetry.gear_use import calls_of
 

@@ -23,7 +23,7 @@ class TraceFile:
 
     def write(self, data: bytes) -> None:
         """Replace the file; `PublishError` if that is impossible, or if a running process has written it."""
-        from gearcache.cache.atomic import regular_target, write_atomic
+        from gearcache.cache.files.atomic import regular_target, write_atomic
 
         target = regular_target(self.path)
         if self._descriptor < 0 and _is_held(target):

@@ -24,12 +24,12 @@ from msgspec.structs import asdict
 from gearcache.cache.admin.bundle import HEADER_NAME, take_bundle, write_bundle
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.verify import verify
-from gearcache.cache.key import FORMAT_VERSION, CacheKey
+from gearcache.cache.files.parent_folders import TRUSTED_VARIABLE
+from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
-from gearcache.cache.parent_folders import TRUSTED_VARIABLE
 from gearcache.cache.remote.trust import Trust
-from gearcache.cache.signature import Signer
+from gearcache.cache.signatures.signature import Signer
 from gearcache.cache.store import DiskStore, Hit
 from gearcache.errors import BundleError, CacheError, CorruptEntry, UnsafePath
 from gearcache.readable.joined import joined
@@ -341,7 +341,7 @@ IMPORT = """
 import os, sys
 from pathlib import Path
 import filelock, gearcache.cache.admin.index, gearcache.cache.admin.journal  # unreadable for others
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.store import DiskStore
 from gearcache.cache.layout import Layout
 from gearcache.cache.result import Hit

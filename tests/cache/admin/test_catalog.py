@@ -14,10 +14,10 @@ from gearcache.cache.admin import scan as scan_module
 from gearcache.cache.admin.catalog import Catalog, Removal
 from gearcache.cache.admin.evict import Limits
 from gearcache.cache.admin.verify import Fault, verify
-from gearcache.cache.key import FORMAT_VERSION, CacheKey
+from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
+from gearcache.cache.locks.use import register_use
 from gearcache.cache.store import DiskStore, Hit
-from gearcache.cache.use import register_use
 from gearcache.errors import CacheError, CorruptEntry, UnsafePath
 
 KEYS = [

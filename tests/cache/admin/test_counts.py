@@ -14,7 +14,7 @@ import pytest
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.counts import BASELINE_NAME, Counts, reset_counts
 from gearcache.cache.admin.tally import count_misses
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore
 

@@ -10,7 +10,7 @@ import pytest
 
 from gearcache.cache.admin import health as health_module
 from gearcache.cache.admin.health import HealthCheck, check_health
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore
 

@@ -17,7 +17,7 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.index import RowDisk, open_index
 from gearcache.cache.admin.journal import JOURNAL_NAME, append_entry, read_journal
 from gearcache.cache.admin.scan import read_entry, scan
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore, Hit
 

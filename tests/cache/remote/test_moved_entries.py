@@ -23,7 +23,7 @@ from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remote.urls import TierURL
 from gearcache.cache.result import Hit
-from gearcache.cache.signature import KEY_FILE_VARIABLE, Signer
+from gearcache.cache.signatures.signature import KEY_FILE_VARIABLE, Signer
 from gearcache.cache.store import DiskStore
 from gearcache.readable.joined import MOST_VARIANTS, covers_manifests, joined
 from tests.support.commands import DECODE, PREFILL

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gearcache.cache.key_pair import SigningKey
 from gearcache.cache.manifest import decode_manifest, encode_manifest, is_signed, signed_parts
 from gearcache.cache.remote.trust import Trust
-from gearcache.cache.trailer import HMAC_SIZE, pair_trailer
+from gearcache.cache.signatures.key_pair import SigningKey
+from gearcache.cache.signatures.trailer import HMAC_SIZE, pair_trailer
 from gearcache.errors import CorruptEntry, UnsafePath, UnsignedEntry
 from tests.support.signing import CREATED, Pair, hide_package, hmac_key, manifest, signer
 

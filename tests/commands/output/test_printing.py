@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from gearcache.cache.admin.bundle import HEADER_NAME
-from gearcache.cache.key import FORMAT_VERSION
+from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import Layout
 from gearcache.cli import main
 from gearcache.commands.output.document import print_json
@@ -95,7 +95,7 @@ def test_a_fault_of_the_disk_is_a_sentence_and_exit_code_3(monkeypatch: pytest.M
         def broken(number: int = number, sentence: str = sentence) -> None:
             raise OSError(number, sentence, "/mnt/\x1b[2J")
 
-        monkeypatch.setattr("gearcache.commands.list_entries.command", broken)
+        monkeypatch.setattr("gearcache.commands.entries.list_entries.command", broken)
         result = run("list", code=3)
         assert result.stderr == f"error: `/mnt/\\x1b[2J`: {sentence}\n"
 

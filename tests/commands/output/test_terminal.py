@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gearcache.cache.admin.tally import count_misses
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.commands.output.shortened import shortened
 from tests.support.commands import DECODE, listed, run, store

@@ -157,7 +157,8 @@ def test_a_worker_of_multiprocessing_is_named_by_its_program(cache_dir: Path, tm
     store(cache_dir, DECODE, b"d")
     program = tmp_path / "server.py"
     program.write_text(
-        "import multiprocessing, sys, time\nfrom pathlib import Path\nfrom gearcache.cache.use import register_use\n"
+        "import multiprocessing, sys, time\nfrom pathlib import Path\n"
+        "from gearcache.cache.locks.use import register_use\n"
         "def work(path, ready):\n    use = register_use(Path(path))\n    ready.set()\n    time.sleep(120)\n"
         "if __name__ == '__main__':\n"
         "    context = multiprocessing.get_context(sys.argv[2])\n"

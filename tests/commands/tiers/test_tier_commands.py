@@ -17,7 +17,7 @@ from click.testing import CliRunner
 import gearcache
 from gearcache.cache.admin import health
 from gearcache.cache.admin.file_system import NETWORK, network_file_system
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.remote import command_retries as persistence
 from gearcache.cache.remote.breaker import FAULTS, Breaker

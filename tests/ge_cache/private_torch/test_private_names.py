@@ -39,7 +39,7 @@ from gearcache.ge_cache.private_torch import threads as private_threads
 from gearcache.ge_cache.private_torch import under_way as private_under_way
 from gearcache.ge_cache.private_torch.constant_tensors import only_own_operators_computed
 from gearcache.ge_cache.private_torch.renamed import RENAMED, name_here
-from gearcache.guards.dispatch.native import is_operator
+from gearcache.guards.dispatch.tensors.native import is_operator
 
 
 def test_traces_compute_tensors_of_known_values_by_torchs_own_operators_alone(tmp_path: Path) -> None:

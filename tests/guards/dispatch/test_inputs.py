@@ -10,8 +10,8 @@ import torch
 
 from gearcache.guards.access import Access
 from gearcache.guards.dispatch.inputs import find_problem
-from gearcache.guards.dispatch.native import tensor_check
-from gearcache.guards.dispatch.variant import StoredGear, StoredInput
+from gearcache.guards.dispatch.stored.variant import StoredGear, StoredInput
+from gearcache.guards.dispatch.tensors.native import tensor_check
 
 INPUTS = [
     StoredInput(Access(("argument", "x")), torch.float32, "cpu"),

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 
 from gearcache.cache.admin.health import HealthCheck
-from gearcache.cache.key_pair import MISSING_PACKAGE, SIGNING_KEY_VARIABLE, fingerprint
 from gearcache.cache.remote.trust import Trust
-from gearcache.cache.trusted_keys import TRUSTED_KEYS_VARIABLE
+from gearcache.cache.signatures.key_pair import MISSING_PACKAGE, SIGNING_KEY_VARIABLE, fingerprint
+from gearcache.cache.signatures.trusted_keys import TRUSTED_KEYS_VARIABLE
 from gearcache.errors import CacheError, OptionError, UnsafePath
 
 

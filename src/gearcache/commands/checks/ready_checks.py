@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gearcache.cache.admin.health import HealthCheck
 from gearcache.commands.common import count
-from gearcache.commands.prewarm import looked_up
+from gearcache.commands.deployments.prewarm import looked_up
 from gearcache.prewarming.report import Prewarmed
 from gearcache.serving.miss.host_faults import host_remedy
 

@@ -9,7 +9,7 @@ import torch
 from msgspec import Struct
 
 from gearcache.errors import CaptureError
-from gearcache.guards.dispatch.native import decorating_context
+from gearcache.guards.dispatch.tensors.native import decorating_context
 
 NO_GRAD, INFERENCE_MODE = "no_grad", "inference_mode"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gearcache.errors import GearSpecError, InputError
 from gearcache.guards.dispatch.function import BoundGear
-from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.input_specs import Difference, InputSpecs, containers, difference, leaves
 from gearcache.guards.gears.parse import GearSpec, parse_gears, taken_dims, with_specs

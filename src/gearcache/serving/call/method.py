@@ -19,7 +19,7 @@ from gearcache.errors import GearcacheError, MethodRaises
 from gearcache.events import Event
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.guards.dispatch.graph_call import Mismatch
-from gearcache.guards.dispatch.native import has_function_mode
+from gearcache.guards.dispatch.tensors.native import has_function_mode
 from gearcache.guards.gears.input_specs import InputSpecs
 from gearcache.prewarming import hook as session
 from gearcache.serving.call.call import Call

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from gearcache.cache.layout import check_root
-from gearcache.guards.dispatch.native import is_operator
+from gearcache.guards.dispatch.tensors.native import is_operator
 from gearcache.guards.gears.input_specs import InputSpecs
 from gearcache.guards.gears.parse import parse_gears
 from gearcache.options import CompilerConfig, Settings, resolve_settings

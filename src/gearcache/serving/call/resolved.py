@@ -12,8 +12,8 @@ import torch
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gearcache.cache.fingerprint import Ranks, method_key, resolve_ranks
-from gearcache.cache.key import CacheKey
+from gearcache.cache.keys.fingerprint import Ranks, method_key, resolve_ranks
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout, resolve_root
 from gearcache.errors import OptionError
 from gearcache.ge_cache.backend import Backend

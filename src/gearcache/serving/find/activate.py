@@ -19,7 +19,7 @@ from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.dispatch.frame import bind_frame, resolve_reference
 from gearcache.guards.dispatch.function import BoundGear, compared_objects
 from gearcache.guards.dispatch.graph_call import GraphCall
-from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.evidence.checks import first_failure
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.evidence.traced_files import changed_source

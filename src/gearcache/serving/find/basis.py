@@ -8,7 +8,7 @@ import types
 import torch
 
 from gearcache.guards.access import Access, Scope
-from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.tree import Tree, evidence_failure
 from gearcache.guards.watch.facts import WatchedFacts
 from gearcache.guards.watch.watch import Watched

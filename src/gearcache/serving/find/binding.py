@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from gearcache.errors import CacheError, CaptureError, GearcacheError, GearSpecError, InputError
 from gearcache.guards.dispatch.function import build_dispatch
-from gearcache.guards.dispatch.native import state_checks
 from gearcache.guards.dispatch.problems import Problems
+from gearcache.guards.dispatch.tensors.native import state_checks
 from gearcache.guards.gears.parse import gear_text
 from gearcache.serving.call.call import Call, scope_of
 from gearcache.serving.call.resolved import ResolvedMethod

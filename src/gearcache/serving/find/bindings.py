@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator
 
-from gearcache.cache.fingerprint import state_component
+from gearcache.cache.keys.fingerprint import state_component
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.input_signature import InputSignature
 from gearcache.serving.call.parameters import Parameters

@@ -14,17 +14,17 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from gearcache.cache.admin.evict import Limits
-from gearcache.cache.key import CacheKey, Missing
+from gearcache.cache.files.trust import check_folders
+from gearcache.cache.keys.key import CacheKey, Missing
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
 from gearcache.cache.result import Hit, Miss, MissReason
-from gearcache.cache.signature import Signer
+from gearcache.cache.signatures.signature import Signer
 from gearcache.cache.store import DiskStore
-from gearcache.cache.trust import check_folders
 from gearcache.errors import CacheError
-from gearcache.guards.dispatch.packed_entry import entry_from_plain, entry_to_plain
-from gearcache.guards.dispatch.stored_rows import IMPOSSIBLE, MOST_IMPOSSIBLE, gears_of_row
-from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.dispatch.stored.packed_entry import entry_from_plain, entry_to_plain
+from gearcache.guards.dispatch.stored.stored_rows import IMPOSSIBLE, MOST_IMPOSSIBLE, gears_of_row
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.options import Settings
 from gearcache.telemetry.history import History
@@ -127,8 +127,8 @@ class Entry:
         """
         if self.is_in_memory or self._keeps_files:
             return []
-        from gearcache.cache.module_parts import unreached_in
-        from gearcache.cache.siblings import MODULE, sibling_keys
+        from gearcache.cache.keys.module_parts import unreached_in
+        from gearcache.cache.keys.siblings import MODULE, sibling_keys
 
         module = self.key.lowered()[MODULE]
         siblings: list[Sibling] = []
@@ -332,7 +332,7 @@ class Entry:
         signer = Signer(settings.hmac_key_file) if settings.hmac_key_file is not None else None
         signing_key = None
         if settings.signing_key_file is not None:
-            from gearcache.cache.key_pair import SigningKey
+            from gearcache.cache.signatures.key_pair import SigningKey
 
             signing_key = SigningKey(settings.signing_key_file)
         limits = Limits(settings.max_size, settings.max_age)

@@ -12,7 +12,7 @@ from gearcache.guards.dispatch.function import BoundGear
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.inputs import find_problem
 from gearcache.guards.dispatch.problems import Problems, broken_condition
-from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.serving.call.call import Call
 from gearcache.serving.find.activate import ActiveVariant, misfit, numbers_of, tensors_of

@@ -11,7 +11,7 @@ from msgspec import Struct
 from gearcache.cache.result import MissReason
 from gearcache.errors import CacheError, CorruptEntry, GearcacheError
 from gearcache.guards.dispatch.problems import Problems
-from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason, merged
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod

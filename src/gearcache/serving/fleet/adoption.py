@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from gearcache.cache.fingerprint import Ranks
-from gearcache.cache.key import CacheKey
-from gearcache.guards.dispatch.variant import StoredVariant
-from gearcache.guards.dispatch.variant_groups import with_groups_here
+from gearcache.cache.keys.fingerprint import Ranks
+from gearcache.cache.keys.key import CacheKey
+from gearcache.guards.dispatch.stored.variant import StoredVariant
+from gearcache.guards.dispatch.stored.variant_groups import with_groups_here
 from gearcache.guards.evidence.reason import Reason
 from gearcache.serving.call.call import Call
 from gearcache.serving.find.activate import EvidenceCheck

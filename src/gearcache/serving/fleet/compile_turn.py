@@ -7,10 +7,10 @@ import random
 import time
 from collections.abc import Callable
 
+from gearcache.cache.locks.waits import waiting_time
 from gearcache.cache.remote.lease import LIFE_SECONDS, Holder, Lease
 from gearcache.cache.remote.names import lease_name
 from gearcache.cache.remote.tier import Tier
-from gearcache.cache.waits import waiting_time
 from gearcache.errors import RemoteError
 from gearcache.telemetry.history import History
 

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from gearcache.errors import CacheError, OptionError
-from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.gears.parse import GearSpec
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod

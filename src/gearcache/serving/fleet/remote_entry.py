@@ -18,9 +18,9 @@ from gearcache.cache.remote.tier import Tier, open_tiers
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remote.upload import upload_entry
 from gearcache.errors import CacheError, CorruptEntry, RemoteError
-from gearcache.guards.dispatch.packed_entry import entry_from_plain
-from gearcache.guards.dispatch.stored_rows import gears_of_row
-from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.dispatch.stored.packed_entry import entry_from_plain
+from gearcache.guards.dispatch.stored.stored_rows import gears_of_row
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.readable.joined import covers_manifests
 from gearcache.serving.find.entry import Entry, blobs_of
 from gearcache.serving.fleet.compile_turn import CompileTurn

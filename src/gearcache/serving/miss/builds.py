@@ -18,7 +18,7 @@ from gearcache.errors import (
     TooManyVariants,
 )
 from gearcache.guards.dispatch.problems import Problems
-from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.gears.parse import GearSpec, gear_text
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.failures import warn_lacking

@@ -14,7 +14,7 @@ import torch
 from msgspec import Struct, field
 
 from gearcache.guards.access import Access, Scope, Walker
-from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.relations import others
 from gearcache.guards.evidence.tree import evidence_checks

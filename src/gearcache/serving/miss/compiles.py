@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gearcache.collection import resumed_collection
 from gearcache.errors import CompileError
 from gearcache.guards.access import Access, Walker
-from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.checks import first_failure
 from gearcache.guards.gears.parse import GearSpec
 from gearcache.serving.call.call import Call

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gearcache.guards.dispatch.graph_call import GraphCall, Runner
 from gearcache.guards.dispatch.inputs import find_problem
-from gearcache.guards.dispatch.variant import StoredGear, StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.serving.call.call import Call
 from gearcache.serving.find.activate import ActiveVariant, tensors_of
 

@@ -8,7 +8,7 @@ import torch
 
 from gearcache.guards.access import Access
 from gearcache.guards.arguments import find_varying
-from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.serving.call.call import Call
 from gearcache.serving.miss.changes import Changes, changes_from, differing_dims
 

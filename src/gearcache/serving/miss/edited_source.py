@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gearcache.guards.dispatch.variant import StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.traced_files import changed_source
 from gearcache.guards.evidence.tree import changed_function
 from gearcache.serving.call.call import Call

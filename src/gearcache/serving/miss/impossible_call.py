@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from gearcache.cache.module_tree import named_modules
+from gearcache.cache.keys.module_tree import named_modules
 from gearcache.guards.access import own_attributes
 from gearcache.guards.evidence.names import name_of
 from gearcache.guards.evidence.traced_files import UnnamedCode, changed_source, record_sources

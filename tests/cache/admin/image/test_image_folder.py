@@ -17,9 +17,9 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.image.image_folder import write_image
 from gearcache.cache.admin.image.layer import ROOT
 from gearcache.cache.admin.verify import verify
-from gearcache.cache.key import FORMAT_VERSION, CacheKey
+from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.signature import Signer
+from gearcache.cache.signatures.signature import Signer
 from gearcache.cache.store import DiskStore, Hit
 from gearcache.errors import CacheError, CorruptEntry
 

@@ -1,0 +1,1 @@
+"""Keys: what identifies an entry, and how two of them differ."""

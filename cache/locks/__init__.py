@@ -1,0 +1,1 @@
+"""Locks, marks of use, and how long to wait for them."""

@@ -1,0 +1,1 @@
+"""Signatures of manifests, and the keys that this host trusts."""

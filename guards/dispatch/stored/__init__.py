@@ -1,0 +1,1 @@
+"""Variants as an entry stores them."""

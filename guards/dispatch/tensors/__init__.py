@@ -1,0 +1,1 @@
+"""The tensors of a call: their checks in C, their memory, and their other forms."""

@@ -1,0 +1,1 @@
+"""Commands on the entries of a cache."""

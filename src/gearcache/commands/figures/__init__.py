@@ -1,0 +1,1 @@
+"""Commands that say what a cache has saved, and what was called."""

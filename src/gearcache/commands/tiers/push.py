@@ -1,0 +1,107 @@
+"""`gearcache push`: sends entries to tiers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.keys.key import short_name
+from gearcache.cache.remote.command_retries import SECONDS, persistently
+from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
+from gearcache.cache.remote.holdings import write_index
+from gearcache.cache.remote.names import EntryName
+from gearcache.cache.remote.push import Pushed, push_entries
+from gearcache.cache.remote.tier import Tier
+from gearcache.commands.common import (
+    Exit,
+    common_options,
+    count,
+    environment_trust,
+    layout_at,
+    note_faults,
+    print_json,
+    size_text,
+    stop,
+    tell,
+    warn,
+)
+from gearcache.commands.entries.entry_names import entry_argument, find_all
+from gearcache.commands.tiers.chosen import bar, split_names, tiers_at
+from gearcache.readable.joined import covers_manifests
+
+
+@click.command("push")
+@entry_argument("entries", nargs=-1)
+@click.option(
+    "--to", "urls", multiple=True, metavar="URL", help="A tier; else those of $GEARCACHE_REMOTES. Repeatable."
+)
+@click.option("--index", is_flag=True, help="Write the lists that a web server needs to serve the tier read-only.")
+@common_options
+def command(
+    entries: tuple[str, ...], urls: tuple[str, ...], index: bool, cache_dir: Path | None, as_json: bool
+) -> None:
+    """Send what tiers lack of entries: of all, or of those named. ENTRIES may be URLs too, as with `--to`.
+
+    Every byte is verified before it is sent, the manifest goes last, and nothing in a tier is replaced: what other
+    hosts stored stays. Where a tier fails each entry is tried three times; exit code 1 when one could not be sent.
+    """
+    layout = layout_at(cache_dir)
+    names, others = split_names(entries)
+    tiers = tiers_at(layout, [*urls, *others], "--to", to_write=True)
+    catalog = Catalog(layout)
+    named_entries = {entry.identity: entry for name in names for entry in find_all(catalog, name)}
+    rows = list(named_entries.values()) or catalog.entries()
+    entry_names = [EntryName(*entry.identity) for entry in rows]
+    trust = environment_trust()
+    with bar("push", len(tiers) * len(entry_names)) as advance:
+        outcomes = [push_entries(tier, layout, entry_names, trust, covers_manifests, advance) for tier in tiers]
+    indexes = {tier.label: _index(tier) for tier in tiers} if index else {}
+    if as_json:
+        print_json("push", {"tiers": [_plain(outcome, indexes) for outcome in outcomes]})
+    else:
+        for outcome in outcomes:
+            _print(outcome)
+    for label, problem in indexes.items():
+        if problem:
+            warn(f"tier {label}: its lists cannot be written: {problem}")
+    note_faults(catalog)
+    if any(outcome.failed for outcome in outcomes) or any(indexes.values()):
+        stop(Exit.WRONG)
+
+
+def _index(tier: Tier) -> str:
+    try:
+        persistently(lambda: write_index(tier, Deadline.after(SECONDS)))
+    except RemoteError as error:
+        return error.problem
+    return ""
+
+
+def _print(outcome: Pushed) -> None:
+    for name, reason in outcome.failed.items():
+        warn(f"{outcome.tier}: {short_name(name)}: {reason}")
+    parts = [f"sent {count(len(outcome.sent), 'entry', 'entries')}"]
+    if outcome.blobs:
+        parts[0] += f" with {count(outcome.blobs, 'blob')}"
+    if outcome.bytes:
+        parts[0] += f", {size_text(outcome.bytes)}"
+    if outcome.had:
+        parts.append(count(len(outcome.had), "was there", "were there"))
+    if outcome.failed:
+        parts.append(f"{len(outcome.failed)} failed")
+    tell(f"{outcome.tier}: {'; '.join(parts)}")
+
+
+def _plain(outcome: Pushed, indexes: dict[str, str]) -> dict[str, Any]:
+    return {
+        "tier": outcome.tier,
+        "sent": outcome.sent,
+        "had": outcome.had,
+        "failed": outcome.failed,
+        "blobs": outcome.blobs,
+        "bytes": outcome.bytes,
+        "indexed": outcome.tier in indexes and not indexes[outcome.tier],
+    }

@@ -1,0 +1,160 @@
+"""Files that appear whole or not at all, and reading them back verified."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache.files import atomic
+from gearcache.cache.files.atomic import TEMPORARY_PREFIX, read_verified, write_atomic
+from gearcache.errors import CorruptEntry, PublishError, UnsafePath
+
+BIG = os.urandom(3 << 20)
+
+
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+@pytest.mark.parametrize("data", [b"", b"x", BIG], ids=["empty", "short", "several pieces"])
+def test_what_is_written_is_read_back(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "file"
+    write_atomic(path, data)
+    assert path.read_bytes() == data
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_verified(path, sha256(data).hexdigest()) == data
+    assert names_in(tmp_path) == ["file"]
+
+
+def test_an_old_file_is_replaced_but_its_readers_keep_it(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_atomic(path, b"old")
+    with path.open("rb") as reader:
+        write_atomic(path, b"new")
+        assert reader.read() == b"old"
+    assert path.read_bytes() == b"new"
+
+
+def test_a_symbolic_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    target, path = tmp_path / "target", tmp_path / "file"
+    target.write_bytes(b"precious")
+    path.symlink_to(target)
+    write_atomic(path, b"new")
+    assert target.read_bytes() == b"precious"
+    assert not path.is_symlink()
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "open"])
+def test_a_full_disk_leaves_the_old_file_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    path = tmp_path / "file"
+    write_atomic(path, b"old")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic.os, call, fail)
+        with pytest.raises(PublishError, match="No space left") as caught:
+            write_atomic(path, b"new")
+    assert caught.value.path == path
+    assert path.read_bytes() == b"old"
+    assert names_in(tmp_path) == ["file"]
+
+
+def test_an_interrupt_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic.os, "fsync", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            write_atomic(tmp_path / "file", b"new")
+    assert names_in(tmp_path) == []
+
+
+def test_a_killed_writer_leaves_the_old_file_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_atomic(path, b"old")
+    code = (
+        "import os, signal, sys\nfrom pathlib import Path\n"
+        "from gearcache.cache.files.atomic import write_atomic\n"
+        "os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "write_atomic(Path(sys.argv[1]), b'new')\n"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", code, str(path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert path.read_bytes() == b"old"
+    left = [name for name in names_in(tmp_path) if name != "file"]
+    assert len(left) == 1
+    assert left[0].startswith(TEMPORARY_PREFIX)
+
+
+def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic.os, "write", lambda descriptor, data: write(descriptor, data[:3]))
+        write_atomic(tmp_path / "file", b"0123456789")
+    assert (tmp_path / "file").read_bytes() == b"0123456789"
+
+
+@pytest.mark.parametrize("number, fails", [(errno.EINVAL, False), (errno.EIO, True)])
+def test_a_folder_that_cannot_be_synced_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, fails: bool
+) -> None:
+    fsync, folder = os.fsync, os.stat(tmp_path).st_ino
+
+    def refuse_folders(descriptor: int) -> None:
+        if os.fstat(descriptor).st_ino == folder:
+            raise OSError(number, os.strerror(number))
+        fsync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic.os, "fsync", refuse_folders)
+        if fails:
+            with pytest.raises(PublishError):
+                write_atomic(tmp_path / "file", b"data")
+        else:
+            write_atomic(tmp_path / "file", b"data")
+
+
+def test_a_missing_folder_is_a_publish_error(tmp_path: Path) -> None:
+    with pytest.raises(PublishError, match="No such file"):
+        write_atomic(tmp_path / "absent" / "file", b"data")
+
+
+def test_bytes_that_changed_are_corrupt(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_atomic(path, b"data")
+    with pytest.raises(CorruptEntry, match="sha256") as caught:
+        read_verified(path, sha256(b"other").hexdigest())
+    assert caught.value.path == path
+
+
+def test_a_link_is_not_read(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "target", b"data")
+    (tmp_path / "file").symlink_to(tmp_path / "target")
+    with pytest.raises(UnsafePath, match="symbolic link"):
+        read_verified(tmp_path / "file", sha256(b"data").hexdigest())
+
+
+def test_no_descriptor_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    path = tmp_path / "file"
+    write_atomic(path, b"data")
+    for _ in range(3):
+        with pytest.raises(CorruptEntry):
+            read_verified(path, sha256(b"other").hexdigest())
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

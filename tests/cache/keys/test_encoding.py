@@ -1,0 +1,194 @@
+"""The encoding of keys: unequal values never have equal bytes."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import struct
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from gearcache.cache.keys.encoding import MAX_DEPTH, encode, lower
+from gearcache.errors import UnkeyableValue
+
+
+class Color(enum.Enum):
+    RED = 1
+    CRIMSON = 1  # noqa: PIE796
+    BLUE = 2
+
+
+class Paint(enum.Enum):
+    RED = 1
+
+
+class Level(enum.IntEnum):
+    ONE = 1
+
+
+class Access(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+class Point(Struct, frozen=True):
+    x: object
+    y: object = 0
+
+
+class Twin(Struct, frozen=True):
+    x: object
+    y: object = 0
+
+
+class Loose(Struct):
+    x: int = 0
+
+
+Pair = collections.namedtuple("Pair", "left right")
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 2)
+    | st.integers()
+    | st.floats()
+    | st.sampled_from([0.0, -0.0, 1.0, ""])
+    | st.text(max_size=3)
+    | st.binary(max_size=3)
+    | st.sampled_from([*Color, *Paint, *Level, *Access])
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text("ab", max_size=2), inner, max_size=3)
+        | st.builds(Point, inner)
+        | st.builds(Twin, inner, inner)
+    ),
+    max_leaves=8,
+)
+
+
+def canonical(value: object) -> object:
+    """What makes two values the same, told without bytes."""
+    if isinstance(value, enum.Enum):
+        return type(value), value
+    if isinstance(value, (list, tuple)):
+        return "sequence", tuple(canonical(item) for item in value)
+    if isinstance(value, dict):
+        return "dict", frozenset((name, canonical(item)) for name, item in value.items())
+    if isinstance(value, (Point, Twin)):
+        return type(value), canonical(value.x), canonical(value.y)
+    if isinstance(value, float):
+        return float, "nan" if value != value else struct.pack(">d", value)
+    return type(value), value
+
+
+@given(VALUES, VALUES)
+def test_two_values_share_their_bytes_only_if_they_are_the_same(left: object, right: object) -> None:
+    assert (encode("c", left) == encode("c", right)) == (canonical(left) == canonical(right))
+
+
+@given(st.lists(VALUES, max_size=3), st.lists(VALUES, max_size=3))
+def test_concatenated_encodings_cannot_be_split_in_another_way(left: list[object], right: list[object]) -> None:
+    joined = [b"".join(encode("c", value) for value in values) for values in (left, right)]
+    assert (joined[0] == joined[1]) == (canonical(left) == canonical(right))
+
+
+@given(st.dictionaries(st.text(max_size=4), st.integers(), max_size=6))
+def test_the_order_of_a_dict_does_not_matter(value: dict[str, int]) -> None:
+    assert encode("c", value) == encode("c", dict(reversed(value.items())))
+
+
+@pytest.mark.parametrize(
+    "left, right",
+    [
+        pytest.param(1, True, id="int and bool"),
+        pytest.param(0, False, id="zero and false"),
+        pytest.param(1, 1.0, id="int and float"),
+        pytest.param(0.0, -0.0, id="signs of zero"),
+        pytest.param("1", b"1", id="str and bytes"),
+        pytest.param("", None, id="empty and none"),
+        pytest.param([], {}, id="empty list and dict"),
+        pytest.param(["ab"], ["a", "b"], id="where a text ends"),
+        pytest.param([[1], 2], [[1, 2]], id="where a list ends"),
+        pytest.param(Color.RED, 1, id="enum and its value"),
+        pytest.param(Color.RED, Paint.RED, id="enums of one name"),
+        pytest.param(Level.ONE, 1, id="int enum and int"),
+        pytest.param(Access.READ, Access.READ | Access.WRITE, id="combined flags"),
+        pytest.param(Point(1), Twin(1), id="structs of one shape"),
+        pytest.param(Point(1), {"x": 1, "y": 0}, id="struct and dict"),
+        pytest.param(127, 128, id="int at a byte limit"),
+        pytest.param(-128, 128, id="signed int"),
+    ],
+)
+def test_values_that_are_alike_differ(left: object, right: object) -> None:
+    assert encode("c", left) != encode("c", right)
+
+
+def test_all_nans_are_one_value() -> None:
+    payload_nan = struct.unpack(">d", bytes.fromhex("fff8000000000001"))[0]
+    assert encode("c", payload_nan) == encode("c", float("nan")) == encode("c", -float("nan"))
+
+
+def test_a_tuple_and_an_enum_alias_are_what_they_stand_for() -> None:
+    assert encode("c", (1, 2)) == encode("c", [1, 2])
+    assert encode("c", Color.CRIMSON) == encode("c", Color.RED)
+
+
+@pytest.mark.parametrize(
+    "value, type_name, where",
+    [
+        pytest.param(object(), "object", "", id="object"),
+        pytest.param({1}, "set", "", id="set"),
+        pytest.param(1j, "complex", "", id="complex"),
+        pytest.param(bytearray(b"x"), "bytearray", "", id="bytearray"),
+        pytest.param(len, "builtin_function_or_method", "", id="function"),
+        pytest.param(Point, "StructMeta", "", id="class"),
+        pytest.param(Loose(), "Loose", "", id="struct that is not frozen"),
+        pytest.param(Pair(1, 2), "Pair", "", id="named tuple"),
+        pytest.param(type("Name", (str,), {})("x"), "Name", "", id="subclass of str"),
+        pytest.param({1: 2}, "int", "dict key", id="dict key"),
+        pytest.param("\ud800", "str", "lone surrogates", id="surrogate"),
+        pytest.param({"\ud800": 1}, "str", "lone surrogates", id="surrogate in a name"),
+        pytest.param({"a": [0, Point({1})]}, "set", "at `a.1.x`", id="nested"),
+    ],
+)
+def test_anything_else_is_refused_by_type_and_place(value: object, type_name: str, where: str) -> None:
+    with pytest.raises(UnkeyableValue) as caught:
+        encode("config", value)
+    assert (caught.value.component, caught.value.type_name) == ("config", type_name)
+    assert where in caught.value.detail
+
+
+def test_a_value_that_contains_itself_is_refused() -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    with pytest.raises(UnkeyableValue, match=f"more than {MAX_DEPTH} deep"):
+        encode("config", endless)
+
+
+@given(VALUES)
+def test_a_lowered_value_comes_back_from_msgpack_as_it_was(value: object) -> None:
+    lowered = lower(value)
+    back = msgpack.unpackb(msgpack.packb(lowered), strict_map_key=True)
+    assert encode("c", back) == encode("c", lowered)
+
+
+def test_lowered_values_are_readable() -> None:
+    assert lower({"a": (1, Color.RED), "b": Point(1 << 70)}) == {
+        "a": [1, f"{__name__}.Color.RED"],
+        "b": {"class": f"{__name__}.Point", "x": hex(1 << 70), "y": 0},
+    }
+    assert lower(Access.READ | Access.WRITE) == f"{__name__}.Access.3"
+
+
+def test_an_unkeyable_value_cannot_be_lowered() -> None:
+    with pytest.raises(UnkeyableValue):
+        lower({1})  # type: ignore[arg-type]

@@ -1,0 +1,145 @@
+"""Whether two modules are equal in what a trace reached, by the rows of their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from torch import nn
+
+from gearcache.cache.keys.fingerprint import module_component
+from gearcache.cache.keys.module_parts import unreached_in
+
+
+def _model(*names: str, size: int = 4) -> nn.Module:
+    model = nn.Module()
+    model.base = nn.Linear(4, 4)
+    model.adapters = nn.ModuleDict({name: nn.Linear(4, size, bias=False) for name in names})
+    return model
+
+
+def _with_other_base() -> nn.Module:
+    model = _model("a", "c")
+    model.base = nn.Linear(4, 5)
+    return model
+
+
+def _with_other_class() -> nn.Module:
+    model = _model("a", "c")
+    model.base = nn.Identity()
+    return model
+
+
+def _without_bias() -> nn.Module:
+    model = _model("a", "c")
+    model.base.bias = None
+    return model
+
+
+def _tied() -> nn.Module:
+    model = _model("a", "c")
+    model.adapters["a"].weight = model.base.weight
+    return model
+
+
+def _frozen() -> nn.Module:
+    model = _model("a", "c")
+    model.base.weight.requires_grad_(False)
+    return model
+
+
+def _with_buffer() -> nn.Module:
+    model = _model("a", "c")
+    model.base.register_buffer("scale", model.base.weight.detach())
+    return model
+
+
+def _reordered() -> nn.Module:
+    model = nn.Module()
+    model.adapters = nn.ModuleDict({"a": nn.Linear(4, 4, bias=False)})
+    model.base = nn.Linear(4, 4)
+    return model
+
+
+STORED = module_component(_model("a", "b"))
+
+
+def is_alike(wanted: Any, stored: Any, unreached: list[str]) -> bool:
+    return unreached_in(wanted, stored, unreached) is not None
+
+
+@pytest.mark.parametrize(
+    ("make", "unreached", "expected"),
+    [
+        (lambda: _model("a", "b"), [], True),
+        (lambda: _model("a", "c"), ["adapters.b"], True),
+        (lambda: _model("a"), ["adapters.b"], True),
+        (lambda: _model("c", "a", "d"), ["adapters.b"], True),
+        (lambda: _model("a", "c", size=5), ["adapters.a", "adapters.b"], True),
+        (lambda: _model("a", "c"), [], False),
+        (lambda: _model("c"), ["adapters.b"], False),
+        (lambda: _model("a", "c", size=5), ["adapters.b"], False),
+        (_with_other_base, ["adapters.b"], False),
+        (_with_other_base, ["adapters", "base"], True),
+        (_with_other_class, ["adapters.b"], False),
+        (_without_bias, ["adapters.b"], False),
+        (_tied, ["adapters.b"], False),
+        (_tied, ["adapters"], True),
+        (_frozen, ["adapters.b"], False),
+        (_with_buffer, ["adapters.b"], False),
+        (_reordered, ["adapters.b"], False),
+    ],
+)
+def test_what_was_reached_has_to_be_equal(make: Callable[[], nn.Module], unreached: list[str], expected: bool) -> None:
+    assert is_alike(module_component(make()), STORED, unreached) is expected
+
+
+def test_what_is_unreached_is_named_as_the_wanted_module_has_it() -> None:
+    other = _model("c", "a", "d")
+    other.adapters["d"] = nn.Sequential(nn.Linear(2, 2))
+    assert unreached_in(module_component(other), STORED, ["adapters.b"]) == ["adapters.c", "adapters.d"]
+    assert unreached_in(module_component(other), STORED, ["adapters"]) == ["adapters"]
+
+
+def test_weights_that_only_unreached_modules_share_do_not_count() -> None:
+    one, two = _model("a", "b"), _model("a", "c")
+    one.adapters["a"].weight = one.adapters["b"].weight
+    assert is_alike(module_component(two), module_component(one), ["adapters.b"])
+    one.adapters["b"].weight = one.base.weight
+    one.adapters["a"].weight = one.base.weight
+    assert not is_alike(module_component(two), module_component(one), ["adapters.b"])
+
+
+def test_a_module_of_a_like_name_is_another_one() -> None:
+    one, two = _model("ab", "a"), _model("ab")
+    assert is_alike(module_component(two), module_component(one), ["adapters.a"])
+    assert not is_alike(module_component(_model("x")), module_component(one), ["adapters.a"])
+
+
+def test_names_with_a_colon_are_told_apart_or_not_alike() -> None:
+    one, two = nn.Module(), nn.Module()
+    for model in (one, two):
+        model.add_module("x: y", nn.Linear(2, 2))
+    two.add_module("z", nn.Linear(2, 2))
+    assert not is_alike(module_component(one), module_component(two), [])
+    assert is_alike(module_component(one), module_component(two), ["z"])
+
+
+def test_two_modules_of_one_path_are_not_alike() -> None:
+    model = nn.Module()
+    model.a = nn.Sequential()
+    model.a.add_module("b", nn.Linear(2, 2))
+    model._modules["a.b"] = nn.ReLU()
+    assert not is_alike(module_component(model), module_component(model), [])
+
+
+def test_nothing_is_alike_where_it_is_not_known_what_was_reached() -> None:
+    assert unreached_in(STORED, STORED, None) is None
+
+
+@pytest.mark.parametrize(
+    "stored", [None, [], {}, {"classes": 1}, {"classes": [["a"]]}, {**STORED, "parameters": ["no name"]}]
+)
+def test_unknown_forms_are_not_alike(stored: Any) -> None:
+    assert not is_alike(module_component(_model("a", "b")), stored, [])

@@ -1,0 +1,109 @@
+"""The nearest entry of a key that misses, found at bounded cost."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache.keys import nearest as nearest_module
+from gearcache.cache.keys.key import CacheKey, Difference
+from gearcache.cache.keys.nearest import nearest_entry
+from gearcache.cache.layout import Layout
+from gearcache.cache.store import DiskStore
+
+
+def key(label: str = "Model.decode", **components: object) -> CacheKey:
+    return CacheKey(label, tuple(components.items()))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DiskStore:
+    return DiskStore(Layout(tmp_path))
+
+
+def publish(store: DiskStore, stored: CacheKey, age: int = 0) -> Path:
+    store.publish(stored, {}, {}, {})
+    path = store.layout.manifest(stored)
+    os.utime(path, (1_000_000 - age, 1_000_000 - age))
+    return path
+
+
+def test_an_empty_cache_has_no_nearest_entry(store: DiskStore) -> None:
+    assert nearest_entry(store.layout, key(a=1)) is None
+
+
+def test_entries_of_other_labels_are_not_near(store: DiskStore) -> None:
+    publish(store, key("Model.prefill", a=1))
+    assert nearest_entry(store.layout, key("Model.decode", a=1)) is None
+
+
+def test_the_entry_with_the_fewest_differing_components_is_nearest(store: DiskStore) -> None:
+    publish(store, key(a=0, b=0, c=0))
+    near = publish(store, key(a=1, b=1, c=0), age=5)
+    found = nearest_entry(store.layout, key(a=1, b=1, c=1))
+    assert found is not None
+    assert (found.path, found.differing) == (near, 1)
+    assert found.difference == Difference("c", "", 1, 0)
+
+
+def test_a_component_on_one_side_only_counts_as_differing(store: DiskStore) -> None:
+    publish(store, key(a=1, z=1))
+    found = nearest_entry(store.layout, key(a=1, b=1))
+    assert found is not None
+    assert found.differing == 2
+    assert "(2 components differ)" in str(found)
+
+
+def test_of_equally_near_entries_the_newest_is_named(store: DiskStore) -> None:
+    publish(store, key(a=2), age=5)
+    newest = publish(store, key(a=3), age=1)
+    publish(store, key(a=4), age=9)
+    found = nearest_entry(store.layout, key(a=1))
+    assert found is not None
+    assert found.path == newest
+
+
+def test_only_the_newest_manifests_are_looked_at(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nearest_module, "MAX_CANDIDATES", 2)
+    publish(store, key(a=1, b=0), age=9)
+    publish(store, key(a=2, b=2), age=1)
+    publish(store, key(a=3, b=3), age=2)
+    found = nearest_entry(store.layout, key(a=1, b=1))
+    assert found is not None
+    assert found.manifest.components == {"a": 2, "b": 2}
+
+
+def test_faulty_manifests_are_passed_over_and_left_alone(store: DiskStore) -> None:
+    damaged, unsafe = publish(store, key(a=2)), publish(store, key(a=3))
+    good = publish(store, key(a=4), age=5)
+    damaged.write_bytes(b"damaged")
+    unsafe.chmod(0o666)
+    found = nearest_entry(store.layout, key(a=1))
+    assert found is not None
+    assert found.path == good
+    assert damaged.read_bytes() == b"damaged"
+
+
+def test_the_same_key_for_other_ranks_is_named_as_such(store: DiskStore) -> None:
+    publish(store, key(a=1))
+    found = nearest_entry(Layout(store.layout.root, "rank1"), key(a=1))
+    assert found is not None
+    assert found.difference is None
+    assert "for other ranks" in str(found)
+
+
+def test_a_missing_manifest_in_between_is_passed_over(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Layout, "names", lambda *_: iter([("Model.decode", key(a=7).digest)]))
+    assert nearest_entry(store.layout, key(a=1)) is None
+
+
+def test_a_crowded_label_costs_no_more_than_a_few_reads(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nearest_module, "MAX_SEEN", 3)
+    for number in range(9):
+        publish(store, key(a=number))
+    looked_at = []
+    monkeypatch.setattr(nearest_module.os, "lstat", lambda path: looked_at.append(path) or os.stat(path))
+    assert nearest_entry(store.layout, key(a=99)) is not None
+    assert len(looked_at) == 3

@@ -1,0 +1,66 @@
+"""Waits of a thread end when what it does as a whole has to."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache.locks.lock import key_lock, store_lock
+from gearcache.cache.locks.waits import waiting_time, waits_end_after
+from gearcache.errors import LockTimeout, PublishError
+from gearcache.serving.call.preparing import MethodLock
+
+
+def test_the_nearest_end_counts_and_only_in_its_own_thread() -> None:
+    with waits_end_after(50), waits_end_after(1000):
+        assert 49 < waiting_time(1800) <= 50
+        assert waiting_time(3) == 3
+        found: list[float] = []
+        thread = threading.Thread(target=lambda: found.append(waiting_time(1800)))
+        thread.start()
+        thread.join()
+        assert found == [1800]
+    assert waiting_time(1800) == 1800
+
+
+def test_locks_that_others_hold_are_given_up_then_and_waited_for_again_later(tmp_path: Path) -> None:
+    path, begin = tmp_path / "lock", time.monotonic()
+    with (
+        key_lock(path, 0),
+        waits_end_after(0.1),
+        pytest.raises(LockTimeout, match=r"waited 0\.1 s"),
+        key_lock(path, 60),
+    ):
+        pass
+    with (
+        store_lock(path, 1, alone=True),
+        waits_end_after(0.1),
+        pytest.raises(PublishError),
+        store_lock(path, 60, alone=False),
+    ):
+        pass
+    assert time.monotonic() - begin < 5
+    with key_lock(path, 60):
+        pass
+
+
+def test_a_method_that_another_thread_prepares_is_not_waited_for_longer() -> None:
+    lock, held, over = MethodLock(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            over.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        with waits_end_after(0.05), pytest.raises(TimeoutError, match="another thread"), lock:
+            pass
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,169 @@
+"""`gearcache prewarm` and `explain MODULE:FUNCTION`, as processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import run_json, run_process
+from tests.support.deploys import DEPLOY
+from tests.support.relaunch import run_python
+
+OTHERS = """
+def declare():
+    with torch.device("meta"):
+        batch = gearcache.Symbol("batch", gears=[1, 2])
+        net = Net()
+    config = gearcache.CompilerConfig(backend="eager")
+    cached = gearcache.cache_compile(net.decode, config=config)
+    cached.set_inputs(gearcache.TensorSpec((batch, 4), torch.float32))
+
+def serve():
+    net = Net()
+    net.cached = gearcache.cache_compile(net.decode, config=gearcache.CompilerConfig(backend="eager"))
+    net.cached.set_inputs(gearcache.TensorSpec((gearcache.Symbol(gears=[1, 2]), 4), torch.float32))
+    with torch.inference_mode():
+        return net.cached(torch.ones(2, 4)).shape, net.cached.stats.traces
+
+def broken():
+    build()
+    raise RuntimeError("wrong script")
+
+def ends():
+    build()
+    raise SystemExit(0)
+
+def slow():
+    import time
+    from gearcache.ge_cache.eager import EagerBackend
+    compile = EagerBackend.compile
+    def slowly(self, job, stage):
+        if job.gear == "x.size(0)=1":
+            print("compiling", flush=True)
+            time.sleep(60)
+        return compile(self, job, stage)
+    EagerBackend.compile = slowly
+    build()
+"""
+
+
+@pytest.fixture
+def deploy(tmp_path: Path, cache_dir: Path) -> Path:
+    (tmp_path / "deploy.py").write_text(DEPLOY + OTHERS)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_prewarm_compiles_once_and_then_says_all_present(deploy: Path, cache_dir: Path) -> None:
+    missing = run_process("prewarm", "deploy:build", "--dry-run", cwd=deploy)
+    assert missing.returncode == 1
+    assert "2 of 2 gears missing" in missing.stdout
+    assert "note: Net.decode: absent" in missing.stderr
+    first = run_process("prewarm", "deploy:build", cwd=deploy)
+    assert (first.returncode, "compiled 2 gears in" in first.stdout) == (0, True), first.stderr
+    assert "noise of the deployment" in first.stderr
+    assert "Net.decode: gear x.size(0)=2 done" in first.stderr
+    second = run_process("prewarm", "deploy.py:build", "--json", cwd=deploy)
+    report = json.loads(second.stdout)
+    assert (second.returncode, report["complete"], report["compiled"], report["present"]) == (0, True, 0, 2)
+    third = run_process("prewarm", "deploy:build", cwd=deploy)
+    assert "all present: 2 gears" in third.stdout
+
+
+@pytest.mark.slow
+def test_prewarm_needs_no_call_where_the_arguments_are_declared(deploy: Path, cache_dir: Path) -> None:
+    done = run_process("prewarm", "deploy:declare", "--json", cwd=deploy)
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["complete"], report["compiled"]) == (0, True, 2), done.stderr
+    again = run_process("prewarm", "deploy:declare", cwd=deploy)
+    assert "all present: 2 gears" in again.stdout
+    serve = "import json; from deploy import serve; print(json.dumps(serve()))"
+    assert run_python(serve, cwd=deploy, environ={"TORCHAIR_CACHE_HOME": str(cache_dir)}) == [[2, 4], 0]
+
+
+@pytest.mark.slow
+def test_ctrl_c_during_a_prewarm_leaves_a_cache_that_goes_on(deploy: Path, cache_dir: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gearcache", "prewarm", "deploy:slow"],
+        cwd=deploy,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell starts background jobs, a whole run of the tests maybe, with the signal ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    with process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("compiling"):
+                break
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "interrupted; what was finished is stored" in err
+    assert run_json("verify")["sound"]
+    again = json.loads(run_process("prewarm", "deploy:build", "--json", cwd=deploy).stdout)
+    assert (list(again["entries"][0]["compiled"]), again["entries"][0]["present"]) == (["x.size(0)=1"], ["x.size(0)=2"])
+
+
+def test_an_error_of_the_function_is_a_traceback_and_exit_code_1(deploy: Path, cache_dir: Path) -> None:
+    done = run_process("prewarm", "deploy:broken", "--json", cwd=deploy)
+    assert done.returncode == 1
+    assert "RuntimeError: wrong script" in done.stderr
+    assert json.loads(done.stdout)["error"] == "RuntimeError: wrong script"
+    assert json.loads(done.stdout)["compiled"] == 2
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("nowhere:build",), "there is no module `nowhere`"),
+        (
+            ("deploy:nothing",),
+            "`deploy` has no function `nothing`; it has Net, broken, build, declare, ends, serve",
+        ),
+        (("deploy",), "`deploy` names no function"),
+        (("none.py:build",), "there is no file `none.py`"),
+        (("deploy:build", "--rank", "1"), "--rank needs --world-size"),
+        (("deploy:build", "--rank", "2", "--world-size", "2"), "--rank is at most 1"),
+        (("deploy:build", "--device", "abacus"), "--device: "),
+    ],
+)
+def test_wrong_usage_is_told(arguments: tuple[str, ...], message: str, deploy: Path) -> None:
+    done = run_process("prewarm", *arguments, cwd=deploy)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+@pytest.mark.slow
+def test_explain_says_what_the_calls_of_a_function_miss(deploy: Path, cache_dir: Path) -> None:
+    run_process("prewarm", "deploy:build", cwd=deploy)
+    (deploy / "deploy.py").write_text(DEPLOY.replace("[1, 2]", "[1, 2, 4]"))
+    done = run_process("explain", "deploy:build", cwd=deploy)
+    assert done.returncode == 1
+    assert "missing: x.size(0)=1; x.size(0)=2; x.size(0)=4" in done.stdout
+    assert "`gears.axes.0.2.2` is `4`, stored is missing in the nearest entry" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("prewarm",), ("prewarm", "--dry-run"), ("prewarm", "--shard", "1/1"), ("doctor", "--ready"), ("explain",)],
+)
+def test_a_function_that_ends_the_process_is_no_success(deploy: Path, command: tuple[str, ...]) -> None:
+    done = run_process(*command, "deploy:ends", cwd=deploy)
+    assert done.returncode == 1
+    assert "SystemExit" in done.stdout + done.stderr
+
+
+def test_a_script_that_ends_the_process_is_no_success(deploy: Path) -> None:
+    (deploy / "main.py").write_text("import sys\nsys.exit(0)\n")
+    done = run_process("doctor", "--ready", "main:build", cwd=deploy)
+    assert done.returncode == 1
+    assert "`main` cannot be imported" in done.stderr

@@ -1,0 +1,364 @@
+"""The commands that list, show, compare, check, remove and carry entries."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gearcache.cache.admin.tally import count_misses
+from gearcache.cache.layout import Layout
+from gearcache.cache.store import DiskStore
+from tests.support.commands import DECODE, DECODE_OLD, PREFILL, listed, run, run_json, store
+
+
+def use(cache_dir: Path, key: object, age: float = 0.0) -> None:
+    """Count a load of an entry, `age` seconds ago."""
+    disk = DiskStore(Layout(cache_dir))
+    assert disk.use(key)
+    disk.count_load(key)
+    path = Layout(cache_dir).use(key)
+    moment = time.time() - age
+    os.utime(path, (moment, moment))
+    os.utime(path.with_name("manifest.msgpack"), (moment, moment))
+
+
+# -- list ---------------------------------------------------------------------------------------------------
+
+
+def test_list_shows_every_entry_and_rank_once(cache_dir: Path) -> None:
+    store(cache_dir, PREFILL, b"p" * 3000)
+    store(cache_dir, DECODE, b"d" * 10, ranks="rank1")
+    result = run("list", "--sort", "name")
+    header, *rows = [line.split() for line in result.stdout.splitlines()]
+    assert header == ["Method", "Key", "Ranks", "Gears", "Size", "Used", "Hits", "Made", "Torch"]
+    assert [row[:4] for row in rows] == [
+        ["Model.decode", DECODE.digest[:12], "rank1", "2"],
+        ["Model.prefill", PREFILL.digest[:12], "-", "2"],
+    ]
+    assert result.stderr.startswith("note: 2 entries, ")
+
+
+def test_list_as_json_tells_more(cache_dir: Path) -> None:
+    path = store(cache_dir, DECODE, b"d" * 10)
+    use(cache_dir, DECODE)
+    (entry,) = listed()
+    assert entry["method"] == "Model.decode"
+    assert (entry["key"], entry["path"]) == (DECODE.digest, str(path))
+    assert entry["gears"] == ["ids.size(0)=1", "ids.size(0)=2"]
+    assert (entry["hits"], entry["compile_seconds"]) == (1, 90.0)
+
+
+def test_list_filters_by_method_and_sorts(cache_dir: Path) -> None:
+    for key, size in ((DECODE, 10), (PREFILL, 3000), (DECODE_OLD, 500)):
+        store(cache_dir, key, os.urandom(size))
+    assert [entry["key"] for entry in listed("*.decode", "--sort", "size")] == [
+        DECODE_OLD.digest,
+        DECODE.digest,
+    ]
+    assert listed("Other.*") == []
+
+
+def test_list_takes_the_given_folder_before_the_environment(cache_dir: Path, tmp_path: Path) -> None:
+    store(cache_dir, DECODE, b"default")
+    store(tmp_path / "other", PREFILL, b"given")
+    result = run("list", "--cache-dir", str(tmp_path / "other"))
+    assert "Model.prefill" in result.stdout
+    assert "Model.decode" not in result.stdout
+
+
+def test_list_names_a_broken_manifest_and_leaves_it(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"good")
+    broken = store(cache_dir, PREFILL, b"bad")
+    broken.write_bytes(b"not a manifest")
+    shutil.rmtree(Layout(cache_dir).index_folder)  # what the index knows is looked at by `verify` only
+    result = run("list")
+    assert f"warning: `{broken}` is corrupt" in result.stderr
+    assert "Model.decode" in result.stdout
+    assert "Model.prefill" not in result.stdout
+    assert broken.read_bytes() == b"not a manifest"
+
+
+@pytest.mark.parametrize("columns, is_table", [(40, False), (120, True)])
+def test_a_narrow_terminal_gets_paragraphs(columns: int, is_table: bool, cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    program = f"stty cols {columns}; {sys.executable} -m gearcache list 2>/dev/null"
+    done = subprocess.run(
+        ["script", "-qec", program, "/dev/null"],
+        # Without what a caller, such as pytest-xdist, says of its own terminal.
+        env={**os.environ, "NO_COLOR": "1", "TERM": "xterm"} | {"COLUMNS": "", "LINES": ""},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    lines = [line.replace("\x1b[1m", "").replace("\x1b[0m", "").rstrip() for line in done.stdout.splitlines()]
+    assert max(map(len, lines)) <= columns
+    assert ("Method" in lines[0]) is is_table
+    assert any(DECODE.digest[:12] in line for line in lines)
+
+
+# -- show and explain ---------------------------------------------------------------------------------------
+
+
+def test_an_entry_is_found_by_name_key_both_and_path(cache_dir: Path) -> None:
+    path = store(cache_dir, DECODE, b"d")
+    for name in ("Model.decode", DECODE.digest, DECODE.digest[:6], f"Model.decode-{DECODE.digest[:4]}", str(path)):
+        assert f"Key       {DECODE.digest}" in run("show", name).stdout
+
+
+def test_of_several_entries_the_newest_is_shown_and_the_others_are_told(cache_dir: Path) -> None:
+    store(cache_dir, DECODE_OLD, b"d")
+    time.sleep(0.02)
+    store(cache_dir, DECODE, b"d")
+    assert "no entry is called `Model.other`" in run("show", "Model.other", code=2).stderr
+    result = run("show", "Model.decode")
+    assert f"Key       {DECODE.digest}" in result.stdout
+    assert "2 entries are called `Model.decode`; this is the newest, the others are" in result.stderr
+    assert f"Model.decode-{DECODE_OLD.digest[:12]}: made now, 2 gears, torch 2.13.0, 0 hits" in result.stderr
+    assert "versions.torch: wanted '2.13.0', stored '2.12.0'" in run("explain", "Model.decode").stdout
+
+
+def test_ranks_of_one_key_are_told_apart_by_their_paths(cache_dir: Path) -> None:
+    paths = [store(cache_dir, DECODE, b"d", ranks) for ranks in ("rank0", "rank1")]
+    text = run("show", DECODE.digest).stderr
+    assert any(str(path.parent) in text for path in paths)
+    assert "Ranks     rank1" in run("show", str(paths[1])).stdout
+
+
+def test_clear_takes_all_entries_of_a_method_or_a_pattern(cache_dir: Path) -> None:
+    for key in (DECODE, DECODE_OLD, PREFILL):
+        store(cache_dir, key, os.urandom(8))
+    assert "removed 2 entries" in run("clear", "--entry", "Model.decode").stdout
+    store(cache_dir, DECODE, b"d")
+    assert "no entry is called `Other.*`" in run("clear", "--entry", "Other.*", code=2).stderr
+    assert "removed 2 entries" in run("clear", "--entry", "Model.*").stdout
+
+
+@pytest.mark.parametrize("answer, expected", [("n", 130), ("y", 0)])
+def test_clear_asks_on_a_terminal_before_all_goes(cache_dir: Path, answer: str, expected: int) -> None:
+    store(cache_dir, DECODE, b"d")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-m", "gearcache", "clear", "--all"])
+    said = b""
+    while b"]:" not in said:
+        said += os.read(terminal, 1024)
+    os.write(terminal, f"{answer}\n".encode())
+    with contextlib.suppress(OSError):  # its end is an error
+        while more := os.read(terminal, 1024):
+            said += more
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == expected
+    os.close(terminal)
+    assert b"Remove all 1 entry (" in said
+    assert len(listed()) == (answer == "n")
+
+
+def test_clear_does_not_ask_in_a_script(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    assert "removed 1 entry" in run("clear", "--all").stdout
+
+
+def test_stats_add_up_each_method_and_count_shared_blobs_once(cache_dir: Path) -> None:
+    for key, blob in ((DECODE, b"d" * 3000), (DECODE_OLD, b"d" * 3000), (PREFILL, b"p" * 500)):
+        store(cache_dir, key, blob)
+    found = run_json("stats")
+    assert {row["method"]: row["entries"] for row in found["methods"]} == {"Model.decode": 2, "Model.prefill": 1}
+    sizes = {row["method"]: row["size"] for row in found["methods"]}
+    assert 3000 < sizes["Model.decode"] < 6000
+    assert found["size"] == sum(sizes.values())
+
+
+def test_show_names_the_processes_that_use_an_entry(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    disk = DiskStore(Layout(cache_dir))
+    assert disk.use(DECODE)
+    assert run_json("show", "Model.decode")["users"][0]["pid"] == os.getpid()
+    assert f"In use    {os.getpid()} (" in run("show", "Model.decode").stdout
+
+
+def test_explain_compares_with_the_nearest_entry_of_the_method(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    store(cache_dir, DECODE_OLD, b"d")
+    store(cache_dir, PREFILL, b"d")
+    text = run("explain", DECODE.digest).stdout
+    assert f"stored  Model.decode-{DECODE_OLD.digest[:12]}" in text
+    assert "  versions.torch: wanted '2.13.0', stored '2.12.0'" in text
+
+
+def test_explain_compares_two_entries(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    store(cache_dir, PREFILL, b"d")
+    found = run_json("explain", "Model.decode", "Model.prefill")
+    assert found["key"] == [{"path": "gears", "wanted": "[1, 2]", "stored": "[8]"}]
+
+
+def test_explain_says_that_there_is_nothing_to_compare_with(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    assert "no other entry to compare" in run("explain", "Model.decode").stderr
+    assert run_json("explain", "Model.decode")["stored"] is None
+
+
+# -- verify and stats ---------------------------------------------------------------------------------------
+
+
+def test_verify_finds_a_flipped_bit_and_repairs_it(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"good")
+    store(cache_dir, PREFILL, b"bad!")
+    sound = run_json("verify")
+    assert (sound["sound"], sound["entries"], sound["blobs"], sound["faults"]) == (True, 2, 2, [])
+    (blob,) = [path for path in cache_dir.glob("v*/blobs/*/*") if path.read_bytes() == b"bad!"]
+    blob.write_bytes(b"bad?")
+    result = run("verify", code=1)
+    assert f"corrupt: Model.prefill-{PREFILL.digest[:12]}: {blob}: it has the sha256" in result.stdout
+    assert "1 of 2 entries and 1 of 2 blobs are sound" in result.stdout
+    assert "`gearcache verify --repair`" in result.stderr
+    assert blob.exists()
+    run("verify", "--repair")
+    assert not blob.exists()
+    assert run_json("verify")["sound"]
+    assert [entry["method"] for entry in listed()] == ["Model.decode"]
+
+
+def test_stats_count_hits_misses_and_saved_seconds(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    for _ in range(3):
+        use(cache_dir, DECODE)
+    count_misses(Layout(cache_dir), "Model.decode", ["absent", "absent", "other version"])
+    found = run_json("stats")
+    assert (found["hits"], found["misses"]) == (3, 3)
+    assert found["misses_by_reason"] == {"absent": 2, "other version": 1}
+    assert (found["compile_seconds"], found["compile_seconds_saved"]) == (90.0, 270.0)
+    text = run("stats").stdout
+    assert "Compile time saved  4 min 30 s" in text
+    assert "  other version     1" in text
+
+
+# -- clear and prune ----------------------------------------------------------------------------------------
+
+
+def test_clear_wants_to_know_what(cache_dir: Path) -> None:
+    assert "say what to remove" in run("clear", code=2).stderr
+    assert "say what to remove" in run("clear", "--all", "--older-than", "1d", code=2).stderr
+
+
+def test_clear_removes_one_entry_and_its_blob(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"decode")
+    store(cache_dir, PREFILL, b"prefill")
+    planned = run_json("clear", "--entry", "Model.decode", "--dry-run")
+    assert len(listed()) == 2
+    done = run_json("clear", "--entry", "Model.decode")
+    assert (planned["freed"], planned["blobs"]) == (done["freed"], done["blobs"]) == (done["freed"], 1)
+    assert [entry["method"] for entry in listed()] == ["Model.prefill"]
+    assert [path.read_bytes() for path in cache_dir.glob("v*/blobs/*/*")] == [b"prefill"]
+
+
+def test_clear_removes_what_was_not_used_for_long(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"decode")
+    store(cache_dir, PREFILL, b"prefill")
+    for key, age in ((DECODE, 3600.0 * 30), (PREFILL, 60.0)):
+        use(cache_dir, key, age)
+    created = listed()
+    assert len(created) == 2
+    assert run_json("clear", "--older-than", "1d")["removed"] == [], "both were made just now"
+
+
+def test_clear_all_leaves_nothing_behind(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"decode")
+    blob = next(cache_dir.glob("v*/blobs/*/*"))
+    blob.with_name(".writing-1-2").write_bytes(b"of a dead writer")
+    quarantined = Layout(cache_dir).quarantine("bad")
+    quarantined.write_bytes(b"bad")
+    run("clear", "--all")
+    assert listed() == []
+    assert not list(cache_dir.glob("v*/blobs/*/*"))
+    assert not quarantined.exists()
+
+
+def test_clear_names_the_users_of_what_stays(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"decode")
+    store(cache_dir, PREFILL, b"prefill")
+    disk = DiskStore(Layout(cache_dir))
+    assert disk.use(DECODE)
+    result = run("clear", "--all", code=4)
+    assert f"is in use by process {os.getpid()} (" in result.stderr
+    assert "removed Model.prefill" in result.stdout
+    assert run_json("clear", "--all", code=4)["in_use"][0]["users"][0]["pid"] == os.getpid()
+    assert [entry["method"] for entry in listed()] == ["Model.decode"]
+
+
+def test_clear_waits_for_users(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"decode")
+    program = (
+        "import sys, time\nfrom pathlib import Path\nfrom gearcache.cache.locks.use import register_use\n"
+        "use = register_use(Path(sys.argv[1]))\nprint('ready', flush=True)\ntime.sleep(1.0)"
+    )
+    user = subprocess.Popen(
+        [sys.executable, "-c", program, str(Layout(cache_dir).use(DECODE))], stdout=subprocess.PIPE, text=True
+    )
+    with user:
+        assert user.stdout is not None
+        assert user.stdout.readline() == "ready\n"
+        run("clear", "--all", code=4)
+        run("clear", "--all", "--wait", "30s")
+    assert listed() == []
+
+
+def test_prune_drops_the_least_recently_used_first(cache_dir: Path) -> None:
+    for key in (DECODE, PREFILL, DECODE_OLD):
+        store(cache_dir, key, os.urandom(10_000))
+        use(cache_dir, key)
+        time.sleep(0.01)
+    use(cache_dir, DECODE)
+    planned = run_json("prune", "--max-size", "25kB", "--dry-run")
+    assert [entry["key"] for entry in planned["removed"]] == [PREFILL.digest]
+    assert "removed 1 entry and 1 blob" in run("prune", "--max-size", "25kB").stdout
+    assert {entry["key"] for entry in listed()} == {DECODE.digest, DECODE_OLD.digest}
+    assert "give a limit" in run("prune", code=2).stderr
+    assert "`ten` is no size" in run("prune", "--max-size", "ten", code=2).stderr
+    assert "`ten` is no age" in run("prune", "--older-than", "ten", code=2).stderr
+
+
+# -- bundles --------- ------------------------------------------------------------------------------------
+
+
+def test_a_bundle_carries_entries_to_another_cache(cache_dir: Path, tmp_path: Path) -> None:
+    store(cache_dir, DECODE, b"decode")
+    store(cache_dir, PREFILL, b"prefill")
+    bundle, other = tmp_path / "bundle.tar", ("--cache-dir", str(tmp_path / "other"))
+    assert "packed 1 entry with 1 blob" in run("pack", "--file", str(bundle), "Model.decode").stdout
+    assert "brought 1 entry with 1 blob" in run("pull", "--file", str(bundle), *other).stdout
+    assert [entry["key"] for entry in listed(*other)] == [DECODE.digest]
+    assert run_json("pull", "--file", str(bundle), *other)["present"] == [DECODE.name]
+    assert len(run_json("pack", "--file", str(bundle))["entries"]) == 2
+
+
+def test_a_bundle_that_is_none_is_one_line_and_exit_code_3(cache_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "bundle.tar").write_bytes(b"no bundle")
+    result = run("pull", "--file", str(tmp_path / "bundle.tar"), code=3)
+    assert result.stderr.startswith("error: ")
+    assert len(result.stderr.splitlines()) == 1
+    assert "nothing to pack" in run("pack", "--file", str(tmp_path / "x.tar"), code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("list",), ("stats",), ("verify",), ("clear", "--all"), ("prune", "--max-size", "1GB")]
+)
+def test_a_misspelt_folder_is_a_usage_error_and_is_not_made(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    result = run(*arguments, "--cache-dir", str(tmp_path / "misspelt"), code=2)
+    assert f"there is no cache at `{tmp_path / 'misspelt'}`" in result.stderr
+    assert not (tmp_path / "misspelt").exists()
+
+
+def test_clearing_a_cache_that_was_never_made_makes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "none"))
+    assert "removed 0 entries" in run("clear", "--all").stdout
+    assert not (tmp_path / "none").exists()

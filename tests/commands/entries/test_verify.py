@@ -1,0 +1,232 @@
+"""`gearcache verify`: damage is told by method and gear, and a repair keeps what is sound."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.layout import Layout
+from gearcache.cache.locks.lock import key_lock
+from gearcache.errors import LockTimeout
+from gearcache.readable.held_gears import held_gears, without_blobs
+from tests.support.commands import DECODE, listed, run, run_json, store
+from tests.support.scenarios import strict_config
+from tests.support.source_tree import ROOT
+
+GEARS = [2, 3, 4, 6]
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def numbered(self, x: Tensor) -> Tensor:
+        """Each gear has a graph of its own: the numbers of the rows are a constant of it."""
+        return self.linear(x) + torch.arange(x.size(0), dtype=x.dtype)[:, None]
+
+    def plain(self, x: Tensor) -> Tensor:
+        """All gears have one graph."""
+        return self.linear(x) * 2
+
+
+def cached(net: Net, name: str = "numbered", **options: object) -> gearcache.api.CachedMethod:
+    return gearcache.cache_compile(getattr(net, name), config=strict_config(**options), gears={"x": {0: GEARS}})
+
+
+def call_all(net: Net, method: gearcache.api.CachedMethod, name: str = "numbered") -> None:
+    for rows in GEARS:
+        x = torch.randn(rows, 4)
+        assert torch.equal(method(x), getattr(net, name)(x)), rows
+
+
+def damage(root: Path, gear: str, *, remove: bool = False) -> Path:
+    """Flip a bit of a blob of a gear, or remove it; returns its path."""
+    catalog = Catalog(Layout(root))
+    manifests = [catalog.read(entry) for entry in catalog.entries()]
+    (digests,) = [held.blobs for manifest in manifests for held in held_gears(manifest) if held.text == gear]
+    path = Layout(root).blob(min(digests))
+    if remove:
+        path.unlink()
+    else:
+        data = path.read_bytes()
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    return path
+
+
+@pytest.fixture
+def net(cache_dir: Path) -> Net:
+    """A model with one entry of four gears."""
+    net = Net()
+    call_all(net, cached(net))
+    return net
+
+
+@pytest.mark.parametrize("remove", [False, True], ids=["flipped", "removed"])
+@pytest.mark.parametrize("validate", ["inputs", "gears"])
+def test_a_repair_keeps_the_sound_gears_and_the_next_calls_compile_the_damaged_one_alone(
+    cache_dir: Path, remove: bool, validate: str
+) -> None:
+    net = Net()
+    call_all(net, cached(net, validate=validate))
+    blob = damage(cache_dir, "x.size(0)=3", remove=remove)
+    told = run("verify", code=1).stdout
+    (entry,) = listed()
+    assert "0 of 1 entry and 3 of" in told
+    assert f"incomplete: {entry['name']}: 1 of 4 gears cannot be used (gear x.size(0)=3)" in told
+    if not remove:
+        assert f"corrupt: {entry['name']}, gear x.size(0)=3: {blob}" in told
+    done = run("verify", "--repair").stdout
+    assert f"incomplete: {entry['name']}: removed gear x.size(0)=3; kept the other 3 gears" in done
+    assert "1 entry and 3 blobs are sound" in done
+    assert run_json("verify")["faults"] == []
+    assert listed()[0]["gears"] == ["x.size(0)=2", "x.size(0)=4", "x.size(0)=6"]
+
+    method = cached(net, validate=validate)
+    call_all(net, method)
+    assert (method.stats.hits, method.stats.compiles) == (1, 1)
+    assert len(listed()[0]["gears"]) == 4
+    again = cached(net, validate=validate)
+    call_all(net, again)
+    # Without checks of the inputs the second variant is loaded when a call is of its gear.
+    assert (again.stats.hits, again.stats.compiles) == (1 if validate == "inputs" else 2, 0)
+
+
+def test_a_relaunch_hits_what_a_repair_has_kept(net: Net, cache_dir: Path) -> None:
+    program = (
+        "import json, sys, torch\n"
+        "from tests.commands.entries.test_verify import Net, cached, call_all\n"
+        "net = Net()\nmethod = cached(net)\n"
+        "call_all(net, method)\n"
+        "print(json.dumps([method.stats.hits, method.stats.compiles, method.stats.traces]))"
+    )
+
+    def launch() -> list[int]:
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=240, cwd=ROOT
+        )
+        found: list[int] = json.loads(done.stdout.splitlines()[-1])
+        return found
+
+    damage(cache_dir, "x.size(0)=4")
+    run("verify", "--repair")
+    assert launch() == [1, 1, 1]
+    assert launch() == [1, 0, 0]
+
+
+def test_an_entry_whose_gears_share_the_damaged_blob_goes_and_that_is_said(cache_dir: Path) -> None:
+    net = Net()
+    call_all(net, cached(net, "plain"), "plain")
+    (blob,) = cache_dir.glob("v*/blobs/*/*")
+    blob.write_bytes(b"damaged")
+    done = run("verify", "--repair").stdout
+    assert "removed, with 4 gears, as no gear is left without it" not in done, "all names fit"
+    assert "; x.size(0)=6, as no gear is left without it: its blob" in done
+    assert "0 entries and 0 blobs are sound, 0 B" in done
+    assert listed() == []
+    method = cached(net, "plain")
+    call_all(net, method, "plain")
+    assert (method.stats.hits, method.stats.compiles) == (0, 4)
+
+
+def test_a_signed_entry_is_signed_again_or_left(
+    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(os.urandom(32))
+    key.chmod(0o600)
+    net = Net()
+    monkeypatch.setenv("GEARCACHE_HMAC_KEY_FILE", str(key))
+    call_all(net, cached(net))
+    monkeypatch.delenv("GEARCACHE_HMAC_KEY_FILE")
+    damage(cache_dir, "x.size(0)=2")
+    told = run("verify", "--repair", code=1).stdout
+    assert "it is signed; set `GEARCACHE_HMAC_KEY_FILE` to sign the rest of it" in told
+    assert len(listed()[0]["gears"]) == 4
+    monkeypatch.setenv("GEARCACHE_HMAC_KEY_FILE", str(key))
+    assert "kept the other 3 gears" in run("verify", "--repair").stdout
+    method = cached(net)
+    call_all(net, method)
+    assert (method.stats.hits, method.stats.compiles) == (1, 1)
+
+
+def test_an_entry_that_is_being_compiled_is_left(net: Net, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gearcache.cache.admin.repair.PATIENCE_SECONDS", 0.1)
+    damage(cache_dir, "x.size(0)=2")
+    lock = Layout(cache_dir).locks_folder / f"{listed()[0]['key']}.lock"
+    with key_lock(lock, 1.0):
+        found = run_json("verify", "--repair", code=1)
+    (fault,) = [fault for fault in found["faults"] if fault["kind"] == "incomplete"]
+    assert not fault["repaired"]
+    assert str(LockTimeout(lock, 0.1)) in fault["reason"]
+    assert len(listed()[0]["gears"]) == 4
+    assert "kept the other 3 gears" in run("verify", "--repair").stdout
+
+
+def test_a_blob_that_others_may_write_costs_no_gear(net: Net, cache_dir: Path) -> None:
+    blob = damage(cache_dir, "x.size(0)=2", remove=False)
+    blob.write_bytes(blob.read_bytes()[:-1] + bytes([blob.read_bytes()[-1] ^ 1]))  # sound again
+    blob.chmod(0o666)
+    found = run_json("verify", "--repair", code=1)
+    assert {fault["kind"] for fault in found["faults"]} == {"unsafe", "incomplete"}
+    assert not any(fault["repaired"] for fault in found["faults"])
+    blob.chmod(0o600)
+    assert run_json("verify")["faults"] == []
+    assert len(listed()[0]["gears"]) == 4
+
+
+def test_a_process_that_has_loaded_the_entry_goes_on(net: Net, cache_dir: Path) -> None:
+    method = cached(net)
+    call_all(net, method)
+    damage(cache_dir, "x.size(0)=6")
+    run("verify", "--repair")
+    call_all(net, method)
+    assert method.stats.compiles == 0
+
+
+def test_payloads_of_another_form_have_no_gears(cache_dir: Path) -> None:
+    path = store(cache_dir, DECODE, b"d", payload={"variants": [{"gears": [{"text": 1}]}], "parts": 3})
+    catalog = Catalog(Layout(cache_dir))
+    manifest = catalog.read(catalog.entries()[0])
+    assert held_gears(manifest) == []
+    assert without_blobs(manifest, frozenset(manifest.blobs)) is None
+    next(cache_dir.glob("v*/blobs/*/*")).write_bytes(b"x")
+    assert "removed, as its gears cannot be told apart" in run("verify", "--repair").stdout
+    assert not path.exists()
+
+
+def test_leftovers_are_summed_up_and_listed_on_demand(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    blob = next(cache_dir.glob("v*/blobs/*/*"))
+    blob.with_name(".writing-1-2").write_bytes(b"of a dead writer")
+    result = run("verify")
+    assert "left behind: 1 file that no entry needs" in result.stderr
+    assert "leftover" not in result.stdout
+    assert f"leftover: {blob.with_name('.writing-1-2')}" in run("verify", "-v").stdout
+    assert run("verify", "-q").output == ""
+
+
+def test_padding_goes_on_with_the_gears_that_a_repair_has_kept(cache_dir: Path) -> None:
+    net = Net()
+    config = strict_config(on_miss="pad", pad_values={"x": 0})
+
+    def padded() -> gearcache.api.CachedMethod:
+        return gearcache.cache_compile(net.numbered, config=config, gears={"x": {0: GEARS}})
+
+    padded()(torch.randn(2, 4))
+    damage(cache_dir, "x.size(0)=4")
+    assert "kept the other 3 gears" in run("verify", "--repair").stdout
+    method = padded()
+    for rows in (5, 2, 4, 3, 6, 5):
+        x = torch.randn(rows, 4)
+        assert torch.equal(method(x), net.numbered(x)), rows
+    assert (method.stats.hits, method.stats.compiles) == (1, 1)

@@ -1,0 +1,48 @@
+"""Overlap of tensors in memory."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gearcache.guards.dispatch.tensors.memory import BoundSpans, find_overlap
+
+MEMORY = torch.zeros(10, 4)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "written", "expected"),
+    [
+        pytest.param([MEMORY[:5], MEMORY[5:]], [0], None, id="side by side"),
+        pytest.param([MEMORY[:6], MEMORY[5:]], [0], (0, 1), id="one row"),
+        pytest.param([MEMORY[:6], MEMORY[5:]], [1], (1, 0), id="the second is written"),
+        pytest.param([MEMORY[:6], MEMORY[5:]], [], None, id="none is written"),
+        pytest.param([MEMORY, MEMORY[3]], [1], (1, 0), id="inside"),
+        pytest.param([MEMORY[3], torch.zeros(4)], [0, 1], None, id="other storage"),
+        pytest.param([MEMORY[:0], MEMORY], [1], None, id="empty"),
+        pytest.param([MEMORY.t(), MEMORY[9]], [1], (1, 0), id="transposed"),
+    ],
+)
+def test_overlap_with_a_written_tensor_is_found(
+    tensors: list[torch.Tensor], written: list[int], expected: tuple[int, int] | None
+) -> None:
+    assert find_overlap(tensors, written) == expected
+
+
+def test_a_long_tensor_that_spans_several_is_found() -> None:
+    tensors = [MEMORY, MEMORY[1:2], MEMORY[4:5]]
+    found = find_overlap(tensors, [2])
+    assert found is not None
+    assert found[0] == 2
+
+
+def test_a_written_tensor_that_meets_a_weight_is_found_also_when_the_weight_has_moved() -> None:
+    weights = {"low": MEMORY[:3], "high": MEMORY[6:8], "inner": MEMORY[1:2], "empty": MEMORY[4:4]}
+    spans = BoundSpans(weights)
+    other = torch.zeros(4)
+    assert spans.find_overlap([MEMORY[4:6], MEMORY[0], other], [0]) is None, "what is only read may be a weight"
+    assert spans.find_overlap([other, MEMORY[2:5]], [1]) == (1, "low")
+    assert spans.find_overlap([MEMORY[7:9]], [0]) == (0, "high")
+    assert spans.find_overlap([MEMORY[8:]], [0]) is None
+    weights["high"] = MEMORY[8:9]
+    assert spans.find_overlap([MEMORY[8:]], [0]) == (0, "high")
