@@ -68,7 +68,7 @@ class Texts(BaseModel):
 @app.exception_handler(gearcache.InputError)
 async def answer_wrong_input(request: Request, error: gearcache.InputError) -> JSONResponse:
     """422 for a call that no graph may take: too many rows (`UnknownGear`), or a tensor of another form."""
-    detail = {"argument": error.argument, "found": error.found, "allowed": error.allowed}
+    detail = {"argument": error.argument, "value": error.value, "allowed": error.allowed}
     return JSONResponse({"error": type(error).__name__, "detail": detail}, status_code=422)
 
 

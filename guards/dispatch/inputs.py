@@ -31,7 +31,7 @@ class Problem(Struct, frozen=True):
     """
 
     argument: str
-    found: str
+    value: str
     allowed: str
     kind: str
     #: Whether only sizes differ that the gear merely assumed.

@@ -60,7 +60,7 @@ class Problems:
         problem = self.decisive()
         if problem is None:
             return "?", "of a kind that the new trace does not take either", "the arguments of the first call"
-        return problem.argument, problem.found, problem.allowed
+        return problem.argument, problem.value, problem.allowed
 
 
 def broken_condition(

@@ -52,28 +52,28 @@ class Failure(Struct, frozen=True):
     """A check that did not hold: the check, and the value found."""
 
     check: Check
-    found: str
+    present: str
 
     def reason(self, kind: str) -> Reason:
         """Return it as the reason of a miss."""
-        return Reason(kind, str(self), self.check.access.text, self.check.wanted, self.found)
+        return Reason(kind, str(self), self.check.access.text, self.check.wanted, self.present)
 
     def __str__(self) -> str:
         if self.check.kind == "function":
-            return f"`{self.check.access.text}` was the function `{self.check.expected[0]}`, is now {self.found}"
+            return f"`{self.check.access.text}` was the function `{self.check.expected[0]}`, is now {self.present}"
         if self.check.kind == "definition":
             return f"`{self.check.access.text}` or its defaults were changed"
         if self.check.kind == "classes":
-            return f"what a class defines was changed: {self.found}"
+            return f"what a class defines was changed: {self.present}"
         if self.check.kind in ("instance", "subclass"):
             path, answer = self.check.expected
             cls = Access.from_plain(path).text
-            return f"`{self.check.access.text}`: `is{self.check.kind}` of `{cls}` was {answer}, is now {self.found}"
+            return f"`{self.check.access.text}`: `is{self.check.kind}` of `{cls}` was {answer}, is now {self.present}"
         if self.check.kind == "reached":
             return f"`{self.check.access.text}`, which the graph holds untraced, or what it uses was changed"
         if self.check.kind == "numbers":
             return f"`{self.check.access.text}`: {self.check.wanted} does not hold"
-        return f"`{self.check.access.text}`: {self.check.kind} was {self.check.wanted}, is now {self.found}"
+        return f"`{self.check.access.text}`: {self.check.kind} was {self.check.wanted}, is now {self.present}"
 
 
 class Check(Struct, frozen=True):

@@ -47,7 +47,7 @@ class Reason(Struct, frozen=True):
     text: str
     subject: str = ""
     stored: str = ""
-    found: str = ""
+    present: str = ""
     file: str = ""
     line: int = 0
 
@@ -73,8 +73,8 @@ class Reason(Struct, frozen=True):
     def explained(self) -> list[str]:
         """Return the reason as lines of text."""
         lines = [f"miss: {self.text}"]
-        if self.subject and (self.stored or self.found) and self.kind in ("source", "evidence", "arguments", "key"):
-            lines.append(f"    {self.subject}: stored {_short(self.stored)}, found {_short(self.found)}")
+        if self.subject and (self.stored or self.present) and self.kind in ("source", "evidence", "arguments", "key"):
+            lines.append(f"    {self.subject}: stored {_short(self.stored)}, now {_short(self.present)}")
         if self.advice:
             lines.append(f"    what to do: {self.advice}")
         return lines
@@ -84,13 +84,13 @@ def merged(reasons: Iterable[Reason]) -> list[Reason]:
     """Return reasons merged so that one for each difference covers all its stored values, in order."""
     groups: dict[tuple[str, str, str], list[Reason]] = {}
     for reason in dict.fromkeys(reasons):
-        groups.setdefault((reason.kind, reason.subject or reason.text, reason.found), []).append(reason)
+        groups.setdefault((reason.kind, reason.subject or reason.text, reason.present), []).append(reason)
     merged_reasons = []
     for group in groups.values():
         first, stored = group[0], list(dict.fromkeys(reason.stored for reason in group))
         if len(stored) > 1:
             stored_text = ", ".join(map(_short, stored[:_LISTED])) + (", …" if len(stored) > _LISTED else "")
-            text = f"`{first.subject}` is {first.found}; the {len(stored)} stored traces are for {stored_text}"
+            text = f"`{first.subject}` is {first.present}; the {len(stored)} stored traces are for {stored_text}"
             first = replace(first, text=text, stored=stored_text)
         merged_reasons.append(first)
     return merged_reasons

@@ -325,12 +325,12 @@ class GearSpecError(GearcacheError, ValueError):
 class InputError(GearcacheError, ValueError):
     """A call whose arguments do not fit the compiled graphs."""
 
-    def __init__(self, method: str, argument: str, found: str, allowed: str) -> None:
-        super().__init__(method, argument, found, allowed)
-        self.method, self.argument, self.found, self.allowed = method, argument, found, allowed
+    def __init__(self, method: str, argument: str, value: str, allowed: str) -> None:
+        super().__init__(method, argument, value, allowed)
+        self.method, self.argument, self.value, self.allowed = method, argument, value, allowed
 
     def __str__(self) -> str:
-        return f"`{self.method}`: argument `{self.argument}` is {self.found}; allowed: {self.allowed}"
+        return f"`{self.method}`: argument `{self.argument}` is {self.value}; allowed: {self.allowed}"
 
 
 class UnknownGear(InputError):
@@ -427,25 +427,25 @@ class MissingTorch(GearcacheError, ImportError):
 class UnsupportedTorch(GearcacheError, ImportError):
     """This torch is older than all releases that gearcache was tested with."""
 
-    def __init__(self, found: str, tested: str, newest: str) -> None:
-        super().__init__(found, tested, newest)
-        self.found, self.tested, self.newest = found, tested, newest
+    def __init__(self, release: str, tested: str, newest: str) -> None:
+        super().__init__(release, tested, newest)
+        self.release, self.tested, self.newest = release, tested, newest
 
     def __str__(self) -> str:
         requirement = f"gearcache works with torch {self.tested} or newer"
-        return f"{requirement}, this is {self.found}: install `torch=={self.newest}.*`"
+        return f"{requirement}, this is {self.release}: install `torch=={self.newest}.*`"
 
 
 class MissingTorchNames(UnsupportedTorch):
     """An untested torch lacks names that gearcache uses; the methods themselves answer."""
 
-    def __init__(self, found: str, tested: str, newest: str, names: tuple[str, ...]) -> None:
-        GearcacheError.__init__(self, found, tested, newest, names)
-        self.found, self.tested, self.newest, self.names = found, tested, newest, names
+    def __init__(self, release: str, tested: str, newest: str, names: tuple[str, ...]) -> None:
+        GearcacheError.__init__(self, release, tested, newest, names)
+        self.release, self.tested, self.newest, self.names = release, tested, newest, names
 
     def __str__(self) -> str:
         lacking = ", ".join(f"`{name}`" for name in self.names)
-        return f"torch {self.found} lacks {lacking}, which gearcache uses: install `torch=={self.newest}.*`"
+        return f"torch {self.release} lacks {lacking}, which gearcache uses: install `torch=={self.newest}.*`"
 
 
 class UncalledHooks(MissingTorchNames):
@@ -456,8 +456,8 @@ class UncalledHooks(MissingTorchNames):
 
     _SHOWN = 3
 
-    def __init__(self, found: str, tested: str, newest: str, names: tuple[str, ...], cause: str = "") -> None:
-        super().__init__(found, tested, newest, names)
+    def __init__(self, release: str, tested: str, newest: str, names: tuple[str, ...], cause: str = "") -> None:
+        super().__init__(release, tested, newest, names)
         self.data = (*self.data, cause)
         self.cause = cause
 
@@ -466,7 +466,7 @@ class UncalledHooks(MissingTorchNames):
         more = f" and {len(self.names) - self._SHOWN} others" if self.names[self._SHOWN :] else ""
         because = f" (the trace that shows it fails: {self.cause})" if self.cause else ""
         return (
-            f"torch {self.found} does not call {shown}{more}, by which gearcache sees what a trace depends on"
+            f"torch {self.release} does not call {shown}{more}, by which gearcache sees what a trace depends on"
             f"{because}: install `torch=={self.newest}.*`"
         )
 

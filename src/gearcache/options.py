@@ -241,7 +241,7 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
     if config.filling == "vouched" and not config.pad_values:
         raise OptionError("option `filling` is 'vouched' without filling: it needs on_miss='pad' and pad_values")
     variables = _Given(environ)
-    values = variables.found()
+    values = variables.values()
     strict = config.strict if config.strict is not None else values["strict"]
     if variables.wrong and strict:
         raise OptionError(variables.wrong[0])
@@ -284,7 +284,7 @@ def _file(environ: Mapping[str, str], name: str) -> Path | None:
 def wrong_values(environ: Mapping[str, str]) -> list[str]:
     """Return what is wrong with the values of the environment variables."""
     variables = _Given(environ)
-    variables.found()
+    variables.values()
     return variables.wrong
 
 
@@ -296,7 +296,7 @@ class _Given:
         self._read = {REMOTES_VARIABLE, KEY_FILE_VARIABLE, SIGNING_KEY_VARIABLE, ROOT_VARIABLE}
         self.wrong: list[str] = []
 
-    def found(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """Return the values, or the defaults of variables that are not set."""
         for name in ("GEARCACHE_PROGRESS", "GEARCACHE_WHOLE_TORCHAIR"):  # read where they are used
             self._value(name, _flag, default=False)

@@ -196,7 +196,7 @@ def test_a_cache_that_holds_what_slots_cannot_is_a_miss(change: Callable[[torch.
     cache.layers[0].keys = change(cache.layers[0].keys)
     found = read_call((), call, "owner", CPU)
     assert isinstance(found, UnservedCall)
-    assert (found.argument, found.found) == (CACHE, "a cache that was changed")
+    assert (found.argument, found.value) == (CACHE, "a cache that was changed")
 
 
 def test_graphs_made_on_meta_serve_real_weights(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_wrong_requests_are_4xx_and_the_others_get_what_eager_gives(server: Any)
             torch.testing.assert_close(torch.tensor(answer.json()["scores"]), server.model.classify(rows))
         many = client.post("/classify", json={"rows": [[1]] * 9})
         assert (many.status_code, many.json()["error"]) == (422, "UnknownGear")
-        assert "outside all gears: ids.size(0)=9" in many.json()["detail"]["found"]
+        assert "outside all gears: ids.size(0)=9" in many.json()["detail"]["value"]
         long = client.post("/classify", json={"rows": [[1] * 17]})
         assert (long.status_code, long.json()["detail"][0]["type"]) == (422, "too_long")
         none = client.post("/classify", json={"rows": []})

@@ -180,13 +180,19 @@ def test_sizes_are_read_from_the_text_of_a_gear(text: str, sizes: dict[str, int]
 
 
 def test_misses_of_a_trace_have_reason_values_place_and_advice(cache_dir: Path, tmp_path: Path) -> None:
-    reason = {"kind": "source", "text": "`f` was edited", "subject": "f", "stored": "ab", "found": "cd"}
+    reason = {"kind": "source", "text": "`f` was edited", "subject": "f", "stored": "ab", "present": "cd"}
     row = {"method": "Model.decode", "reasons": [{**reason, "file": "/srv/model.py", "line": 12, "times": 2}]}
     store_geared(cache_dir, "Model.decode", GEARS)
     (miss,) = run_json("report", "--trace", str(write_trace(tmp_path / "a.json", row)))["misses"]
-    assert (miss["kind"], miss["stored"], miss["found"], miss["file"], miss["line"], miss["times"], miss["start"]) == (
-        ("source", "ab", "cd", "/srv/model.py", 12, 2, 0)
-    )
+    assert (
+        miss["kind"],
+        miss["stored"],
+        miss["present"],
+        miss["file"],
+        miss["line"],
+        miss["times"],
+        miss["start"],
+    ) == (("source", "ab", "cd", "/srv/model.py", 12, 2, 0))
     assert miss["advice"].startswith("compile again after each deployment")
 
 

@@ -73,7 +73,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     hostile = store_geared(cache, "Model.hostile", [HOSTILE, f"{HOSTILE}2"], checks=(HOSTILE, "plain"), torch=HOSTILE)
     TierCounts(Layout(cache), HOSTILE).add(hits=3, bytes_fetched=10)
     count_misses(Layout(cache), "Model.decode", ["absent", "source", "source", HOSTILE])
-    reason = {"kind": "source", "text": HOSTILE, "subject": HOSTILE, "stored": "a" * 64, "found": "b" * 64}
+    reason = {"kind": "source", "text": HOSTILE, "subject": HOSTILE, "stored": "a" * 64, "present": "b" * 64}
     # Reasons are names of files, which whoever can write to the cache chooses.
     (Layout(cache).bucket / "misses" / "Model.decode" / HOSTILE_NAME).write_bytes(b"--")
     row = {

@@ -62,7 +62,7 @@ def test_an_edited_callee_is_told_with_file_line_and_both_digests(folder: Path, 
     (reason,) = again.stats.reasons
     assert (reason.kind, reason.subject) == ("source", "helper")
     assert (reason.file, reason.line) == (str(folder / "edited.py"), 4)
-    assert reason.stored != reason.found
+    assert reason.stored != reason.present
     assert "compile again after each deployment" in again.explain()
 
 
@@ -81,8 +81,8 @@ def test_a_changed_value_is_told_with_both_values(
     again = _cached(_model(folder, name, **changes))
     again(torch.ones(2))
     reason = again.stats.reasons[0]
-    assert (reason.kind, reason.subject, reason.stored, reason.found) == ("evidence", subject, stored, found)
-    assert f"{subject}: stored {stored}, found {found}" in again.explain()
+    assert (reason.kind, reason.subject, reason.stored, reason.present) == ("evidence", subject, stored, found)
+    assert f"{subject}: stored {stored}, now {found}" in again.explain()
     assert "what to do: the graph was built with the stored value" in again.explain()
 
 
@@ -107,7 +107,7 @@ def test_another_argument_and_another_size_have_reasons(folder: Path, cache_dir:
     assert kinds == ["absent", "arguments", "gear"]
     flag, size = cached.stats.reasons[1:]
     assert flag.subject == "flag"
-    assert (size.subject, size.found, size.stored) == ("x", "of shape (3,)", "shape (2,)")
+    assert (size.subject, size.present, size.stored) == ("x", "of shape (3,)", "shape (2,)")
     text = cached.explain()
     for advice in ("`.warm(...)`", "pass floats as tensors", "name them in `gears=`"):
         assert advice in text
@@ -157,7 +157,7 @@ def test_a_reason_is_plain_data() -> None:
 def test_a_part_that_one_key_alone_has_is_missing_in_words() -> None:
     difference = first_difference({"gears": {"pad": 1}}, {"gears": {}})
     reason = _reason_of(Miss(MissReason.ABSENT, "no entry", difference), ("model.py", 1))
-    assert (reason.subject, reason.stored, reason.found) == ("gears.pad", "missing", "1")
+    assert (reason.subject, reason.stored, reason.present) == ("gears.pad", "missing", "1")
 
 
 def test_what_was_formed_can_be_read(cache_dir: Path) -> None:

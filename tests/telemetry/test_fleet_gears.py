@@ -138,13 +138,13 @@ def test_processes_are_summed_by_class_and_gears() -> None:
 def test_a_proposal_says_what_it_saves() -> None:
     (row,) = summed([method({(3,): 10, (6,): 5, (20,): 2})])
     proposal = propose(row)
-    assert proposal.found.sizes == {"x.size(0)": [6, 20]}
+    assert proposal.suggestion.sizes == {"x.size(0)": [6, 20]}
     assert proposal.unserved == 2, "size 20 fits into no gear of today"
     assert (proposal.work_now, proposal.work_then) == (10 * 4 + 5 * 8, 10 * 6 + 5 * 6)
     assert proposal.padded_now == 1 - (10 * 3 + 5 * 6) / 80
     assert proposal.saved == 1 - 90 / 80
     three = propose(row, 3)
-    assert three.found.sizes == {"x.size(0)": [3, 6, 20]}
+    assert three.suggestion.sizes == {"x.size(0)": [3, 6, 20]}
     assert three.saved == 1 - 60 / 80
 
 
@@ -161,12 +161,12 @@ def test_many_shapes_and_strange_ones_are_bounded() -> None:
 def test_the_largest_shape_counts_however_rare() -> None:
     many = {(size,): 2 for size in range(1, 701)} | {(1000,): 1}
     (row,) = summed([method(many, gears=((512,), (1024,)))])
-    assert propose(row).found.sizes["x.size(0)"][-1] == 1000, "what today's gears hold, the proposed ones hold"
+    assert propose(row).suggestion.sizes["x.size(0)"][-1] == 1000, "what today's gears hold, the proposed ones hold"
 
 
 def test_shapes_without_a_call_hide_nothing() -> None:
     (row,) = summed([method({(3,): 5, (5,): 0})])
-    assert propose(row).found.sizes == {"x.size(0)": [3]}
+    assert propose(row).suggestion.sizes == {"x.size(0)": [3]}
 
 
 def test_gears_of_today_stay_where_others_save_nothing() -> None:

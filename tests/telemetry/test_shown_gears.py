@@ -48,13 +48,13 @@ def test_stats_explain_and_errors_name_a_gear_by_its_batch(cache_dir: Path) -> N
     assert "loaded gears: ids.size(0)=2; ids.size(0)=4" in cached.explain()
     with pytest.raises(UnknownGear) as outside:
         cached(*call(3))
-    assert outside.value.found == "outside all gears: ids.size(0)=3"
+    assert outside.value.value == "outside all gears: ids.size(0)=3"
     assert outside.value.allowed == "ids.size(0)=2; ids.size(0)=4"
     mixed = call(2)
     mixed[1][3] = torch.ones(4, 2)
     with pytest.raises(UnknownGear) as outside:
         cached(*mixed)
-    assert outside.value.found == "outside all gears: ids.size(0)=2, ks[3].size(0)=4"
+    assert outside.value.value == "outside all gears: ids.size(0)=2, ks[3].size(0)=4"
 
 
 def test_the_log_of_a_build_names_gears_short(cache_dir: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -124,7 +124,7 @@ def _shapes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _reason(record: dict[str, Any]) -> dict[str, Any]:
-    texts = {name: shown(record.get(name, "")) for name in ("kind", "text", "subject", "stored", "found", "file")}
+    texts = {name: shown(record.get(name, "")) for name in ("kind", "text", "subject", "stored", "present", "file")}
     advice = Reason(texts["kind"], "", texts["subject"]).advice
     return {**texts, "line": whole(record.get("line")), "times": whole(record.get("times")), "advice": shown(advice)}
 

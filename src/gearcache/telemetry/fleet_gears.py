@@ -43,7 +43,7 @@ class Proposal(Struct, frozen=True):
     `keeps` is set, the current gears are as good, and stay.
     """
 
-    found: SuggestedGears
+    suggestion: SuggestedGears
     unserved: int
     work_now: int
     work_then: int

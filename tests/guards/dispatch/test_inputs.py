@@ -56,7 +56,7 @@ def test_each_difference_is_named_and_fails_the_check(
     problem = find_problem(INPUTS, gear, tensors)
     assert problem is not None
     assert (problem.argument, problem.kind) == ("cache.keys", kind)
-    assert found in problem.found
+    assert found in problem.value
     assert allowed in problem.allowed
     if isinstance(tensors[1], torch.Tensor):
         assert not tensor_check(GOOD, gear.sizes, gear.strides)(*tensors)

@@ -81,7 +81,7 @@ def test_another_shape_without_gears_is_what_on_miss_says(on_miss: str, kind: ty
     found = verdict(call(4), ("static", SHAPE), on_miss=on_miss)
     assert type(found) is kind
     if isinstance(found, Refuse):
-        assert str(found.error) == str(InputError("Net.forward", SHAPE.argument, SHAPE.found, SHAPE.allowed))
+        assert str(found.error) == str(InputError("Net.forward", SHAPE.argument, SHAPE.value, SHAPE.allowed))
 
 
 @pytest.mark.parametrize("kind", ["dtype", "device", "type", "layout", "inference", "stride"])
@@ -104,7 +104,7 @@ def test_a_wrong_tensor_is_refused_unless_another_graph_can_be_told_from_the_loa
     else:
         assert isinstance(found, Refuse)
         assert type(found.error) is InputError
-        assert found.error.found == "of float64"
+        assert found.error.value == "of float64"
 
 
 @pytest.mark.parametrize("rows, gears", [(4, ((4,),)), (5, ((5,),))])

@@ -98,12 +98,12 @@ def _print(
     if proposal.keeps:
         _print_kept(traffic, proposal)
         return
-    for line in proposal.found.definitions:
+    for line in proposal.suggestion.definitions:
         echo(f"  {line}")
-    echo(f"  gears={proposal.found.gears!r}")
-    for dim in proposal.found.open_dims:
+    echo(f"  gears={proposal.suggestion.gears!r}")
+    for dim in proposal.suggestion.open_dims:
         echo(f"  {dim} stays open: leave it as your code has it")
-    echo(f"  {count(_product(proposal), 'gear')}, {proposal.found.padded:.1%} of the work is padding")
+    echo(f"  {count(_product(proposal), 'gear')}, {proposal.suggestion.padded:.1%} of the work is padding")
     if traffic.gears:
         text = f"  now: {count(len(traffic.gears), 'gear')}"
         if proposal.padded_now is not None and proposal.saved is not None:
@@ -136,13 +136,13 @@ def _sizes_now(traffic: MethodTraffic) -> str:
 
 def _product(proposal: Proposal) -> int:
     number = 1
-    for sizes in proposal.found.sizes.values():
+    for sizes in proposal.suggestion.sizes.values():
         number *= len(sizes)
     return number
 
 
 def _plain(traffic: MethodTraffic, proposal: Proposal | None, problem: str) -> dict[str, Any]:
-    size_lists = proposal.found if proposal is not None else None
+    size_lists = proposal.suggestion if proposal is not None else None
     return {
         "method": traffic.method,
         "full_name": traffic.full_name,

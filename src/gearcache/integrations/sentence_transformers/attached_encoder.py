@@ -60,7 +60,7 @@ class AttachedEncoder(Attachment):
                 args[0].update(results)  # the forward writes into its argument, too
                 return args[0]
         elif self._on_miss == "raise":
-            raise UnknownGear(self.name, features_or_miss.reason, features_or_miss.found, features_or_miss.allowed)
+            raise UnknownGear(self.name, features_or_miss.reason, features_or_miss.value, features_or_miss.allowed)
         self._count(features_or_miss)
         return self.module.forward(*args, **kwargs)
 

@@ -22,11 +22,11 @@ class UnservedTexts(NamedTuple):
     """Why no graph serves a call: one of `EAGER_REASONS`, the actual value, and the allowed values."""
 
     reason: str
-    found: str
+    value: str
     allowed: str
 
     def __str__(self) -> str:
-        return f"{self.found}; served: {self.allowed}"
+        return f"{self.value}; served: {self.allowed}"
 
 
 class TextFeatures:

@@ -162,7 +162,7 @@ class AttachedModel:
     def _handle_miss(self, miss: UnservedCall) -> None:
         """Raise for a call without a graph, or count it and warn once per reason, as `on_miss` says."""
         if self._on_miss == "raise":
-            raise UnknownGear(self.name, miss.argument, miss.found, miss.allowed)
+            raise UnknownGear(self.name, miss.argument, miss.value, miss.allowed)
         miss = self._generate.cause_of(miss)
         with self._lock:
             self._eager[miss.argument] += 1

@@ -27,11 +27,11 @@ class UnservedCall(NamedTuple):
     """Why no graph serves a call: the argument, its value, and the allowed values."""
 
     argument: str
-    found: str
+    value: str
     allowed: str
 
     def __str__(self) -> str:
-        return f"`{self.argument}` is {self.found}; served are: {self.allowed}"
+        return f"`{self.argument}` is {self.value}; served are: {self.allowed}"
 
 
 class ModelCall(Struct, frozen=True):

@@ -19,7 +19,7 @@ from gearcache.telemetry.stats import Counters
 _MOST_SHAPES = 2000
 _MOST_REASONS = 200
 _MOST_GEARS = 512
-_REASON = ("kind", "text", "subject", "stored", "found", "file", "line")
+_REASON = ("kind", "text", "subject", "stored", "present", "file", "line")
 
 
 def owner_of(instance: Any) -> str:

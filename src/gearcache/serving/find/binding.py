@@ -193,7 +193,7 @@ class Binding:
         from gearcache.serving.miss.impossible_call import ImpossibleCall, outline_of
 
         outline = outline_of(call, self.method.settings)
-        record = ImpossibleCall.found(outline, str(failure), [self.method.original().__code__, *codes])
+        record = ImpossibleCall.of_code(outline, str(failure), [self.method.original().__code__, *codes])
         try:
             return record is not None and self.entry.note_impossible(record)
         except CacheError:

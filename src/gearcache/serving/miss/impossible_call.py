@@ -37,7 +37,7 @@ class ImpossibleCall(Struct, frozen=True):
     sources: dict[str, Any]
 
     @classmethod
-    def found(cls, call: str, reason: str, codes: Iterable[CodeType]) -> ImpossibleCall | None:
+    def of_code(cls, call: str, reason: str, codes: Iterable[CodeType]) -> ImpossibleCall | None:
         """Return one after a trace that went through some code; None if an edit of that code could not be detected."""
         try:
             return cls(call, reason[:_MOST_TEXT], record_sources(codes))

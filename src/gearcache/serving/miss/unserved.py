@@ -132,7 +132,7 @@ class UnservedCalls:
             if problem is None or problem.kind == "read":
                 raise
             allowed = f"{problem.allowed} (no graph can be made for it: {error})"
-            raise InputError(self._rules.name, problem.argument, problem.found, allowed) from error
+            raise InputError(self._rules.name, problem.argument, problem.value, allowed) from error
 
     def _build(self, call: Call, verdict: Compile | Pad, why: str) -> bool:
         """Compile and load the gears of a verdict; returns whether that was possible."""
@@ -193,7 +193,7 @@ class UnservedCalls:
             self._record.history.lines.append(f"padded: {name}")
             logger.info("%s: %s is padded to a gear", self._rules.name, name)
         elif answer.problem is not None:
-            raise InputError(self._rules.name, answer.problem.argument, answer.problem.found, answer.problem.allowed)
+            raise InputError(self._rules.name, answer.problem.argument, answer.problem.value, answer.problem.allowed)
         return answer
 
     def _reasons(self, call: Call, problems: Problems) -> tuple[Reason, ...]:
@@ -201,5 +201,5 @@ class UnservedCalls:
         problem = problems.decisive()
         if problem is None:
             return tuple(merged(self._variants.loaded.misfits(call)))
-        text = f"argument `{problem.argument}` is {problem.found}; compiled for {problem.allowed}"
-        return (Reason("gear", text, problem.argument, problem.allowed, problem.found),)
+        text = f"argument `{problem.argument}` is {problem.value}; compiled for {problem.allowed}"
+        return (Reason("gear", text, problem.argument, problem.allowed, problem.value),)

@@ -118,7 +118,7 @@ def _graph_to_make(call: Call, problems: Problems, rules: MissRules, loaded: tup
     gear = gear_text(spec, sizes) if is_complete else None
     problem = problems.decisive(gear)
     if problem is not None and problem.kind == "grad":
-        return GradientRequired(rules.name, problem.argument, problem.found, problem.allowed)
+        return GradientRequired(rules.name, problem.argument, problem.value, problem.allowed)
     if problem is not None and (problem.kind in ("structure", "alias", "number") or _is_of_state(problem, call)):
         problem = None  # another variant, for example for another text among the arguments
     is_strided = problem is not None and problem.kind == "stride" and rules.is_compared
@@ -184,4 +184,4 @@ def _error(rules: MissRules, problem: Problem) -> InputError:
     allowed = problem.allowed
     if problem.kind == "dtype" and rules.is_compared:
         allowed += ', as of the calls that it was compiled for; on_miss="compile" makes a graph for another one'
-    return InputError(rules.name, problem.argument, problem.found, allowed)
+    return InputError(rules.name, problem.argument, problem.value, allowed)
