@@ -98,7 +98,7 @@ def _of_deques(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     yield lists, "cls_for_instance", cls_for_instance
     yield deques, "__init__", init
     yield deques, "call_method", call_method
-    yield lists, "modified", bounded_as(lists.modified)
+    yield lists, name_here(lists, "modified"), bounded_as(getattr(lists, name_here(lists, "modified")))
     yield lists, "sq_repeat_impl", bounded_as(lists.sq_repeat_impl)
     yield effects, "codegen_update_mutated", codegen_update_mutated
 
