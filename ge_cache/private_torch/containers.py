@@ -98,8 +98,9 @@ def _of_deques(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     yield lists, "cls_for_instance", cls_for_instance
     yield deques, "__init__", init
     yield deques, "call_method", call_method
-    yield lists, name_here(lists, "modified"), bounded_as(getattr(lists, name_here(lists, "modified")))
-    yield lists, "sq_repeat_impl", bounded_as(lists.sq_repeat_impl)
+    if hasattr(lists, "modified"):  # until torch 2.14; since then these keep the bound
+        for name in ("modified", "sq_repeat_impl"):
+            yield lists, name, bounded_as(getattr(lists, name))
     yield effects, "codegen_update_mutated", codegen_update_mutated
 
 

@@ -13,7 +13,6 @@ RENAMED = {
     "TorchScriptObjectVariable": "CustomClassObjectVariable",
     "generic_bool": "generic_is_true",
     "get_current_exception": "get_raised_exception",
-    "modified": "_new_list",
     "mp_length": "mp_length_impl",
     "repr_impl": "tp_repr_impl",
     "richcompare_impl": "tp_richcompare_impl",

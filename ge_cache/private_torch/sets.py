@@ -142,8 +142,8 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     yield sets, "call_method", functools.wraps(set_call)(call_method)
     for kind in (ListVariable, DequeVariable):
         yield kind, "call_method", extending(kind.call_method)
-    if hasattr(lists, "list_extend"):  # since torch 2.15, which operators and `deque.extend` call
-        yield lists, "list_extend", extending(lists.list_extend)
+    if (list_extend := getattr(lists, "list_extend", None)) is not None:  # since torch 2.15: `items += some` calls it
+        yield lists, "list_extend", extending(list_extend)
     yield builtin, "call_function", functools.wraps(call)(call_function)
     yield dictionaries, "call_custom_dict_fromkeys", functools.wraps(from_keys)(call_custom_dict_fromkeys)
     # Since torch 2.15 both have a base, with these methods: dict views share it, and `note_use` passes them over.
