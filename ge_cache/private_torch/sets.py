@@ -7,6 +7,7 @@ import operator
 from collections.abc import Iterator
 from typing import Any
 
+from gearcache.ge_cache.private_torch.method_tables import named_methods
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 #: Functions of Dynamo's own that iterate over a set for a result that does not depend on the order.
@@ -91,10 +92,14 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
         return call
 
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name == "pop":
-            note_use(self, tx, at_once=True)
-        return set_call(self, tx, name, args, kwargs)
+    def popping(call: Any) -> Any:
+        @functools.wraps(call)
+        def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+            if name == "pop":
+                note_use(self, tx, at_once=True)
+            return call(self, tx, name, args, kwargs)
+
+        return call_method
 
     def extending(function: Any) -> Any:
         """Wrap a function that calls a method of a list, or extends one: it takes the items of a set at once."""
@@ -133,15 +138,14 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             variable.gearcache_constant = value
         return variable
 
-    set_call, call, from_keys, original_create = (
-        sets.call_method,
+    call, from_keys, original_create = (
         builtin.call_function,
         dictionaries.call_custom_dict_fromkeys,
         constants.create,
     )
-    yield sets, "call_method", functools.wraps(set_call)(call_method)
+    yield from named_methods(sets, ("pop",), popping)
     for kind in (ListVariable, DequeVariable):
-        yield kind, "call_method", extending(kind.call_method)
+        yield from named_methods(kind, ("extend",), extending)
     if (list_extend := getattr(lists, "list_extend", None)) is not None:  # since torch 2.15: `items += some` calls it
         yield lists, "list_extend", extending(list_extend)
     yield builtin, "call_function", functools.wraps(call)(call_function)
