@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gearcache.ge_cache.private_torch.method_tables import named_methods
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 #: Attributes of a tensor that make a tensor.
@@ -181,7 +182,7 @@ def watched_keys(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     dictionary: Any = ConstDictVariable
     own_dictionary: Any = DunderDictVariable
-    look_up, call = dictionary.getitem_const_raise_exception_if_absent, dictionary.call_method
+    look_up = dictionary.getitem_const_raise_exception_if_absent
 
     @functools.wraps(look_up)
     def getitem_const_raise_exception_if_absent(self: Any, tx: Any, arg: Any) -> Any:
@@ -190,12 +191,17 @@ def watched_keys(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             self.install_dict_contains_guard(tx, [arg])
         return look_up(self, tx, arg)
 
-    @functools.wraps(call)
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        """Dynamo guards the value that such a method found, which does not cover that the key may be absent."""
-        if name in ("get", "pop", "setdefault") and args and self.source is not None and args[0] in self:
-            self.install_dict_contains_guard(tx, [args[0]])
-        return call(self, tx, name, args, kwargs)
+    def finding(call: Any) -> Any:
+        @functools.wraps(call)
+        def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+            """Dynamo guards the value that such a method found, which does not cover that the key may be absent."""
+            if name in finders and args and self.source is not None and args[0] in self:
+                self.install_dict_contains_guard(tx, [args[0]])
+            return call(self, tx, name, args, kwargs)
+
+        return call_method
+
+    finders = ("get", "pop", "setdefault")
 
     def install_dict_keys_match_guard(self: Any) -> None:
         if self.source is not None:
@@ -210,7 +216,7 @@ def watched_keys(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             facts.own_keys(self.source)
 
     yield dictionary, "getitem_const_raise_exception_if_absent", getitem_const_raise_exception_if_absent
-    yield dictionary, "call_method", call_method
+    yield from named_methods(dictionary, finders, finding)
     # Dynamo guards an object's `__dict__` only by the attributes that are read through it.
     yield own_dictionary, "install_dict_keys_match_guard", install_dict_keys_match_guard
     yield own_dictionary, "install_dict_contains_guard", install_dict_contains_guard

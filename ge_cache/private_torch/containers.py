@@ -13,6 +13,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from gearcache.ge_cache.private_torch.method_tables import named_methods
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 _HOLDERS = (dict, list, set, frozenset, tuple, collections.deque)
@@ -98,8 +99,9 @@ def _of_deques(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     yield lists, "cls_for_instance", cls_for_instance
     yield deques, "__init__", init
     yield deques, "call_method", call_method
-    yield lists, "modified", bounded_as(lists.modified)
-    yield lists, "sq_repeat_impl", bounded_as(lists.sq_repeat_impl)
+    if hasattr(lists, "modified"):  # until torch 2.14; since then these keep the bound
+        for name in ("modified", "sq_repeat_impl"):
+            yield lists, name, bounded_as(getattr(lists, name))
     yield effects, "codegen_update_mutated", codegen_update_mutated
 
 
@@ -110,27 +112,30 @@ def _of_ordered(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     ordered: Any = OrderedDictVariable
     variable: Any = VariableTracker
     representation = name_here(ordered, "repr_impl")
-    call, represent = ordered.call_method, getattr(ordered, representation)
+    represent = getattr(ordered, representation)
 
     def class_of(variable: Any) -> type:
         """Return the class; since torch 2.14 the variable represents only an `OrderedDict` itself."""
         cls: type = getattr(variable, "value_type", collections.OrderedDict)
         return cls
 
-    @functools.wraps(call)
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name == "copy" and class_of(self) is not collections.OrderedDict:
-            _refuse_copy(facts, class_of(self))
-        if name == "__reduce_ex__" and not hasattr(self, "value_type"):
-            return tx.inline_user_function_return(variable.build(tx, _parts_of_ordered), [self], {})
-        result = call(self, tx, name, args, kwargs)
-        if name == "move_to_end":
-            if not all(argument.is_python_constant() for argument in (*args, *kwargs.values())):
-                facts.refuse(
-                    "it moves an object by `move_to_end`, of which a trace forgets the end: use a text as the key"
-                )
-            getattr(self, "_base_vt", self).should_reconstruct_all = True
-        return result
+    def calling(call: Any) -> Any:
+        @functools.wraps(call)
+        def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+            if name == "copy" and class_of(self) is not collections.OrderedDict:
+                _refuse_copy(facts, class_of(self))
+            if name == "__reduce_ex__" and not hasattr(self, "value_type"):
+                return tx.inline_user_function_return(variable.build(tx, _parts_of_ordered), [self], {})
+            result = call(self, tx, name, args, kwargs)
+            if name == "move_to_end":
+                if not all(argument.is_python_constant() for argument in (*args, *kwargs.values())):
+                    facts.refuse(
+                        "it moves an object by `move_to_end`, of which a trace forgets the end: use a text as the key"
+                    )
+                getattr(self, "_base_vt", self).should_reconstruct_all = True
+            return result
+
+        return call_method
 
     @functools.wraps(represent)
     def repr_impl(self: Any, tx: Any) -> Any:
@@ -140,7 +145,7 @@ def _of_ordered(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         name = class_of(self).__name__
         return variable.build(tx, name + text.as_python_constant().removeprefix("OrderedDict"))
 
-    yield ordered, "call_method", call_method
+    yield from named_methods(ordered, ("move_to_end",), calling)
     yield ordered, representation, repr_impl
 
 

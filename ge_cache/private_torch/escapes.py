@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from gearcache.ge_cache.private_torch.attributes import with_subclasses
+
 #: Its `try` has only an `except IndexError`, which the end of a generator does not trigger.
 _SEQUENCE = collections.abc.Sequence.__iter__.__code__
 
@@ -20,8 +22,8 @@ def watched_escapes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield (owner, name, replacement) of functions that rebuild iterators, and of the one that ends a trace."""
     from torch._dynamo.output_graph import OutputGraph
     from torch._dynamo.variables.functions import LocalGeneratorObjectVariable
-    from torch._dynamo.variables.iter import FilterVariable, MapVariable, ZipVariable
-    from torch._dynamo.variables.lists import ListIteratorVariable, TupleIteratorVariable
+    from torch._dynamo.variables.iter import CountIteratorVariable, IteratorVariable, RepeatIteratorVariable
+    from torch._dynamo.variables.lists import RangeIteratorVariable, TupleIteratorVariable
 
     graph: Any = OutputGraph
     generator: Any = LocalGeneratorObjectVariable
@@ -41,12 +43,13 @@ def watched_escapes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
                 facts.refuse(f"it leaves the generator `{name}` in a `try` or `with` whose end Python would run")
         return compile_graph(self, *arguments, **keywords)
 
-    def refused(kind: Any) -> Any:
-        original = kind.reconstruct
+    # What they give is known: the items of an immutable tuple, numbers, one object.
+    harmless = (CountIteratorVariable, RangeIteratorVariable, RepeatIteratorVariable, TupleIteratorVariable)
 
+    def refused(original: Any) -> Any:
         @functools.wraps(original)
         def reconstruct(self: Any, codegen: Any) -> None:
-            if type(self) is not TupleIteratorVariable:  # its items belong to an immutable tuple
+            if type(self) not in harmless:
                 facts.refuse(
                     f"an iterator leaves it ({self.python_type().__name__}), which cannot be stored: give away a list"
                 )
@@ -56,8 +59,9 @@ def watched_escapes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     yield generator, "__init__", init
     yield graph, "compile_subgraph", compile_subgraph
-    for kind in (generator, FilterVariable, MapVariable, ZipVariable, ListIteratorVariable):
-        yield kind, "reconstruct", refused(kind)
+    for kind in (generator, *with_subclasses(IteratorVariable)):
+        if "reconstruct" in vars(kind):
+            yield kind, "reconstruct", refused(vars(kind)["reconstruct"])
 
 
 def _is_outside(variable: Any) -> bool:

@@ -34,9 +34,9 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield (owner, name, replacement) of functions that raise exceptions, and make texts of them."""
     from torch._dynamo.exc import raise_observed_exception
     from torch._dynamo.symbolic_convert import ExceptionStack
+    from torch._dynamo.variables import ExceptionVariable
     from torch._dynamo.variables.base import VariableTracker
     from torch._dynamo.variables.lists import BaseListVariable, TupleVariable
-    from torch._dynamo.variables.misc import ExceptionVariable
 
     stack: Any = ExceptionStack
     errors: Any = ExceptionVariable
@@ -55,8 +55,19 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     @functools.wraps(init_error)
     def init(self: Any, exc_type: Any, args: Any, *rest: Any, **keywords: Any) -> None:
         init_error(self, exc_type, args, *rest, **keywords)
-        if exc_type.__str__ is KeyError.__str__ and len(args) == 1:
+        if text_of is None and is_of_key(self):
             self.args = _Key(facts, args)
+
+    def is_of_key(error: Any) -> bool:
+        """Return whether the text of an error is that of its key's `repr()`."""
+        return error.exc_type.__str__ is KeyError.__str__ and len(error.args) == 1
+
+    text_of = getattr(errors, "tp_str_impl", None)  # since torch 2.14
+
+    def tp_str_impl(self: Any, tx: Any) -> Any:
+        """Make the text of an error; Dynamo asks for `repr()` in `KeyError` alone since torch 2.15, before nowhere."""
+        assert text_of is not None
+        return _text_of_key(facts, self.args[0]) if is_of_key(self) else text_of(self, tx)
 
     @functools.wraps(item_of)
     def getitem_const(self: Any, tx: Any, arg: Any) -> Any:
@@ -94,6 +105,8 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     yield stack, setting, set_current_exception
     yield errors, "__init__", init
     yield errors, "debug_repr", debug_repr
+    if text_of is not None:
+        yield errors, "tp_str_impl", functools.wraps(text_of)(tp_str_impl)
     yield lists, "getitem_const", getitem_const
     variable: Any = VariableTracker
     for name in (name_here(variable, "sq_length"), name_here(variable, "mp_length")):
@@ -101,23 +114,26 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 class _Key(list[Any]):
-    """The arguments of a `KeyError`. Dynamo reads only the first one, when it makes the text of the error."""
+    """The arguments of a `KeyError` until torch 2.13, which reads only the first one when it makes the text."""
 
     def __init__(self, facts: Any, arguments: Any) -> None:
         super().__init__(arguments)
         self._facts = facts
 
     def __getitem__(self, index: Any) -> Any:
-        from torch._dynamo.variables.constant import ConstantVariable
-
         argument = super().__getitem__(index)
-        if index != 0:
-            return argument
-        if not argument.is_python_constant():
-            self._facts.refuse("it makes a text of a `KeyError` whose key is an object: make a text of the key")
-            return argument
-        constants: Any = ConstantVariable
-        return constants.create(repr(argument.as_python_constant()))
+        return _text_of_key(self._facts, argument) if index == 0 else argument
+
+
+def _text_of_key(facts: Any, key: Any) -> Any:
+    """Return the text of a `KeyError` as a variable."""
+    from torch._dynamo.variables.constant import ConstantVariable
+
+    if not key.is_python_constant():
+        facts.refuse("it makes a text of a `KeyError` whose key is an object: make a text of the key")
+        return key
+    constants: Any = ConstantVariable
+    return constants.create(repr(key.as_python_constant()))
 
 
 class _Unread(list[Any]):

@@ -48,11 +48,11 @@ def watched_facts(facts: Any) -> Iterator[None]:
 
 def _exchanges(replacements: Iterator[tuple[Any, str, Any]]) -> Iterator[tuple[Any, str, Any]]:
     exchanges = [exchange for entry in replacements for exchange in _places(*entry)]
-    targets = {(owner, name) for owner, name, _ in exchanges}
+    targets = {(id(owner), name) for owner, name, _ in exchanges}
     if len(targets) < len(exchanges):
         raise AssertionError("one function is replaced twice at once")
     for owner, name, replacement in exchanges:
-        original = vars(owner).get(name, getattr(owner, name))
+        original = owner[name] if isinstance(owner, dict) else vars(owner).get(name, getattr(owner, name))
         function: Any = functools.wraps(replacement)(here(replacement, getattr(original, "__func__", original)))
         yield owner, name, staticmethod(function) if isinstance(original, staticmethod) else function
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gearcache.ge_cache.private_torch import containers, exceptions
+from gearcache.ge_cache.private_torch.attributes import with_subclasses
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 
@@ -52,17 +53,15 @@ def _of_generators() -> Iterator[tuple[Any, str, Any]]:
 
 
 def _of_list_iterators() -> Iterator[tuple[Any, str, Any]]:
-    from torch._dynamo.variables.lists import ListIteratorVariable
+    from torch._dynamo.variables.iter import IteratorVariable
 
-    iterator: Any = ListIteratorVariable
-    constant = iterator.as_python_constant
-
-    @functools.wraps(constant)
     def as_python_constant(self: Any) -> Any:
         """An iterator is not a constant: its receiver consumes it."""
         raise NotImplementedError
 
-    yield iterator, "as_python_constant", as_python_constant
+    for kind in with_subclasses(IteratorVariable):  # since torch 2.15 those of tuples and of reversed lists stand apart
+        if "as_python_constant" in vars(kind):
+            yield kind, "as_python_constant", functools.wraps(vars(kind)["as_python_constant"])(as_python_constant)
 
 
 def _of_groups() -> Iterator[tuple[Any, str, Any]]:

@@ -36,7 +36,7 @@ def watched_loggers(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     from torch._dynamo.source import AttrSource, TypeSource
     from torch._dynamo.variables.base import VariableTracker
     from torch._dynamo.variables.constant import ConstantVariable
-    from torch._dynamo.variables.functions import UserFunctionVariable
+    from torch._dynamo.variables.functions import UserFunctionVariable, UserMethodVariable
     from torch._dynamo.variables.misc import LoggingLoggerVariable
 
     loggers: Any = LoggingLoggerVariable
@@ -45,7 +45,6 @@ def watched_loggers(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     constants: Any = ConstantVariable
     attribute = name_here(loggers, "var_getattr")
     call_of_logger, attribute_of_logger = loggers.call_method, getattr(loggers, attribute)
-    call_of_function = functions.call_function
 
     @functools.wraps(call_of_logger)
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
@@ -74,21 +73,27 @@ def watched_loggers(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             facts.raise_refusals()
         return attribute_of_logger(self, tx, name)
 
-    @functools.wraps(call_of_function)
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        name = _FUNCTIONS.get(self.fn)
-        if name is not None:
-            facts.left_out(name)
-            return constants.create(None)
-        if self.fn is _GET_LOGGER and all(item.is_python_constant() for item in (*args, *kwargs.values())):
-            positional = [item.as_python_constant() for item in args]
-            keywords = {name: item.as_python_constant() for name, item in kwargs.items()}
-            return loggers(_GET_LOGGER(*positional, **keywords))
-        return call_of_function(self, tx, args, kwargs)
+    def calling(call: Any) -> Any:
+        @functools.wraps(call)
+        def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+            function = getattr(getattr(self, "im_func", self), "fn", None)
+            name = _FUNCTIONS.get(function)
+            if name is not None:
+                facts.left_out(name)
+                return constants.create(None)
+            if function is _GET_LOGGER and all(item.is_python_constant() for item in (*args, *kwargs.values())):
+                positional = [item.as_python_constant() for item in args]
+                keywords = {name: item.as_python_constant() for name, item in kwargs.items()}
+                return loggers(_GET_LOGGER(*positional, **keywords))
+            return call(self, tx, args, kwargs)
+
+        return call_function
 
     yield loggers, "call_method", call_method
     yield loggers, attribute, var_getattr
-    yield functions, "call_function", call_function
+    yield functions, "call_function", calling(functions.call_function)
+    if not issubclass(UserMethodVariable, functions):  # since torch 2.15, where a method has a function (`im_func`)
+        yield UserMethodVariable, "call_function", calling(UserMethodVariable.call_function)
 
 
 def _is_foreign(function: Any) -> bool:

@@ -49,6 +49,8 @@ _HARMLESS |= {
     "lookup_tp_getset_member",
     "lookup_tp_method",
 }
+#: Methods of torch 2.15: they ask for the class, or call a method or a slot, which counts by itself.
+_HARMLESS |= {"call_base_method", "inherits_base_slot", "lookup_slotdefs", "method_flags_type", "python_type_name"}
 #: Functions that create a variable.
 _PLAIN = {"__init__", "_get_dict_cls_from_user_cls"}
 #: Functions of Dynamo that read the value of a variable for its class.

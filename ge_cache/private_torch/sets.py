@@ -7,6 +7,7 @@ import operator
 from collections.abc import Iterator
 from typing import Any
 
+from gearcache.ge_cache.private_torch.method_tables import named_methods
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 #: Functions of Dynamo's own that iterate over a set for a result that does not depend on the order.
@@ -28,12 +29,13 @@ _ORDERED = (str, repr, ascii, format, str.format, sum, operator.mod)
 def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield (class, name, replacement) of Dynamo's functions for sets."""
     from torch._dynamo.variables import functions
+    from torch._dynamo.variables.base import VariableTracker
     from torch._dynamo.variables.builtin import BuiltinVariable, DictBuiltinVariable
     from torch._dynamo.variables.constant import ConstantVariable
-    from torch._dynamo.variables.lists import CommonListMethodsVariable
-    from torch._dynamo.variables.sets import FrozensetVariable, SetVariable
+    from torch._dynamo.variables.lists import BaseListVariable, DequeVariable, ListVariable
+    from torch._dynamo.variables.sets import DictKeySetVariable, FrozensetVariable, OrderedSetVariable, SetVariable
 
-    list_methods: Any = CommonListMethodsVariable
+    lists: Any = BaseListVariable
     sets: Any = SetVariable
     frozen: Any = FrozensetVariable
     builtin: Any = BuiltinVariable
@@ -43,9 +45,14 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     #: Sets that were iterated over, with their items in that order: unchanged sets keep it.
     orders: dict[int, tuple[Any, list[Any]]] = {}
 
+    def is_unordered(variable: Any) -> bool:
+        """Return whether it is a set without an order, or one of a user's class (since torch 2.15 a variable as well)."""
+        is_ordered = isinstance(variable, (DictKeySetVariable, OrderedSetVariable))
+        return isinstance(variable, (sets, frozen)) and not is_ordered
+
     def note_use(self: Any, tx: Any, *, at_once: bool = False) -> None:
         """Note that a set is iterated over; `at_once`: by Python itself, so that its order cannot be chosen here."""
-        if type(self) not in (sets, frozen) or len(self.items) < 2 or any(self is item for item in unordered):
+        if not is_unordered(self) or len(self.items) < 2 or any(self is item for item in unordered):
             return
         if tx.f_code.co_name in _SET_POLYFILLS and tx.f_code.co_filename.endswith("polyfills/__init__.py"):
             return
@@ -85,15 +92,26 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
         return call
 
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name == "pop":
-            note_use(self, tx, at_once=True)
-        return set_call(self, tx, name, args, kwargs)
+    def popping(call: Any) -> Any:
+        @functools.wraps(call)
+        def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+            if name == "pop":
+                note_use(self, tx, at_once=True)
+            return call(self, tx, name, args, kwargs)
 
-    def call_list_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name == "extend" and len(args) == 1:
-            note_use(args[0].realize(), tx)
-        return list_call(self, tx, name, args, kwargs)
+        return call_method
+
+    def extending(function: Any) -> Any:
+        """Wrap a function that calls a method of a list, or extends one: it takes the items of a set at once."""
+
+        @functools.wraps(function)
+        def extend(self: Any, tx: Any, *arguments: Any) -> Any:
+            *name, args, _ = arguments
+            if name in ([], ["extend"]) and len(args) == 1:
+                note_use(args[0].realize(), tx)
+            return function(self, tx, *arguments)
+
+        return extend
 
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         """Call a builtin, which may be folded with whole sets and functions as arguments."""
@@ -120,20 +138,25 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             variable.gearcache_constant = value
         return variable
 
-    set_call, list_call, call, from_keys, original_create = (
-        sets.call_method,
-        list_methods.call_method,
+    call, from_keys, original_create = (
         builtin.call_function,
         dictionaries.call_custom_dict_fromkeys,
         constants.create,
     )
-    yield sets, "call_method", functools.wraps(set_call)(call_method)
-    yield list_methods, "call_method", functools.wraps(list_call)(call_list_method)
+    yield from named_methods(sets, ("pop",), popping)
+    for kind in (ListVariable, DequeVariable):
+        yield from named_methods(kind, ("extend",), extending)
+    if (list_extend := getattr(lists, "list_extend", None)) is not None:  # since torch 2.15: `items += some` calls it
+        yield lists, "list_extend", extending(list_extend)
     yield builtin, "call_function", functools.wraps(call)(call_function)
     yield dictionaries, "call_custom_dict_fromkeys", functools.wraps(from_keys)(call_custom_dict_fromkeys)
-    for owner in (sets, frozen):
+    # Since torch 2.15 both have a base, with these methods: dict views share it, and `note_use` passes them over.
+    owners = dict.fromkeys(
+        base for owner in (sets, frozen) for base in owner.__mro__ if issubclass(base, VariableTracker)
+    )
+    for owner in owners:
         for name in ("tp_iter_impl", "unpack_var_sequence", name_here(owner, "repr_impl")):
-            if name in vars(owner):
+            if name in vars(owner) and owner is not VariableTracker:
                 yield owner, name, using(vars(owner)[name])
     for name, keywords_matter in (
         ("call_sorted", True),

@@ -9,7 +9,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from gearcache.ge_cache.private_torch.attributes import with_subclasses
 from gearcache.ge_cache.private_torch.made_objects import holds_made_object, is_made
+from gearcache.ge_cache.private_torch.renamed import name_here
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
 
@@ -20,6 +22,7 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     Dynamo leaves `f"{self.kind}"` unevaluated, and then finds nothing under such a key.
     """
     from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+    from torch._dynamo.variables.base import VariableTracker
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._dynamo.variables.constant import ConstantVariable
     from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
@@ -28,6 +31,7 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     builtin: Any = BuiltinVariable
     constants: Any = ConstantVariable
     format_value, format_text = translator._format_value, constants.call_method
+    call_of_class = builtin.call_method
 
     @functools.wraps(format_value)
     def _format_value(self: Any, fmt_spec: Any, flags: int) -> None:
@@ -51,6 +55,19 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             refuse_text()
         return format_text(self, tx, name, args, kwargs)
 
+    @functools.wraps(call_of_class)
+    def call_method_of_class(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        """Answer `object.__repr__(thing)`."""
+        result = call_of_class(self, tx, name, args, kwargs)
+        check_address(result, *args)
+        return result
+
+    def check_address(result: Any, *described: Any) -> None:
+        """Refuse a text with an address, unless it was in a text from before."""
+        text = result.as_python_constant() if result is not None and result.is_python_constant() else None
+        if type(text) is str and _ADDRESS.search(text) and not all(one.is_python_constant() for one in described):
+            facts.refuse("it makes a text of an object's address, which differs between processes")
+
     def texts(function: Any) -> Any:
         @functools.wraps(function)
         def text(self: Any, tx: Any, arg: Any) -> Any:
@@ -62,18 +79,31 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             if holds_made_object(arg) and not is_made(arg):
                 refuse_text()
             result = function(self, tx, arg)
-            is_text = result is not None and result.is_python_constant() and not arg.is_python_constant()
-            if is_text and _ADDRESS.search(str(result.as_python_constant())):
-                facts.refuse("it makes a text of an object's address, which differs between processes")
+            check_address(result, arg)
             return result
 
         is_str = function.__name__ == "call_str"
         return text
 
+    def describing(function: Any) -> Any:
+        @functools.wraps(function)
+        def repr_impl(self: Any, tx: Any) -> Any:
+            """Answer `thing.__repr__()`, which calls no builtin."""
+            result = function(self, tx)
+            check_address(result, self)
+            return result
+
+        return repr_impl
+
     yield translator, "_format_value", _format_value
     yield constants, "call_method", call_method
+    yield builtin, "call_method", call_method_of_class
     for name in ("call_str", "call_repr"):
         yield builtin, name, texts(vars(builtin)[name])
+    name = name_here(VariableTracker, "repr_impl")
+    for kind in with_subclasses(VariableTracker):
+        if name in vars(kind):
+            yield kind, name, describing(vars(kind)[name])
 
 
 def _holds_open_text(variable: Any) -> bool:
@@ -92,7 +122,7 @@ def _holds_open_text(variable: Any) -> bool:
 
 def watched_addresses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield (owner, name, replacement) of functions that use an identity, a hash, or the result of a folded call."""
-    from torch._dynamo.variables import object_protocol
+    from torch._dynamo.variables import base, object_protocol
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._dynamo.variables.constant import ConstantVariable, FakeIdVariable
     from torch._dynamo.variables.functions import PolyfilledFunctionVariable
@@ -117,10 +147,23 @@ def watched_addresses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     @functools.wraps(hash_of)
     def generic_hash(tx: Any, obj: Any) -> Any:
         result = hash_of(tx, obj)
+        note_hash(obj, result)
+        return result
+
+    def note_hash(obj: Any, result: Any) -> None:
         if keys == 0 and not isinstance(result, FakeIdVariable):
             constant = obj.is_python_constant()
             facts.hashed(obj.as_python_constant() if constant else obj.get_real_python_backed_value())
-        return result
+
+    def hashing(function: Any) -> Any:
+        @functools.wraps(function)
+        def call_slot(self: Any, *arguments: Any) -> Any:
+            """Answer `thing.__hash__()`, which since torch 2.15 is a slot."""
+            result = function(self, *arguments)
+            note_hash(self, result)
+            return result
+
+        return call_slot
 
     @functools.wraps(init_key)
     def init(self: Any, *arguments: Any, **keywords: Any) -> None:
@@ -152,5 +195,8 @@ def watched_addresses(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     yield builtin, "call_id", call_id
     yield constants, "call_method", call_method
     yield protocol, "generic_hash", generic_hash
+    for slot in getattr(base, "_SLOTDEFS", ()):
+        if slot.name == "__hash__":
+            yield vars(slot), "wrapper", hashing(slot.wrapper)
     yield key, "__init__", init
     yield polyfilled, "call_function", call_function

@@ -80,11 +80,21 @@ def writes() -> list[tuple[Any, Any, str | None, bool]]:
         attributes = effects.store_attr_mutations.get(variable, ())
         is_global = type(variable).__name__ == "NewGlobalVariable"
         entries.extend((source, owners[key], name, is_global) for name in attributes)
-        base = getattr(variable, "_base_vt", None)  # the content of an object of a user's list or dictionary class
-        container = base if base is not None else variable if not attributes else None
-        if container is not None and effects.is_modified(container):
+        if _is_content_written(effects, variable):
             entries.append((source, owners[key], None, False))
     return entries
+
+
+def _is_content_written(effects: Any, variable: Any) -> bool:
+    """Return whether the frame writes the content of a container, which may have written attributes besides."""
+    base = getattr(variable, "_base_vt", None)
+    if base is not None:  # the content of an object of a user's list or dictionary class, until torch 2.14
+        return bool(effects.is_modified(base))
+    if not effects.store_attr_mutations.get(variable, ()):
+        return bool(effects.is_modified(variable))
+    # Since torch 2.15 one variable has both: of dictionaries and sets the frame may write all items with an attribute.
+    has_new_items = getattr(variable, "has_new_items", bool)
+    return bool(getattr(variable.mutation_type, "is_modified", False) or has_new_items())
 
 
 def attribute_sources() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from gearcache.errors import MissingTorch, UnsupportedTorch
 
 logger = logging.getLogger("gearcache")
 #: Major and minor numbers of the releases that all tests have passed with; `setup.cfg` has them in the extra `torch`.
-TESTED = ((2, 13), (2, 14))
+TESTED = ((2, 13), (2, 14), (2, 15))
 TESTED_TEXT = ", ".join(f"{major}.{minor}" for major, minor in TESTED)
 #: The release to install instead of an unusable torch.
 NEWEST = "{}.{}".format(*max(TESTED))
