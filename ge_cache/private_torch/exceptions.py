@@ -34,7 +34,7 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield (owner, name, replacement) of functions that raise exceptions, and make texts of them."""
     from torch._dynamo.exc import raise_observed_exception
     from torch._dynamo.symbolic_convert import ExceptionStack
-    from torch._dynamo.variables import ExceptionVariable
+    from torch._dynamo.variables import ExceptionVariable  # type: ignore[attr-defined]
     from torch._dynamo.variables.base import VariableTracker
     from torch._dynamo.variables.lists import BaseListVariable, TupleVariable
 

@@ -52,7 +52,7 @@ def _exchanges(replacements: Iterator[tuple[Any, str, Any]]) -> Iterator[tuple[A
     if len(targets) < len(exchanges):
         raise AssertionError("one function is replaced twice at once")
     for owner, name, replacement in exchanges:
-        original = owner[name] if isinstance(owner, dict) else vars(owner).get(name, getattr(owner, name))
+        original: Any = owner[name] if isinstance(owner, dict) else vars(owner).get(name, getattr(owner, name))
         function: Any = functools.wraps(replacement)(here(replacement, getattr(original, "__func__", original)))
         yield owner, name, staticmethod(function) if isinstance(original, staticmethod) else function
 

@@ -46,7 +46,7 @@ def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     orders: dict[int, tuple[Any, list[Any]]] = {}
 
     def is_unordered(variable: Any) -> bool:
-        """Return whether it is a set without an order, or one of a user's class (since torch 2.15 a variable as well)."""
+        """Return whether it is a set without an order, or one of a user's class (a variable too since torch 2.15)."""
         is_ordered = isinstance(variable, (DictKeySetVariable, OrderedSetVariable))
         return isinstance(variable, (sets, frozen)) and not is_ordered
 
