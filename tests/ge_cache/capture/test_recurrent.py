@@ -38,6 +38,7 @@ def assert_as_eager(cached: Any, net: Net, batch: int) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"gears": {"x": {1: [2, 3]}}}], ids=["dynamic", "gears"])
 @pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch 2.15 says so of itself
 def test_a_recurrent_layer_is_right_with_the_weights_that_it_has(
     name: str, options: dict[str, Any], cache_dir: Path
 ) -> None:
