@@ -13,7 +13,7 @@ import gearcache
 from gearcache import CompilerConfig
 from gearcache.building.canary import check_hooks, uncalled_hooks
 from gearcache.errors import CaptureError, PreparationError, UncalledHooks
-from gearcache.ge_cache.private_torch import attributes
+from gearcache.ge_cache.private_torch.probes import attributes
 from gearcache.guards.dispatch.tensors import native
 from gearcache.telemetry.outcomes import EAGER_REASONS
 from gearcache.torch_names import functions, missing_for_hits, missing_names, names_in
@@ -251,7 +251,7 @@ def test_a_canary_that_cannot_be_traced_says_why(
     release_of_torch("2.99.0")
     uncalled_hooks.cache_clear()
     try:
-        monkeypatch.setattr("gearcache.ge_cache.private_torch.attributes._note_maker", hook)
+        monkeypatch.setattr("gearcache.ge_cache.private_torch.probes.attributes._note_maker", hook)
         with pytest.raises(
             UncalledHooks, match=r"`torch\..*, `.* and \d+ others, .*: Dynamo .*positional argument"
         ) as told:
@@ -292,8 +292,8 @@ def test_a_hook_that_fails_under_another_release_leaves_the_call_to_the_method(
         """What Dynamo would call with an argument more."""
 
     uncalled_hooks()  # is asked once in a process, and here before the hooks fail
-    monkeypatch.setattr("gearcache.ge_cache.private_torch.comparisons._is_among", hook)
-    monkeypatch.setattr("gearcache.ge_cache.private_torch.attributes._note_maker", hook)
+    monkeypatch.setattr("gearcache.ge_cache.private_torch.corrections.comparisons._is_among", hook)
+    monkeypatch.setattr("gearcache.ge_cache.private_torch.probes.attributes._note_maker", hook)
     net, x = Net(), torch.ones(2, 2)
     cached = gearcache.cache_compile(net.run, config=CompilerConfig(backend="eager"))
     release_of_torch(str(version))

@@ -12,9 +12,10 @@ from gearcache.ge_cache.capture.numbers import Numbers, take_numbers
 from gearcache.ge_cache.capture.written import Write
 from gearcache.ge_cache.dependencies.identities import Identities
 from gearcache.ge_cache.graphs.tensor_data import take_data
-from gearcache.ge_cache.private_torch import identities as private_identities
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.private_torch import under_way as private_under_way
+from gearcache.ge_cache.private_torch.corrections.powers import name_powers
+from gearcache.ge_cache.private_torch.probes import identities as private_identities
 from gearcache.guards.evidence.names import a_type, module_of
 
 
@@ -64,6 +65,7 @@ class GraphHook:
         self.nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
         self.nodes = [node for node in self.nodes if node not in self.numbers.nodes]
         self.sources = [node.meta["grapharg"].source for node in self.nodes]
+        name_powers(module.graph)
         module.recompile()
         return module
 

@@ -18,19 +18,19 @@ from gearcache.ge_cache.dependencies.identities import Identities
 from gearcache.ge_cache.dependencies.looked_up import Lookups
 from gearcache.ge_cache.dependencies.observer import Observer
 from gearcache.ge_cache.dependencies.tensor_reads import TensorReads
-from gearcache.ge_cache.private_torch import autograd as private_autograd
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import facts as private_facts
 from gearcache.ge_cache.private_torch import fake as private_fake
-from gearcache.ge_cache.private_torch import identities as private_identities
-from gearcache.ge_cache.private_torch import key_views as private_key_views
-from gearcache.ge_cache.private_torch import lookups as private_lookups
 from gearcache.ge_cache.private_torch import raised as private_raised
-from gearcache.ge_cache.private_torch import reads as private_reads
 from gearcache.ge_cache.private_torch import symbols as private_symbols
-from gearcache.ge_cache.private_torch import views as private_views
-from gearcache.ge_cache.private_torch.constant_tensors import only_own_operators_computed
-from gearcache.ge_cache.private_torch.numpy_wrappers import kept_flags, watched_numpy
+from gearcache.ge_cache.private_torch.corrections.constant_tensors import only_own_operators_computed
+from gearcache.ge_cache.private_torch.corrections.numpy_wrappers import kept_flags, watched_numpy
+from gearcache.ge_cache.private_torch.probes import autograd as private_autograd
+from gearcache.ge_cache.private_torch.probes import identities as private_identities
+from gearcache.ge_cache.private_torch.probes import key_views as private_key_views
+from gearcache.ge_cache.private_torch.probes import lookups as private_lookups
+from gearcache.ge_cache.private_torch.probes import reads as private_reads
+from gearcache.ge_cache.private_torch.probes import views as private_views
 from gearcache.guards.access import Scope
 from gearcache.guards.evidence.code import is_library_file
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import torch
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.private_torch import autograd as private_autograd
 from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.ge_cache.private_torch.probes import autograd as private_autograd
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.constants import NotConstant, to_plain

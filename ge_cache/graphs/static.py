@@ -24,10 +24,10 @@ from gearcache.ge_cache.graphs.arguments import given_arguments
 from gearcache.ge_cache.graphs.cloned import cloned_inputs
 from gearcache.ge_cache.graphs.number_inputs import GearSymbols, NumberRow, number_rows
 from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs
-from gearcache.ge_cache.private_torch import autograd as private_autograd
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
-from gearcache.ge_cache.private_torch.constant_tensors import only_own_operators_computed
+from gearcache.ge_cache.private_torch.corrections.constant_tensors import only_own_operators_computed
+from gearcache.ge_cache.private_torch.probes import autograd as private_autograd
 from gearcache.ge_cache.private_torch.transforms import transforms_of
 from gearcache.ge_cache.tensor_spec import GearInput
 

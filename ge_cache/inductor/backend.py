@@ -114,7 +114,7 @@ class InductorBackend(Backend):
                 "or bring a cache that a host with a compiler has made",
             )
         if "torch._inductor.config" in sys.modules:
-            from gearcache.ge_cache.private_torch.inductor import unassigned_settings
+            from gearcache.ge_cache.private_torch.codegen.inductor import unassigned_settings
 
             for name in sorted(unassigned_settings().keys() - self._options.keys()):
                 logger.warning(
@@ -124,7 +124,7 @@ class InductorBackend(Backend):
                 )
         if self._options:
             from gearcache.ge_cache.inductor.options import check_names
-            from gearcache.ge_cache.private_torch.inductor import known_settings
+            from gearcache.ge_cache.private_torch.codegen.inductor import known_settings
 
             check_names(self._options, known_settings())
 
@@ -140,7 +140,7 @@ class InductorBackend(Backend):
 
     def enter_worker(self, folder: str) -> None:
         """Settle the folder of Inductor's files, and in it the folder of the shared headers."""
-        from gearcache.ge_cache.private_torch.inductor import settle_folder
+        from gearcache.ge_cache.private_torch.codegen.inductor import settle_folder
 
         self._folder = Path(settle_folder(f"{folder}/inductor"), "gearcache-headers")
 
@@ -151,7 +151,7 @@ class InductorBackend(Backend):
         stage("import")
         from gearcache.ge_cache.inductor.headers import SharedHeaders, shared_folder
         from gearcache.ge_cache.inductor.library import prepare
-        from gearcache.ge_cache.private_torch.inductor import header_folder
+        from gearcache.ge_cache.private_torch.codegen.inductor import header_folder
 
         self._headers = SharedHeaders(shared_folder(self._folder, target), header_folder())
         self._headers.provide(functools.partial(prepare, threads, target), lambda: stage("headers"))

@@ -13,7 +13,7 @@ import sys
 
 from msgspec.structs import replace
 
-from gearcache.ge_cache.private_torch.cpp_objects import CppSource
+from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource
 
 #: The lines around the C interface in Inductor's source.
 INTERFACE = "// Definition of AOTI runtime interface functions\n"

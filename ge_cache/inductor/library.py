@@ -27,9 +27,9 @@ from gearcache.ge_cache.inductor.options import compile_options, vectors_for
 from gearcache.ge_cache.inductor.repeated import Built, build_repeats, keeping_constants
 from gearcache.ge_cache.inductor.runtime import make_object
 from gearcache.ge_cache.private_torch import core as private_core
-from gearcache.ge_cache.private_torch import inductor as private_inductor
 from gearcache.ge_cache.private_torch import symbols as private_symbols
-from gearcache.ge_cache.private_torch.cpp_objects import headers_meanwhile
+from gearcache.ge_cache.private_torch.codegen import inductor as private_inductor
+from gearcache.ge_cache.private_torch.codegen.cpp_objects import headers_meanwhile
 from gearcache.ge_cache.private_torch.jobs import acted_groups
 from gearcache.ge_cache.process_groups import renamed, role
 from gearcache.guards.gears.expressions import checked_expression

@@ -6,7 +6,7 @@ import re
 
 from msgspec.structs import replace
 
-from gearcache.ge_cache.private_torch.cpp_objects import CppSource
+from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource
 
 # What torch 2.13 and 2.14 write for an input that is an int; in an object for the CPU, its tensor has memory there.
 _OPERATOR = re.compile(r"AOTI_TORCH_ERROR_CODE_CHECK\(aoti_torch_item_int64\((inputs\[\d+\]), &(\w+)\)\);")

@@ -21,8 +21,8 @@ from gearcache.ge_cache.inductor.program import Program, ProgramPart, make_progr
 from gearcache.ge_cache.inductor.result_strides import Orders, order_of, put_in_order
 from gearcache.ge_cache.inductor.runtime import make_linked
 from gearcache.ge_cache.inductor.sources import NotMergeable, merged
-from gearcache.ge_cache.private_torch import inductor as private_inductor
-from gearcache.ge_cache.private_torch.cpp_objects import CppSource, Lowered, Make
+from gearcache.ge_cache.private_torch.codegen import inductor as private_inductor
+from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource, Lowered, Make
 
 logger = logging.getLogger("gearcache")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gearcache.ge_cache.private_torch.inductor import record_strides_anew
+from gearcache.ge_cache.private_torch.codegen.inductor import record_strides_anew
 
 #: For each result the dims from the outermost to the innermost; None where it is not one piece of memory.
 Orders = Sequence[Sequence[int] | None]

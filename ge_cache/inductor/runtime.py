@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gearcache.ge_cache.inductor.interpreter_lock import INTERFACE, INTERFACE_END, with_lock_released
 from gearcache.ge_cache.inductor.number_reads import with_numbers_read
-from gearcache.ge_cache.private_torch.cpp_objects import CppSource, Lowered, Make
+from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource, Lowered, Make
 
 logger = logging.getLogger("gearcache")
 

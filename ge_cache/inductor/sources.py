@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from gearcache.ge_cache.inductor.interpreter_lock import INTERFACE_END
 from gearcache.ge_cache.inductor.program import Program
-from gearcache.ge_cache.private_torch.cpp_objects import CppSource
+from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource
 
 _NAMESPACE = "namespace torch::aot_inductor {\nnamespace {\nclass AOTInductorModelKernels"
 _KERNEL = re.compile(r'^extern "C"\s+void\s+(\w+)\(', re.MULTILINE)

@@ -11,19 +11,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from gearcache.ge_cache.capture.exchanged import exchanged, here
-from gearcache.ge_cache.private_torch import attributes as private_attributes
-from gearcache.ge_cache.private_torch import comparisons as private_comparisons
-from gearcache.ge_cache.private_torch import constants as private_constants
-from gearcache.ge_cache.private_torch import escapes as private_escapes
-from gearcache.ge_cache.private_torch import flags as private_flags
-from gearcache.ge_cache.private_torch import iterators as private_iterators
-from gearcache.ge_cache.private_torch import loggers as private_loggers
-from gearcache.ge_cache.private_torch import made_objects as private_made_objects
-from gearcache.ge_cache.private_torch import resized as private_resized
-from gearcache.ge_cache.private_torch import script_objects as private_script_objects
-from gearcache.ge_cache.private_torch import sets as private_sets
-from gearcache.ge_cache.private_torch import symbolic as private_symbolic
-from gearcache.ge_cache.private_torch import texts as private_texts
+from gearcache.ge_cache.private_torch.corrections import comparisons as private_comparisons
+from gearcache.ge_cache.private_torch.corrections import flags as private_flags
+from gearcache.ge_cache.private_torch.corrections import iterators as private_iterators
+from gearcache.ge_cache.private_torch.corrections import made_objects as private_made_objects
+from gearcache.ge_cache.private_torch.corrections import resized as private_resized
+from gearcache.ge_cache.private_torch.corrections import symbolic as private_symbolic
+from gearcache.ge_cache.private_torch.probes import attributes as private_attributes
+from gearcache.ge_cache.private_torch.probes import constants as private_constants
+from gearcache.ge_cache.private_torch.probes import escapes as private_escapes
+from gearcache.ge_cache.private_torch.probes import loggers as private_loggers
+from gearcache.ge_cache.private_torch.probes import script_objects as private_script_objects
+from gearcache.ge_cache.private_torch.probes import sets as private_sets
+from gearcache.ge_cache.private_torch.probes import texts as private_texts
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ import gearcache
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.inductor.groups import described_with_names, library_file, place, with_names
 from gearcache.ge_cache.inductor.interpreter_lock import with_lock_released
-from gearcache.ge_cache.private_torch.cpp_objects import CppSource
+from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource
 from gearcache.ge_cache.process_groups import role
 from tests.support.scenarios import strict_config
 

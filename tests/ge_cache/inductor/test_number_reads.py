@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.ge_cache.inductor.number_reads import with_numbers_read
-from gearcache.ge_cache.private_torch.cpp_objects import CppSource
+from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource
 from tests.support.scenarios import strict_config
 
 EXTREMES = [0, 1, -1, 5, 2**31, -(2**40), 2**63 - 1, -(2**63)]

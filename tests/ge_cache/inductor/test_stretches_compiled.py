@@ -14,8 +14,8 @@ from torch import Tensor, nn
 import gearcache
 from gearcache.ge_cache.inductor import repeated, runtime, sources
 from gearcache.ge_cache.inductor.interpreter_lock import INTERFACE, INTERFACE_END
-from gearcache.ge_cache.private_torch.cpp_objects import CppSource, Lowered
-from gearcache.ge_cache.private_torch.inductor import inductor_compile
+from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource, Lowered
+from gearcache.ge_cache.private_torch.codegen.inductor import inductor_compile
 from tests.scenarios.repeated import LAYERS
 from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.scenarios import strict_config

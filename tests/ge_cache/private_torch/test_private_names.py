@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import operator
-import os
-import shlex
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -21,24 +16,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.numbers import NO_NUMBERS, WantedNumbers
 from gearcache.ge_cache.capture.weights import Weights
-from gearcache.ge_cache.dependencies.autograd_reads import AutogradReads
-from gearcache.ge_cache.dependencies.looked_up import Lookups
-from gearcache.ge_cache.private_torch import autograd as private_autograd
 from gearcache.ge_cache.private_torch import core as private_core
-from gearcache.ge_cache.private_torch import cpp_objects, instruction_sets
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import fake as private_fake
-from gearcache.ge_cache.private_torch import inductor as private_inductor
 from gearcache.ge_cache.private_torch import jobs as private_jobs
-from gearcache.ge_cache.private_torch import key_views as private_key_views
-from gearcache.ge_cache.private_torch import lookups as private_lookups
 from gearcache.ge_cache.private_torch import module_hooks as private_hooks
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.private_torch import threads as private_threads
 from gearcache.ge_cache.private_torch import under_way as private_under_way
-from gearcache.ge_cache.private_torch.constant_tensors import only_own_operators_computed
-from gearcache.ge_cache.private_torch.renamed import RENAMED, name_here
+from gearcache.ge_cache.private_torch.corrections.constant_tensors import only_own_operators_computed
+from gearcache.ge_cache.private_torch.probes import autograd as private_autograd
+from gearcache.ge_cache.private_torch.renamed import name_here
 from gearcache.guards.dispatch.tensors.native import is_operator
 
 
@@ -191,24 +180,6 @@ def test_a_fake_mode_makes_tensors_without_data() -> None:
     assert mode.from_tensor(torch.ones(2), static_shapes=True).shape == (2,)
 
 
-def test_aot_inductor_takes_the_arguments_that_are_passed() -> None:
-    from torch._inductor.compile_fx import compile_fx_aot
-
-    assert {"inner_compile", "config_patches"} <= set(inspect.signature(compile_fx_aot).parameters)
-
-
-def test_the_settings_for_aot_inductor_exist() -> None:
-    import torch._inductor.config as config
-
-    from gearcache.ge_cache.backend import CompileJob
-    from gearcache.ge_cache.inductor.options import compile_options
-
-    known = private_inductor.known_settings()
-    assert known == set(config.get_config_copy())
-    for name in compile_options(CompileJob("", "", None, [], {}, {}, 1)):
-        assert name in known
-
-
 def test_switching_autograd_is_recognised_as_a_node() -> None:
     graph = torch.fx.Graph()
     switch = graph.call_function(torch._C._set_grad_enabled, (False,))
@@ -233,217 +204,6 @@ def test_expressions_are_printed_as_python() -> None:
 
     s0 = sympy.Symbol("s0", integer=True, positive=True)
     assert private_symbols.print_expression(2 * s0) == "2*s0"
-
-
-def test_linker_flags_reach_the_builder_of_inductor_and_are_taken_back(tmp_path: Path) -> None:
-    from torch._inductor import codecache, cpp_builder
-
-    def names() -> list[Any]:
-        owners: list[Any] = [cpp_builder, cpp_builder.CppBuilder, codecache.AotCodeCompiler]
-        taken = zip(owners, ("_get_optimization_cflags", "build", "compile"), strict=True)
-        return [vars(owner)[name] for owner, name in taken]
-
-    original = names()
-    with (
-        cpp_objects.objects_by(cpp_objects.as_written, ["Wl,--gc-sections"], tmp_path),
-        cpp_objects._linked_to("int x;", tmp_path, []),
-    ):
-        options = cpp_builder.CppTorchOptions()
-        assert all(map(operator.is_not, names(), original))
-    assert "Wl,--gc-sections" in options.get_ldflags()
-    assert names() == original
-
-
-def test_a_runtime_is_compiled_by_the_command_of_a_wrapper_and_once(tmp_path: Path) -> None:
-    from torch._inductor import cpp_builder
-
-    wrapper = tmp_path / "graph.wrapper.cpp"
-    wrapper.write_text("int y;")
-    options = cpp_builder.CppOptions(compile_only=True)
-    paths = []
-    for source in ("int x;", "int x;", "int z;"):
-        builder = cpp_builder.CppBuilder("graph.wrapper", [str(wrapper)], options, output_dir=str(tmp_path))
-        flags: list[str] = []
-        with cpp_objects._linked_to(source, tmp_path / "shared folder", flags):
-            builder.build()
-            (flag,) = flags
-        assert flags == []
-        paths.append(Path(shlex.split(flag)[0].removeprefix("Wl,")))
-    assert paths[0] == paths[1] != paths[2]
-    assert sorted(tmp_path.glob("shared*/*")) == sorted(set(paths))
-    assert b"z" in paths[2].read_bytes()
-    assert (tmp_path / "graph.wrapper.o").exists()
-
-
-def test_headers_are_compiled_beside_one_another_and_a_source_waits_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from torch._inductor import codecache, cpp_builder
-
-    both_run = threading.Barrier(2, timeout=60)
-    order: list[str] = []
-
-    def run(command: str, cwd: str) -> None:
-        if "graph.cpp" in command:
-            order.append("source")
-            return
-        both_run.wait()  # one after the other, they would never meet
-        if "broken.h" in command:
-            raise RuntimeError("a header failed")
-        order.append("header")
-
-    def precompile(header: str, hashable_command: str) -> str:
-        path = str(tmp_path / f"{header}.h")
-        builder = cpp_builder.CppBuilder(header, [path], cpp_builder.CppOptions(compile_only=True), str(tmp_path))
-        codecache._worker_compile_cpp(f"{path}.lock", (builder,))
-        return path
-
-    monkeypatch.setattr(cpp_builder, "run_compile_cmd", run)
-    monkeypatch.setattr(codecache, "_precompile_header", precompile)
-    names = (codecache, "_worker_compile_cpp"), (codecache, "_precompile_header"), (cpp_builder.CppBuilder, "build")
-    original = [getattr(owner, name) for owner, name in names]
-    source = cpp_builder.CppBuilder("graph", ["graph.cpp"], cpp_builder.CppOptions(), output_dir=str(tmp_path))
-    with cpp_objects.headers_meanwhile():
-        codecache._precompile_header("wrapper", "")
-        codecache._precompile_header("kernels", "")
-        source.build()
-        assert order == ["header", "header", "source"]
-        codecache._precompile_header("broken", "")
-        codecache._precompile_header("other", "")
-        with pytest.raises(RuntimeError, match="a header failed"):
-            source.build()
-    assert [getattr(owner, name) for owner, name in names] == original
-
-
-@pytest.mark.parametrize(("march", "count"), [("native", 2), ("x86-64-v2", 1)])
-def test_a_runtime_for_this_very_cpu_is_none_for_another_one(
-    tmp_path: Path, march: str, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from torch._inductor import config, cpp_builder
-
-    monkeypatch.setattr(cpp_builder, "run_compile_cmd", lambda command, cwd: shlex.split(command)[-1])
-    monkeypatch.setattr(Path, "replace", lambda self, target: target.touch())
-    made = set()
-    for flags in (("avx",), ("avx", "avx2")):
-        monkeypatch.setattr(cpp_objects, "cpu_flags", lambda flags=flags: flags)
-        with config.patch({"cpp.march": march}):
-            options = cpp_builder.CppOptions(compile_only=True)
-        builder = cpp_builder.CppBuilder("graph.wrapper", ["graph.wrapper.cpp"], options, output_dir=str(tmp_path))
-        command = shlex.split(builder.get_command_line())
-        assert f"-march={march}" in command
-        made.add(cpp_objects._runtime_object(command, builder.get_target_file_path(), "int x;", tmp_path))
-    assert len(made) == count
-
-
-def test_settings_that_a_program_assigned_are_known_with_what_they_were_before() -> None:
-    import torch._inductor.config as settings
-
-    settings.get_config_copy()  # reads lists and dicts, which does not count
-    assert private_inductor.unassigned_settings() == {}
-    with settings.patch({"emulate_precision_casts": True, "cpp.threads": 7, "post_grad_custom_post_pass": print}):
-        assert private_inductor.unassigned_settings() == {
-            "emulate_precision_casts": False,
-            "cpp.threads": -1,
-            "post_grad_custom_post_pass": None,
-        }
-    assert private_inductor.unassigned_settings() == {}
-
-
-def test_the_probes_of_instruction_sets_import_nothing_from_the_working_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from torch._inductor import cpu_vec_isa
-
-    marker = tmp_path / "was run"
-    for name in ("ctypes", "struct"):
-        (tmp_path / f"{name}.py").write_text(f"open({str(marker)!r}, 'w')\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
-    program = cpu_vec_isa.VecISA._avx_py_load.replace("__lib_path__", torch._C.__file__)
-    module: Any = cpu_vec_isa
-    with instruction_sets.probed_alike():
-        module.subprocess.run([sys.executable, "-c", program], check=False, stderr=-3)
-    assert not marker.exists()
-    assert module.subprocess is subprocess
-    subprocess.run([sys.executable, "-c", program], check=False, stderr=subprocess.DEVNULL)
-    assert marker.exists(), "without it the folder is imported from"
-
-
-@pytest.mark.parametrize("simdlen", [None, 256, 1])
-def test_the_instruction_set_is_the_one_that_inductor_takes(simdlen: int | None) -> None:
-    from torch._inductor import config, cpu_vec_isa
-
-    with config.patch({"cpp.simdlen": simdlen}):
-        expected = cpu_vec_isa.pick_vec_isa()
-        with instruction_sets.probed_alike():
-            assert cpu_vec_isa.pick_vec_isa() is expected
-            assert len(cpu_vec_isa.valid_vec_isa_list()) == 1 or simdlen is not None
-
-
-@pytest.mark.parametrize(
-    ("name", "width", "flags"),
-    [
-        ("", 0, ""),
-        ("VecAVX2", 256, "-mavx2 -mfma -mf16c"),
-        ("VecAVX512", 512, "-mavx512f -mavx512dq -mavx512vl -mavx512bw -mfma"),
-        ("VecNEON", 128, ""),
-    ],
-)
-@pytest.mark.parametrize("capability", [None, "default", "avx2"])
-def test_the_instruction_set_of_a_target_is_taken_as_it_is(
-    name: str, width: int, flags: str, capability: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from torch._inductor import cpu_vec_isa
-
-    if capability is not None:
-        monkeypatch.setenv("ATEN_CPU_CAPABILITY", capability)
-    monkeypatch.setattr(cpu_vec_isa.VecISA, "check_build", lambda self, code: pytest.fail("it was probed"))
-    before = cpu_vec_isa.valid_vec_isa_list, cpu_vec_isa.get_isa_from_cpu_capability
-    with instruction_sets.vectors_of(name):
-        found = cpu_vec_isa.pick_vec_isa()
-    assert (found.bit_width(), found.build_arch_flags(), bool(found)) == (width, flags, bool(name))
-    assert isinstance(found, getattr(cpu_vec_isa, name or "InvalidVecISA"))
-    assert not name.startswith("VecAVX512") or not found.is_avx512_bf16_supported()  # type: ignore[attr-defined]
-    assert before == (cpu_vec_isa.valid_vec_isa_list, cpu_vec_isa.get_isa_from_cpu_capability)
-
-
-@pytest.mark.parametrize("mode", [0o700, 0o777], ids=oct)
-def test_inductor_works_in_its_folder_unless_others_can_write_there(
-    tmp_path: Path, mode: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    usual = tmp_path / "usual"
-    usual.mkdir()
-    usual.chmod(mode)
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(usual))
-    private_inductor.settle_folder(str(tmp_path / "own"))
-    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(usual if mode == 0o700 else tmp_path / "own")
-    assert (str(usual) in capsys.readouterr().err) is (mode == 0o777)
-
-
-def test_inductor_keeps_precompiled_headers_in_a_folder_of_its_own() -> None:
-    assert private_inductor.header_folder().name == "precompiled_headers"
-
-
-def test_weights_of_one_element_are_no_constants_to_inductor() -> None:
-    from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
-
-    def folded(weights: list[torch.Tensor]) -> int:
-        graph = torch.fx.Graph()
-        nodes = [graph.get_attr(name) for name in ("weight", "constant")]
-        results = [graph.call_function(torch.ops.aten.exp.default, (node,)) for node in nodes]
-        for node in (*nodes, *results):
-            node.meta["val"] = torch.empty(1)
-        graph.output(tuple(results))
-        module = torch.fx.GraphModule({"weight": weight, "constant": torch.ones(1)}, graph)
-        with private_inductor.unread(weights):
-            folder = UniformValueConstantFolder(module)
-            folder.run()
-        return len(folder.node_replacements)
-
-    original = UniformValueConstantFolder._deduce_value
-    weight = torch.empty(1)
-    assert (folded([]), folded([weight])) == (2, 1)
-    assert UniformValueConstantFolder._deduce_value is original
 
 
 def test_fake_tensors_are_told_from_others() -> None:
@@ -565,39 +325,6 @@ def test_dynamo_tells_an_observer_what_it_inlines_and_folds() -> None:
     assert nn_module.invoke_and_store_as_constant is functions.invoke_and_store_as_constant
     names = list(inspect.signature(functions.invoke_and_store_as_constant).parameters)
     assert names == ["tx", "fn", "name", "args", "kwargs"]
-
-
-def test_dynamo_s_dictionary_variables_are_watched_and_left_as_they_were() -> None:
-    from torch._dynamo.variables.dicts import ConstDictVariable
-    from torch._dynamo.variables.user_defined import UserDefinedDictVariable
-
-    before = dict(vars(ConstDictVariable)), dict(vars(UserDefinedDictVariable))
-    named = {*private_lookups._HARMLESS, *private_lookups._PLAIN}
-    since = {"_lookup_tp_table", "_maybe_call_special", "_maybe_lookup_method", "lookup_instance_dict"}
-    since |= {"lookup_tp_getset_member", "lookup_tp_method"}  # torch 2.14
-    latest = {"call_base_method", "inherits_base_slot", "lookup_slotdefs"}  # torch 2.15
-    until = {"_get_dict_cls_from_user_cls", "is_base_vt_modified"}  # torch 2.13, torch 2.14
-    known = {*dir(ConstDictVariable), *dir(UserDefinedDictVariable)}
-    other = RENAMED | {new: old for old, new in RENAMED.items()}
-    missing = {name for name in named if not {name, other.get(name, name)} & known}
-    of_2_13 = since | latest | {"method_flags_type"}
-    assert missing in (of_2_13, {"_get_dict_cls_from_user_cls"} | latest, until)
-    lookups = Lookups()
-    with private_lookups.watched_lookups(lookups):
-        assert vars(ConstDictVariable) != before[0]
-        assert vars(UserDefinedDictVariable) != before[1]
-    assert (dict(vars(ConstDictVariable)), dict(vars(UserDefinedDictVariable))) == before
-
-
-def test_dynamo_s_views_of_keys_are_watched_and_left_as_they_were() -> None:
-    from torch._dynamo.variables.dicts import ConstDictVariable, DictKeysVariable, DictViewVariable
-
-    before = dict(vars(ConstDictVariable)), dict(vars(DictKeysVariable))
-    assert list(inspect.signature(DictViewVariable.__init__).parameters)[:2] == ["self", "dv_dict"]
-    with private_key_views.single_keys():
-        assert vars(ConstDictVariable) != before[0]
-        assert isinstance(vars(DictKeysVariable)["dv_dict"], property)
-    assert (dict(vars(ConstDictVariable)), dict(vars(DictKeysVariable))) == before
 
 
 def test_a_change_of_stance_is_told_and_read() -> None:
@@ -831,26 +558,6 @@ def test_what_a_watched_trace_patches_is_there() -> None:
     assert "symbolic_globals" in InstructionTranslatorBase._load_global.__code__.co_names
     assert hasattr(VariableBuilder, "_call_impl")
     assert FakeIdVariable(5).as_python_constant() == 5
-
-
-def test_what_a_trace_asks_about_autograd_is_told_and_the_hooks_are_undone() -> None:
-    from torch._dynamo.variables.ctx_manager import GradModeVariable
-    from torch._dynamo.variables.tensor import TensorVariable
-    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
-
-    places: list[tuple[Any, str]] = [
-        (GradModeVariable, "create"),
-        (TensorVariable, name_here(TensorVariable, "var_getattr")),
-        (TensorVariable, "call_method"),
-        (TorchInGraphFunctionVariable, "call_function"),
-    ]
-    before = [inspect.getattr_static(place, name) for place, name in places]
-    reads = AutogradReads("method", with_grad=False)
-    with private_autograd.watched_autograd(reads):
-        changed = [inspect.getattr_static(place, name) for place, name in places]
-    after = [inspect.getattr_static(place, name) for place, name in places]
-    assert all(left is not right for left, right in zip(before, changed, strict=True))
-    assert [getattr(item, "__func__", item) for item in before] == [getattr(item, "__func__", item) for item in after]
 
 
 def test_regions_of_inference_mode_are_recognised_as_nodes() -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from gearcache.errors import UnsafePath
+from gearcache.ge_cache.private_torch.codegen.cpp_objects import ObjectMaker, as_written, objects_by
+from gearcache.ge_cache.private_torch.codegen.instruction_sets import probed_alike, vectors_of
 from gearcache.ge_cache.private_torch.core import OpOverload, storage_key
-from gearcache.ge_cache.private_torch.cpp_objects import ObjectMaker, as_written, objects_by
-from gearcache.ge_cache.private_torch.instruction_sets import probed_alike, vectors_of
 from gearcache.guards.evidence.identity import is_users
 from gearcache.guards.evidence.operators import is_outside
 

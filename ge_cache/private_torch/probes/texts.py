@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from gearcache.ge_cache.private_torch.attributes import with_subclasses
-from gearcache.ge_cache.private_torch.made_objects import holds_made_object, is_made
+from gearcache.ge_cache.private_torch.corrections.made_objects import holds_made_object, is_made
+from gearcache.ge_cache.private_torch.probes.attributes import with_subclasses
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")

@@ -39,7 +39,7 @@ class Lowered(Struct, frozen=True):
 
 
 #: Headers that precede the compiler's own, for all but a runtime.
-_HEADERS = f"isystem{Path(__file__).parents[1] / 'inductor' / 'include'}"
+_HEADERS = f"isystem{Path(__file__).parents[2] / 'inductor' / 'include'}"
 
 #: Called with Inductor's own compiler, and its output for a graph; returns the path of an object.
 ObjectMaker = Callable[[Make, Lowered], str]

@@ -12,8 +12,9 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from gearcache.ge_cache.private_torch import containers, exceptions
-from gearcache.ge_cache.private_torch.attributes import with_subclasses
+from gearcache.ge_cache.private_torch.corrections import containers
+from gearcache.ge_cache.private_torch.probes import exceptions
+from gearcache.ge_cache.private_torch.probes.attributes import with_subclasses
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 

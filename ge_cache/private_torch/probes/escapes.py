@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from gearcache.ge_cache.private_torch.attributes import with_subclasses
+from gearcache.ge_cache.private_torch.probes.attributes import with_subclasses
 
 #: Its `try` has only an `except IndexError`, which the end of a generator does not trigger.
 _SEQUENCE = collections.abc.Sequence.__iter__.__code__

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gearcache.ge_cache.capture.exchanged import exchanged, here
-from gearcache.ge_cache.private_torch.identities import watched_builtins
+from gearcache.ge_cache.private_torch.probes.identities import watched_builtins
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 #: Where Dynamo's tensor variable keeps facts that follow from sizes and strides: each question reads one of them.

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.ge_cache.private_torch.flags import _is_flag
+from gearcache.ge_cache.private_torch.corrections.flags import _is_flag
 from tests.support.bodies import Nets, nets_of
 from tests.support.scenarios import strict_config
 

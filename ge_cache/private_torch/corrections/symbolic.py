@@ -1,7 +1,8 @@
-"""Dynamo hooks that compute with sizes where Dynamo's answer is not Python's.
+"""Dynamo hooks that compute with sizes and ints where Dynamo's answer is not Python's.
 
-For a symbolic size Dynamo answers wrongly except when comparing it with a number of its kind: `(n > 3) == 0`, `(n > 3)
-is True` and `round(n, -1)`. There the current size is used, and the graph then depends on it.
+For a symbolic number Dynamo answers wrongly except when comparing it with a number of its kind: `(n > 3) == 0`,
+`(n > 3) is True` and `round(n, -1)`; and it raises for a negative exponent. There the current number is used, and the
+graph then depends on it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 _IDENTITIES = {operator.is_, operator.is_not}
+_POWERS = {operator.pow, operator.ipow, pow}
 _COMPARISONS = {*_IDENTITIES, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
 
 
@@ -60,7 +62,7 @@ def watched_numbers(_: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of functions that compare two values, by equality or identity."""
+    """Yield (owner, name, replacement) of functions that compare two values, or raise one to the power of another."""
     from torch._dynamo.utils import specialize_symnode
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._dynamo.variables.constant import ConstantVariable
@@ -90,9 +92,17 @@ def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
                     name = variable.value.__qualname__
                     facts.refuse(f"it compares the class `{name}`, whose metaclass has an `__eq__`: use `is`")
 
+    def power(function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        base, exponent, *modulus = [arg.realize() for arg in args]
+        if isinstance(exponent, SymNodeVariable) and _kind(base) is not None:
+            return builtin(function).call_function(tx, [base, specialize(exponent), *modulus], kwargs)
+        return handler(tx, args, kwargs)
+
     @functools.wraps(make)
     def _make_handler(function: Any, *arguments: Any, **keywords: Any) -> Any:
         handler = make(function, *arguments, **keywords)
+        if function in _POWERS:
+            return functools.partial(power, function, handler)
         if function not in _COMPARISONS:
             return handler
 

@@ -1,0 +1,1 @@
+"""Inductor: private names by which it writes and compiles code."""
