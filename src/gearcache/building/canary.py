@@ -206,7 +206,8 @@ class Canary(torch.nn.Module):
         if n > 3:
             n = round(n) + max(n, 3)
         text = f"{self.kind}" + "{}".format(self.kind.size)  # noqa: UP032
-        return n * 0.5 + ([n] < [4]) + hash("a") % 2 + len({id(instance): 1}) + len(text)
+        total = hash("a") % 2 + instance.__hash__() % 2 + len(object.__repr__(instance))
+        return n * 0.5 + ([n] < [4]) + total + len({id(instance): 1}) + len(text)
 
     def _tensors(self, x: Any, n: int) -> Any:
         y = x + n
