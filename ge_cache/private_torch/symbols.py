@@ -170,10 +170,29 @@ def size_source(shape_env: Any, symbol: Any) -> tuple[Any, int]:
 
 def bounds_of(shape_env: Any, expression: Any) -> tuple[int | None, int | None]:
     """Return the least and the greatest value of an expression; None where its symbols have no such limit."""
+    bounds = _ranges(shape_env, expression)
+    if bounds is None:
+        return None, None
+    return tuple(int(bound) if bound.is_Integer else None for bound in (bounds.lower, bounds.upper))  # type: ignore[return-value]
+
+
+def _ranges(shape_env: Any, expression: Any) -> Any:
+    """Return the ranges of an expression; None where torch fails: it does for bools in arithmetic, and for powers."""
     from torch.utils._sympy.value_ranges import bound_sympy
 
-    bounds = bound_sympy(expression, {symbol: shape_env.var_to_range[symbol] for symbol in expression.free_symbols})
-    return tuple(int(bound) if bound.is_Integer else None for bound in (bounds.lower, bounds.upper))  # type: ignore[return-value]
+    ranges = {symbol: shape_env.var_to_range[symbol] for symbol in expression.free_symbols}
+    try:
+        return bound_sympy(expression, ranges)
+    except (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        NotImplementedError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ):
+        return None
 
 
 def range_of(shape_env: Any, symbol: Any) -> tuple[int | None, int | None]:
@@ -211,14 +230,12 @@ def assumed(shape_env: Any, symbols: Collection[Any]) -> list[Any]:
 
 def implied(shape_env: Any, symbols: Collection[Any]) -> list[Any]:
     """Return the guards on some symbols alone that follow from their ranges."""
-    from torch.utils._sympy.value_ranges import bound_sympy
-
     symbol_set, expressions = set(symbols), []
     for guard in shape_env.guards:
         free: set[Any] = getattr(guard.expr, "free_symbols", set())
         if free and free <= symbol_set:
-            truth = bound_sympy(guard.expr, {symbol: shape_env.var_to_range[symbol] for symbol in free})
-            if truth.is_singleton() and bool(truth.lower):
+            truth = _ranges(shape_env, guard.expr)
+            if truth is not None and truth.is_singleton() and bool(truth.lower):
                 expressions.append(guard.expr)
     return expressions
 

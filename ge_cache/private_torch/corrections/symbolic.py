@@ -1,8 +1,8 @@
 """Dynamo hooks that compute with sizes and ints where Dynamo's answer is not Python's.
 
 For a symbolic number Dynamo answers wrongly except when comparing it with a number of its kind: `(n > 3) == 0`,
-`(n > 3) is True` and `round(n, -1)`; and it raises for a negative exponent. There the current number is used, and the
-graph then depends on it.
+`(n > 3) is True` and `round(n, -1)`; it raises for a negative exponent, and does not for a negative shift. There the
+current number is used, and the graph then depends on it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import torch
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 _IDENTITIES = {operator.is_, operator.is_not}
-_POWERS = {operator.pow, operator.ipow, pow}
+#: Their second operand decides the kind of the result, or whether they raise.
+_POWERS_AND_SHIFTS = {operator.pow, operator.ipow, pow}
+_POWERS_AND_SHIFTS |= {operator.lshift, operator.ilshift, operator.rshift, operator.irshift}
 _COMPARISONS = {*_IDENTITIES, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
 
 
@@ -62,7 +64,7 @@ def watched_numbers(_: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of functions that compare two values, or raise one to the power of another."""
+    """Yield (owner, name, replacement) of functions that compare two values, or compute a power or a shift."""
     from torch._dynamo.utils import specialize_symnode
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._dynamo.variables.constant import ConstantVariable
@@ -92,17 +94,17 @@ def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
                     name = variable.value.__qualname__
                     facts.refuse(f"it compares the class `{name}`, whose metaclass has an `__eq__`: use `is`")
 
-    def power(function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        base, exponent, *modulus = [arg.realize() for arg in args]
-        if isinstance(exponent, SymNodeVariable) and _kind(base) is not None:
-            return builtin(function).call_function(tx, [base, specialize(exponent), *modulus], kwargs)
+    def power_or_shift(function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        number, count, *modulus = [arg.realize() for arg in args]
+        if isinstance(count, SymNodeVariable) and _kind(number) is not None:
+            return builtin(function).call_function(tx, [number, specialize(count), *modulus], kwargs)
         return handler(tx, args, kwargs)
 
     @functools.wraps(make)
     def _make_handler(function: Any, *arguments: Any, **keywords: Any) -> Any:
         handler = make(function, *arguments, **keywords)
-        if function in _POWERS:
-            return functools.partial(power, function, handler)
+        if function in _POWERS_AND_SHIFTS:
+            return functools.partial(power_or_shift, function, handler)
         if function not in _COMPARISONS:
             return handler
 

@@ -1,4 +1,4 @@
-"""Powers of negative numbers, for which the code that torch makes of a graph has no brackets, and ints as exponents."""
+"""Powers of negative numbers, for which torch's code of a graph has no brackets; exponents and shifts that vary."""
 
 from __future__ import annotations
 
@@ -30,8 +30,14 @@ class Net(nn.Module):
     def by_an_int(self, x: Tensor, n: int) -> Tensor:
         return x * (-1) ** n + pow(-3, n) + (n - 9) ** n
 
+    def by_a_shift(self, x: Tensor, n: int) -> Tensor:
+        return x + (7 << abs(n)) + (self.n >> (n + 3)) * (x.size(0) << True)
+
     def by_a_size(self, x: Tensor, n: int) -> Tensor:
         return x + (-2) ** x.size(0) + x.size(1) ** x.size(0) + x**n
+
+    def by_what_torch_knows_no_bounds_of(self, x: Tensor, n: int) -> Tensor:
+        return ((x < n * ((n > 2) + 1)) < (n << (n < 9))) + (n - 2) ** 2 * (n > 1) + int(True ^ (n > 2)) * n
 
 
 METHODS = [name for name in vars(Net) if name.startswith(("of", "by"))]
