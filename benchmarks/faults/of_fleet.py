@@ -19,7 +19,7 @@ FAULTS = [
         "        if len(actual_digest := sha256(data).hexdigest()) != len(digest):\n",
         (
             "tests/serving/fleet/test_tiers.py::test_a_damaged_blob_is_compiled_again_and_replaced",
-            "tests/cache/remote/test_moved_entries.py::test_a_blob_comes_from_the_next_tier_where_the_first_has_it_damaged",
+            "tests/cache/remote/admin/test_moved_entries.py::test_a_blob_comes_from_the_next_tier_where_the_first_has_it_damaged",
         ),
     ),
     Fault(
