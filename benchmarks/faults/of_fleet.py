@@ -7,10 +7,10 @@ from benchmarks.faults.fault import Fault
 FAULTS = [
     Fault(
         "A bundle with a path outside of its entry is refused",
-        "cache/admin/bundle.py",
+        "cache/admin/packed/bundle.py",
         '        if name != expected or manifest.name != f"{label}-{manifest.key_digest}":\n',
         '        if manifest.name != f"{label}-{manifest.key_digest}":\n',
-        ("tests/cache/admin/test_bundle.py::test_a_hostile_or_damaged_bundle_writes_nothing_but_whole_blobs",),
+        ("tests/cache/admin/packed/test_bundle.py::test_a_hostile_or_damaged_bundle_writes_nothing_but_whole_blobs",),
     ),
     Fault(
         "A blob of a tier is verified before it is used",

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gearcache.cache.admin.bundle import take_bundle
+from gearcache.cache.admin.packed.bundle import take_bundle
 from gearcache.cache.keys.key import short_name
 from gearcache.cache.layout import REMOTES_VARIABLE, Layout
 from gearcache.cache.remote.admin.command_retries import SECONDS, persistently
