@@ -1,7 +1,7 @@
 """The manifest of an entry: its fields and its bytes.
 
 A manifest file is ``magic, u16 format version, u64 body length, sha256 of the body, body`` (big endian), then
-nothing or its signatures (`cache.trailer`); the body is one msgpack map of the fields of `Manifest`.
+nothing or its signatures (`cache.signatures.trailer`); the body is one msgpack map of the fields of `Manifest`.
 No extension types, no pickle: decoding runs no code.
 """
 

@@ -7,10 +7,10 @@ from benchmarks.faults.fault import Fault
 FAULTS = [
     Fault(
         "A bundle with a path outside of its entry is refused",
-        "cache/admin/bundle.py",
+        "cache/admin/packed/bundle.py",
         '        if name != expected or manifest.name != f"{label}-{manifest.key_digest}":\n',
         '        if manifest.name != f"{label}-{manifest.key_digest}":\n',
-        ("tests/cache/admin/test_bundle.py::test_a_hostile_or_damaged_bundle_writes_nothing_but_whole_blobs",),
+        ("tests/cache/admin/packed/test_bundle.py::test_a_hostile_or_damaged_bundle_writes_nothing_but_whole_blobs",),
     ),
     Fault(
         "A blob of a tier is verified before it is used",
@@ -19,7 +19,7 @@ FAULTS = [
         "        if len(actual_digest := sha256(data).hexdigest()) != len(digest):\n",
         (
             "tests/serving/fleet/test_tiers.py::test_a_damaged_blob_is_compiled_again_and_replaced",
-            "tests/cache/remote/test_moved_entries.py::test_a_blob_comes_from_the_next_tier_where_the_first_has_it_damaged",
+            "tests/cache/remote/admin/test_moved_entries.py::test_a_blob_comes_from_the_next_tier_where_the_first_has_it_damaged",
         ),
     ),
     Fault(

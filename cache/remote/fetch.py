@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from gearcache.cache.remote.engines.protocol import Deadline, Remote
 from gearcache.cache.remote.names import blob_name
-from gearcache.cache.remote.parallel import at_once
+from gearcache.cache.remote.requests.parallel import at_once
 from gearcache.cache.remote.tier import Tier
 from gearcache.errors import CorruptEntry
 

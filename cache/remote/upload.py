@@ -15,7 +15,7 @@ from gearcache.cache.manifest_file import read_manifest_to_copy
 from gearcache.cache.remote.engines.protocol import Deadline, Remote
 from gearcache.cache.remote.lookup import Lookup
 from gearcache.cache.remote.names import EntryName, blob_name
-from gearcache.cache.remote.parallel import at_once
+from gearcache.cache.remote.requests.parallel import at_once
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.store import DiskStore

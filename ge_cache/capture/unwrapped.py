@@ -3,7 +3,7 @@
 A weight of torchao is a tensor without memory of its own: its class holds a few plain tensors (`__tensor_flatten__`)
 and defines operations on them. The captured graph rebuilds the weight from these. When the graph is recorded as ATen
 operations, the class answers with operations on its plain tensors, which then are the weights. The key contains class
-and settings of such a weight (`cache.fingerprint`), and the code that answers is hashed as traced code is.
+and settings of such a weight (`cache.keys.fingerprint`), and the code that answers is hashed as traced code is.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gearcache.cache.admin.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.packed.bundle import take_bundle, write_bundle
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.store import DiskStore

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from gearcache.cache.admin.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.catalog import Catalog, Removal
 from gearcache.cache.admin.counts import Counts, reset_counts
 from gearcache.cache.admin.evict import Limits
 from gearcache.cache.admin.health import check_health
+from gearcache.cache.admin.packed.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.tally import count_misses, misses
 from gearcache.cache.admin.verify import verify
 from gearcache.cache.keys.key import CacheKey

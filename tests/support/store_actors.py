@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gearcache.cache.admin.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.packed.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.verify import verify
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from gearcache.cache.remote.deadline import within
 from gearcache.cache.remote.engines.protocol import Creates, Deadline, RemoteError, check_name, is_name
-from gearcache.cache.remote.retries import tried
+from gearcache.cache.remote.requests.deadline import within
+from gearcache.cache.remote.requests.retries import tried
 
 _Result = TypeVar("_Result")
 #: The file was just replaced, or the server has forgotten the handle: opening it again helps.

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from gearcache.cache.remote.deadline import within
 from gearcache.cache.remote.engines.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError, check_name, is_name
+from gearcache.cache.remote.requests.deadline import within
 
 if TYPE_CHECKING:
     from gearcache.cache.remote.engines.relay import Relay

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from gearcache.cache.remote.deadline import Cutter, within
 from gearcache.cache.remote.engines.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError, check_name, is_name
+from gearcache.cache.remote.requests.deadline import Cutter, within
 
 _Result = TypeVar("_Result")
 #: The remotes of this process.

@@ -13,8 +13,8 @@ from typing import IO, Any
 
 import msgpack
 
-from gearcache.cache.remote.deadline import within
 from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.requests.deadline import within
 
 #: Allowed operations; each is a method of the engine.
 _OPERATIONS = ("get", "size", "put", "names", "delete", "clock")

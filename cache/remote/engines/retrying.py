@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gearcache.cache.remote.engines.protocol import Clocked, Creates, Deadline, Remote
-from gearcache.cache.remote.retries import tried
+from gearcache.cache.remote.requests.retries import tried
 
 #: Seconds before an operation is tried again.
 PAUSES = (0.15, 0.6)

@@ -14,8 +14,8 @@ from email.utils import parsedate_to_datetime
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
-from gearcache.cache.remote.deadline import Cutter, within
 from gearcache.cache.remote.engines.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError, check_name, is_name
+from gearcache.cache.remote.requests.deadline import Cutter, within
 
 INDEX = "index.txt"
 _Result = TypeVar("_Result")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from gearcache.cache.admin.baked_folder import Baked, write_folder
-from gearcache.cache.admin.bundle import BundleSummary, write_bundle
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.image.image_folder import ImageSummary, write_image
-from gearcache.cache.admin.image.layer import ROOT
+from gearcache.cache.admin.packed.baked_folder import Baked, write_folder
+from gearcache.cache.admin.packed.bundle import BundleSummary, write_bundle
+from gearcache.cache.admin.packed.image.image_folder import ImageSummary, write_image
+from gearcache.cache.admin.packed.image.layer import ROOT
 from gearcache.commands.common import common_options, count, environment_trust, layout_at, note_faults, print_json
 from gearcache.commands.entries.entry_names import entry_argument, find_all
 from gearcache.commands.output.printing import tell

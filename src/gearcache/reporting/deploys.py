@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from gearcache.cache.admin.bundle import bundle_manifests
 from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.packed.bundle import bundle_manifests
 from gearcache.cache.admin.row import Identity, entry_of
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest

@@ -56,7 +56,7 @@ from gearcache.cache.store import DiskStore
 from gearcache.cache.layout import Layout
 from gearcache.cache.admin.evict import Limits
 from gearcache.cache.signatures.signature import Signer
-from gearcache.cache.admin.bundle import write_bundle, take_bundle
+from gearcache.cache.admin.packed.bundle import write_bundle, take_bundle
 from gearcache.readable.joined import joined
 from gearcache.cache.admin.catalog import Catalog, Removal
 from gearcache.cache.admin.counts import Counts, reset_counts

@@ -17,10 +17,10 @@ import msgpack
 import pytest
 from click.testing import CliRunner, Result
 
-from gearcache.cache.admin.bundle import HEADER_NAME, take_bundle
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.evict import Limits
 from gearcache.cache.admin.health import check_health
+from gearcache.cache.admin.packed.bundle import HEADER_NAME, take_bundle
 from gearcache.cache.admin.verify import verify
 from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout

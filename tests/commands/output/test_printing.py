@@ -12,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from gearcache.cache.admin.bundle import HEADER_NAME
+from gearcache.cache.admin.packed.bundle import HEADER_NAME
 from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import Layout
 from gearcache.cli import main

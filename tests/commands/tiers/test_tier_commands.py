@@ -19,7 +19,7 @@ from gearcache.cache.admin import health
 from gearcache.cache.admin.file_system import NETWORK, network_file_system
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.remote import command_retries as persistence
+from gearcache.cache.remote.admin import command_retries as persistence
 from gearcache.cache.remote.breaker import FAULTS, Breaker
 from gearcache.cache.remote.engines.folder import FolderRemote
 from gearcache.cache.remote.engines.protocol import Deadline

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import asdict
 
 from gearcache.cache.layout import Layout
-from gearcache.cache.remote.prune import RemotePrune, RemotePruned
+from gearcache.cache.remote.admin.prune import RemotePrune, RemotePruned
 from gearcache.commands.common import Exit, count, environment_trust, note, print_json, size_text, stop, tell, warn
 from gearcache.commands.output.verbosity import is_verbose
 from gearcache.commands.tiers.chosen import tiers_at

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from gearcache.cache.admin.bundle import take_bundle
+from gearcache.cache.admin.packed.bundle import take_bundle
 from gearcache.cache.keys.key import short_name
 from gearcache.cache.layout import REMOTES_VARIABLE, Layout
-from gearcache.cache.remote.command_retries import SECONDS, persistently
+from gearcache.cache.remote.admin.command_retries import SECONDS, persistently
+from gearcache.cache.remote.admin.holdings import Holdings, holdings
+from gearcache.cache.remote.admin.pull import Pull, Pulled
 from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
-from gearcache.cache.remote.holdings import Holdings, holdings
 from gearcache.cache.remote.names import EntryName
-from gearcache.cache.remote.pull import Pull, Pulled
 from gearcache.cache.remote.tier import Tier
 from gearcache.commands.common import (
     Exit,

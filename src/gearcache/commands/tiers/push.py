@@ -9,11 +9,11 @@ import click
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.keys.key import short_name
-from gearcache.cache.remote.command_retries import SECONDS, persistently
+from gearcache.cache.remote.admin.command_retries import SECONDS, persistently
+from gearcache.cache.remote.admin.holdings import write_index
+from gearcache.cache.remote.admin.push import Pushed, push_entries
 from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
-from gearcache.cache.remote.holdings import write_index
 from gearcache.cache.remote.names import EntryName
-from gearcache.cache.remote.push import Pushed, push_entries
 from gearcache.cache.remote.tier import Tier
 from gearcache.commands.common import (
     Exit,

@@ -12,8 +12,8 @@ from msgspec.structs import asdict
 
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
+from gearcache.cache.remote.admin.holdings import listed, read_manifests
 from gearcache.cache.remote.engines.protocol import Deadline
-from gearcache.cache.remote.holdings import listed, read_manifests
 from gearcache.cache.remote.lookup import read_tier_entry
 from gearcache.cache.remote.names import ENTRIES, EntryName
 from gearcache.cache.remote.tier import Tier

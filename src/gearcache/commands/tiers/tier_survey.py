@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from gearcache.cache.remote.parallel import at_once
-from gearcache.cache.remote.survey import TierSurvey, survey
+from gearcache.cache.remote.admin.survey import TierSurvey, survey
+from gearcache.cache.remote.requests.parallel import at_once
 from gearcache.commands.common import Exit, count, environment_trust, layout_at, print_json, size_text, stop
 from gearcache.commands.output.listing import Column, Listing, or_dash
 from gearcache.commands.output.printing import echo

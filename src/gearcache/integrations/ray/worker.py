@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from msgspec import Struct
 
-from gearcache.cache.admin.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.packed.bundle import take_bundle, write_bundle
 from gearcache.cache.layout import ROOT_VARIABLE, Layout, resolve_root
 from gearcache.cache.remote.trust import Trust
 from gearcache.errors import CacheError, OptionError

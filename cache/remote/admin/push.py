@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from gearcache.cache.files.trust import read_trusted
 from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, is_signed
-from gearcache.cache.remote.command_retries import MOST_FAULTS, persistently
+from gearcache.cache.remote.admin.command_retries import MOST_FAULTS, persistently
 from gearcache.cache.remote.names import EntryName
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from gearcache.cache.admin.image.documents import architecture_of
-from gearcache.cache.admin.image.layer import ROOT, Layer
+from gearcache.cache.admin.packed.image.documents import architecture_of
+from gearcache.cache.admin.packed.image.layer import ROOT, Layer
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import ROOT_VARIABLE

@@ -12,13 +12,13 @@ import pytest
 
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
-from gearcache.cache.remote import command_retries as persistence
+from gearcache.cache.remote.admin import command_retries as persistence
+from gearcache.cache.remote.admin.holdings import holdings, write_index
+from gearcache.cache.remote.admin.pull import Pull, Pulled
+from gearcache.cache.remote.admin.push import Pushed, push_entries
 from gearcache.cache.remote.engines.folder import FolderRemote
 from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
-from gearcache.cache.remote.holdings import holdings, write_index
 from gearcache.cache.remote.names import EntryName, blob_name
-from gearcache.cache.remote.pull import Pull, Pulled
-from gearcache.cache.remote.push import Pushed, push_entries
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remote.urls import TierURL

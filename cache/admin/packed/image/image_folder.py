@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from gearcache.cache.admin.image.documents import (
+from gearcache.cache.admin.packed.image.documents import (
     CONFIG_TYPE,
     INDEX_TYPE,
     MANIFEST_TYPE,
@@ -18,10 +18,10 @@ from gearcache.cache.admin.image.documents import (
     describe,
     encode,
 )
-from gearcache.cache.admin.image.labels import labels_of, machines_of
-from gearcache.cache.admin.image.layer import ROOT, Layer, write_layer
-from gearcache.cache.admin.packed_files import members_of
-from gearcache.cache.admin.packing import Packing, Sign, as_it_is, packing
+from gearcache.cache.admin.packed.image.labels import labels_of, machines_of
+from gearcache.cache.admin.packed.image.layer import ROOT, Layer, write_layer
+from gearcache.cache.admin.packed.packed_files import members_of
+from gearcache.cache.admin.packed.packing import Packing, Sign, as_it_is, packing
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.files.atomic import move_aside, open_atomic, write_atomic
 from gearcache.cache.layout import ROOT_VARIABLE, Layout

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct, field
 
 from gearcache.cache.manifest import Manifest, is_signed
-from gearcache.cache.remote.command_retries import SECONDS, persistently
+from gearcache.cache.remote.admin.command_retries import SECONDS, persistently
+from gearcache.cache.remote.admin.holdings import blobs, holdings, read_manifests, write_index
 from gearcache.cache.remote.engines.protocol import Deadline, Remote
-from gearcache.cache.remote.holdings import blobs, holdings, read_manifests, write_index
 from gearcache.cache.remote.lookup import read_named
 from gearcache.cache.remote.names import EntryName, blob_name
-from gearcache.cache.remote.parallel import at_once
+from gearcache.cache.remote.requests.parallel import at_once
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.errors import CacheError, RemoteError

@@ -16,13 +16,13 @@ from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.locks.lock import key_lock
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, OtherFormat
 from gearcache.cache.manifest_file import read_manifest
-from gearcache.cache.remote.command_retries import MOST_FAULTS, SECONDS, persistently
+from gearcache.cache.remote.admin.command_retries import MOST_FAULTS, SECONDS, persistently
+from gearcache.cache.remote.admin.holdings import read_manifests
+from gearcache.cache.remote.admin.push import name_of
 from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
 from gearcache.cache.remote.fetch import fetch_blobs
-from gearcache.cache.remote.holdings import read_manifests
 from gearcache.cache.remote.lookup import TierEntry, read_tier_entry
 from gearcache.cache.remote.names import EntryName, expected_digest
-from gearcache.cache.remote.push import name_of
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.store import DiskStore

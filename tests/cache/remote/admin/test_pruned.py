@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from gearcache.cache.layout import Layout
+from gearcache.cache.remote.admin.holdings import blobs, holdings, write_index
+from gearcache.cache.remote.admin.prune import RemotePrune, RemotePruned
+from gearcache.cache.remote.admin.push import push_entries
+from gearcache.cache.remote.admin.survey import survey
 from gearcache.cache.remote.breaker import FAULTS, Breaker
 from gearcache.cache.remote.engines.folder import FolderRemote
 from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
-from gearcache.cache.remote.holdings import blobs, holdings, write_index
 from gearcache.cache.remote.names import EntryName, blob_name
-from gearcache.cache.remote.prune import RemotePrune, RemotePruned
-from gearcache.cache.remote.push import push_entries
-from gearcache.cache.remote.survey import survey
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remote.urls import TierURL

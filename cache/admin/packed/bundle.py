@@ -18,8 +18,8 @@ from typing import BinaryIO, cast
 
 from msgspec import Struct, field
 
-from gearcache.cache.admin.archive import MAX_MEMBERS, BoundedReads, add_file, pieces
-from gearcache.cache.admin.packing import packing
+from gearcache.cache.admin.packed.archive import MAX_MEMBERS, BoundedReads, add_file, pieces
+from gearcache.cache.admin.packed.packing import packing
 from gearcache.cache.admin.row import EntryRow, Identity
 from gearcache.cache.blob_folder import prepare_entry, prepare_folder, present_size
 from gearcache.cache.entry_file import LOCK_SECONDS, Join, entry_bytes, write_entry

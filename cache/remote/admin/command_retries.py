@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from gearcache.cache.remote.retries import tried
+from gearcache.cache.remote.requests.retries import tried
 
 #: Seconds between the tries: one more try than there are pauses.
 PAUSES = (0.5, 2.0)

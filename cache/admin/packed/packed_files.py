@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from gearcache.cache.admin.packing import Packing
+from gearcache.cache.admin.packed.packing import Packing
 from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME
 from gearcache.errors import CorruptEntry

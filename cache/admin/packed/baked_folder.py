@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from gearcache.cache.admin.packed_files import members_of
-from gearcache.cache.admin.packing import Sign, as_it_is, packing
+from gearcache.cache.admin.packed.packed_files import members_of
+from gearcache.cache.admin.packed.packing import Sign, as_it_is, packing
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.files.atomic import make_folder, open_atomic
 from gearcache.cache.layout import Layout

@@ -11,9 +11,9 @@ from typing import BinaryIO, cast
 
 from msgspec import Struct
 
-from gearcache.cache.admin.archive import add_file
-from gearcache.cache.admin.image.documents import LAYER_TYPE, Descriptor
-from gearcache.cache.admin.packed_files import Member as Member
+from gearcache.cache.admin.packed.archive import add_file
+from gearcache.cache.admin.packed.image.documents import LAYER_TYPE, Descriptor
+from gearcache.cache.admin.packed.packed_files import Member as Member
 
 #: The folder of the cache in a layer: a container of this image, or one that mounts it at `/`, finds the cache there.
 ROOT = "var/cache/gearcache"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
-from gearcache.cache.remote.parallel import at_once
+from gearcache.cache.remote.requests.parallel import at_once
 
 
 def read_each(

@@ -21,8 +21,8 @@ import msgpack
 import pytest
 from msgspec.structs import asdict
 
-from gearcache.cache.admin.bundle import HEADER_NAME, take_bundle, write_bundle
 from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.packed.bundle import HEADER_NAME, take_bundle, write_bundle
 from gearcache.cache.admin.verify import verify
 from gearcache.cache.files.parent_folders import TRUSTED_VARIABLE
 from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
@@ -108,12 +108,12 @@ def test_an_entry_that_is_being_compiled_is_waited_for(
 ) -> None:
     bundle = bundle_of(source, tmp_path / "bundle.tar")
     target = DiskStore(Layout(tmp_path / "target", "rank1"))
-    monkeypatch.setattr("gearcache.cache.admin.bundle.LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("gearcache.cache.admin.packed.bundle.LOCK_SECONDS", 0.1)
     with target.exclusive(KEYS[0]):
         taken = take_bundle(target.layout, bundle, joined)
     assert (taken.skipped, list(taken.failed)) == ([], [KEYS[0].name])
     assert "lock" in taken.failed[KEYS[0].name]
-    monkeypatch.setattr("gearcache.cache.admin.bundle.LOCK_SECONDS", 60.0)
+    monkeypatch.setattr("gearcache.cache.admin.packed.bundle.LOCK_SECONDS", 60.0)
     with ThreadPoolExecutor(1) as pool:
         with target.exclusive(KEYS[0]):
             taking = pool.submit(take_bundle, target.layout, bundle, joined)
@@ -345,7 +345,7 @@ from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.store import DiskStore
 from gearcache.cache.layout import Layout
 from gearcache.cache.result import Hit
-from gearcache.cache.admin.bundle import take_bundle
+from gearcache.cache.admin.packed.bundle import take_bundle
 from gearcache.readable.joined import joined
 os.setgid(65534); os.setuid(65534)
 layout = Layout(Path(sys.argv[2]), "rank1")

@@ -10,12 +10,12 @@ from fnmatch import fnmatchcase
 from msgspec import Struct, field
 
 from gearcache.cache.layout import is_digest
-from gearcache.cache.remote.command_retries import PAUSES, SECONDS
+from gearcache.cache.remote.admin.command_retries import PAUSES, SECONDS
 from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
 from gearcache.cache.remote.engines.web import INDEX, MAX_INDEX
 from gearcache.cache.remote.lookup import MAX_SIZE
 from gearcache.cache.remote.names import BLOBS, ENTRIES, EntryName, parse_name
-from gearcache.cache.remote.read_each import read_each
+from gearcache.cache.remote.requests.read_each import read_each
 from gearcache.cache.remote.tier import Tier
 
 #: Limit of listed names; a tier with more objects is not listed as a whole.

@@ -1,0 +1,1 @@
+"""Entries packed for other hosts: bundles, folders and images, with every byte verified."""
