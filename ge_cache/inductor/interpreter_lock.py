@@ -18,7 +18,8 @@ from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource
 #: The lines around the C interface in Inductor's source.
 INTERFACE = "// Definition of AOTI runtime interface functions\n"
 INTERFACE_END = '} // extern "C"\n'
-_RUN = "    container->run(\n"
+#: Indented by four blanks until torch 2.14, by two since then.
+_RUN = re.compile(r"^( +)container->run\($", re.MULTILINE)
 _COMMUNICATES = re.compile(r"\baoti_torch_\w*_c10d_functional_\w+\(")  # what a graph waits for is always among these
 _CALLS_OUT = re.compile(rf"\baoti_torch_proxy_executor_call_function\(|{_COMMUNICATES.pattern}")
 
@@ -65,14 +66,14 @@ def with_lock_released(written: CppSource) -> CppSource:
         return written
     text = written.wrapper
     begin, end = text.find(INTERFACE), text.find(INTERFACE_END)
-    if text.count(INTERFACE) != 1 or end < begin or text.count(_RUN, begin, end) != 1:
+    if text.count(INTERFACE) != 1 or end < begin or len(_RUN.findall(text[begin:end])) != 1:
         if _COMMUNICATES.search(text):
             raise RuntimeError(
-                "the graph communicates, and AOTInductor's interface is not written as in torch 2.13: ranks that keep "
-                "Python's lock while they wait for each other can wait for ever"
+                "the graph communicates, and AOTInductor's interface is not written as in torch 2.13 to 2.15: ranks "
+                "that keep Python's lock while they wait for each other can wait for ever"
             )
         return written
-    interface = text[begin:end].replace(_RUN, f"    WithoutInterpreterLock released;\n{_RUN}")
+    interface = _RUN.sub(r"\1WithoutInterpreterLock released;\n\g<0>", text[begin:end])
     interface = interface.replace(INTERFACE, f"{INTERFACE}{_LOCK}")
     flag = _FLAG if _CALLS_OUT.search(text) else ""
     behind = end + len(INTERFACE_END)
