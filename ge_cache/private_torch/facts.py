@@ -17,6 +17,7 @@ from gearcache.ge_cache.private_torch.corrections import iterators as private_it
 from gearcache.ge_cache.private_torch.corrections import made_objects as private_made_objects
 from gearcache.ge_cache.private_torch.corrections import resized as private_resized
 from gearcache.ge_cache.private_torch.corrections import symbolic as private_symbolic
+from gearcache.ge_cache.private_torch.corrections import user_containers as private_user_containers
 from gearcache.ge_cache.private_torch.probes import attributes as private_attributes
 from gearcache.ge_cache.private_torch.probes import constants as private_constants
 from gearcache.ge_cache.private_torch.probes import escapes as private_escapes
@@ -149,6 +150,7 @@ _WATCHED = (
     _of_type_tests,
     private_sets.watched_sets,
     private_iterators.watched_iterators,
+    private_user_containers.watched_user_containers,
     private_comparisons.watched_comparisons,
     private_constants.watched_constants,
     private_symbolic.watched_numbers,

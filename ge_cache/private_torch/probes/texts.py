@@ -14,6 +14,7 @@ from gearcache.ge_cache.private_torch.probes.attributes import with_subclasses
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
+_OF_ADDRESS = "it makes a text of an object's address, which differs between processes"
 
 
 def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
@@ -57,7 +58,9 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     @functools.wraps(call_of_class)
     def call_method_of_class(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        """Answer `object.__repr__(thing)`."""
+        """Answer `object.__repr__(thing)`, for which Dynamo may ask the class of the thing."""
+        if self.fn is object and name == "__repr__":
+            facts.refuse(_OF_ADDRESS)
         result = call_of_class(self, tx, name, args, kwargs)
         check_address(result, *args)
         return result
@@ -66,7 +69,7 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         """Refuse a text with an address, unless it was in a text from before."""
         text = result.as_python_constant() if result is not None and result.is_python_constant() else None
         if type(text) is str and _ADDRESS.search(text) and not all(one.is_python_constant() for one in described):
-            facts.refuse("it makes a text of an object's address, which differs between processes")
+            facts.refuse(_OF_ADDRESS)
 
     def texts(function: Any) -> Any:
         @functools.wraps(function)

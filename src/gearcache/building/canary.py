@@ -83,6 +83,7 @@ def _calls(canary: Canary) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     x = torch.ones(3, 2, device="cpu")
     yield canary.watched, (x, 5, x[0].numpy() if importlib.util.find_spec("numpy") else x[0])
     yield canary.refused_at_once, (x,)
+    yield canary.copied, (x,)
     yield canary.recorded, (x,)
 
 
@@ -126,6 +127,10 @@ class Table(dict[str, int]):
     """A dictionary of a user-defined class."""
 
 
+class Queue(collections.deque[int]):
+    """A deque of a user-defined class."""
+
+
 class Ordered(collections.OrderedDict[str, int]):
     """An ordered dictionary of a user-defined class."""
 
@@ -149,7 +154,7 @@ class Canary(torch.nn.Module):
         self.slotted, self.own = Slotted(2), Table(a=1)
         self.table, self.names = {"a": 1, "b": 2}, {"a", "b"}
         self.ordered, self.subclass = collections.OrderedDict(a=1), Ordered(a=1)
-        self.queue = collections.deque([1, 2], maxlen=2)
+        self.queue, self.own_queue = collections.deque([1, 2], maxlen=2), Queue([1, 2], 2)
 
     def watched(self, x: Any, n: int, array: Any) -> Any:
         """Return a reference to every result; what is refused here is refused at the end of the trace."""
@@ -180,7 +185,7 @@ class Canary(torch.nn.Module):
             total += len(name)
         total += ("a" in self.table.keys()) + len(list(self.table.keys()))  # noqa: SIM118
         total += len(str(self.table)) + (1 in [2, 1]) + len(sorted(self.names)) + len(dict.fromkeys(self.names))
-        return total + len(items) + len(pair[0].name)
+        return total + len(items) + len(pair[0].name) + len(dict(self.own)) + len(self.table | self.own)
 
     def _ordered(self) -> Any:
         queue = collections.deque([1, 2], maxlen=2)
@@ -222,6 +227,10 @@ class Canary(torch.nn.Module):
     def refused_at_once(self, x: Any) -> Any:
         """Do something that ends a trace."""
         return x * len(f"{x}")
+
+    def copied(self, x: Any) -> Any:
+        """Copy a deque of a class, which torch 2.13 does not trace."""
+        return x * len(self.own_queue.copy()) * len(self.own_queue * 2) * len(self.own_queue + self.own_queue)
 
     def recorded(self, x: Any) -> Any:
         """Compute something that is recorded as operators of a gear."""
