@@ -25,12 +25,14 @@ _POWERS_AND_SHIFTS |= {operator.lshift, operator.ilshift, operator.rshift, opera
 _COMPARISONS = {*_IDENTITIES, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
 
 
-def watched_numbers(_: Any) -> Iterator[tuple[Any, str, Any]]:
+def watched_numbers(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield (owner, name, replacement) of functions that compute with sizes."""
     from torch._dynamo.utils import specialize_symnode
+    from torch._dynamo.variables.base import VariableTracker
     from torch._dynamo.variables.builtin import BuiltinVariable
-    from torch._dynamo.variables.tensor import SymNodeVariable
+    from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
 
+    variable: Any = VariableTracker
     symbol: Any = SymNodeVariable
     builtin: Any = BuiltinVariable
     specialize: Any = specialize_symnode
@@ -56,11 +58,34 @@ def watched_numbers(_: Any) -> Iterator[tuple[Any, str, Any]]:
                 kinds = {_kind(a), _kind(b)}
                 if len(kinds) == 2 and kinds <= {int, float, bool}:  # the result has the type of the chosen one
                     a, b = specialize(a), specialize(b)
+            are_tensors = [isinstance(operand, TensorVariable) for operand in (a, b)]
+            if all(are_tensors) and _form(a) == _form(b):
+                choose = variable.build(tx, _greater if self.fn is max else _less)
+                return tx.inline_user_function_return(choose, [a, b], {})
+            if any(are_tensors):
+                facts.refuse(
+                    f"it takes `{self.fn.__name__}` of a tensor and of what has another type, dtype or shape, and the "
+                    "result has those of the one that is chosen: use `torch.clamp`, `torch.maximum` or `torch.minimum`"
+                )
         return smaller(self, tx, a, b)
 
     yield symbol, comparison, richcompare_impl
     yield builtin, "call_round", call_round
     yield builtin, "_call_min_max_binary", _call_min_max_binary
+
+
+def _form(tensor: Any) -> tuple[Any, Any, Any]:
+    example = tensor.as_proxy().node.meta["example_value"]
+    return example.dtype, example.shape, example.device
+
+
+def _greater(first: Any, second: Any) -> Any:
+    """Return what `max` does, which keeps the first where they cannot be ordered; Dynamo takes `torch.maximum`."""
+    return torch.where(second > first, second, first)
+
+
+def _less(first: Any, second: Any) -> Any:
+    return torch.where(second < first, second, first)
 
 
 def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
