@@ -176,4 +176,5 @@ def _is_empty(tensor: torch.Tensor) -> bool:
 
 
 def _covers_storage(tensor: torch.Tensor) -> bool:
-    return bool(tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes())
+    is_all = tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
+    return bool(is_all) and bool(tensor.storage_offset() == 0)  # a storage without bytes has views at any offset

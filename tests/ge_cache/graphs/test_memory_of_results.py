@@ -59,6 +59,10 @@ class Empty(torch.nn.Module):
         total = x + 1.0
         return total.view(-1, 4), total
 
+    def beyond(self, x: Tensor, n: int) -> Any:
+        rows = torch.full((x.size(0) % 4, 4), 1.5)
+        return rows.diagonal(n), rows, rows.movedim(0, -1).contiguous()
+
 
 def _owners(results: Any, arguments: list[Tensor]) -> list[Any]:
     """Return of each result its layout, which arguments it is, and which it shares memory with."""
@@ -178,3 +182,13 @@ def test_empty_results_of_inductor_are_objects_of_their_own(name: str, tmp_path:
         one, other = served(torch.ones(rows, 4))
         assert one is not other
         assert (one.shape, other.shape) == ((rows, 4), (rows, 4))
+
+
+@pytest.mark.parametrize("dynamic", [None, True, False])
+def test_a_part_of_an_empty_result_is_no_base_of_the_whole(dynamic: bool | None, tmp_path: Path) -> None:
+    method = Empty().beyond
+    served: Any = gearcache.cache_compile(method, cache_dir=tmp_path, dynamic=dynamic, config=strict_config())
+    with torch.no_grad():
+        for rows, n in ((5, 2), (4, 3), (8, 2), (7, 1)):
+            x = torch.ones(rows)
+            torch.testing.assert_close(served(x, n), method(x, n), rtol=0, atol=0)
