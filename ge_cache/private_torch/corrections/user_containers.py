@@ -1,7 +1,7 @@
 """Dynamo hooks for dictionaries and deques of users' classes, of which Dynamo takes or makes the standard ones.
 
 It merges a dictionary whose class has its own `__iter__` or `keys` by the items that `dict` holds, where Python asks
-the class. And since torch 2.15 it copies an object of a subclass of `deque` as a `deque`.
+the class. And since torch 2.14 it copies an object of a subclass of `deque` as a `deque`.
 """
 
 from __future__ import annotations
