@@ -58,11 +58,13 @@ def watched_numbers(facts: Any) -> Iterator[tuple[Any, str, Any]]:
                 kinds = {_kind(a), _kind(b)}
                 if len(kinds) == 2 and kinds <= {int, float, bool}:  # the result has the type of the chosen one
                     a, b = specialize(a), specialize(b)
-            are_tensors = [isinstance(operand, TensorVariable) for operand in (a, b)]
-            if all(are_tensors) and _form(a) == _form(b):
+            forms = [_form(operand) for operand in (a, b) if isinstance(operand, TensorVariable)]
+            if any(shape.numel() != 1 for _, shape, _ in forms):  # Python raises, and `iterators.py` refuses it
+                return smaller(self, tx, a, b)
+            if len(forms) == 2 and forms[0] == forms[1]:
                 choose = variable.build(tx, _greater if self.fn is max else _less)
                 return tx.inline_user_function_return(choose, [a, b], {})
-            if any(are_tensors):
+            if forms:
                 facts.refuse(
                     f"it takes `{self.fn.__name__}` of a tensor and of what has another type, dtype or shape, and the "
                     "result has those of the one that is chosen: use `torch.clamp`, `torch.maximum` or `torch.minimum`"

@@ -85,10 +85,8 @@ def _goes_its_own_way(cls: type) -> bool:
 
 
 def _of_deques(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    from torch._dynamo.variables import user_defined
-
-    kind: Any = getattr(user_defined, "UserDefinedDequeVariable", None)
-    if kind is None:  # until torch 2.13, which traces no such deque
+    kind = deque_variable()
+    if kind is None:
         return
 
     def refuse(deque: Any) -> None:
@@ -116,3 +114,10 @@ def _of_deques(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     yield kind, "call_method", call_method
     for name in ("sq_repeat_impl", "sq_concat_impl"):
         yield kind, name, copying(getattr(kind, name))
+
+
+def deque_variable() -> Any:
+    """Return Dynamo's class for a deque of a user's class; None until torch 2.13, which traces no such deque."""
+    from torch._dynamo.variables import user_defined
+
+    return getattr(user_defined, "UserDefinedDequeVariable", None)
