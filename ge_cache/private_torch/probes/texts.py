@@ -23,20 +23,25 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     Dynamo leaves `f"{self.kind}"` unevaluated, and then finds nothing under such a key.
     """
     from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+    from torch._dynamo.utils import specialize_symnode
     from torch._dynamo.variables.base import VariableTracker
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._dynamo.variables.constant import ConstantVariable
+    from torch._dynamo.variables.tensor import SymNodeVariable
     from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
+    specialize: Any = specialize_symnode
     translator: Any = InstructionTranslatorBase
     builtin: Any = BuiltinVariable
     constants: Any = ConstantVariable
     format_value, format_text = translator._format_value, constants.call_method
-    call_of_class = builtin.call_method
+    call_of_class, format_of = builtin.call_method, builtin.call_format
 
     @functools.wraps(format_value)
     def _format_value(self: Any, fmt_spec: Any, flags: int) -> None:
         value = self.stack[-1].realize()
+        if isinstance(value, SymNodeVariable) and fmt_spec.as_python_constant() != "":  # Dynamo forgets `05d`
+            value = self.stack[-1] = specialize(value)
         if isinstance(value, UserDefinedObjectVariable) and flags & 3 == 0:
             formatter: Any = value.value_type.__format__
             if formatter is object.__format__ and fmt_spec.as_python_constant() == "":
@@ -46,6 +51,16 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         elif holds_made_object(value) and not is_made(value):
             refuse_text()
         format_value(self, fmt_spec, flags)
+
+    @functools.wraps(format_of)
+    def call_format(self: Any, tx: Any, text: Any, *args: Any, **kwargs: Any) -> Any:
+        """Answer `format(n, "05d")`, which Dynamo takes for `"...".format(...)`."""
+        if self.fn is not format:
+            return format_of(self, tx, text, *args, **kwargs)
+        value = text.realize()
+        value = specialize(value) if isinstance(value, SymNodeVariable) else value
+        spec = args[0].as_python_constant() if args else ""
+        return builtin(str.format).call_function(tx, [constants.create("{:" + spec + "}"), value], {})
 
     def refuse_text() -> None:
         facts.refuse("it makes a text of an object that it makes, where the trace does not know what is in it")
@@ -101,6 +116,7 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     yield translator, "_format_value", _format_value
     yield constants, "call_method", call_method
     yield builtin, "call_method", call_method_of_class
+    yield builtin, "call_format", call_format
     for name in ("call_str", "call_repr"):
         yield builtin, name, texts(vars(builtin)[name])
     name = name_here(VariableTracker, "repr_impl")
