@@ -40,7 +40,7 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     @functools.wraps(format_value)
     def _format_value(self: Any, fmt_spec: Any, flags: int) -> None:
         value = self.stack[-1].realize()
-        if isinstance(value, SymNodeVariable) and fmt_spec.as_python_constant() != "":  # Dynamo forgets `05d`
+        if isinstance(value, SymNodeVariable):  # Dynamo forgets `05d`, and gives away the number for `f"{n}"` alone
             value = self.stack[-1] = specialize(value)
         if isinstance(value, UserDefinedObjectVariable) and flags & 3 == 0:
             formatter: Any = value.value_type.__format__

@@ -110,3 +110,20 @@ def test_extremes_whose_type_is_decided_by_a_tensor_are_refused(method: str, b: 
     cached = gearcache.cache_compile(getattr(Extremes(), method), config=gearcache.CompilerConfig(backend="eager"))
     with pytest.raises(gearcache.errors.CaptureError, match=r"`max` of a tensor and of what has another.*torch.clamp"):
         cached(torch.tensor(2.0), torch.tensor(b))
+
+
+class Formatted(torch.nn.Module):
+    def forward(self, x: torch.Tensor, n: int) -> Any:
+        return format(n, "05d"), format(n), f"{n:.2f}", f"{n}", f"{n}{n} of {x.size(0)}", f"{x.size(0)}", n
+
+    def left_out(self, x: torch.Tensor, n: int) -> Any:
+        return f"{n}", 5, x.size(0)
+
+
+@pytest.mark.parametrize("dynamic", [True, None, False])
+@pytest.mark.parametrize("name", ["forward", "left_out"])
+def test_numbers_are_formatted_as_their_spec_says(name: str, dynamic: bool | None, cache_dir: pathlib.Path) -> None:
+    method, config = getattr(Formatted(), name), gearcache.CompilerConfig(backend="eager", strict=True)
+    cached = gearcache.cache_compile(method, config=config, dynamic=dynamic)
+    for rows, n in ((3, 3), (4, -8), (5, 5)):
+        assert cached(torch.ones(rows), n) == method(torch.ones(rows), n)
