@@ -49,6 +49,7 @@ class ResultPlan:
         self.results: list[Result] = []
         self.compiled: list[int] = []
         self._detached: set[int] = set()
+        self._placed: set[int] = set()
 
     def plan(
         self,
@@ -56,12 +57,13 @@ class ResultPlan:
         inputs: list[torch.Tensor],
         attributes: dict[str, torch.Tensor],
         detached: set[int],
+        placed: set[int],
     ) -> None:
         """Fill `results` (one per output) and `compiled` (indices of outputs that a backend computes).
 
-        `detached` are the outputs that the method detached from autograd.
+        `detached` are the outputs that the method detached from autograd, `placed` those at a given place of a storage.
         """
-        self._detached = detached
+        self._detached, self._placed = detached, placed
         tensors = [index for index, value in enumerate(outputs) if _is_tensor(value)]
         borrowed = {index: self._borrowed(index, outputs[index], inputs, attributes) for index in tensors}
         # The size of an input's storage is irrelevant: for a view it follows from no size of the inputs.
@@ -98,6 +100,12 @@ class ResultPlan:
         storage = private_core.storage_key(value)
         for kind, owner, tensor in owners:
             if private_core.storage_key(tensor) == storage:
+                if index in self._placed:
+                    raise CaptureError(
+                        self._method,
+                        f"output {index} is `as_strided` with a storage offset, which counts from the begin of the "
+                        f"storage and not of the {kind}: leave the offset out, or return a copy (`.clone()`)",
+                    )
                 return self._view(f"{kind}_view", owner, value, tensor, index)
         return None
 
@@ -129,6 +137,25 @@ def detached_outputs(module: torch.fx.GraphModule, outputs: list[Any]) -> set[in
     (output,) = [node for node in module.graph.nodes if node.op == "output"]
     tensors = [index for index, value in enumerate(outputs) if _is_tensor(value)]
     return {index for index, node in zip(tensors, output.args[0], strict=True) if _is_detached(node)}
+
+
+def placed_outputs(module: torch.fx.GraphModule, outputs: list[Any]) -> set[int]:
+    """Return the outputs that are views at a given offset of a storage, wherever their base begins."""
+    (output,) = [node for node in module.graph.nodes if node.op == "output"]
+    tensors = [index for index, value in enumerate(outputs) if _is_tensor(value)]
+    return {index for index, node in zip(tensors, output.args[0], strict=True) if _is_placed(node)}
+
+
+def _is_placed(node: torch.fx.Node) -> bool:
+    while (base := _viewed(node)) is not None:
+        if node.target is torch.ops.aten.as_strided.default and _offset_of(node) is not None:
+            return True
+        node = base
+    return False
+
+
+def _offset_of(node: torch.fx.Node) -> Any:
+    return node.args[3] if len(node.args) > 3 else node.kwargs.get("storage_offset")
 
 
 def _is_detached(node: torch.fx.Node) -> bool:

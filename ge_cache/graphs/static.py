@@ -23,7 +23,7 @@ from gearcache.ge_cache.graphs import inference_regions
 from gearcache.ge_cache.graphs.arguments import given_arguments
 from gearcache.ge_cache.graphs.cloned import cloned_inputs
 from gearcache.ge_cache.graphs.number_inputs import GearSymbols, NumberRow, number_rows
-from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs
+from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs, placed_outputs
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch.corrections.constant_tensors import only_own_operators_computed
@@ -188,7 +188,7 @@ def record(
         raise CaptureError(method, cause) from error
     plan = ResultPlan(method, number)
     try:
-        plan.plan(outputs, inputs, attributes, detached_outputs(module, outputs))
+        plan.plan(outputs, inputs, attributes, detached_outputs(module, outputs), placed_outputs(module, outputs))
     except CaptureError:
         raise
     except Exception as error:  # torch refuses to compare sizes that depend on values

@@ -2,7 +2,8 @@
 
 For a symbolic number Dynamo answers wrongly except when comparing it with a number of its kind: `(n > 3) == 0`,
 `(n > 3) is True` and `round(n, -1)`; it raises for a negative exponent, and does not for a negative shift. There the
-current number is used, and the graph then depends on it.
+current number is used, and the graph then depends on it. So it is for `n // 2 // -2`, which sympy takes for `n // -4`;
+and `n % n`, which it takes for 0, depends on whether `n` is 0.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _IDENTITIES = {operator.is_, operator.is_not}
 #: Their second operand decides the kind of the result, or whether they raise.
 _POWERS_AND_SHIFTS = {operator.pow, operator.ipow, pow}
 _POWERS_AND_SHIFTS |= {operator.lshift, operator.ilshift, operator.rshift, operator.irshift}
+_DIVISIONS = {operator.floordiv, operator.ifloordiv, operator.mod, operator.imod, divmod}
 _COMPARISONS = {*_IDENTITIES, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
 
 
@@ -127,11 +129,22 @@ def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             return builtin(function).call_function(tx, [number, specialize(count), *modulus], kwargs)
         return handler(tx, args, kwargs)
 
+    def division(function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        operands = [arg.realize() for arg in args]
+        number, divisor = operands[:2]
+        if _is_known(divisor):
+            bool(divisor.sym_num != 0)  # it becomes a condition of the graph
+        if _is_known(number) and _is_rounded(number) and _kind(divisor) is int and not _is_positive(divisor):
+            return builtin(function).call_function(tx, [specialize(operand) for operand in operands], kwargs)
+        return handler(tx, args, kwargs)
+
     @functools.wraps(make)
     def _make_handler(function: Any, *arguments: Any, **keywords: Any) -> Any:
         handler = make(function, *arguments, **keywords)
         if function in _POWERS_AND_SHIFTS:
             return functools.partial(power_or_shift, function, handler)
+        if function in _DIVISIONS:
+            return functools.partial(division, function, handler)
         if function not in _COMPARISONS:
             return handler
 
@@ -148,6 +161,25 @@ def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         return checked
 
     yield builtin, "_make_handler", _make_handler
+
+
+def _is_known(variable: Any) -> bool:
+    """Return whether a variable is a symbolic number that has a value in the traced call."""
+    from torch._dynamo.variables.tensor import SymNodeVariable
+
+    return isinstance(variable, SymNodeVariable) and bool(variable.sym_num.node.has_hint())
+
+
+def _is_rounded(number: Any) -> bool:
+    """Return whether a number was divided and rounded before."""
+    from torch.utils._sympy.functions import FloorDiv
+
+    return bool(number.sym_num.node.expr.has(FloorDiv))
+
+
+def _is_positive(divisor: Any) -> bool:
+    """Return whether a divisor is above zero, which becomes a condition of the graph."""
+    return bool((divisor.sym_num if _is_known(divisor) else divisor.as_python_constant()) > 0)
 
 
 def _kind(variable: Any) -> Any:

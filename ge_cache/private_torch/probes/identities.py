@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import operator
 import types
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ DESCRIPTORS = (
 @contextlib.contextmanager
 def watched_identities(identities: Any) -> Iterator[None]:
     """Report to `Identities` which objects are compared, hashed, passed to `id`, or found at two paths."""
+    from torch._dynamo.guards import GuardBuilder
     from torch._dynamo.variables import object_protocol as protocol_module
     from torch._dynamo.variables.builder import VariableBuilder
     from torch._dynamo.variables.constant import FakeIdVariable
@@ -49,6 +51,8 @@ def watched_identities(identities: Any) -> Iterator[None]:
         effects = self.tx.output.side_effects
         if value in effects:
             identities.met_again(self.source, effects[value].source)
+            if isinstance(value, enum.Enum):  # Dynamo guards a member at the first of its places only
+                self.install_guards(GuardBuilder.ID_MATCH)
         elif isinstance(value, DESCRIPTORS):
             identities.met_descriptor(self.source)
         return wrap(self, value)

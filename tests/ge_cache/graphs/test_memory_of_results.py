@@ -192,3 +192,20 @@ def test_a_part_of_an_empty_result_is_no_base_of_the_whole(dynamic: bool | None,
         for rows, n in ((5, 2), (4, 3), (8, 2), (7, 1)):
             x = torch.ones(rows)
             torch.testing.assert_close(served(x, n), method(x, n), rtol=0, atol=0)
+
+
+class Placed(torch.nn.Module):
+    def forward(self, x: Tensor) -> Any:
+        return x.as_strided((2, 2), (1, 2), 0)
+
+    def taken(self, x: Tensor) -> Any:
+        return x.as_strided((2, 2), (1, 2)), x.as_strided((2, 2), (1, 2), 0) * 1
+
+
+def test_a_view_at_a_place_of_the_storage_is_refused_as_a_result(tmp_path: Path) -> None:
+    model, x = Placed(), torch.arange(20.0)[5:]
+    refused: Any = gearcache.cache_compile(model.forward, cache_dir=tmp_path, config=strict_config())
+    with pytest.raises(gearcache.errors.CaptureError, match=r"`as_strided` with a storage offset.*clone"):
+        refused(x)
+    served: Any = gearcache.cache_compile(model.taken, cache_dir=tmp_path, config=strict_config())
+    torch.testing.assert_close(served(x), model.taken(x), rtol=0, atol=0)
