@@ -176,12 +176,17 @@ def value_conditions(graph: fx.Graph, text_of: Any, symbols_in: Any) -> list[str
     """Return conditions under which compiled code computes a graph's numbers as Python does, although in 64 bits.
 
     They also ensure that narrower integer tensors can hold the numbers that they are combined with. `NumberRefused` for
-    an expression that is not simple arithmetic.
+    an expression that is not simple arithmetic, or that also depends on a value of a tensor, which no call check knows.
     """
     conditions = []
+    of_inputs = _symbols_of_inputs(graph)
     for node in graph.nodes:
         value = node.meta.get("val")
         if not isinstance(value, torch.SymInt):
+            continue
+        if not value.node.expr.free_symbols <= of_inputs:  # `.item()`
+            if symbols := symbols_in(value):
+                raise NumberRefused("", "it combines the number with a value of a tensor", symbols)
             continue
         text, low, high = text_of(value)
         if text is None:
@@ -196,6 +201,16 @@ def value_conditions(graph: fx.Graph, text_of: Any, symbols_in: Any) -> list[str
                     if low is None or low < limits.min or high is None or high > limits.max:
                         conditions.append(f"({limits.min} <= {text} <= {limits.max})")
     return conditions
+
+
+def _symbols_of_inputs(graph: fx.Graph) -> set[Any]:
+    """Return the symbols in the numbers, sizes and strides of a graph's inputs."""
+    symbols: set[Any] = set()
+    for node in graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        numbers = [*value.shape, *value.stride()] if isinstance(value, torch.Tensor) else [value]
+        symbols.update(*(each.node.expr.free_symbols for each in numbers if isinstance(each, torch.SymInt)))
+    return symbols
 
 
 def _operand_dtypes(number: fx.Node, user: fx.Node) -> list[torch.dtype]:
