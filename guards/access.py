@@ -107,6 +107,13 @@ class Scope(Struct, frozen=True):
     closure: Mapping[str, CellType] = field(default_factory=dict)
 
 
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise LookupError(f"module `{name}` cannot be imported: {error}") from error
+
+
 class Access(Struct, frozen=True):
     """One access path; hashable, and plain data through `to_plain`."""
 
@@ -145,7 +152,7 @@ class Access(Struct, frozen=True):
         if kind == "closure":
             return scope.closure[name].cell_contents
         if kind == "module":
-            return sys.modules.get(name) or importlib.import_module(name)
+            return sys.modules.get(name) or _import(name)
         if kind == "environment":
             return os.environ.get(name)
         return builtins.__dict__

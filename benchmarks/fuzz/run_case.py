@@ -96,7 +96,8 @@ def _run(case: Case, number: int, folder: Path, report: Report, events: Counter[
                 continue
             if step.label == "call" and not is_called:
                 is_called = True
-                report.failure = _first_call(phase.hits, events["trace"] - traces, number, index, report, folder)
+                made = events["publish"] > 0  # not for a method without an operation
+                report.failure = _first_call(phase.hits, events["trace"] - traces, number, index, report, folder, made)
                 if report.failure is not None:
                     return
             report.failure = _difference(plain, cached, names, case, number, index, step.label)
@@ -108,11 +109,13 @@ def _run(case: Case, number: int, folder: Path, report: Report, events: Counter[
                 world.close()
 
 
-def _first_call(hits: bool, traces: int, number: int, index: int, report: Report, folder: Path) -> Failure | None:
-    """Record that the first call of a case was served; later processes have to find what it left."""
+def _first_call(
+    hits: bool, traces: int, number: int, index: int, report: Report, folder: Path, made: bool
+) -> Failure | None:
+    """Record that the first call of a case was served by a graph; later processes have to find what it left."""
     served = folder / "served"
     if number == 0:
-        if not report.refusals:
+        if made and not report.refusals:
             served.touch()
     elif hits and traces and served.exists():
         return Failure("traced again", number, index, "call", "a relaunch without any change")

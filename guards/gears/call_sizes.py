@@ -32,10 +32,19 @@ def open_dims(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> dict[tuple
 
 def special_text(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> str:
     """Return the name of a call with open dims of size 0 or 1, which take traces of their own; else empty."""
-    small = [f"{path}.size({dim})={size}" for (path, dim), size in open_dims(spec, tensors).items() if size < 2]
-    sizes = call_sizes(spec, tensors)
-    gear = [gear_text(spec, sizes)] if spec.axes and len(sizes) == len(spec.axes) else []
-    return ", ".join([*gear, *small]) if small else ""
+    dims, sizes = special_dims(spec, tensors), call_sizes(spec, tensors)
+    gear = gear_text(spec, sizes) if spec.axes and len(sizes) == len(spec.axes) else ""
+    return special_name(gear, dims) if dims else ""
+
+
+def special_dims(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> str:
+    """Return the open dims of a call of size 0 or 1, in words."""
+    return ", ".join(f"{path}.size({dim})={size}" for (path, dim), size in open_dims(spec, tensors).items() if size < 2)
+
+
+def special_name(gear: str, dims: str) -> str:
+    """Return the name of a gear's graph for such dims."""
+    return ", ".join(filter(None, [gear, dims]))
 
 
 def without(spec: GearSpec, names: Collection[str]) -> GearSpec:

@@ -9,6 +9,7 @@ import torch
 
 from gearcache.cache.keys.module_tree import named_modules
 from gearcache.guards.arguments import find_tensors, replace_tensors
+from gearcache.guards.dispatch.other_gears import like_strides
 from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.spec import GearSpec
 
@@ -88,9 +89,5 @@ def like_tensor(tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:
     """Return a tensor of another shape with the dtype, device and stride order of the given one."""
     if list(tensor.shape) == shape:
         return tensor
-    order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), -dim))
-    strides, step = [0] * tensor.dim(), 1
-    for dim in order:
-        strides[dim] = step
-        step *= max(1, shape[dim])
+    strides = like_strides(tensor, shape)
     return torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)

@@ -16,6 +16,7 @@ import torch
 from msgspec import Struct
 
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredInput
+from gearcache.guards.gears.call_sizes import special_name
 from gearcache.guards.gears.example_sizes import Special, owner_of
 from gearcache.guards.gears.expressions import expression_function
 from gearcache.guards.gears.spec import GearSpec, RangeAxis, gear_text
@@ -34,7 +35,14 @@ class Gap(Struct, frozen=True):
     """Sizes that no stored graph takes, all for the same reason; `first` are the smallest of them."""
 
     first: Special
-    text: str
+    gear: str
+    #: The sizes of the open dims, in words.
+    dims: str
+
+    @property
+    def text(self) -> str:
+        """The gear and the sizes."""
+        return special_name(self.gear, self.dims)
 
 
 def gaps(spec: GearSpec, tensors: Mapping[str, torch.Tensor], graphs: Sequence[Graph]) -> list[Gap]:
@@ -58,9 +66,7 @@ def gaps(spec: GearSpec, tensors: Mapping[str, torch.Tensor], graphs: Sequence[G
         for points in groups.values():
             dims = ((axis.path, axis.dim) for axis in owners.values())
             first = Special(gear, frozenset(), tuple(zip(dims, points[0], strict=True)))
-            uncovered.append(
-                Gap(first, ", ".join(filter(None, [gear_text(spec, gear), _text(owners.values(), points)])))
-            )
+            uncovered.append(Gap(first, gear_text(spec, gear), _text(owners.values(), points)))
     return uncovered
 
 

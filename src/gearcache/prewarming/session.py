@@ -15,7 +15,7 @@ from gearcache.errors import CompileError, GearcacheError, NoOperation
 from gearcache.events import Event, held_events
 from gearcache.ge_cache.capture.stand_ins import stand_ins
 from gearcache.ge_cache.dependencies.observer import collected_code
-from gearcache.guards.gears.call_sizes import special_text
+from gearcache.guards.gears.call_sizes import special_dims, special_name, special_text
 from gearcache.guards.gears.short_names import sizes_name
 from gearcache.prewarming.reach import Reach
 from gearcache.prewarming.report import Prewarmed, PrewarmReport
@@ -127,7 +127,7 @@ class PrewarmSession:
         while (gap := self._next_gap(method, tried)) is not None:
             tried.append(gap.text)
             args, kwargs = method.declared_call(gap.first)
-            self.warm(method, args, kwargs, is_needed=False, report_name=gap.text)
+            self.warm(method, args, kwargs, is_needed=False, gap=gap)
 
     def _next_gap(self, method: Preparable, tried: list[str]) -> Gap | None:
         args, kwargs = method.declared_call(None)  # outside stand-ins: examples are on `meta` if the weights are
@@ -162,10 +162,10 @@ class PrewarmSession:
         kwargs: dict[str, Any],
         *,
         is_needed: bool = True,
-        report_name: str = "",
+        gap: Gap | None = None,
     ) -> None:
         """Compile what a call needs. If no graph can be made for a call that is not needed, because the method may
-        refuse such sizes, that fact is stored. `report_name`: its name in the report."""
+        refuse such sizes, that fact is stored. `gap`: the sizes for which it is made."""
         with self._lock, method.locked(), stand_ins(self._device):
             self._called.add(method)
             self._uncalled.pop(self._serials.get(method, -1), None)
@@ -185,7 +185,7 @@ class PrewarmSession:
             if self._dry_run:
                 self._look_up(binding, call, entry)
             else:
-                self._compile(binding, call, entry, is_needed=is_needed, report_name=report_name)
+                self._compile(binding, call, entry, is_needed=is_needed, gap=gap)
 
     def call(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compile what a call needs, then run the original method: results have shapes on `meta`, too."""
@@ -224,8 +224,10 @@ class PrewarmSession:
         entry.size = sum(blobs.values())
         entry.components = dict(binding.entry.key.lowered())
 
-    def _compile(self, binding: Binding, call: Call, entry: Prewarmed, *, is_needed: bool, report_name: str) -> None:
-        text = report_name or special_text(call.spec(binding.method.spec), call.tensors)
+    def _compile(self, binding: Binding, call: Call, entry: Prewarmed, *, is_needed: bool, gap: Gap | None) -> None:
+        spec = call.spec(binding.method.spec)
+        text = gap.text if gap is not None else special_text(spec, call.tensors)
+        dims = gap.dims if gap is not None else special_dims(spec, call.tensors)
         if not is_needed and (refusal := binding.impossible(call)) is not None:
             entry.impossible[text] = refusal.reason
             return
@@ -238,7 +240,7 @@ class PrewarmSession:
             except GearcacheError as error:
                 failure = error
             finally:
-                self._count(entry, events, text)
+                self._count(entry, events, dims, has_gears=bool(spec.axes))
             if isinstance(failure, NoOperation):  # the method serves it
                 entry.impossible[text or f"call {len(entry.impossible) + 1}"], failure = failure.cause, None
             if failure is not None and not is_needed and binding.note_impossible(call, failure, codes):
@@ -258,10 +260,10 @@ class PrewarmSession:
             if not (isinstance(failure, CompileError) and gear in entry.failed):
                 entry.failed[gear] = str(failure)
 
-    def _count(self, entry: Prewarmed, events: list[Event], special: str) -> None:
-        """Count the result of a call; `special` is its name if the name of the gear is ambiguous."""
+    def _count(self, entry: Prewarmed, events: list[Event], dims: str, *, has_gears: bool) -> None:
+        """Count the result of a call. Its graphs are named after their gear and after `dims`, or as they are."""
         for event in events:
-            gear = special or event.gear
+            gear = special_name(event.gear if has_gears or not dims else "", dims)
             if event.kind == "compile":
                 entry.compiled[gear] = round(event.seconds, 3)
                 entry.failed.pop(gear, None)

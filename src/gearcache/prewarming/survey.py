@@ -6,16 +6,20 @@ from msgspec import Struct, field
 
 from gearcache.errors import CacheError
 from gearcache.guards.dispatch.inputs import find_problem
+from gearcache.guards.dispatch.other_gears import GearFit
 from gearcache.guards.dispatch.problems import broken_condition
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.evidence.reason import Reason
-from gearcache.guards.gears.call_sizes import open_dims, special_text
+from gearcache.guards.gears.call_sizes import special_text
 from gearcache.guards.gears.short_names import sizes_name
 from gearcache.guards.gears.spec import GearSpec, gear_text
 from gearcache.prewarming.coverage import Gap, Graph, gaps
 from gearcache.serving.call.call import Call
 from gearcache.serving.find.activate import EvidenceCheck, misfit, numbers_of
 from gearcache.serving.find.binding import Binding
+from gearcache.serving.find.loaded import fits_of
+
+_NO_GRAPH = "the entry has no graph for it"
 
 
 class Survey(Struct):
@@ -68,6 +72,8 @@ def _findings(
     lost_blobs: dict[str, str] = {}
     serves = False
     blobs: set[str] = set()
+    #: Why the graph of a gear is not for such a call.
+    others: dict[str, str] = {}
     impossible: set[str] = set()
     graphs: list[Graph] = []
     for variant in variants:
@@ -76,10 +82,14 @@ def _findings(
             reasons.append(str(obstacle))
             continue
         impossible.update(variant.impossible)
+        gear_fits = {id(fit.gear): fit for fit in fits_of(variant, call, spec)}
         for gear in variant.gears:
-            takes, fits = _takes(variant, gear, call, spec)
+            fits = _fits(variant, gear, call)
             if special and not fits:
                 continue
+            fit = gear_fits.get(id(gear))
+            if fit is not None and fit.obstacle:
+                others.setdefault(gear.text, fit.obstacle)
             text = special or gear.text
             problems = (_blob_problem(binding, digest, reads=reads) for digest in gear.blobs.values())
             lost = [problem for problem in problems if problem]
@@ -88,9 +98,9 @@ def _findings(
                 reasons.append(lost_blobs[text])
                 continue
             serves |= fits
-            if _is_like(variant, gear, call):
+            if _is_open(fit, spec) if spec.axes else _is_like(variant, gear, call):
                 graphs.append((variant.inputs, gear))
-            if (takes if spec.axes else fits) and text not in findings.present:
+            if (fits or (spec.axes and fit is not None and fit.serves)) and text not in findings.present:
                 findings.present.append(text)
                 blobs.update(gear.blobs.values())
     if special:
@@ -107,7 +117,8 @@ def _findings(
         findings.reason = "; ".join(dict.fromkeys(reasons))
         general = "; ".join(dict.fromkeys(reason for reason in reasons if reason not in lost_blobs.values()))
         for text in findings.missing:
-            findings.reasons[text] = lost_blobs.get(text) or general or "the entry has no graph for it"
+            findings.reasons[text] = lost_blobs.get(text) or general or others.get(text) or _NO_GRAPH
+        findings.reason = findings.reason or findings.reasons[findings.missing[0]]
     if not special:
         findings.gaps = gaps(spec, call.tensors, graphs)
     findings.blobs = {digest: binding.entry.store.blob_size(digest) for digest in sorted(blobs)}
@@ -136,27 +147,20 @@ def _is_like(variant: StoredVariant, gear: StoredGear, call: Call) -> bool:
     return problem is None or problem.kind in ("shape", "stride")
 
 
-def _takes(variant: StoredVariant, gear: StoredGear, call: Call, spec: GearSpec) -> tuple[bool, bool]:
-    """Return whether a gear takes such a call at some sizes of its geared dims, and whether at the call's own."""
+def _fits(variant: StoredVariant, gear: StoredGear, call: Call) -> bool:
+    """Return whether a graph takes the call itself."""
     try:
         tensors = tuple(stored.access.resolve(call.scope) for stored in variant.inputs)
         numbers = numbers_of(variant, call.scope)
     except (LookupError, AttributeError, TypeError):
-        return False, False
-    problem = find_problem(variant.inputs, gear, tensors)
-    fits = problem is None and broken_condition(variant.inputs, gear, tensors, numbers) is None
-    takes = problem is None or problem.kind in ("shape", "stride")
-    return takes and (fits or _is_open(variant, gear, call, spec)), fits
+        return False
+    inputs = variant.inputs
+    return find_problem(inputs, gear, tensors) is None and broken_condition(inputs, gear, tensors, numbers) is None
 
 
-def _is_open(variant: StoredVariant, gear: StoredGear, call: Call, spec: GearSpec) -> bool:
-    """Whether a gear is for any size of the open dims, and not for a single one such as 1."""
-    sizes_by_path = {
-        stored.access.text: gear_sizes for stored, gear_sizes in zip(variant.inputs, gear.sizes, strict=True)
-    }
-    sizes = open_dims(spec, call.tensors)
-    return all(
-        gear_sizes[dim] in (None, size)
-        for (path, dim), size in sizes.items()
-        if (gear_sizes := sizes_by_path.get(path)) is not None
+def _is_open(fit: GearFit | None, spec: GearSpec) -> bool:
+    """Return whether only the sizes of open dims can keep a graph from serving such a call."""
+    return fit is not None and all(
+        any(axis.dim == other.dim and axis.matches(other.path) for axis in spec.dynamic_axes)
+        for other in fit.other_sizes
     )

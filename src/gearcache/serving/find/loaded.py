@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,8 +14,12 @@ from gearcache.guards.dispatch.inputs import find_problem
 from gearcache.guards.dispatch.problems import Problems, broken_condition
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
+from gearcache.guards.gears.spec import GearSpec
 from gearcache.serving.call.call import Call
 from gearcache.serving.find.activate import ActiveVariant, misfit, numbers_of, tensors_of
+
+if TYPE_CHECKING:
+    from gearcache.guards.dispatch.other_gears import GearFit
 
 #: Takes the arguments of a call, the instance first, and returns its result.
 Frame = Callable[..., Any]
@@ -74,12 +78,13 @@ class LoadedVariants:
         self.gears = [bound for loaded in self.variants for bound in loaded.bound_gears()]
         return next(bound.frame for bound in self.gears if bound.gear is graph.gear)
 
-    def gears_for(self, call: Call) -> set[str]:
-        """Return the gears of the loaded variants that take such a call at some sizes, and the excluded gears."""
+    def gears_for(self, call: Call, spec: GearSpec) -> set[str]:
+        """Return the gears of the loaded variants that take such a call at their sizes, and the excluded gears."""
         gears: set[str] = set()
         for active in self.variants:
             if takes(active.variant, call):
-                gears.update(active.variant.impossible, (graph.gear.text for graph in active.graphs))
+                gears.update(active.variant.impossible)
+                gears.update(fit.gear.text for fit in fits_of(active.variant, call, spec) if fit.serves)
         return gears
 
     def misfits(self, call: Call) -> list[Reason]:
@@ -103,6 +108,16 @@ def takes(variant: StoredVariant, call: Call, *, any_sizes: bool = True) -> bool
     if tensors is None or any_sizes:
         return tensors is not None and _are_of_its_kind(variant, tensors)
     return any(find_problem(variant.inputs, gear, tensors) is None for gear in variant.gears)
+
+
+def fits_of(variant: StoredVariant, call: Call, spec: GearSpec) -> list[GearFit]:
+    """Return the graphs of a variant for the kind of a call; none if an argument check fails."""
+    tensors = tensors_of(variant, call.scope)
+    if tensors is None:
+        return []
+    from gearcache.guards.dispatch.other_gears import gear_fits  # a hit does not need it
+
+    return list(gear_fits(variant, spec, call.sizes(spec), tensors, numbers_of(variant, call.scope)))
 
 
 def _are_of_its_kind(variant: StoredVariant, tensors: tuple[Any, ...]) -> bool:

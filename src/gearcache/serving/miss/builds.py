@@ -226,8 +226,8 @@ class Builds:
 
     def missing_gears(self, call: Call) -> list[tuple[int, ...]]:
         """Return the possible gears of the spec that no loaded variant has for such a call."""
-        loaded_gears = self._variants.loaded.gears_for(call)
         spec = call.spec(self._method.spec)
+        loaded_gears = self._variants.loaded.gears_for(call, spec)
         return [gear for gear in spec.gears if gear_text(spec, gear) not in loaded_gears]
 
     def _look_again(self, call: Call, *, is_padded: bool) -> list[StoredVariant] | None:

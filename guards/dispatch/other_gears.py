@@ -1,0 +1,155 @@
+"""Which graphs serve a call like a given one: the same, except that its geared dims have the sizes of their gear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from msgspec import Struct
+
+from gearcache.guards.dispatch.inputs import find_problem
+from gearcache.guards.dispatch.problems import broken_condition
+from gearcache.guards.dispatch.stored.variant import StoredGear, StoredInput, StoredVariant
+from gearcache.guards.gears.spec import Axis, GearSpec, gear_text
+
+
+class OtherSize(Struct, frozen=True):
+    """A dim for which a graph has another size than such a call."""
+
+    path: str
+    dim: int
+    stored: int
+    size: int
+
+    @property
+    def text(self) -> str:
+        """The dim and both sizes, in words."""
+        return f"`{self.path}.size({self.dim})` is {self.size}, its graph is for {self.stored}"
+
+
+class GearFit(Struct, frozen=True):
+    """A graph for such calls; it serves them unless something in the way is named."""
+
+    gear: StoredGear
+    other_sizes: tuple[OtherSize, ...] = ()
+    broken: str = ""
+
+    @property
+    def obstacle(self) -> str:
+        """Why it does not take the call at the sizes of its gear, in words; empty if it does."""
+        return self.other_sizes[0].text if self.other_sizes else self.broken
+
+    @property
+    def serves(self) -> bool:
+        """Whether it takes the call at the sizes of its gear."""
+        return not self.obstacle
+
+
+def gear_fits(
+    variant: StoredVariant,
+    spec: GearSpec,
+    sizes: Sequence[int],
+    tensors: Sequence[torch.Tensor],
+    numbers: Mapping[str, tuple[str, int]],
+) -> Iterator[GearFit]:
+    """Yield the graphs of a variant for tensors of a call's dtypes, devices and ranks, each of a gear of the spec.
+
+    `sizes`: those of the call's geared dims; `tensors` and `numbers`: its values for the inputs of the variant. Strides
+    are not compared, as a call of other strides may be served by a copy.
+    """
+    problems = [find_problem(variant.inputs, gear, tensors) for gear in variant.gears]
+    # A trace that takes the call itself relates its dims as the call does.
+    is_own = any(
+        problem is None and broken_condition(variant.inputs, gear, tensors, numbers) is None
+        for gear, problem in zip(variant.gears, problems, strict=True)
+    )
+    gears_by_text = {gear_text(spec, gear): gear for gear in spec.gears}
+    for gear, problem in zip(variant.gears, problems, strict=True):
+        target = gears_by_text.get(gear.text)
+        if target is None or (problem is not None and problem.kind not in ("shape", "stride")):
+            continue
+        if any(tensor.dim() != len(dims) for dims, tensor in zip(gear.sizes, tensors, strict=True)):
+            continue
+        moved = _Moved(spec.axes, sizes, target, follows_all=is_own)
+        others = tuple(
+            OtherSize(stored.access.text, dim, stored_size, size)
+            for stored, gear_sizes, tensor in zip(variant.inputs, gear.sizes, tensors, strict=True)
+            for dim, (stored_size, size) in enumerate(zip(gear_sizes, tensor.shape, strict=True))
+            if stored_size is not None and not moved.may_be(stored, dim, size, stored_size)
+        )
+        yield GearFit(gear, others, "" if others else _broken(variant.inputs, gear, tensors, numbers, moved))
+
+
+class _Moved:
+    """The geared dims of a call, moved to another gear; other dims of equal size may follow them."""
+
+    def __init__(self, axes: Sequence[Axis], sizes: Sequence[int], target: Sequence[int], *, follows_all: bool) -> None:
+        self._axes = axes
+        self._target = target
+        self._pairs = set(zip(sizes, target, strict=False))
+        self._follows_all = follows_all
+
+    def declared(self, stored: StoredInput, dim: int) -> int | None:
+        """Return the size of a geared dim at the gear; None for another dim."""
+        for axis, size in zip(self._axes, self._target, strict=True):
+            if axis.dim == dim and axis.matches(stored.access.text):
+                return size
+        return None
+
+    def may_be(self, stored: StoredInput, dim: int, size: int, stored_size: int) -> bool:
+        """Return whether a dim that has a size in the call has the stored size at the gear."""
+        declared = self.declared(stored, dim)
+        if declared is not None:
+            return stored_size == declared
+        return stored_size == size or self._follows_all or (size, stored_size) in self._pairs
+
+    def free(self, stored: StoredInput, dim: int, size: int, *, follows: bool) -> int:
+        """Return the size at the gear of a dim that is dynamic in the graph."""
+        declared = self.declared(stored, dim)
+        if declared is not None:
+            return declared
+        return next((target for own, target in self._pairs if own == size), size) if follows else size
+
+
+def _broken(
+    inputs: Sequence[StoredInput],
+    gear: StoredGear,
+    tensors: Sequence[torch.Tensor],
+    numbers: Mapping[str, tuple[str, int]],
+    moved: _Moved,
+) -> str:
+    """Return the condition of a graph that such a call breaks at its gear; empty if none."""
+    if not gear.conditions and not gear.contiguous:
+        return ""
+    problem = None
+    for follows in (False, True):
+        moved_tensors = [
+            _like(
+                tensor,
+                [
+                    moved.free(stored, dim, size, follows=follows) if stored_size is None else stored_size
+                    for dim, (stored_size, size) in enumerate(zip(gear_sizes, tensor.shape, strict=True))
+                ],
+            )
+            for stored, gear_sizes, tensor in zip(inputs, gear.sizes, tensors, strict=True)
+        ]
+        problem = broken_condition(inputs, gear, moved_tensors, numbers)
+        if problem is None or problem.kind == "stride":
+            return ""
+    assert problem is not None
+    return f"`{problem.argument}` is {problem.value}, allowed: {problem.allowed}"
+
+
+def _like(tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:
+    """Return a tensor without memory, of another shape and the stride order of a given one."""
+    return torch.empty_strided(shape, like_strides(tensor, shape), dtype=tensor.dtype, device="meta")
+
+
+def like_strides(tensor: torch.Tensor, shape: Sequence[int]) -> list[int]:
+    """Return the strides of a dense tensor of another shape, in the stride order of a given one."""
+    order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), -dim))
+    strides, step = [0] * tensor.dim(), 1
+    for dim in order:
+        strides[dim] = step
+        step *= max(1, shape[dim])
+    return strides

@@ -1,0 +1,87 @@
+"""What is stored for one size of a dim without gears says nothing about calls of another size, or of another int."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from tests.support.scenarios import strict_config
+
+GEARS = {"x": {0: [1, 2, 4]}}
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.register_buffer("states", torch.zeros(2, 8))
+
+    def sized(self, x: Tensor) -> Tensor:
+        return self.linear(x) * 2
+
+    def cut(self, x: Tensor, n: int) -> Tensor:
+        return self.linear(x)[:, :n]
+
+    def masked(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.linear(x) * mask + x.size(1)
+
+    def added(self, x: Tensor) -> Tensor:
+        return self.linear(x) + self.states[: x.size(0), None]
+
+
+def calls(name: str, *arguments: tuple[Any, ...]) -> Callable[[], None]:
+    def function() -> None:
+        torch.manual_seed(0)
+        method: Any = gearcache.cache_compile(getattr(Net(), name), gears=GEARS, dynamic=None, config=strict_config())
+        for each in arguments:
+            method.warm(*each)
+
+    return function
+
+
+def rows(batch: int, length: int) -> Tensor:
+    return torch.ones(batch, length, 8)
+
+
+CASES: dict[str, tuple[str, tuple[Any, ...], tuple[Any, ...], str]] = {
+    "another size": ("sized", (rows(2, 3),), (rows(2, 5),), r"`x.size\(1\)` is 5, its graph is for 3"),
+    "another int": ("cut", (rows(2, 3), 2), (rows(2, 3), 1), r"`n`: constant was 2, is now 1"),
+    "another size of what follows a gear": (
+        "masked",
+        (rows(2, 3), torch.ones(2, 1, 8)),
+        (rows(2, 3), torch.ones(2, 3, 8)),
+        r"`mask.size\(1\)` is 3, its graph is for 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_call_of_another_size_is_not_ready(case: str, cache_dir: Path) -> None:
+    name, first, second, reason = CASES[case]
+    stored = gearcache.prewarm(calls(name, first))
+    assert sum(len(entry.compiled) for entry in stored.entries) == 3
+    assert gearcache.prewarm(calls(name, first), dry_run=True).is_complete
+    look = gearcache.prewarm(calls(name, first, second), dry_run=True)
+    assert not look.is_complete
+    (entry,) = look.entries
+    assert len(entry.missing) == 3
+    assert next(iter(entry.reasons.values())) == reason.replace("\\", "")
+    again = gearcache.prewarm(calls(name, first, second))
+    assert again.is_complete
+    assert gearcache.prewarm(calls(name, first, second), dry_run=True).is_complete
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4])
+def test_dims_that_follow_a_gear_do_not_count(batch: int, cache_dir: Path) -> None:
+    """Prewarmed at one gear, looked up at another: the mask has another size, too."""
+    gearcache.prewarm(calls("masked", (rows(2, 3), torch.ones(2, 1, 8))))
+    function = calls("masked", (rows(batch, 3), torch.ones(batch, 1, 8)))
+    assert gearcache.prewarm(function, dry_run=True).is_complete
+    report = gearcache.prewarm(function)
+    assert [list(entry.compiled) for entry in report.entries] == [[]]
