@@ -13,6 +13,7 @@ EAGER_REASONS: dict[str, str] = {
     "refused": 'no graph could be made of it, with `on_miss="background"`',
     "stance": "`torch.compiler.set_stance` said so",
     "no operation": "it runs no tensor operation, so there is nothing to compile",
+    "exception": "its trace ended in an exception, or those of the last calls did",
     "max_variants": "the entry has as many variants as it may have",
     "fault": "the cache failed, or what a compile needs was missing",
     "torch": "this release of torch was not tested, and what gearcache uses of it is missing or another one",

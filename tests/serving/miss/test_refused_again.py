@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import gearcache
 from gearcache.errors import CaptureError, GearSpecError
@@ -146,3 +147,46 @@ def test_nothing_of_the_users_is_called(cache_dir: Path) -> None:
         with pytest.raises(CaptureError, match="cannot be cached"):
             cached(torch.ones(3))
     assert cached.stats.traces == 1
+
+
+class Decoder(nn.Module):
+    """A decode step with a cache of 16 positions, which rejects what lies beyond, by itself or by torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.register_buffer("states", torch.zeros(16, 8))
+
+    def checked(self, x: Tensor, start_pos: int) -> Tensor:
+        if start_pos >= 16:
+            raise IndexError("beyond the cache")
+        return self.linear(x) + self.states[start_pos]
+
+    def unchecked(self, x: Tensor, start_pos: int) -> Tensor:
+        return self.linear(x) + self.states[start_pos]
+
+
+REJECTED: list[tuple[Any, Any]] = [(torch.ones(1, 8), position) for position in range(16, 40)]
+REJECTED += [(torch.ones(1, size), 3) for size in range(1, 8)] + [("x", 3), (torch.ones(1, 8), "a"), (None, 3)]
+
+
+@pytest.mark.parametrize("dynamic", [True, None, False])
+@pytest.mark.parametrize("name", ["checked", "unchecked"])
+def test_calls_that_the_method_rejects_cost_few_traces(name: str, dynamic: bool | None, cache_dir: Path) -> None:
+    decoder = Decoder()
+    method = getattr(decoder, name)
+    cached: Any = gearcache.cache_compile(method, config=strict_config(), dynamic=dynamic)
+    for _ in ("as a first call", "beside calls that are served"):
+        for arguments in REJECTED:
+            with pytest.raises((IndexError, RuntimeError, TypeError)) as expected:
+                method(*arguments)
+            with pytest.raises(type(expected.value)) as raised:
+                cached(*arguments)
+            assert str(raised.value) == str(expected.value)
+        traces = cached.stats.traces
+        assert traces <= 12
+        x = torch.ones(1, 8)
+        for position in (3, 3, 3, 5, 5, 7, 7):
+            assert torch.equal(cached(x, position), method(x, position))
+    assert cached.stats.calls > 0
+    assert cached.stats.eager_reasons["exception"] >= 2 * len(REJECTED)

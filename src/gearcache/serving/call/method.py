@@ -350,6 +350,8 @@ class CachedMethod:
                 return result
             except Mismatch:  # another thread has changed something since the lookup
                 continue
+        if refusal is not None:
+            self._outcomes.ran_eagerly("exception")
         result = self._run_original(args, kwargs)
         if refusal is not None:
             refusal.note_return()

@@ -1,4 +1,8 @@
-"""Remembers calls for which no graph could be made: they are not traced at each call, which may take minutes."""
+"""Remembers calls for which no graph could be made: they are not traced at each call, which may take minutes.
+
+After some calls that the method rejects, it runs a call without a graph before the call is traced: a client that sends
+nothing else costs the process no traces.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,10 @@ from gearcache.telemetry.interrupts import raise_interrupt
 #: A call is retried after this many times the duration of the last attempt, even if nothing has changed.
 _PATIENCE = 20.0
 _MOST = 64
+#: After this many rejected calls without a build in between, the method runs before a trace.
+_REJECTED = 3
+#: Seconds for which a call that was rejected without a trace is not traced either.
+_REJECTED_SECONDS = 60.0
 #: Types whose equal values are interchangeable; others are compared as text (-0.0 and 0.0, NaN).
 _SCALARS = frozenset((bool, int, str, bytes, type(None)))
 _FLOATS = frozenset((float, complex))
@@ -33,12 +41,18 @@ class RefusedCalls:
 
     def __init__(self) -> None:
         self._errors: dict[Any, tuple[GearcacheError, float]] = {}
+        #: The last traces that ended in an exception, since the last build.
+        self._raised: list[MethodRaises] = []
 
     def check(self, call: Call) -> None:
         """Raise the error of a like call again, unless another attempt is due."""
         if not self._errors:
             return
-        error, retry_time = self._errors.get(likeness(call), (None, 0.0))
+        key = likeness(call)
+        if key not in self._errors and call.is_run and self._rejects:
+            cause = "it was not traced, since the last traces ended in exceptions; it will be if the method returns"
+            self._remember(key, MethodRaises(self._raised[-1].method, cause), _REJECTED_SECONDS)
+        error, retry_time = self._errors.get(key, (None, 0.0))
         if error is None or time.monotonic() >= retry_time:
             return
         repeated = copy.copy(error)
@@ -57,14 +71,28 @@ class RefusedCalls:
         """Record the error of a build and its duration; errors caused by an unforeseen exception are not recorded."""
         raise_interrupt(error)
         cause = error.__cause__
-        if cause is not None and not module_of(type(cause)).startswith(("torch", "gearcache")):
+        is_foreseen = cause is None or module_of(type(cause)).startswith(("torch", "gearcache"))
+        if not is_foreseen and not isinstance(error, MethodRaises):
             return
-        if len(self._errors) >= _MOST:
-            self._errors.clear()
         remembered = copy.copy(error)  # without the frames, which hold tensors of the call
         if isinstance(error, MethodRaises):
             error.remembered = remembered  # type: ignore[assignment]
-        self._errors[likeness(call)] = remembered, time.monotonic() + _PATIENCE * seconds
+            self._raised = [*self._raised[1 - _REJECTED :], remembered]  # type: ignore[list-item]
+        self._remember(likeness(call), remembered, _PATIENCE * seconds)
+
+    def forget_raised(self) -> None:
+        """Trace calls without a graph again before they run: one of them was built."""
+        self._raised = []
+
+    @property
+    def _rejects(self) -> bool:
+        """Whether the method rejects calls, as the last traces and the runs after them have shown."""
+        return len(self._raised) >= _REJECTED and not any(error.has_run for error in self._raised)
+
+    def _remember(self, key: Any, error: GearcacheError, seconds: float) -> None:
+        if len(self._errors) >= _MOST:
+            self._errors.clear()
+        self._errors[key] = error, time.monotonic() + seconds
 
 
 def likeness(call: Call) -> Any:
@@ -73,7 +101,24 @@ def likeness(call: Call) -> Any:
     modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), call.stance
     arguments = tuple((name, _outline(value)) for name, value in call.given.items())
     # The instance is represented by its identity; the content of its modules is listed.
-    return modes, arguments, tuple(_parts(instance)), _outlines(call.scope.module_globals)
+    module_globals = call.scope.module_globals
+    used = _used_names(instance, module_globals)
+    seen = {name: value for name, value in list(module_globals.items()) if name in used}
+    return modes, arguments, tuple(_parts(instance)), _outlines(seen)
+
+
+def _used_names(instance: Any, module_globals: Mapping[str, Any]) -> set[str]:
+    """Return the names in the code of a file's functions and methods, without those of a script's loop."""
+    classes = [value for value in list(module_globals.values()) if isinstance(value, type)]
+    spaces = [module_globals, *map(vars, classes), *map(vars, type(instance).__mro__)]
+    functions = [value for space in spaces for value in list(space.values()) if type(value) is types.FunctionType]
+    codes = [function.__code__ for function in functions if function.__globals__ is module_globals]
+    names: set[str] = set()
+    while codes:
+        code = codes.pop()
+        names.update(code.co_names)
+        codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return names
 
 
 def _parts(instance: Any) -> Iterable[Any]:

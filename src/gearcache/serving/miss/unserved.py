@@ -176,7 +176,9 @@ class UnservedCalls:
         self._refused.check(call)
         begin = time.monotonic()
         try:
-            return self.builds.build(call, verdict.spec, why, is_padded=isinstance(verdict, Pad))
+            is_built = self.builds.build(call, verdict.spec, why, is_padded=isinstance(verdict, Pad))
+            self._refused.forget_raised()
+            return is_built
         except (CaptureError, GearSpecError) as error:
             self._refused.add(call, error, time.monotonic() - begin)
             raise
