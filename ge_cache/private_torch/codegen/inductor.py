@@ -39,6 +39,7 @@ def inductor_compile(
     from torch._inductor.compile_fx import compile_fx_aot, compile_fx_inner
 
     def wrapped(graph: Any, example_inputs: Any, **keywords: Any) -> Any:
+        _take_sizes_first(graph.graph)
         return inner(compile_fx_inner, graph, example_inputs, **keywords)
 
     patches = {**unassigned_settings(), **options}
@@ -51,6 +52,19 @@ def inductor_compile(
         _with_numbers(),
     ):
         return compile_fx_aot(module, inputs, inner_compile=wrapped, config_patches=patches)  # type: ignore[arg-type]
+
+
+def _take_sizes_first(graph: torch.fx.Graph) -> None:
+    """Move the nodes that take the sizes of inputs to the begin of a graph.
+
+    Inductor has replaced operations of one known value (`x * 0`) by filled tensors, of sizes that later nodes take.
+    """
+    *_, last = (None, *graph.find_nodes(op="placeholder"))
+    for measure in (torch.ops.aten.sym_size.int, torch.ops.aten.sym_stride.int, torch.ops.aten.sym_numel.default):
+        for node in graph.find_nodes(op="call_function", target=measure):
+            if last is not None and node.args[0].op == "placeholder":
+                last.append(node)
+                last = node
 
 
 @contextlib.contextmanager
