@@ -215,7 +215,10 @@ class Entry:
 
         Misses are counted before anything is compiled; with tiers they are counted afterwards, as a tier may serve.
         """
-        with self.store.exclusive(self.key):
+        from gearcache.telemetry.wait_line import WaitLine
+
+        with WaitLine(self._history.name, self._settings.lock_timeout) as line, self.store.exclusive(self.key):
+            line.end()
             if not self._settings.remotes:
                 self._count_misses()
             try:

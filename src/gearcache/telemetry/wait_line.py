@@ -1,0 +1,46 @@
+"""Says that a call waits for another process of the host, which compiles the same method."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+from types import TracebackType
+
+logger = logging.getLogger("gearcache")
+#: A shorter wait prints nothing.
+_SILENT_SECONDS = 2.0
+
+
+class WaitLine:
+    """Prints one line to stderr if the wait is long; `GEARCACHE_PROGRESS=0` leaves it to the log."""
+
+    def __init__(self, method: str, timeout: float) -> None:
+        """`timeout`: seconds after which the call waits no longer."""
+        self._method, self._timeout = method, timeout
+        self._timer = threading.Timer(_SILENT_SECONDS, self._print)
+        self._timer.daemon = True
+
+    def __enter__(self) -> WaitLine:
+        self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Record that the wait is over."""
+        self._timer.cancel()
+
+    def _print(self) -> None:
+        limit = f"{self._timeout:g} s at most"
+        line = f"another process of this host compiles `{self._method}`: waiting for its graphs, {limit}"
+        logger.info("%s", line)
+        if os.environ.get("GEARCACHE_PROGRESS", "1") in ("0", "false"):
+            return
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # the stream may be closed by now
+            sys.stderr.write(f"gearcache: {line}\n")
