@@ -145,6 +145,10 @@ class Recording:
         return Scope(local, self.frame.globals, closure)
 
 
+#: The most characters of code in a message.
+_CODE_LETTERS = 60
+
+
 def cause_of(error: BaseException) -> str:
     """Return a sentence that says why Dynamo could not trace something, and where."""
     text = str(getattr(error, "inner_exception", error)).strip()
@@ -154,7 +158,7 @@ def cause_of(error: BaseException) -> str:
     if not where:
         stack = _stack(error)
         frames = [frame for frame in stack if not is_library_file(frame.filename)] or stack
-        where = [f'File "{frame.filename}", line {frame.lineno}, in {frame.name}' for frame in frames]
+        where = [f'File "{frame.filename}", line {frame.lineno}, in {frame.name}{_code(frame)}' for frame in frames]
     if (failed := private_raised.FAILED_OPERATION.search(text)) is not None:
         return "; ".join([f"`{failed[1]}` fails for tensors like these: {failed[2]}", *where[-1:]])
     if "`RLock` context manager" in text and any(frame.name == "__get__" for frame in _stack(error)):
@@ -165,6 +169,12 @@ def cause_of(error: BaseException) -> str:
     if (raised := _RAISED.search(rest)) is not None:
         return "; ".join([f"its trace ends in an exception, {raised[1]}", *where[-1:]])
     return "; ".join([f"Dynamo could not form one graph: {first}", *detail[:2], *where[-1:]])
+
+
+def _code(frame: Any) -> str:
+    """Return the code at which a frame of a stack is, unless it is long."""
+    line = (frame.line or "").strip()
+    return f": `{line}`" if 0 < len(line) <= _CODE_LETTERS else ""
 
 
 def _collective(error: BaseException) -> str | None:

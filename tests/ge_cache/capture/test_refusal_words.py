@@ -78,3 +78,14 @@ def test_a_cached_property_that_was_read_is_an_attribute(cache_dir: Path) -> Non
     assert torch.equal(cached(x), x * 3)
     net.__dict__["scale"] = 4.0
     assert torch.equal(cached(x), x * 4)
+
+
+class Asking(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.ops.aten.is_same_size(x, x)
+
+
+def test_a_refusal_shows_the_line_at_which_the_trace_failed(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Asking().forward, config=strict_config())
+    with pytest.raises(CaptureError, match=r"line \d+, in forward: `return x \+ torch\.ops\.aten\.is_same_size"):
+        cached(torch.ones(2, 4))
