@@ -184,7 +184,6 @@ if not child:
         for number in inherited:
             os.close(number)
         files = [os.open(os.devnull, os.O_RDONLY) for _ in inherited]
-        assert files, "nothing was inherited"
         assert remote.get("v4/a", 4, soon()) == b"data"
         remote.__dict__.clear()
         gc.collect()
