@@ -71,9 +71,12 @@ def test_a_call_of_another_size_is_not_ready(case: str, cache_dir: Path) -> None
     assert not look.is_complete
     (entry,) = look.entries
     assert len(entry.missing) == 3
+    dims = {"another size": ", x.size(1)=5", "another size of what follows a gear": ", mask.size(1)=3"}.get(case, "")
+    assert entry.missing == [f"x.size(0)={size}{dims}" for size in (1, 2, 4)]
     assert next(iter(entry.reasons.values())) == reason.replace("\\", "")
     again = gearcache.prewarm(calls(name, first, second))
     assert again.is_complete
+    assert again.compiled == 3
     assert gearcache.prewarm(calls(name, first, second), dry_run=True).is_complete
 
 
@@ -85,3 +88,11 @@ def test_dims_that_follow_a_gear_do_not_count(batch: int, cache_dir: Path) -> No
     assert gearcache.prewarm(function, dry_run=True).is_complete
     report = gearcache.prewarm(function)
     assert [list(entry.compiled) for entry in report.entries] == [[]]
+
+
+def test_graphs_of_several_sizes_are_counted_each(cache_dir: Path) -> None:
+    report = gearcache.prewarm(calls("sized", (rows(2, 3),), (rows(4, 3),), (rows(2, 5),)))
+    assert report.compiled == 6
+    assert {name for name in report.entries[0].compiled if "size(1)" in name} == {
+        f"x.size(0)={size}, x.size(1)=5" for size in (1, 2, 4)
+    }

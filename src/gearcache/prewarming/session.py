@@ -75,6 +75,8 @@ class PrewarmSession:
         self._declared: list[Preparable] = []
         #: The blobs of each entry that was looked up: bytes by digest.
         self._blobs: dict[str, dict[str, int]] = {}
+        #: For the first call of each entry: the sizes of its geared dims, and its shapes by argument path.
+        self._first_sizes: dict[str, tuple[tuple[int, ...], dict[str, tuple[int, ...]]]] = {}
         self._called: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.RLock()  # stand-ins are for one call at a time
 
@@ -212,10 +214,11 @@ class PrewarmSession:
         if state.missing and self._fetches and binding.method.settings.remotes:
             binding.builds.fetch(call)
             state = survey(binding, call, reads=self._reads)
-        entry.present += [gear for gear in state.present if gear not in entry.present]
-        entry.missing += [gear for gear in state.missing if gear not in entry.missing]
+        dims = self._other_dims(entry, binding, call)
+        entry.present += [name for gear in state.present if (name := special_name(gear, dims)) not in entry.present]
+        entry.missing += [name for gear in state.missing if (name := special_name(gear, dims)) not in entry.missing]
         for gear, reason in state.reasons.items():
-            entry.reasons.setdefault(gear, reason)
+            entry.reasons.setdefault(special_name(gear, dims), reason)
         if not entry.reason:
             entry.reason, entry.advice = state.reason, state.advice
         entry.impossible |= state.impossible
@@ -224,10 +227,27 @@ class PrewarmSession:
         entry.size = sum(blobs.values())
         entry.components = dict(binding.entry.key.lowered())
 
+    def _other_dims(self, entry: Prewarmed, binding: Binding, call: Call) -> str:
+        """Return the dims without gears whose sizes differ from the first call of an entry, in words."""
+        spec = call.spec(binding.method.spec)
+        shapes = {path: tuple(tensor.shape) for path, tensor in call.tensors.items()}
+        sizes = call.sizes(spec)
+        first_sizes, first_shapes = self._first_sizes.setdefault(entry.entry, (sizes, shapes))
+        declared = (*spec.axes, *spec.ranges)
+        follow = set(zip(first_sizes, sizes, strict=False))  # other dims may change with a geared dim
+        return ", ".join(
+            f"{path}.size({dim})={size}"
+            for path, shape in (shapes.items() if spec.axes else ())
+            for dim, (first, size) in enumerate(zip(first_shapes.get(path, ()), shape, strict=False))
+            if first != size and (first, size) not in follow
+            if not any(axis.dim == dim and axis.matches(path) for axis in declared)
+        )
+
     def _compile(self, binding: Binding, call: Call, entry: Prewarmed, *, is_needed: bool, gap: Gap | None) -> None:
         spec = call.spec(binding.method.spec)
         text = gap.text if gap is not None else special_text(spec, call.tensors)
         dims = gap.dims if gap is not None else special_dims(spec, call.tensors)
+        dims = dims or self._other_dims(entry, binding, call)
         if not is_needed and (refusal := binding.impossible(call)) is not None:
             entry.impossible[text] = refusal.reason
             return
