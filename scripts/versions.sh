@@ -76,7 +76,7 @@ for combination in "${combinations[@]}"; do
         echo "Python $version ($python), torch $torch"
         continue
     fi
-    place=$(mktemp -d "${TMPDIR:-/tmp}/gearcache-versions.XXXXXX")
+    place=$(mktemp -d "${TMPDIR:-/tmp}/gearcache-versions.XXXXXX"); chmod 755 "$place"  # tests become another user
     log=build/versions/$version-$torch.log
     echo "== Python $version, torch $torch in $place, log in $log"
     git clone --quiet . "$place"

@@ -81,5 +81,8 @@ def _is_left_early(variable: Any) -> bool:
     if sys.version_info < (3, 11):  # there is no exception table, but a stack of open blocks
         return bool(variable.inline_tracer.block_stack)
     entry = getattr(variable.inline_tracer.current_instruction, "exn_tab_entry", None)
-    # From Python 3.12 on, every generator is inside a handler that converts `StopIteration` to another error.
+    # From Python 3.12 on, each `yield from` is inside a handler of its own, and every generator inside one that
+    # converts `StopIteration` to another error.
+    while entry is not None and entry.target.opname == "CLEANUP_THROW":
+        entry = entry.target.exn_tab_entry
     return entry is not None and entry.target.opname != "CALL_INTRINSIC_1"

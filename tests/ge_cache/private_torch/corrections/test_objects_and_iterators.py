@@ -102,6 +102,13 @@ SERVED = {
             break
         return x * number, self.count
         """,
+    "a generator is left in another one": """
+        def numbers():
+            yield from self.numbers
+        def more():
+            yield from numbers()
+        return x * next(more()), next(self.parameters(), None) is None
+        """,
     "views of a dictionary by abstract classes": """
         made = {"a": 1}
         return x * 2, isinstance(made.items(), collections.abc.Mapping), isinstance(made.keys(), collections.abc.Set)
@@ -163,6 +170,11 @@ REFUSED = {
         "def numbers():\n    try:\n        yield 1\n        yield 2\n    finally:\n        self.count += 10\n"
         "for number in numbers():\n    break\nreturn x * number",
         "leaves the generator `.*numbers` in a `try`",
+    ),
+    "a generator left in another one in a try": (
+        "def numbers():\n    yield from self.numbers\ndef more():\n    try:\n        yield from numbers()\n"
+        "    finally:\n        self.count += 10\nreturn x * next(more())",
+        "leaves the generator `.*more` in a `try`",
     ),
     "a generator left in a with": (
         "def numbers():\n    with torch.no_grad():\n        yield 1\n        yield 2\nreturn x * next(numbers())",
