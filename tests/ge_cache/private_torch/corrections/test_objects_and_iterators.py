@@ -104,7 +104,8 @@ SERVED = {
         """,
     "a generator is left in another one": """
         def numbers():
-            yield from self.numbers
+            yield 2
+            yield 3
         def more():
             yield from numbers()
         return x * next(more()), next(self.parameters(), None) is None
@@ -172,7 +173,7 @@ REFUSED = {
         "leaves the generator `.*numbers` in a `try`",
     ),
     "a generator left in another one in a try": (
-        "def numbers():\n    yield from self.numbers\ndef more():\n    try:\n        yield from numbers()\n"
+        "def numbers():\n    yield 2\n    yield 3\ndef more():\n    try:\n        yield from numbers()\n"
         "    finally:\n        self.count += 10\nreturn x * next(more())",
         "leaves the generator `.*more` in a `try`",
     ),
