@@ -43,15 +43,20 @@ class RefusedCalls:
         self._errors: dict[Any, tuple[GearcacheError, float]] = {}
         #: The last traces that ended in an exception, since the last build.
         self._raised: list[MethodRaises] = []
+        #: The last call that was left to the method without a trace.
+        self._untraced: MethodRaises | None = None
 
     def check(self, call: Call) -> None:
         """Raise the error of a like call again, unless another attempt is due."""
         if not self._errors:
             return
         key = likeness(call)
+        if self._untraced is not None and self._untraced.is_outdated:  # it returned: calls are no longer all rejected
+            self.forget_raised()
         if key not in self._errors and call.is_run and self._rejects:
             cause = "it was not traced, since the last traces ended in exceptions; it will be if the method returns"
-            self._remember(key, MethodRaises(self._raised[-1].method, cause), _REJECTED_SECONDS)
+            self._untraced = MethodRaises(self._raised[-1].method, cause)
+            self._remember(key, self._untraced, _REJECTED_SECONDS)
         error, retry_time = self._errors.get(key, (None, 0.0))
         if error is None or time.monotonic() >= retry_time:
             return
@@ -81,8 +86,8 @@ class RefusedCalls:
         self._remember(likeness(call), remembered, _PATIENCE * seconds)
 
     def forget_raised(self) -> None:
-        """Trace calls without a graph again before they run: one of them was built."""
-        self._raised = []
+        """Trace calls without a graph again before they run: one of them was built, or has returned."""
+        self._raised, self._untraced = [], None
 
     @property
     def _rejects(self) -> bool:
