@@ -24,12 +24,13 @@ In a graph with dynamic dims, numbers may be expressions (strings) over the dims
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from gearcache.errors import CaptureError
+from gearcache.ge_cache.graphs.arguments import given_arguments
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.guards.evidence.names import a_type
 
@@ -133,37 +134,32 @@ class ResultPlan:
 
 
 def detached_outputs(module: torch.fx.GraphModule, outputs: list[Any]) -> set[int]:
-    """Return the outputs that a recorded graph detaches; its output node has the tensors only."""
-    (output,) = [node for node in module.graph.nodes if node.op == "output"]
-    tensors = [index for index, value in enumerate(outputs) if _is_tensor(value)]
-    return {index for index, node in zip(tensors, output.args[0], strict=True) if _is_detached(node)}
+    """Return the outputs that a recorded graph detaches."""
+    return _views_by(module, outputs, lambda view: view.target is torch.ops.aten.detach.default)
 
 
 def placed_outputs(module: torch.fx.GraphModule, outputs: list[Any]) -> set[int]:
     """Return the outputs that are views at a given offset of a storage, wherever their base begins."""
+
+    def is_placed(view: torch.fx.Node) -> bool:
+        is_strided = view.target is torch.ops.aten.as_strided.default
+        return is_strided and given_arguments(view).get("storage_offset") is not None
+
+    return _views_by(module, outputs, is_placed)
+
+
+def _views_by(module: torch.fx.GraphModule, outputs: list[Any], is_sought: Callable[[torch.fx.Node], bool]) -> set[int]:
+    """Return the outputs on whose way from their base is a sought view; the output node has the tensors only."""
     (output,) = [node for node in module.graph.nodes if node.op == "output"]
     tensors = [index for index, value in enumerate(outputs) if _is_tensor(value)]
-    return {index for index, node in zip(tensors, output.args[0], strict=True) if _is_placed(node)}
+    return {index for index, node in zip(tensors, output.args[0], strict=True) if any(map(is_sought, _views_to(node)))}
 
 
-def _is_placed(node: torch.fx.Node) -> bool:
+def _views_to(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
+    """Yield a node and the nodes before it, as long as each is a view."""
     while (base := _viewed(node)) is not None:
-        if node.target is torch.ops.aten.as_strided.default and _offset_of(node) is not None:
-            return True
+        yield node
         node = base
-    return False
-
-
-def _offset_of(node: torch.fx.Node) -> Any:
-    return node.args[3] if len(node.args) > 3 else node.kwargs.get("storage_offset")
-
-
-def _is_detached(node: torch.fx.Node) -> bool:
-    while (base := _viewed(node)) is not None:
-        if node.target is torch.ops.aten.detach.default:
-            return True
-        node = base
-    return False
 
 
 def _viewed(node: torch.fx.Node) -> torch.fx.Node | None:

@@ -28,21 +28,24 @@ class OtherSize(Struct, frozen=True):
 
 
 class GearFit(Struct, frozen=True):
-    """A graph for such calls; it serves them unless something in the way is named."""
+    """A graph, and whether it serves a call, or such a call at the sizes of the graph's gear."""
 
     gear: StoredGear
+    #: Whether it takes the call as it is.
+    is_exact: bool
+    #: Whether only sizes, strides and conditions can keep it from such calls; with gears, it has to be of one of them.
+    is_like: bool
     other_sizes: tuple[OtherSize, ...] = ()
     broken: str = ""
 
     @property
     def obstacle(self) -> str:
-        """Why it does not take the call at the sizes of its gear, in words; empty if it does."""
+        """Why it does not take the call at the sizes of its gear, in words; empty if it does, or is not alike."""
         return self.other_sizes[0].text if self.other_sizes else self.broken
 
-    @property
-    def serves(self) -> bool:
-        """Whether it takes the call at the sizes of its gear."""
-        return not self.obstacle
+    def serves(self, spec: GearSpec) -> bool:
+        """Whether it takes the call, or if the spec has gears, the call at the sizes of its gear."""
+        return self.is_exact or (bool(spec.axes) and self.is_like and not self.obstacle)
 
 
 def gear_fits(
@@ -52,32 +55,35 @@ def gear_fits(
     tensors: Sequence[torch.Tensor],
     numbers: Mapping[str, tuple[str, int]],
 ) -> Iterator[GearFit]:
-    """Yield the graphs of a variant for tensors of a call's dtypes, devices and ranks, each of a gear of the spec.
+    """Yield how each graph of a variant fits a call.
 
     `sizes`: those of the call's geared dims; `tensors` and `numbers`: its values for the inputs of the variant. Strides
-    are not compared, as a call of other strides may be served by a copy.
+    are not compared at other gears, as a call of other strides may be served by a copy.
     """
-    problems = [find_problem(variant.inputs, gear, tensors) for gear in variant.gears]
-    # A trace that takes the call itself relates its dims as the call does.
-    is_own = any(
-        problem is None and broken_condition(variant.inputs, gear, tensors, numbers) is None
+    inputs = variant.inputs
+    problems = [find_problem(inputs, gear, tensors) for gear in variant.gears]
+    exact = [
+        problem is None and broken_condition(inputs, gear, tensors, numbers) is None
         for gear, problem in zip(variant.gears, problems, strict=True)
-    )
-    gears_by_text = {gear_text(spec, gear): gear for gear in spec.gears}
-    for gear, problem in zip(variant.gears, problems, strict=True):
-        target = gears_by_text.get(gear.text)
-        if target is None or (problem is not None and problem.kind not in ("shape", "stride")):
+    ]
+    targets = {gear_text(spec, gear): gear for gear in spec.gears}
+    for gear, problem, is_exact in zip(variant.gears, problems, exact, strict=True):
+        is_like = problem is None or problem.kind in ("shape", "stride")
+        target = targets.get(gear.text)
+        has_ranks = all(tensor.dim() == len(dims) for dims, tensor in zip(gear.sizes, tensors, strict=True))
+        if target is None or not is_like or not has_ranks:
+            yield GearFit(gear, is_exact, is_like and not spec.axes)
             continue
-        if any(tensor.dim() != len(dims) for dims, tensor in zip(gear.sizes, tensors, strict=True)):
-            continue
-        moved = _Moved(spec.axes, sizes, target, follows_all=is_own)
+        # A trace that takes the call itself relates its dims as the call does.
+        moved = _Moved(spec.axes, sizes, target, follows_all=any(exact))
         others = tuple(
             OtherSize(stored.access.text, dim, stored_size, size)
-            for stored, gear_sizes, tensor in zip(variant.inputs, gear.sizes, tensors, strict=True)
+            for stored, gear_sizes, tensor in zip(inputs, gear.sizes, tensors, strict=True)
             for dim, (stored_size, size) in enumerate(zip(gear_sizes, tensor.shape, strict=True))
             if stored_size is not None and not moved.may_be(stored, dim, size, stored_size)
         )
-        yield GearFit(gear, others, "" if others else _broken(variant.inputs, gear, tensors, numbers, moved))
+        broken = "" if others else _broken(inputs, gear, tensors, numbers, moved)
+        yield GearFit(gear, is_exact, is_like, others, broken)
 
 
 class _Moved:

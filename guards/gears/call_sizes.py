@@ -34,7 +34,7 @@ def special_text(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> str:
     """Return the name of a call with open dims of size 0 or 1, which take traces of their own; else empty."""
     dims, sizes = special_dims(spec, tensors), call_sizes(spec, tensors)
     gear = gear_text(spec, sizes) if spec.axes and len(sizes) == len(spec.axes) else ""
-    return special_name(gear, dims) if dims else ""
+    return gear_with_dims(gear, dims) if dims else ""
 
 
 def special_dims(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> str:
@@ -42,8 +42,8 @@ def special_dims(spec: GearSpec, tensors: Mapping[str, torch.Tensor]) -> str:
     return ", ".join(f"{path}.size({dim})={size}" for (path, dim), size in open_dims(spec, tensors).items() if size < 2)
 
 
-def special_name(gear: str, dims: str) -> str:
-    """Return the name of a gear's graph for such dims."""
+def gear_with_dims(gear: str, dims: str) -> str:
+    """Return a gear and further dims in words; either may be empty."""
     return ", ".join(filter(None, [gear, dims]))
 
 

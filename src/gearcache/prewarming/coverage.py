@@ -16,7 +16,7 @@ import torch
 from msgspec import Struct
 
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredInput
-from gearcache.guards.gears.call_sizes import special_name
+from gearcache.guards.gears.call_sizes import gear_with_dims
 from gearcache.guards.gears.example_sizes import Special, owner_of
 from gearcache.guards.gears.expressions import expression_function
 from gearcache.guards.gears.spec import GearSpec, RangeAxis, gear_text
@@ -42,7 +42,7 @@ class Gap(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The gear and the sizes."""
-        return special_name(self.gear, self.dims)
+        return gear_with_dims(self.gear, self.dims)
 
 
 def gaps(spec: GearSpec, tensors: Mapping[str, torch.Tensor], graphs: Sequence[Graph]) -> list[Gap]:

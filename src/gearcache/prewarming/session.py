@@ -15,7 +15,7 @@ from gearcache.errors import CompileError, GearcacheError, NoOperation
 from gearcache.events import Event, held_events
 from gearcache.ge_cache.capture.stand_ins import stand_ins
 from gearcache.ge_cache.dependencies.observer import collected_code
-from gearcache.guards.gears.call_sizes import special_dims, special_name, special_text
+from gearcache.guards.gears.call_sizes import gear_with_dims, special_dims, special_text
 from gearcache.guards.gears.short_names import sizes_name
 from gearcache.prewarming.reach import Reach
 from gearcache.prewarming.report import Prewarmed, PrewarmReport
@@ -215,10 +215,10 @@ class PrewarmSession:
             binding.builds.fetch(call)
             state = survey(binding, call, reads=self._reads)
         dims = self._other_dims(entry, binding, call)
-        entry.present += [name for gear in state.present if (name := special_name(gear, dims)) not in entry.present]
-        entry.missing += [name for gear in state.missing if (name := special_name(gear, dims)) not in entry.missing]
+        entry.present += [name for gear in state.present if (name := gear_with_dims(gear, dims)) not in entry.present]
+        entry.missing += [name for gear in state.missing if (name := gear_with_dims(gear, dims)) not in entry.missing]
         for gear, reason in state.reasons.items():
-            entry.reasons.setdefault(special_name(gear, dims), reason)
+            entry.reasons.setdefault(gear_with_dims(gear, dims), reason)
         if not entry.reason:
             entry.reason, entry.advice = state.reason, state.advice
         entry.impossible |= state.impossible
@@ -247,7 +247,7 @@ class PrewarmSession:
         spec = call.spec(binding.method.spec)
         text = gap.text if gap is not None else special_text(spec, call.tensors)
         dims = gap.dims if gap is not None else special_dims(spec, call.tensors)
-        dims = dims or self._other_dims(entry, binding, call)
+        dims = gear_with_dims(dims, self._other_dims(entry, binding, call))
         if not is_needed and (refusal := binding.impossible(call)) is not None:
             entry.impossible[text] = refusal.reason
             return
@@ -283,7 +283,7 @@ class PrewarmSession:
     def _count(self, entry: Prewarmed, events: list[Event], dims: str, *, has_gears: bool) -> None:
         """Count the result of a call. Its graphs are named after their gear and after `dims`, or as they are."""
         for event in events:
-            gear = special_name(event.gear if has_gears or not dims else "", dims)
+            gear = gear_with_dims(event.gear if has_gears or not dims else "", dims)
             if event.kind == "compile":
                 entry.compiled[gear] = round(event.seconds, 3)
                 entry.failed.pop(gear, None)

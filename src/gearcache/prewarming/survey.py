@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct, field
 
 from gearcache.errors import CacheError
-from gearcache.guards.dispatch.inputs import find_problem
-from gearcache.guards.dispatch.other_gears import GearFit
-from gearcache.guards.dispatch.problems import broken_condition
-from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
+from gearcache.guards.dispatch.other_gears import OtherSize
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.call_sizes import special_text
 from gearcache.guards.gears.short_names import sizes_name
 from gearcache.guards.gears.spec import GearSpec, gear_text
 from gearcache.prewarming.coverage import Gap, Graph, gaps
 from gearcache.serving.call.call import Call
-from gearcache.serving.find.activate import EvidenceCheck, misfit, numbers_of
+from gearcache.serving.find.activate import EvidenceCheck, misfit
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.loaded import fits_of
 
@@ -82,13 +82,11 @@ def _findings(
             reasons.append(str(obstacle))
             continue
         impossible.update(variant.impossible)
-        gear_fits = {id(fit.gear): fit for fit in fits_of(variant, call, spec)}
-        for gear in variant.gears:
-            fits = _fits(variant, gear, call)
-            if special and not fits:
+        for fit in fits_of(variant, call, spec):
+            gear = fit.gear
+            if special and not fit.is_exact:
                 continue
-            fit = gear_fits.get(id(gear))
-            if fit is not None and fit.obstacle:
+            if fit.obstacle:
                 others.setdefault(gear.text, fit.obstacle)
             text = special or gear.text
             problems = (_blob_problem(binding, digest, reads=reads) for digest in gear.blobs.values())
@@ -97,10 +95,10 @@ def _findings(
                 lost_blobs[text] = f"{lost[0]}, of gear {sizes_name(gear.text)}"
                 reasons.append(lost_blobs[text])
                 continue
-            serves |= fits
-            if _is_open(fit, spec) if spec.axes else _is_like(variant, gear, call):
+            serves |= fit.is_exact
+            if fit.is_like and _are_open(fit.other_sizes, spec):
                 graphs.append((variant.inputs, gear))
-            if (fits or (spec.axes and fit is not None and fit.serves)) and text not in findings.present:
+            if fit.serves(spec) and text not in findings.present:
                 findings.present.append(text)
                 blobs.update(gear.blobs.values())
     if special:
@@ -137,30 +135,6 @@ def _blob_problem(binding: Binding, digest: str, *, reads: bool) -> str:
     return ""
 
 
-def _is_like(variant: StoredVariant, gear: StoredGear, call: Call) -> bool:
-    """Whether only sizes and strides can keep a gear from serving such a call."""
-    try:
-        tensors = tuple(stored.access.resolve(call.scope) for stored in variant.inputs)
-    except (LookupError, AttributeError, TypeError):
-        return False
-    problem = find_problem(variant.inputs, gear, tensors)
-    return problem is None or problem.kind in ("shape", "stride")
-
-
-def _fits(variant: StoredVariant, gear: StoredGear, call: Call) -> bool:
-    """Return whether a graph takes the call itself."""
-    try:
-        tensors = tuple(stored.access.resolve(call.scope) for stored in variant.inputs)
-        numbers = numbers_of(variant, call.scope)
-    except (LookupError, AttributeError, TypeError):
-        return False
-    inputs = variant.inputs
-    return find_problem(inputs, gear, tensors) is None and broken_condition(inputs, gear, tensors, numbers) is None
-
-
-def _is_open(fit: GearFit | None, spec: GearSpec) -> bool:
-    """Return whether only the sizes of open dims can keep a graph from serving such a call."""
-    return fit is not None and all(
-        any(axis.dim == other.dim and axis.matches(other.path) for axis in spec.dynamic_axes)
-        for other in fit.other_sizes
-    )
+def _are_open(sizes: Iterable[OtherSize], spec: GearSpec) -> bool:
+    """Return whether some sizes are of declared open dims only."""
+    return all(any(axis.dim == size.dim and axis.matches(size.path) for axis in spec.dynamic_axes) for size in sizes)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import sys
 import threading
 import time
@@ -16,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gearcache.telemetry.progress_line import SHARED_STAGES, SHARES, STAGES, State, fitted
-from gearcache.terminal import is_drawable
+from gearcache.terminal import is_drawable, print_progress, shows_progress
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -55,7 +54,7 @@ class BuildProgress:
         self._ended = threading.Event()
 
     def __enter__(self) -> BuildProgress:
-        if sys.stderr is None or os.environ.get("GEARCACHE_PROGRESS", "1") in ("0", "false"):
+        if not shows_progress():
             return self
         self._line.start()
         if is_drawable(sys.stderr):
@@ -144,18 +143,16 @@ class BuildProgress:
         wait = _FIRST_BEAT
         while not self._ended.wait(wait):
             wait = min(2 * wait, _LAST_BEAT)
-            line = f"gearcache: `{self._method}`: {self._done} of {self._gears} done; {self._state().text()}\n"
-            with contextlib.suppress(AttributeError, OSError, ValueError):  # the stream may be closed by now
-                sys.stderr.write(line)
+            print_progress(f"`{self._method}`: {self._done} of {self._gears} done; {self._state().text()}")
 
     def _print_start(self) -> None:
         graphs = "a graph" if self._gears == 1 else f"{self._gears} graphs"
         target = f"to be stored in `{self._place}`" if self._place else "for this process alone"
         is_long = len(self._why) > _WHY_LETTERS
         why = f": {self._why[:_WHY_LETTERS]}{'…' if is_long else ''}" if self._why else ""
-        line = f"gearcache: compiling {graphs} of `{self._method}`, {target}{why}"
+        line = f"compiling {graphs} of `{self._method}`, {target}{why}"
+        if self._bar is None:
+            print_progress(line)
+            return
         with contextlib.suppress(AttributeError, OSError, ValueError):  # the stream may be closed by now
-            if self._bar is not None:
-                self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-            else:
-                sys.stderr.write(f"{line}\n")
+            self._bar.console.print(f"gearcache: {line}", markup=False, highlight=False, soft_wrap=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import sys
 import threading
 from types import TracebackType
+
+from gearcache.terminal import print_progress, shows_progress
 
 logger = logging.getLogger("gearcache")
 #: A shorter wait prints nothing.
@@ -40,7 +39,5 @@ class WaitLine:
         limit = f"{self._timeout:g} s at most"
         line = f"another process of this host compiles `{self._method}`: waiting for its graphs, {limit}"
         logger.info("%s", line)
-        if os.environ.get("GEARCACHE_PROGRESS", "1") in ("0", "false"):
-            return
-        with contextlib.suppress(AttributeError, OSError, ValueError):  # the stream may be closed by now
-            sys.stderr.write(f"gearcache: {line}\n")
+        if shows_progress():
+            print_progress(line)

@@ -84,7 +84,7 @@ class LoadedVariants:
         for active in self.variants:
             if takes(active.variant, call):
                 gears.update(active.variant.impossible)
-                gears.update(fit.gear.text for fit in fits_of(active.variant, call, spec) if fit.serves)
+                gears.update(fit.gear.text for fit in fits_of(active.variant, call, spec) if fit.serves(spec))
         return gears
 
     def misfits(self, call: Call) -> list[Reason]:
@@ -111,7 +111,7 @@ def takes(variant: StoredVariant, call: Call, *, any_sizes: bool = True) -> bool
 
 
 def fits_of(variant: StoredVariant, call: Call, spec: GearSpec) -> list[GearFit]:
-    """Return the graphs of a variant for the kind of a call; none if an argument check fails."""
+    """Return how each graph of a variant fits a call; none if an argument check fails."""
     tensors = tensors_of(variant, call.scope)
     if tensors is None:
         return []

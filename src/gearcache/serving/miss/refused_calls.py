@@ -16,6 +16,7 @@ import torch
 
 from gearcache.errors import GearcacheError, MethodRaises
 from gearcache.guards.access import own_attributes
+from gearcache.guards.evidence.code import code_objects
 from gearcache.guards.evidence.names import module_of
 from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES
 from gearcache.serving.call.call import Call
@@ -118,12 +119,7 @@ def _used_names(instance: Any, module_globals: Mapping[str, Any]) -> set[str]:
     spaces = [module_globals, *map(vars, classes), *map(vars, type(instance).__mro__)]
     functions = [value for space in spaces for value in list(space.values()) if type(value) is types.FunctionType]
     codes = [function.__code__ for function in functions if function.__globals__ is module_globals]
-    names: set[str] = set()
-    while codes:
-        code = codes.pop()
-        names.update(code.co_names)
-        codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    return names
+    return {name for code in codes for nested in code_objects(code) for name in nested.co_names}
 
 
 def _parts(instance: Any) -> Iterable[Any]:

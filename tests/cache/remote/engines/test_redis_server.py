@@ -157,10 +157,11 @@ def test_a_handshake_that_hangs_ends_at_the_deadline() -> None:
 
 #: An interpreter of its own: objects that other tests have left end badly in a forked child.
 _FORKS = """
-import gc, os, socket, sys, traceback
+import gc, os, socket, sys
 from pathlib import Path
 from gearcache.cache.remote.engines.protocol import Deadline
 from gearcache.cache.remote.engines.redis_server import RedisRemote
+from tests.support.forks import run_in_fork
 
 def soon():
     return Deadline.after(10.0)
@@ -175,26 +176,20 @@ def other_end(number):
 port = int(sys.argv[1])
 remote = RedisRemote(f"redis://127.0.0.1:{port}")
 remote.put("v4/a", b"data", soon())
-child = os.fork()
-if not child:
-    code = 1
-    try:
-        numbers = [int(link.name) for link in Path("/proc/self/fd").iterdir()]
-        inherited = [number for number in numbers if other_end(number) == port]
-        for number in inherited:
-            os.close(number)
-        files = [os.open(os.devnull, os.O_RDONLY) for _ in inherited]
-        assert remote.get("v4/a", 4, soon()) == b"data"
-        remote.__dict__.clear()
-        gc.collect()
-        for file in files:
-            os.close(file)
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+def use_numbers():
+    numbers = [int(link.name) for link in Path("/proc/self/fd").iterdir()]
+    inherited = [number for number in numbers if other_end(number) == port]
+    for number in inherited:
+        os.close(number)
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in inherited]
+    assert remote.get("v4/a", 4, soon()) == b"data"
+    remote.__dict__.clear()
+    gc.collect()
+    for file in files:
+        os.close(file)
+
+assert run_in_fork(use_numbers) == 0
 print(str(remote.get("v4/a", 4, soon()) == b"data").lower())
 """
 
