@@ -157,7 +157,7 @@ def _spec_of_compile(call: Call, rules: MissRules, missing: tuple[Gear, ...], *,
         return spec
     if alone or (sizes not in spec.gears and rules.on_miss != "pad"):
         return spec.only([sizes])
-    if not missing and spec.dynamic_axes:  # size 1 of a range
+    if not missing and spec.dynamic_axes:  # each gear has a graph, but for other strides
         return spec.only([sizes])
     return spec.only(missing) if len(missing) < len(spec.gears) and sizes in missing else spec
 
