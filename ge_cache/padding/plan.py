@@ -54,9 +54,14 @@ def padded_symbols(
             for dim, size in enumerate(item.sizes)
             if any(symbol in assignment for assignment in rows for symbol in symbols.symbols_of(size))
         )
+        if not geared:
+            raise GearSpecError(
+                f"`{capture.method}`: no call can be padded: the trace fixes every dim that differs between gears, as "
+                "a branch on a size does; use on_miss='compile'"
+            )
         raise GearSpecError(
             f"`{capture.method}`: pad_values names `{unused[0] if unused else ''}`, which has no dim that differs "
-            f"between gears; such dims are {geared or 'none'}"
+            f"between gears; such dims are {geared}"
         )
     return labels
 
@@ -79,6 +84,13 @@ def padding_plan(
     `groups`: symbols that are equal at every gear, which may be padded together.
     """
     graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
+    for symbol, label in wanted.items():
+        value = symbols.simplify(symbol)
+        if not symbols.symbols_of(value):
+            raise GearSpecError(
+                f"`{capture.method}`: {label} cannot be padded: an operator of the graph needs its value "
+                f"({value} in this call); use on_miss='compile', or pad inside the method with a mask"
+            )
     _drop_numbers(graph)
     order_inputs(graph)
     sizes = [item.sizes for item in capture.inputs]

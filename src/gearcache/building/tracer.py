@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 
 from gearcache.building.grad_mode import settled
 from gearcache.building.request import BuildRequest, Findings
-from gearcache.building.sized_calls import enlarged_call, like_dims, like_tensor, range_dims
+from gearcache.building.sized_calls import enlarged_call, like_dims, like_tensor, range_dims, sized_call
 from gearcache.errors import CaptureError, GearSpecError, MethodRaises
 from gearcache.events import Event
 from gearcache.ge_cache.capture.capture import capture_method
@@ -108,7 +109,36 @@ class Tracer:
                 else:
                     if _fits(capture, planned, arguments, spec, may_pad=self._request.fills is not None):
                         return capture, planned
-        return self.planned(arguments)
+        capture, planned = self.planned(arguments)
+        if self._request.fills is None or all(gear.broken is None for gear in planned if min(gear.sizes) >= 2):
+            return capture, planned
+        return self._at_largest_gear(capture, planned) or (capture, planned)
+
+    def _at_largest_gear(
+        self, capture: Capture, planned: list[PlannedGear]
+    ) -> tuple[Capture, list[PlannedGear]] | None:
+        """Trace at the gear that holds most, for padding; None if that is not possible.
+
+        A method that takes another branch at some sizes has several traces. Which one is padded must not depend on the
+        sizes of the first call: a prewarm would build other gears than a server.
+        """
+        spec, arguments = self._request.spec, self._request.arguments
+        largest = max(planned, key=lambda gear: math.prod(gear.sizes))
+        sizes = call_sizes(spec, find_tensors(arguments))
+        if sizes == largest.sizes or min(largest.sizes) < 2:
+            return None
+        resized = self.resized(capture, largest.assignment) if largest.assignment else None
+        if resized is None or call_sizes(spec, find_tensors(resized)) != largest.sizes:
+            resized = sized_call(spec, arguments, largest.sizes)
+        if resized is None:
+            return None
+        try:
+            at_largest, planned = self.planned(resized)
+        except (CaptureError, GearSpecError) as error:
+            logger.debug("%s: no trace at the largest gear: %s", self._request.name, error)
+            return None
+        is_gear = sizes in [gear.sizes for gear in planned]  # then it gets a trace of its own
+        return (at_largest, planned) if is_gear or _fits(at_largest, planned, arguments, spec, may_pad=True) else None
 
     def planned(self, arguments: Arguments) -> tuple[Capture, list[PlannedGear]]:
         """Trace with only those dims symbolic that have a geared dim's size, which is three times as fast.

@@ -162,9 +162,9 @@ class Units:
                 try:
                     unit.padding = self._padding_plan(unit, covered)
                 except GearSpecError as error:
-                    if all(min(gear.sizes) >= 2 for gear in covered):
+                    if capture is first_capture and all(min(gear.sizes) >= 2 for gear in covered):
                         raise
-                    logger.info("%s: no padding at a size of 1: %s", capture.method, error)
+                    logger.info("%s: no padding of %s: %s", capture.method, _texts(spec, covered), error)
                     yield from self._own_units(capture, uncovered)
                     return
                 yield unit
@@ -237,6 +237,10 @@ class Units:
             logger.info("%s: gear %s will be compiled at its first call", capture.method, name)
             return None
         return TraceUnit(static_capture, [(text, None)])
+
+
+def _texts(spec: GearSpec, gears: list[PlannedGear]) -> str:
+    return ", ".join(gear.text(spec) for gear in gears)
 
 
 def _sizes_of(spec: GearSpec, arguments: Mapping[str, Any]) -> tuple[int, ...]:

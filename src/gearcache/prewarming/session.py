@@ -210,6 +210,9 @@ class PrewarmSession:
         return self._entries[key]
 
     def _look_up(self, binding: Binding, call: Call, entry: Prewarmed) -> None:
+        if (refusal := binding.refusal(call)) is not None:
+            entry.failed[f"call {len(entry.failed) + 1}"] = str(refusal)
+            return
         state = survey(binding, call, reads=self._reads)
         if state.missing and self._fetches and binding.method.settings.remotes:
             binding.builds.fetch(call)

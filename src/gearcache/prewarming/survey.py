@@ -107,6 +107,9 @@ def _findings(
         accounted = {*findings.present, *impossible}
         texts = [gear_text(spec, gear) for gear in spec.gears]
         findings.missing = [text for text in texts if text not in accounted]
+        own_gear = "" if serves else binding.own_gear(call)
+        if own_gear and own_gear not in findings.missing:
+            findings.missing.append(own_gear)
     elif not serves:
         findings.missing = ["this call"]
     if findings.missing and special and (known_impossible := binding.impossible(call)) is not None:

@@ -35,7 +35,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
         ("results_that_are_inputs_or_views", 2),
         ("two_dims_at_once", 4),
         ("a_padded_column_is_copied_to_eager_strides", 2),
-        ("branches_are_kept_apart", 4),
+        ("branches_are_kept_apart", 5),
     ],
 )
 def test_every_padded_call_is_right_cold_and_relaunched(outcome: Outcome, scenario: str, traces: int) -> None:

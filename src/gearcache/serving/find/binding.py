@@ -131,6 +131,14 @@ class Binding:
         finally:
             self.history.tell()
 
+    def refusal(self, call: Call) -> InputError | None:
+        """Return the error that the gears and `on_miss` give for a call, whatever is stored; None if there is none."""
+        return self._unserved_calls().refusal(call)
+
+    def own_gear(self, call: Call) -> str:
+        """Return the text of the gear that `on_miss="compile"` makes for a call outside all gears; else empty."""
+        return self._unserved_calls().own_gear(call)
+
     def _store_served(self) -> None:
         """In a prewarm, store in this entry what its siblings serve: it is for hosts that may not have these."""
         if not self.method.serves:

@@ -33,7 +33,7 @@ from gearcache.serving.miss.builds import Builds
 from gearcache.serving.miss.delayed_calls import DelayedCalls
 from gearcache.serving.miss.padded_calls import Padded, PaddedCalls, Unpadded
 from gearcache.serving.miss.refused_calls import RefusedCalls
-from gearcache.serving.miss.verdict import Compile, Eager, Known, MissRules, Pad, Refuse, decide
+from gearcache.serving.miss.verdict import Compile, Eager, Known, MissRules, Pad, Refuse, decide, graph_to_make
 from gearcache.telemetry.record import Record
 
 logger = logging.getLogger("gearcache")
@@ -67,7 +67,7 @@ class UnservedCalls:
         `problems` are the reasons of the loaded graphs; `logged_reason` is that of a miss that the lookup has logged.
         Raises as `Binding.prepare` does.
         """
-        rules = replace(self._rules, spec=call.spec(self._rules.spec))
+        rules = self._rules_of(call)
         reasons = () if logged_reason else self._reasons(call, problems)
         why = logged_reason or "; ".join(map(str, reasons)) or "its arguments are new"
         verdict = decide(call, problems, rules, self._known_facts(call, rules, problems, why))
@@ -104,6 +104,21 @@ class UnservedCalls:
             self._record.shapes.count_call(call.tensors)
             raise rules.outside(call, padded.reason)
         return self._variants.loaded.accept(padded.active, padded.graph, padded.tensors, call)
+
+    def refusal(self, call: Call) -> InputError | None:
+        """Return the error that the spec gives for a call, whatever is stored; None if a graph may serve it."""
+        graph = graph_to_make(call, Problems(), self._rules_of(call), ())
+        return graph if isinstance(graph, InputError) else None
+
+    def own_gear(self, call: Call) -> str:
+        """Return the text of a gear that is compiled for a call outside the spec; empty if none is."""
+        rules = self._rules_of(call)
+        graph = graph_to_make(call, Problems(), rules, ())
+        is_compiled = not isinstance(graph, InputError) and graph.is_outside and rules.on_miss == "compile"
+        return gear_text(rules.spec, call.sizes(rules.spec)) if is_compiled else ""
+
+    def _rules_of(self, call: Call) -> MissRules:
+        return replace(self._rules, spec=call.spec(self._rules.spec))
 
     def _known_facts(self, call: Call, rules: MissRules, problems: Problems, why: str) -> Known:
         # Only a build of declared gears needs the missing ones; a call that runs eagerly should not pay for finding

@@ -79,7 +79,7 @@ class Known(Struct, frozen=True):
     why: str = ""
 
 
-class _Wanted(Struct, frozen=True):
+class WantedGraph(Struct, frozen=True):
     """A graph that may be made."""
 
     #: Whether its sizes are outside the gears and ranges of the spec.
@@ -91,7 +91,7 @@ class _Wanted(Struct, frozen=True):
 
 def decide(call: Call, problems: Problems, rules: MissRules, facts: Known) -> Verdict:
     """Return the verdict on a call; `problems` are the reasons of the loaded graphs."""
-    graph = _graph_to_make(call, problems, rules, facts.loaded)
+    graph = graph_to_make(call, problems, rules, facts.loaded)
     if isinstance(graph, InputError):
         return Refuse(graph)
     if graph.is_outside and rules.on_miss == "eager":
@@ -110,7 +110,9 @@ def decide(call: Call, problems: Problems, rules: MissRules, facts: Known) -> Ve
     return Pad(spec) if graph.is_outside and rules.on_miss == "pad" else Compile(spec)
 
 
-def _graph_to_make(call: Call, problems: Problems, rules: MissRules, loaded: tuple[str, ...]) -> _Wanted | InputError:
+def graph_to_make(
+    call: Call, problems: Problems, rules: MissRules, loaded: tuple[str, ...]
+) -> WantedGraph | InputError:
     """Return the graph that a call needs; an error for a wrong tensor, or a shape that the spec does not allow."""
     spec, raises = rules.spec, rules.on_miss == "raise"
     sizes = call.sizes(spec)
@@ -124,27 +126,31 @@ def _graph_to_make(call: Call, problems: Problems, rules: MissRules, loaded: tup
     is_strided = problem is not None and problem.kind == "stride" and rules.is_compared
     is_other = is_strided or (problem is not None and problem.kind == "dtype" and rules.is_compared)
     if is_other and rules.on_miss == "eager":
-        return _Wanted(is_outside=True)
+        return WantedGraph(is_outside=True)
     if problem is not None and problem.kind == "dtype" and rules.on_miss == "compile":
         if rules.is_compared:
             problem = None
         elif is_complete and gear not in loaded:  # its sizes separate its graph from the loaded ones
-            return _Wanted(is_outside=sizes not in spec.gears, is_alone=True)
+            return WantedGraph(is_outside=sizes not in spec.gears, is_alone=True)
     if problem is not None and not is_strided and problem.kind not in ("shape", "rank", "read"):
         return _error(rules, problem)
     if problem is not None and problem.kind == "rank" and raises:
         return _error(rules, problem)
     out_of_range = spec.range_problem(call.tensors)
     if out_of_range is not None:
-        return UnknownGear(rules.name, *out_of_range) if rules.on_miss in ("raise", "pad") else _Wanted(is_outside=True)
+        return (
+            UnknownGear(rules.name, *out_of_range)
+            if rules.on_miss in ("raise", "pad")
+            else WantedGraph(is_outside=True)
+        )
     is_declared = problem is not None and (problem.kind == "read" or _is_declared(spec, problem))
     if not spec.axes:
-        return _error(rules, problem) if problem is not None and raises and not is_declared else _Wanted()
+        return _error(rules, problem) if problem is not None and raises and not is_declared else WantedGraph()
     if is_complete and sizes not in spec.gears:
-        return rules.outside(call) if raises else _Wanted(is_outside=True)
+        return rules.outside(call) if raises else WantedGraph(is_outside=True)
     is_loaded = problem is not None and gear in loaded
     # If only dims differ that the gears do not mention, all gears are compiled at the call's sizes of these dims.
-    return _Wanted(is_alone=is_loaded and problem is not None and (problem.is_assumption or is_strided))
+    return WantedGraph(is_alone=is_loaded and problem is not None and (problem.is_assumption or is_strided))
 
 
 def _spec_of_compile(call: Call, rules: MissRules, missing: tuple[Gear, ...], *, alone: bool) -> GearSpec:

@@ -1,0 +1,97 @@
+"""A call outside all gears: a dry run says what the prewarm would make of it, and what a server would answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from gearcache.errors import GearSpecError, UnknownGear
+from tests.support.scenarios import strict_config
+
+
+class Net(nn.Module):
+    def doubled(self, x: Tensor) -> Tensor:
+        return x * 2
+
+    def halved(self, x: Tensor) -> tuple[Tensor, Any]:
+        return x * 2, x.chunk(2)
+
+    def branching(self, x: Tensor) -> Tensor:
+        return x * 7 if x.size(0) == 2 else x * 8
+
+    def last(self, x: Tensor) -> Tensor:
+        return x[x.size(0) - 1]
+
+
+def method(name: str, on_miss: str) -> Any:
+    pad_values = {"x": 0} if on_miss == "pad" else {}
+    config = strict_config(on_miss=on_miss, pad_values=pad_values)
+    return gearcache.cache_compile(getattr(Net(), name), gears={"x": {0: [2, 4, 6]}}, config=config)
+
+
+def calls(on_miss: str, *sizes: int) -> Callable[[], None]:
+    def function() -> None:
+        cached = method("doubled", on_miss)
+        for size in sizes:
+            cached.warm(torch.ones(size, 4))
+
+    return function
+
+
+def test_what_the_server_would_refuse_is_not_ready(cache_dir: Path) -> None:
+    gearcache.prewarm(calls("raise", 2))
+    with pytest.raises(UnknownGear):
+        method("doubled", "raise")(torch.ones(3, 4))
+    look = gearcache.prewarm(calls("raise", 2, 3), dry_run=True)
+    assert not look.is_complete
+    (failure,) = look.entries[0].failed.values()
+    assert "outside all gears: x.size(0)=3" in failure
+    assert gearcache.prewarm(calls("raise", 2, 3)).failed == 1
+
+
+def test_a_graph_of_the_calls_own_size_is_missing_until_it_is_made(cache_dir: Path) -> None:
+    gearcache.prewarm(calls("compile", 2))
+    look = gearcache.prewarm(calls("compile", 2, 3), dry_run=True)
+    assert look.entries[0].missing == ["x.size(0)=3"]
+    assert gearcache.prewarm(calls("compile", 2, 3)).compiled == 1
+    assert gearcache.prewarm(calls("compile", 2, 3), dry_run=True).is_complete
+
+
+@pytest.mark.parametrize("on_miss", ["eager", "pad"])
+def test_what_needs_no_graph_of_its_own_is_ready(on_miss: str, cache_dir: Path) -> None:
+    gearcache.prewarm(calls(on_miss, 2))
+    assert gearcache.prewarm(calls(on_miss, 2, 3), dry_run=True).is_complete
+
+
+@pytest.mark.parametrize("first", [2, 3, 4, 6])
+@pytest.mark.parametrize("name", ["halved", "last"])
+def test_padding_is_refused_whichever_call_comes_first(name: str, first: int, cache_dir: Path) -> None:
+    """At a batch of 2, `chunk(2)` fixes the size while the graph is recorded: nothing could be padded to it."""
+    cached = method(name, "pad")
+    for size in (first, 2, 3, 4, 6):
+        with pytest.raises(GearSpecError, match=r"x\.size\(0\) cannot be padded"):
+            cached(torch.ones(size, 4))
+
+
+@pytest.mark.parametrize("first", [2, 3, 4, 6])
+def test_the_padded_trace_is_the_same_whichever_call_comes_first(first: int, cache_dir: Path) -> None:
+    net, cached = Net(), method("branching", "pad")
+    cached(torch.ones(first, 4))
+    compiles = cached.stats.compiles
+    for size in (2, 3, 4, 5, 6):
+        x = torch.randn(size, 4)
+        assert torch.equal(cached(x), net.branching(x))
+    assert (compiles, cached.stats.compiles) == (3, 3)
+
+
+def test_no_call_can_be_padded_to_a_size_that_the_trace_fixes(cache_dir: Path) -> None:
+    config = strict_config(on_miss="pad", pad_values={"x": 0})
+    cached: Any = gearcache.cache_compile(Net().branching, gears={"x": {0: [2]}}, config=config)
+    with pytest.raises(GearSpecError, match="no call can be padded: the trace fixes every dim"):
+        cached(torch.ones(2, 4))
