@@ -88,13 +88,20 @@ class Tracer:
     def may_be_static(self) -> bool:
         """Whether sizes or ints are dynamic although the caller does not require it."""
         request = self._request
-        return not self._is_static and bool(request.dynamic or request.changing or self._numbers)
+        return bool(self._numbers) or (not self._is_static and bool(request.dynamic or request.changing))
 
-    def stay_static(self, error: CaptureError) -> None:
-        """Make static captures from now on, because no graph could be made with symbols for the varying sizes."""
+    def stay_static(self, error: CaptureError, *, keeps_numbers: bool = False) -> None:
+        """Make static captures from now on, because no graph could be made with symbols for the varying sizes.
+
+        If `keeps_numbers`, ints become constants only when static sizes were not enough.
+        """
         raise_interrupt(error)
-        logger.info("%s: sizes and ints that vary stay static: %s", self._request.name, error.cause)
-        self._is_static, self._numbers = True, NO_NUMBERS
+        if keeps_numbers and self._numbers and not self._is_static:
+            logger.info("%s: sizes that vary stay static: %s", self._request.name, error.cause)
+        else:
+            logger.info("%s: sizes and ints that vary stay static: %s", self._request.name, error.cause)
+            self._numbers = NO_NUMBERS
+        self._is_static = True
 
     def geared(self) -> tuple[Capture, list[PlannedGear]]:
         """Trace at the call's own sizes, or, if those contain a 0 or 1, at another gear's."""

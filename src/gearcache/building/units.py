@@ -125,7 +125,7 @@ class Units:
             return None
 
         def static(error: CaptureError) -> Iterator[TraceUnit]:
-            self._tracer.stay_static(error)
+            self._tracer.stay_static(error, keeps_numbers=True)
             return self._of_mode()
 
         return static

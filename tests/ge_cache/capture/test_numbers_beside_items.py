@@ -39,3 +39,29 @@ def test_numbers_beside_values_of_tensors(name: str, dynamic: bool | None, cache
             x = torch.arange(float(rows))
             expected = getattr(other, name)(x, torch.tensor(k), n)
             torch.testing.assert_close(cached(x, torch.tensor(k), n), expected, rtol=0, atol=0)
+
+
+class Cut(nn.Module):
+    """Its sizes cannot be dynamic: a symbol comes from the value of a tensor."""
+
+    def sliced(self, x: Tensor, k: Tensor, n: int) -> Tensor:
+        return x[:, : int(k)] * n
+
+    def narrowed(self, x: Tensor, k: Tensor, n: int) -> Tensor:
+        size = k.item()
+        torch._check(size >= 0)
+        torch._check(size <= x.size(1))
+        return x.narrow(1, 0, size) + n  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("dynamic", "graphs"), [(True, 1), (None, 2)])
+@pytest.mark.parametrize("name", ["sliced", "narrowed"])
+def test_ints_stay_numbers_where_sizes_must_be_static(
+    name: str, dynamic: bool | None, graphs: int, cache_dir: Path
+) -> None:
+    net = Cut()
+    cached: Any = gearcache.cache_compile(getattr(net, name), config=strict_config(), dynamic=dynamic)
+    for n in range(3, 9):
+        x, k = torch.randn(2, 8), torch.tensor(n % 5)
+        assert torch.equal(cached(x, k, n), getattr(net, name)(x, k, n))
+    assert cached.stats.compiles == graphs
