@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gearcache.building.digests import job_digest
 from gearcache.building.request import BuildRequest
-from gearcache.building.units import TraceUnit
+from gearcache.building.trace_units import TraceUnit
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.backend import CompileJob

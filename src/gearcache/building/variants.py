@@ -7,7 +7,7 @@ from typing import Any
 import msgpack
 
 from gearcache.building.request import BuiltVariant
-from gearcache.building.units import TraceUnit
+from gearcache.building.trace_units import TraceUnit
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.backend import Artifact
 from gearcache.ge_cache.capture.captured import Capture
