@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from gearcache.building.digests import variant_digest
 from gearcache.building.gear_jobs import GearJobs
 from gearcache.building.request import BuildInterrupted, BuildRequest, BuildResult, BuiltVariant
-from gearcache.building.tracer import Tracer
 from gearcache.building.trace_units import Units
+from gearcache.building.tracer import Tracer
 from gearcache.building.variants import built_variant
 from gearcache.errors import CompileError
 from gearcache.events import Event
