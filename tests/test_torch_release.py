@@ -146,7 +146,9 @@ LOST = [
 def test_where_a_name_is_missing_the_methods_answer_with_one_warning_of_it(
     owner: str, name: str, when: str, tmp_path: Path
 ) -> None:
-    found, reasons, logged, explained = run_python(LACKING, owner, name, when, str(tmp_path), "lenient")
+    found, reasons, logged, explained = run_python(
+        LACKING, owner, name, when, str(tmp_path), "lenient", compiles=when == "call"
+    )
     lacking = f"torch 2.99.0 lacks `{owner.replace(':', '.')}.{name}`, which gearcache uses: install `torch==2."
     assert found == [True] * 4
     assert [each["torch"] for each in reasons] == [3 if when == "call" else 2, 2]
@@ -161,7 +163,7 @@ def test_where_a_name_is_missing_the_methods_answer_with_one_warning_of_it(
 @pytest.mark.slow
 @pytest.mark.parametrize(("owner", "name", "when"), [LOST[0], LOST[3]])
 def test_strict_raises_what_is_missing(owner: str, name: str, when: str, tmp_path: Path) -> None:
-    found = run_python(LACKING, owner, name, when, str(tmp_path), "strict")[0]
+    found = run_python(LACKING, owner, name, when, str(tmp_path), "strict", compiles=when == "call")[0]
     assert [each[0] for each in found] == ["MissingTorchNames"] * 4
     assert all(f"torch 2.99.0 lacks `{owner}.{name}`" in each[1] and each[2] for each in found)
 
@@ -207,7 +209,7 @@ CUT_NAMES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CUT_NAMES)
 def test_where_a_hook_is_not_called_the_methods_answer_with_one_warning_of_it(name: str, tmp_path: Path) -> None:
-    found, stats, logged, explained = run_python(CUT, name, str(tmp_path), "lenient")
+    found, stats, logged, explained = run_python(CUT, name, str(tmp_path), "lenient", compiles=True)
     lacking = (
         f"torch 2.99.0 does not call `{CUT_NAMES[name]}`, by which gearcache sees what a trace depends on: install"
     )
@@ -222,14 +224,14 @@ def test_where_a_hook_is_not_called_the_methods_answer_with_one_warning_of_it(na
 
 @pytest.mark.slow
 def test_strict_raises_which_hook_is_not_called(tmp_path: Path) -> None:
-    found = run_python(CUT, "iter_contains", str(tmp_path), "strict")[0]
+    found = run_python(CUT, "iter_contains", str(tmp_path), "strict", compiles=True)[0]
     assert [each[0] for each in found] == ["UncalledHooks"] * 4
     assert all(f"does not call `{CUT_NAMES['iter_contains']}`" in each[1] and each[2] for each in found)
 
 
 @pytest.mark.slow
 def test_a_release_that_nobody_tested_compiles_where_every_hook_is_called(tmp_path: Path) -> None:
-    found, stats, logged, _ = run_python(CUT, "none", str(tmp_path), "strict")
+    found, stats, logged, _ = run_python(CUT, "none", str(tmp_path), "strict", compiles=True)
     assert found == [True] * 4
     assert [traces for _, traces in stats] == [1, 0]  # of equal modules the second one loads
     assert "is tested with torch" in logged[0]

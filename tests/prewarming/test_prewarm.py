@@ -370,7 +370,7 @@ print(json.dumps({"compiled": report.compiled, "mebibytes": (after - before) / 1
 
 
 def test_a_model_of_128_gigabytes_needs_no_memory(cache_dir: Path) -> None:
-    found = run_python(LARGE, environ={"TORCHAIR_CACHE_HOME": str(cache_dir)})
+    found = run_python(LARGE, environ={"TORCHAIR_CACHE_HOME": str(cache_dir)}, compiles=True)
     assert found["compiled"] == 2
     assert found["mebibytes"] < 1000, "imports of the compiler, and no weights"
 
@@ -382,7 +382,7 @@ def test_inductor_compiles_from_meta_what_real_weights_hit(cache_dir: Path) -> N
         "import gearcache, json\nfrom tests.scenarios.prewarmed import warm_only\n"
         "print(json.dumps(gearcache.prewarm(warm_only).to_plain()))"
     )
-    first, second = run_python(prewarm, environ=environ), run_python(prewarm, environ=environ)
+    first, second = (run_python(prewarm, environ=environ, compiles=True) for _ in range(2))
     assert (first["compiled"], first["complete"]) == (3, True)
     assert (second["compiled"], second["present"], second["complete"]) == (0, 3, True)
     call = """
@@ -398,7 +398,7 @@ stats = model.cached_decode.stats
 equal = bool(torch.allclose(found, expected, atol=1e-5))
 print(json.dumps({"equal": equal, "compiles": stats.compiles, "hits": stats.hits}))
 """
-    assert run_python(call, environ=environ) == {"equal": True, "compiles": 0, "hits": 1}
+    assert run_python(call, environ=environ, ends=True) == {"equal": True, "compiles": 0, "hits": 1}
 
 
 @pytest.mark.slow

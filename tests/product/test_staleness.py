@@ -37,11 +37,14 @@ class Served:
     kept: dict[str, dict[str, Any]]
 
 
-def _serve(folder: Path, cases: dict[str, Case], **environ: str) -> dict[str, dict[str, Any]]:
+def _serve(
+    folder: Path, cases: dict[str, Case], *, compiles: bool = False, **environ: str
+) -> dict[str, dict[str, Any]]:
     order = folder / "order.json"
     order.write_text(json.dumps([asdict(case) for case in cases.values()]))
     environ = {"PYTHONDONTWRITEBYTECODE": "1", **environ}
-    reports = run_python("from tests.support.staleness.serve import child; child()", str(order), environ=environ)
+    code = "from tests.support.staleness.serve import child; child()"
+    reports = run_python(code, str(order), environ=environ, compiles=compiles)
     return dict(zip(cases, reports, strict=True))
 
 
@@ -61,7 +64,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
     """All lookups."""
     root = tmp_path_factory.mktemp("staleness")
     source, cache = _project(root / "base"), root / "cache"
-    base = _serve(root, {method: Case(source, str(cache), method) for method in CALLS})
+    base = _serve(root, {method: Case(source, str(cache), method) for method in CALLS}, compiles=True)
 
     def fresh() -> str:
         return str(shutil.copytree(cache, root / f"cache{len(missing)}"))
@@ -77,7 +80,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
         missing[name] = Case(source, fresh(), "arguments", call=call)
     for name, keywords in MODULES.items():
         missing[name] = Case(source, fresh(), "run", keywords=keywords)
-    missed = _serve(root, missing)
+    missed = _serve(root, missing, compiles=True)
 
     staying = {name: Case(source, str(cache), change.method, change=name) for name, change in HITTING.items()}
     for name, edit in HARMLESS.items():

@@ -1,14 +1,17 @@
 """Fresh interpreters that have imported torch and nothing of ours: forks of one that waits for orders.
 
-A start of Python with torch takes more than a second of a processor, and the tests start hundreds. A fork runs its code
-as the main program and ends as every interpreter does. What an interpreter reads before its first line (`PYTHON…`,
+A start of Python with torch takes more than a second of a processor, and with its compilers several; the tests start
+hundreds. A fork runs its code as the main program. What an interpreter reads before its first line (`PYTHONHASHSEED`,
 `OMP_…`) is that of the server, so who sets that starts a process of their own. `THOROUGH=1` lets all do so.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
+import gc
+import importlib
 import json
 import os
 import signal
@@ -16,22 +19,29 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import types
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 #: Variables that are read before a fork can set them.
 _READ_EARLY = ("PYTHON", "OMP_", "MKL_", "KMP_", "GOMP_", "LD_", "TORCH_")
+#: Of these, what a fork does itself when it begins.
+_SET_LATE = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONWARNINGS")
+#: What a server imports: what every process has, or what one that compiles has too.
+TORCH = ("torch",)
+COMPILERS = ("torch", "torch._dynamo", "torch._inductor.compile_fx")
 
 
 class ForkServer:
     """The server of this process."""
 
-    def __init__(self, environ: Mapping[str, str], cwd: Path) -> None:
+    def __init__(self, environ: Mapping[str, str], cwd: Path, imports: tuple[str, ...]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="forks-")
         self._address = str(Path(self._folder.name, "orders"))
-        program = f"from {__name__} import main; main({self._address!r}, {os.getpid()})"
+        program = f"from {__name__} import main; main({self._address!r}, {os.getpid()}, {imports})"
         self._process = subprocess.Popen(
             [sys.executable, "-c", program], env=environ, cwd=cwd, stdout=subprocess.PIPE, start_new_session=True
         )
@@ -40,15 +50,25 @@ class ForkServer:
         atexit.register(self.close)
 
     def run(
-        self, code: str, arguments: tuple[str, ...], *, cwd: Path, environ: Mapping[str, str], timeout: float
+        self,
+        code: str,
+        arguments: tuple[str, ...],
+        *,
+        cwd: Path,
+        environ: Mapping[str, str],
+        timeout: float,
+        ends: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """Run code to its end; as `subprocess.run` with texts, `TimeoutExpired` included."""
+        """Run code to its end; as `subprocess.run` with texts, `TimeoutExpired` included.
+
+        `ends`: as every interpreter does. Else it leaves what was imported as it is, which would take most of the time.
+        """
         with (
             tempfile.NamedTemporaryFile(dir=self._folder.name) as out,
             tempfile.NamedTemporaryFile(dir=self._folder.name) as errors,
             socket.socket(socket.AF_UNIX) as orders,
         ):
-            order = {"code": code, "argv": ["-c", *arguments], "cwd": str(cwd), "environ": dict(environ)}
+            order = {"code": code, "argv": ["-c", *arguments], "cwd": str(cwd), "environ": dict(environ), "ends": ends}
             orders.settimeout(timeout)
             orders.connect(self._address)
             orders.sendall(json.dumps(order | {"out": out.name, "errors": errors.name}).encode() + b"\n")
@@ -71,7 +91,7 @@ class ForkServer:
 
 def may_set(environ: Mapping[str, str]) -> bool:
     """Whether a fork can be given these variables."""
-    return not any(name.startswith(_READ_EARLY) for name in environ)
+    return not any(name.startswith(_READ_EARLY) and name not in _SET_LATE for name in environ)
 
 
 def read_early(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -80,23 +100,30 @@ def read_early(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 @functools.cache
-def fork_server(cwd: Path, environ: tuple[tuple[str, str], ...], pid: int) -> ForkServer:
+def fork_server(
+    cwd: Path, environ: tuple[tuple[str, str], ...], pid: int, imports: tuple[str, ...] = TORCH
+) -> ForkServer:
     """Return the server of a process, started with these variables."""
     del pid  # a fork of this process starts its own
-    return ForkServer(dict(environ), cwd)
+    return ForkServer(dict(environ), cwd, imports)
 
 
-def main(address: str, parent: int) -> None:
+def main(address: str, parent: int, imports: tuple[str, ...]) -> None:
     """Be the server: a fork of it leaves this function, and so runs its order with nothing of it on the stack."""
-    import torch  # noqa: F401
-
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for name in imports:
+        importlib.import_module(name)
+    # The garbage collector of a fork, at its end too, would touch all that was imported, and so copy it.
+    gc.collect()
+    gc.freeze()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen(64)
     listener.settimeout(5.0)
     print("ready", flush=True)
     while True:
+        with contextlib.suppress(ChildProcessError):  # not ignored: so their processor time counts as the server's
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
         try:
             connection, _ = listener.accept()
         except TimeoutError:
@@ -108,7 +135,6 @@ def main(address: str, parent: int) -> None:
             break
         connection.close()
     listener.close()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     order: dict[str, Any] = json.loads(connection.makefile().readline())
     if (child := os.fork()) != 0:  # waits for it, and tells how it ended
         connection.sendall(f"{child}\n".encode())
@@ -120,6 +146,7 @@ def main(address: str, parent: int) -> None:
 
 def _become(order: dict[str, Any]) -> None:
     os.chdir(order["cwd"])
+    _set_late(dict(os.environ), order["environ"])
     os.environ.clear()
     os.environ.update(order["environ"])
     for descriptor, name in ((1, order["out"]), (2, order["errors"])):
@@ -135,4 +162,30 @@ def _become(order: dict[str, Any]) -> None:
     tempfile.tempdir = None
     program = types.ModuleType("__main__")
     sys.modules["__main__"] = program
-    exec(compile(order["code"], "<string>", "exec"), vars(program))  # noqa: S102 - the code of a test
+    code = compile(order["code"], "<string>", "exec")
+    if order["ends"]:
+        exec(code, vars(program))  # noqa: S102 - the code of a test
+        return
+    status = 0
+    try:
+        exec(code, vars(program))  # noqa: S102
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        status = end.code or 0
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status & 0xFF)
+
+
+def _set_late(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Do what an interpreter does at its start with those variables that differ."""
+    paths, own = ([path for path in env.get("PYTHONPATH", "").split(os.pathsep) if path] for env in (before, after))
+    if paths != own:
+        sys.path[1 : 1 + len(paths)] = own  # behind the folder of the program
+    sys.dont_write_bytecode = bool(after.get("PYTHONDONTWRITEBYTECODE"))
+    for action in filter(None, after.get("PYTHONWARNINGS", "").split(",")):
+        warnings.simplefilter(action)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.fork_server import fork_server, may_set
+from tests.support.fork_server import COMPILERS, TORCH, fork_server, may_set
 from tests.support.sampled import chosen
 from tests.support.source_tree import ROOT
 
@@ -79,15 +79,22 @@ def relaunch(
 ) -> dict[str, Any]:
     """Run scenarios in one fresh process that finds the entries of an earlier one."""
     order = json.dumps({"module": module, "names": names, "root": str(root), "backend": backend, "tol": tolerance})
-    return run_python("from tests.support.relaunch import child; child()", order)
+    return run_python("from tests.support.relaunch import child; child()", order, ends=True)
 
 
 def run_python(
-    code: str, *arguments: str, cwd: Path = ROOT, environ: dict[str, str] | None = None, has_torch: bool = True
+    code: str,
+    *arguments: str,
+    cwd: Path = ROOT,
+    environ: dict[str, str] | None = None,
+    has_torch: bool = True,
+    compiles: bool = False,
+    ends: bool = False,
 ) -> Any:
     """Run code in a fresh interpreter; return what its last line of output holds as JSON.
 
-    `has_torch`: torch may be imported before.
+    `has_torch`: torch may be imported before. `compiles`: so may its compilers, for the code traces something anyhow.
+    `ends`: it takes down all that it has loaded, as interpreters do.
     """
     command = [sys.executable, "-c", code, *arguments]
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -97,8 +104,8 @@ def run_python(
     inherited |= {"HOME": os.environ.get("HOME", "/"), "PYTHONPATH": paths}
     own = inherited | (environ or {})
     if has_torch and may_set(environ or {}) and not os.environ.get("THOROUGH"):
-        server = fork_server(ROOT, tuple(sorted(inherited.items())), os.getpid())
-        done = server.run(code, arguments, cwd=cwd, environ=own, timeout=500)
+        server = fork_server(ROOT, tuple(sorted(inherited.items())), os.getpid(), COMPILERS if compiles else TORCH)
+        done = server.run(code, arguments, cwd=cwd, environ=own, timeout=500, ends=ends)
     else:
         done = subprocess.run(command, cwd=cwd, env=own, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, f"{done.stderr[:1000]}\n...\n{done.stderr[-4000:]}"

@@ -162,7 +162,7 @@ def test_a_local_relaunch_imports_no_cryptography_and_asks_for_no_key(cache_dir:
         "GEARCACHE_SIGNING_KEY_FILE": str(build.path),
         "GEARCACHE_TRUSTED_KEYS": build.trusted.text,
     }
-    hits, compiles, brought = run_python(SERVE, environ=environ)
+    hits, compiles, brought = run_python(SERVE, environ=environ, compiles=True)
     assert (hits, compiles) == (0, 1)
     assert "cryptography" in brought
     (path,) = cache_dir.glob("v*/entries/*/*/manifest.msgpack")

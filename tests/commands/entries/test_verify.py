@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,8 +16,8 @@ from gearcache.cache.locks.lock import key_lock
 from gearcache.errors import LockTimeout
 from gearcache.readable.held_gears import held_gears, without_blobs
 from tests.support.commands import DECODE, listed, run, run_json, store
+from tests.support.relaunch import run_python
 from tests.support.scenarios import strict_config
-from tests.support.source_tree import ROOT
 
 GEARS = [2, 3, 4, 6]
 
@@ -110,17 +107,14 @@ def test_a_relaunch_hits_what_a_repair_has_kept(net: Net, cache_dir: Path) -> No
         "print(json.dumps([method.stats.hits, method.stats.compiles, method.stats.traces]))"
     )
 
-    def launch() -> list[int]:
-        done = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=240, cwd=ROOT
-        )
-        found: list[int] = json.loads(done.stdout.splitlines()[-1])
+    def launch(*, compiles: bool) -> list[int]:
+        found: list[int] = run_python(program, environ={"TORCHAIR_CACHE_HOME": str(cache_dir)}, compiles=compiles)
         return found
 
     damage(cache_dir, "x.size(0)=4")
     run("verify", "--repair")
-    assert launch() == [1, 1, 1]
-    assert launch() == [1, 0, 0]
+    assert launch(compiles=True) == [1, 1, 1]
+    assert launch(compiles=False) == [1, 0, 0]
 
 
 def test_an_entry_whose_gears_share_the_damaged_blob_goes_and_that_is_said(cache_dir: Path) -> None:

@@ -107,7 +107,10 @@ def test_a_sliding_window_cache_takes_few_variants(cache_dir: Path, family: str,
 @pytest.mark.thorough  # `test_decoders` relaunches decoders
 def test_a_relaunch_serves_a_sliding_window_cache_without_a_trace(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    cold, warm = (run_python(_PROGRAM, environ={"TORCHAIR_CACHE_HOME": str(tmp_path)}) for _ in range(2))
+    cold, warm = (
+        run_python(_PROGRAM, environ={"TORCHAIR_CACHE_HOME": str(tmp_path)}, compiles=compiles)
+        for compiles in (True, False)
+    )
     assert cold["traces"] > 0
     assert (warm["traces"], warm["misses"]) == (0, 0)
     assert warm["equal"] is cold["equal"] is True

@@ -42,7 +42,7 @@ try:
 except gearcache.CaptureError as error:
     print(json.dumps(str(error)))
 """
-    assert "distributed tensors (`parallelize_module`, `DTensor`" in str(run_python(code))
+    assert "distributed tensors (`parallelize_module`, `DTensor`" in str(run_python(code, compiles=True))
 
 
 def test_a_dtype_that_no_graph_takes_is_refused_with_the_way_out(cache_dir: Path) -> None:

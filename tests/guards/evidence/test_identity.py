@@ -65,7 +65,7 @@ def test_equal_classes_in_two_modules_have_an_entry_each(
 def test_equal_classes_in_two_scripts_share_an_entry_and_never_a_graph(cache_dir: Path) -> None:
     environ = {"TORCHAIR_CACHE_HOME": str(cache_dir)}
     scripts = [SCRIPT.format(operation=operation) for operation in ("* 2", "* 3")]
-    first, second = (run_python(script, environ=environ) for script in scripts)
+    first, second = (run_python(script, environ=environ, compiles=True) for script in scripts)
     assert (first[0], first[1]) == (True, 1)
     assert (second[0], second[1], second[3]) == (True, 1, first[3])
     assert "helper" in " ".join(second[2])

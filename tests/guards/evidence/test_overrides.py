@@ -15,7 +15,7 @@ def test_a_process_has_none_whatever_of_torch_it_imports() -> None:
         "from gearcache.guards.evidence.overrides import overrides_component\n"
         "print(json.dumps(overrides_component('Net.run', compiled=True)))"
     )
-    assert run_python(code) == []
+    assert run_python(code, compiles=True) == []
 
 
 @pytest.mark.slow
@@ -34,4 +34,5 @@ def test_a_process_has_none_whatever_of_torch_it_imports() -> None:
     ],
 )
 def test_case(case: str, cache_dir: Path) -> None:
-    assert run_python("from tests.scenarios import overridden; overridden.run()", case, str(cache_dir)) == case
+    code = "from tests.scenarios import overridden; overridden.run()"
+    assert run_python(code, case, str(cache_dir), compiles=True) == case

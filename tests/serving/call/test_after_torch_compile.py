@@ -65,5 +65,5 @@ def test_graphs_whose_method_makes_modules_outlive_a_use_of_torch_compile(
     first: str, second: str, cache_dir: Path
 ) -> None:
     environ = {"TORCHAIR_CACHE_HOME": str(cache_dir)}
-    assert run_python(SERVE, first, environ=environ) == [True, 1]
+    assert run_python(SERVE, first, environ=environ, compiles=True) == [True, 1]
     assert run_python(SERVE, second, environ=environ) == [True, 0]

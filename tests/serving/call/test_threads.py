@@ -106,7 +106,7 @@ def together(tasks: list[Callable[[], None]]) -> None:
 
 @pytest.mark.slow
 def test_first_calls_of_many_methods_beside_eager_and_compiled_work_are_all_right(tmp_path: Path) -> None:
-    found = run_python("from tests.support.thread_actors import main; main()", str(tmp_path), "mixed")
+    found = run_python("from tests.support.thread_actors import main; main()", str(tmp_path), "mixed", compiles=True)
     assert found["errors"] == []
     assert found["misses"] == [1] * len(found["misses"]), "no evidence may break because another thread traces"
     assert min(found["beside"]) > 0
@@ -211,7 +211,9 @@ def test_a_trace_that_ends_in_an_exception_leaves_the_process_able_to_compile(
 def test_a_process_can_compile_after_ctrl_c_at_any_moment(tmp_path: Path) -> None:
     for attempt in range(3):
         try:
-            found = run_python("from tests.support.thread_actors import main; main()", str(tmp_path), "interrupted")
+            found = run_python(
+                "from tests.support.thread_actors import main; main()", str(tmp_path), "interrupted", compiles=True
+            )
             break
         except (
             AssertionError
@@ -291,5 +293,5 @@ def test_a_refresh_and_a_stance_beside_calls_leave_them_right(cache_dir: Path) -
 
 
 def test_a_forked_child_can_call_and_compile_whatever_its_parent_was_doing(tmp_path: Path) -> None:
-    found = run_python("from tests.support.thread_actors import main; main()", str(tmp_path), "forked")
+    found = run_python("from tests.support.thread_actors import main; main()", str(tmp_path), "forked", compiles=True)
     assert found == {"loaded": "right", "new": "right", "same": "right", "compile": "right", "parent": "right"}

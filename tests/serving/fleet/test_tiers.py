@@ -145,7 +145,7 @@ cached(torch.randn(2, 4))
 print(json.dumps([name for name in sys.modules if ".cache.remote." in name]))
 """
     environ = {"GEARCACHE_REMOTES": "redis://127.0.0.1:1/0"}
-    assert run_python(code, str(tmp_path), environ=environ)
+    assert run_python(code, str(tmp_path), environ=environ, compiles=True)
     assert run_python(code, str(tmp_path), environ=environ) == []
 
 
@@ -792,7 +792,7 @@ print(time.time(), flush=True)
 @pytest.mark.parametrize("process", ["program", "child"])
 def test_what_was_compiled_last_is_sent_before_the_process_ends(tmp_path: Path, share: str, process: str) -> None:
     folder = share.removeprefix("folder:").partition("?")[0]
-    run_python(LAST_WORDS, str(tmp_path / "a"), folder, "slow", process)
+    run_python(LAST_WORDS, str(tmp_path / "a"), folder, "slow", process, compiles=True, ends=True)
     assert len(objects(share, "entries")) == 1
     assert not objects(share, "leases")
 
@@ -800,7 +800,7 @@ def test_what_was_compiled_last_is_sent_before_the_process_ends(tmp_path: Path, 
 @pytest.mark.slow
 def test_a_tier_that_hangs_does_not_keep_a_process_from_ending(tmp_path: Path, share: str) -> None:
     folder = share.removeprefix("folder:").partition("?")[0]
-    ended = run_python(LAST_WORDS, str(tmp_path / "a"), folder, "hangs", "program")
+    ended = run_python(LAST_WORDS, str(tmp_path / "a"), folder, "hangs", "program", compiles=True, ends=True)
     assert time.time() - ended < 15
 
 
