@@ -18,6 +18,7 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.layout import Layout
 from gearcache.cache.remote.outbox import outbox
 from gearcache.errors import OptionError
+from tests.support.fork_server import run_code
 from tests.support.scenarios import strict_config
 from tests.support.source_tree import ROOT
 from tests.test_events import Net, cached
@@ -182,8 +183,7 @@ def test_workers_write_their_calls_where_the_scrape_of_another_process_finds_the
     folder.mkdir()
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(folder)}
     for how in ("once", "twice"):
-        command = [sys.executable, "-c", WORKER, how]
-        subprocess.run(command, env=environment, cwd=ROOT, timeout=200, check=True)
+        run_code(WORKER, how, environ=environment, cwd=ROOT, compiles=True).check_returncode()
     registry = CollectorRegistry()
     MultiProcessCollector(registry, path=str(folder))
     lines = generate_latest(registry).decode().splitlines()

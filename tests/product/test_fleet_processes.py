@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import subprocess
-import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +12,21 @@ from redis import Redis
 
 from gearcache.cache.remote.engines.redis_server import RedisRemote
 from tests.cache.remote.real_engines import ENGINES
-from tests.support.source_tree import ROOT
+from tests.support.relaunch import run_python
 
 HOSTS, PROCESSES = 2, 3
 CODE = """
 import json, sys, time, torch, gearcache
+from pathlib import Path
 from tests.scenarios.geared import Net
 torch.manual_seed(0)
 net = Net()
 config = gearcache.CompilerConfig(backend="eager", strict=True)
 gears = {"x": {0: [2, 4]}}
 cached = gearcache.cache_compile(net.encode, config=config, gears=gears, cache_dir=sys.argv[1], remotes=sys.argv[2])
-print("ready", flush=True)
-sys.stdin.readline()
+Path(sys.argv[3]).touch()
+while not Path(sys.argv[4]).exists():
+    time.sleep(0.01)
 x = torch.randn(4, 4)
 right = torch.equal(cached(x)[0], net.encode(x)[0])
 print(json.dumps({"right": right, "compiles": cached.stats.compiles, "traces": cached.stats.traces}))
@@ -36,30 +35,27 @@ print(json.dumps({"right": right, "compiles": cached.stats.compiles, "traces": c
 
 @pytest.mark.slow
 def test_of_all_processes_of_all_hosts_one_compiles(tmp_path: Path) -> None:
-    with ENGINES["redis"]() as remote, contextlib.ExitStack() as ended:
+    start = tmp_path / "start"
+    with ENGINES["redis"]() as remote, ThreadPoolExecutor(HOSTS * PROCESSES) as pool:
         assert isinstance(remote, RedisRemote)
-        processes = [
-            _start(tmp_path / f"host{host}", f"{remote.label}?unsigned=1")
-            for host in range(HOSTS)
-            for _ in range(PROCESSES)
+        url = f"{remote.label}?unsigned=1"
+        run_python("print(0)", compiles=True)  # starts the server that these are forks of
+        places = [
+            (tmp_path / f"host{host}", tmp_path / f"ready{host}{i}") for host in range(HOSTS) for i in range(PROCESSES)
         ]
-        for process in processes:
-            ended.enter_context(process)
-            ended.callback(process.kill)
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        client = Redis.from_url(f"{remote.label}")
-        client.config_resetstat()
-        reports: list[dict[str, Any]] = []
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("\n")
-            process.stdin.flush()
-        for process in processes:
-            found, errors = process.communicate(timeout=120)
-            assert process.returncode == 0, errors[-2000:]
-            reports.append(json.loads(found.splitlines()[-1]))
+        running = [
+            pool.submit(run_python, CODE, str(root), url, str(ready), str(start), compiles=True)
+            for root, ready in places
+        ]
+        try:
+            while not all(ready.exists() for _, ready in places):
+                assert not any(one.done() and one.exception() for one in running), running
+                time.sleep(0.02)
+            client = Redis.from_url(f"{remote.label}")
+            client.config_resetstat()
+        finally:
+            start.touch()
+        reports: list[dict[str, Any]] = [one.result() for one in running]
         assert all(report["right"] for report in reports)
         assert sorted(report["compiles"] for report in reports) == [0, 0, 0, 0, 0, 2]
         calls = {name: stat["calls"] for name, stat in client.info("commandstats").items()}
@@ -68,20 +64,3 @@ def test_of_all_processes_of_all_hosts_one_compiles(tmp_path: Path) -> None:
         blobs = len(list((tmp_path / "host0" / "v4" / "blobs").glob("*/*")))
         assert blobs == len(list((tmp_path / "host1" / "v4" / "blobs").glob("*/*"))) >= 1
         assert calls["cmdstat_getrange"] <= 2 * (blobs + 1) + 4
-
-
-def _start(root: Path, url: str) -> subprocess.Popen[str]:
-    environ = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
-        "OMP_NUM_THREADS": "1",
-    }
-    return subprocess.Popen(
-        [sys.executable, "-c", CODE, str(root), url],
-        cwd=ROOT,
-        env=environ,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )

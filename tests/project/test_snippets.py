@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -21,6 +20,7 @@ from sybil import Document, Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
 from gearcache import CompilerConfig
+from tests.support.fork_server import run_code
 from tests.support.pages import DOCS, PAGES, ROOT, code_lines, name_of, tokens
 
 #: What is not run. A snippet under another name would be missed.
@@ -105,9 +105,13 @@ def test_the_files_of_the_guide_run_as_they_are_printed(tmp_path: Path, cache_di
     assert lines == ["gearcache prewarm deploy:build", "python serve.py"]
     said = []
     for line in lines:
-        words = [sys.executable, *line.replace("gearcache ", "-m gearcache ").removeprefix("python ").split()]
+        program, *arguments = line.removeprefix("python ").split()
+        name = "run_path" if program.endswith(".py") else "run_module"
+        code = f"import runpy; runpy.{name}({program!r}, run_name='__main__'"
+        code += ")" if name == "run_path" else ", alter_sys=True)"
         environ = {**os.environ, "TORCHAIR_CACHE_HOME": str(cache_dir)}
-        done = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=500)
+        is_prewarm = program == "gearcache"
+        done = run_code(code, *arguments, environ=environ, cwd=tmp_path, compiles=is_prewarm, timeout=500)
         assert done.returncode == 0, done.stderr
         said.append(done.stdout.splitlines())
     printed = list(code_lines(guide))

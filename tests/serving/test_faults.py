@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
-import json
 import logging
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -29,8 +27,7 @@ from gearcache.cache.memory import MemoryStore
 from gearcache.cache.store import DiskStore
 from gearcache.errors import GearcacheError
 from tests.product.test_disk import needs_mount, run_mounted
-from tests.support.relaunch import ROOT
-from tests.support.sampled import sampled
+from tests.support.relaunch import run_python
 
 GEARS = {"x": {0: [2, 3]}}
 
@@ -155,16 +152,30 @@ def test_one_disk_for_all_that_is_full(tmp_path: Path) -> None:
     assert "No space left on device" in warning
 
 
+#: Prints what came of each limit, met by a fork of its own.
 LIMITED = """
-import json, os, resource, signal, sys, tempfile
+import json, os, resource, signal, sys, tempfile, traceback
 from pathlib import Path
 import torch
 from tests.serving.test_faults import Served
-root, what = Path(sys.argv[1]), sys.argv[2]
+root = Path(sys.argv[1])
 Served(root / "warm").answers(2, 3)  # all modules are imported by then
 Served(root / "warm").answers(2, 3)
 Served("/proc/nowhere").answers(2)
-served, report = Served(root / what), os.dup(1)
+found = {}
+for what in sys.argv[2:]:
+    result, report = os.pipe()
+    os.set_inheritable(report, True)
+    if os.fork() == 0:
+        break
+    os.close(report)
+    found[what] = json.loads(os.fdopen(result).read() or "null")
+    os.wait()
+else:
+    print(json.dumps(found))
+    sys.exit()
+os.close(result)
+served = Served(root / what)
 if what == "files":
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -174,37 +185,35 @@ else:
     opened = [os.open("/dev/null", os.O_RDONLY)]
     free = int(what)
     resource.setrlimit(resource.RLIMIT_NOFILE, (opened[0] + 1 + free, opened[0] + 1 + free))
-right = served.answers(2, 3, 2)
-stats = served.cached.stats
-os.write(report, json.dumps([right, stats.faults, stats.traces, stats.calls]).encode())
+try:
+    right = served.answers(2, 3, 2)
+    stats = served.cached.stats
+    os.write(report, json.dumps([right, stats.faults, stats.traces, stats.calls]).encode())
+except BaseException:
+    os.write(report, json.dumps([traceback.format_exc(), 0, 0, 0]).encode())
+finally:
+    os._exit(0)
 """
+LIMITS = [
+    *("0", "1", "2", "3", "5"),
+    "files",
+    pytest.param("umask", marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs root")),
+]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "what",
-    [
-        *sampled(["0", "1", "2", "3", "5"], ["0", "3"]),
-        "files",
-        pytest.param("umask", marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs root")),
-    ],
-)
-def test_a_process_that_may_not_do_much(what: str) -> None:
+@pytest.fixture(scope="module")
+def limited() -> Iterator[dict[str, Any]]:
     # Not in tmp_path, which only its owner may enter.
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o1777)
-        done = subprocess.run(
-            [sys.executable, "-c", LIMITED, folder, what],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-    assert done.stdout, done.stderr[-3000:]
-    right, faults, traces, calls = json.loads(done.stdout)
-    assert right, done.stderr[-3000:]
+        yield run_python(LIMITED, folder, "0", "1", "2", "3", "5", "files", "umask", compiles=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", LIMITS)
+def test_a_process_that_may_not_do_much(limited: dict[str, Any], what: str) -> None:
+    right, faults, traces, calls = limited[what]
+    assert right is True, right
     assert traces <= 1
     assert calls == 3
     assert faults >= 1 or what in ("3", "5"), "so many descriptors may do"

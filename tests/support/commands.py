@@ -16,8 +16,7 @@ from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore
 from gearcache.cli import main
-from tests.support.fork_server import COMPILERS, TORCH, fork_server, may_set, read_early
-from tests.support.source_tree import ROOT
+from tests.support.fork_server import may_fork, run_code
 
 #: What the documents of `--json` hold.
 SCHEMA = Path(__file__).parents[2] / "docs" / "commands.schema.json"
@@ -75,9 +74,8 @@ def run_process(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command as its user does, in a process of its own, which may have imported torch (and compilers)."""
     variables = {**os.environ, **(environ or {})}
-    if not os.environ.get("THOROUGH") and may_set(environ or {}):
-        server = fork_server(ROOT, read_early(os.environ), os.getpid(), COMPILERS if compiles else TORCH)
-        return server.run(_MODULE, arguments, cwd=cwd or Path.cwd(), environ=variables, timeout=240)
+    if may_fork(variables):
+        return run_code(_MODULE, *arguments, environ=variables, cwd=cwd or Path.cwd(), compiles=compiles)
     command = [sys.executable, "-m", "gearcache", *arguments]
     return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=240, check=False)
 

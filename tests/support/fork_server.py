@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+_ROOT = Path(__file__).parents[2]
 #: Variables that are read before a fork can set them.
 _READ_EARLY = ("PYTHON", "OMP_", "MKL_", "KMP_", "GOMP_", "LD_", "TORCH_")
 #: Of these, what a fork does itself when it begins.
@@ -38,12 +39,12 @@ COMPILERS = ("torch", "torch._dynamo", "torch._inductor.compile_fx")
 class ForkServer:
     """The server of this process."""
 
-    def __init__(self, environ: Mapping[str, str], cwd: Path, imports: tuple[str, ...]) -> None:
+    def __init__(self, environ: Mapping[str, str], imports: tuple[str, ...]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="forks-")
         self._address = str(Path(self._folder.name, "orders"))
         program = f"from {__name__} import main; main({self._address!r}, {os.getpid()}, {imports})"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", program], env=environ, cwd=cwd, stdout=subprocess.PIPE, start_new_session=True
+            [sys.executable, "-c", program], env=environ, cwd=_ROOT, stdout=subprocess.PIPE, start_new_session=True
         )
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n"
@@ -57,11 +58,11 @@ class ForkServer:
         cwd: Path,
         environ: Mapping[str, str],
         timeout: float,
-        ends: bool = False,
+        ends: bool,
     ) -> subprocess.CompletedProcess[str]:
         """Run code to its end; as `subprocess.run` with texts, `TimeoutExpired` included.
 
-        `ends`: as every interpreter does. Else it leaves what was imported as it is, which would take most of the time.
+        Unless it `ends` as every interpreter does, it leaves what was imported as it is, which takes most of the time.
         """
         with (
             tempfile.NamedTemporaryFile(dir=self._folder.name) as out,
@@ -89,23 +90,43 @@ class ForkServer:
         self._folder.cleanup()
 
 
-def may_set(environ: Mapping[str, str]) -> bool:
-    """Whether a fork can be given these variables."""
-    return not any(name.startswith(_READ_EARLY) and name not in _SET_LATE for name in environ)
+def run_code(
+    code: str,
+    *arguments: str,
+    environ: Mapping[str, str],
+    cwd: Path,
+    compiles: bool = False,
+    ends: bool = False,
+    timeout: float = 240.0,
+) -> subprocess.CompletedProcess[str]:
+    """Run code as a program with these variables, in a process that has imported nothing of ours, and maybe torch.
+
+    `compiles`: it may have imported the compilers too. `ends`: it takes down all that it has loaded.
+    """
+    if may_fork(environ):
+        server = _server(_read_early(os.environ), os.getpid(), COMPILERS if compiles else TORCH)
+        return server.run(code, arguments, cwd=cwd, environ=environ, timeout=timeout, ends=ends)
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(
+        command, cwd=cwd, env=dict(environ), capture_output=True, text=True, timeout=timeout, check=False
+    )
 
 
-def read_early(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return what a server must be started with that stands for a process with these variables."""
+def may_fork(environ: Mapping[str, str]) -> bool:
+    """Whether a fork can stand for a process with these variables."""
+    early = {name: value for name, value in environ.items() if name.startswith(_READ_EARLY) and name not in _SET_LATE}
+    return not os.environ.get("THOROUGH") and early.items() <= os.environ.items()
+
+
+def _read_early(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(item for item in environ.items() if item[0].startswith((*_READ_EARLY, "HOME", "PATH"))))
 
 
 @functools.cache
-def fork_server(
-    cwd: Path, environ: tuple[tuple[str, str], ...], pid: int, imports: tuple[str, ...] = TORCH
-) -> ForkServer:
+def _server(environ: tuple[tuple[str, str], ...], pid: int, imports: tuple[str, ...]) -> ForkServer:
     """Return the server of a process, started with these variables."""
     del pid  # a fork of this process starts its own
-    return ForkServer(dict(environ), cwd, imports)
+    return ForkServer(dict(environ), imports)
 
 
 def main(address: str, parent: int, imports: tuple[str, ...]) -> None:

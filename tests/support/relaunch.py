@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.fork_server import COMPILERS, TORCH, fork_server, may_set
+from tests.support.fork_server import run_code
 from tests.support.sampled import chosen
 from tests.support.source_tree import ROOT
 
@@ -96,17 +96,16 @@ def run_python(
     `has_torch`: torch may be imported before. `compiles`: so may its compilers, for the code traces something anyhow.
     `ends`: it takes down all that it has loaded, as interpreters do.
     """
-    command = [sys.executable, "-c", code, *arguments]
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     # The thread count is in every key, so both processes have the same.
     kept = ("PATH", "OMP_NUM_THREADS", "THOROUGH")
     inherited = {name: os.environ[name] for name in kept if name in os.environ}
     inherited |= {"HOME": os.environ.get("HOME", "/"), "PYTHONPATH": paths}
     own = inherited | (environ or {})
-    if has_torch and may_set(environ or {}) and not os.environ.get("THOROUGH"):
-        server = fork_server(ROOT, tuple(sorted(inherited.items())), os.getpid(), COMPILERS if compiles else TORCH)
-        done = server.run(code, arguments, cwd=cwd, environ=own, timeout=500, ends=ends)
+    if has_torch:
+        done = run_code(code, *arguments, environ=own, cwd=cwd, compiles=compiles, ends=ends, timeout=500)
     else:
+        command = [sys.executable, "-c", code, *arguments]
         done = subprocess.run(command, cwd=cwd, env=own, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, f"{done.stderr[:1000]}\n...\n{done.stderr[-4000:]}"
     return json.loads(done.stdout.splitlines()[-1])

@@ -23,6 +23,7 @@ from gearcache.events import Event, LateEvent
 from gearcache.telemetry import start_trace
 from gearcache.telemetry.trace_document import Span, together, trace_events
 from tests.support.commands import run_json
+from tests.support.fork_server import run_code
 from tests.test_events import Net, cached
 
 PROGRAM = """
@@ -54,15 +55,7 @@ main()
 
 def run_recorded(program: str, folder: Path, trace: Path, **environ: str) -> str:
     """Run a program that records its start; returns what it printed."""
-    found = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "GEARCACHE_TRACE": str(trace), **environ},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    found = run_code(program, environ={**os.environ, "GEARCACHE_TRACE": str(trace), **environ}, cwd=folder)
     assert found.returncode == 0, found.stderr
     return found.stdout
 
@@ -195,14 +188,7 @@ def test_a_file_that_cannot_be_written_is_one_warning(
 ) -> None:
     program = PROGRAM.replace("WARM", "")
     values = {"TORCHAIR_CACHE_HOME": str(traces[0] / "cache"), "GEARCACHE_TRACE": str(tmp_path / "no" / "start.json")}
-    found = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **values},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    found = run_code(program, environ={**os.environ, **values}, cwd=tmp_path)
     assert found.returncode == 0, found.stderr
     assert found.stderr.count("GEARCACHE_TRACE: `") == 1
 
