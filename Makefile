@@ -65,7 +65,7 @@ demo: $(VENV)/.demo
 
 ## make test       run the tests
 test: $(VENV)/.dev .servers/.ready
-	$(BIN)/python -m compileall -q src benchmarks
+	$(BIN)/python -m compileall -q src benchmarks tests/support tests/scenarios
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal $(if $(FAST),-m 'not slow') $(ARGS)
 
 # The wheel of torch_npu without its dependencies, above the packages of .venv: its Python half runs on a CPU.

@@ -18,7 +18,7 @@ import gearcache
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore
 from gearcache.errors import CompileError
-from gearcache.ge_cache.backend import CompileJob
+from gearcache.ge_cache.backend import Artifact, CompileJob, Stage
 from gearcache.ge_cache.eager import EagerBackend
 from gearcache.ge_cache.inductor.backend import InductorBackend
 from gearcache.ge_cache.workers.kept import KEPT
@@ -52,6 +52,15 @@ class Parallel(EagerBackend):
     """Real worker processes."""
 
     worker = InductorBackend.worker
+
+
+class Quick(EagerBackend):
+    """Worker processes that import no compiler, and let no job be made: for tests of how long they live."""
+
+    worker = f"{__name__}:Quick"
+
+    def compile(self, job: CompileJob, stage: Stage) -> Artifact:
+        raise TypeError("it has no graph")
 
 
 @pytest.fixture
@@ -153,7 +162,7 @@ def test_the_call_is_told_and_the_key_is_free_for_others(hung: Path, cache_dir: 
 
 def worker_of_a_build(jobs: int = 1) -> WorkerProcess:
     """The first worker of a build that has ended; its only gear has no graph."""
-    with CompilePool(Parallel(), jobs, 1, 1000.0) as pool:
+    with CompilePool(Quick(), jobs, 1, 1000.0) as pool:
         worker = pool._slots[0].worker()
         assert worker is not None
         (outcome,) = pool.compile(iter([job(2)]), lambda gear, stage: None)
@@ -162,15 +171,14 @@ def worker_of_a_build(jobs: int = 1) -> WorkerProcess:
 
 
 @pytest.fixture
-def no_headers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Warm-ups compile no headers; no worker is kept before the test and after it."""
-    monkeypatch.setenv("CXX", "/bin/false")
+def none_kept() -> Iterator[None]:
+    """No worker is kept before the test and after it."""
     KEPT.end()
     yield
     KEPT.end()
 
 
-@pytest.mark.usefixtures("no_headers")
+@pytest.mark.usefixtures("none_kept")
 def test_a_closed_pool_leaves_its_worker_for_a_while_and_then_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gearcache.ge_cache.workers.kept.KEPT_SECONDS", 1.0)
     worker = worker_of_a_build()
@@ -181,7 +189,7 @@ def test_a_closed_pool_leaves_its_worker_for_a_while_and_then_no_process(monkeyp
         os.waitpid(worker.pid, os.WNOHANG)
 
 
-@pytest.mark.usefixtures("no_headers")
+@pytest.mark.usefixtures("none_kept")
 def test_the_next_build_takes_the_worker_of_the_last_one_if_it_would_start_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -200,13 +208,13 @@ def test_the_next_build_takes_the_worker_of_the_last_one_if_it_would_start_the_s
     assert is_alive(third.pid)
 
 
-@pytest.mark.usefixtures("no_headers")
+@pytest.mark.usefixtures("none_kept")
 def test_two_workers_are_kept_and_the_oldest_ends() -> None:
-    oldest, *others = [WorkerProcess(Parallel.worker) for _ in range(3)]
+    oldest, *others = [WorkerProcess(Quick.worker) for _ in range(3)]
     for worker in (oldest, *others):
         KEPT.keep(worker)
     assert not is_alive(oldest.pid)
-    with CompilePool(Parallel(), 3, 1, 1000.0) as pool:
+    with CompilePool(Quick(), 3, 1, 1000.0) as pool:
         taken = [slot.worker() for slot in pool._slots]
         assert taken[:2] == others
         assert taken[2] not in (None, oldest)
@@ -214,7 +222,7 @@ def test_two_workers_are_kept_and_the_oldest_ends() -> None:
         worker.end()
 
 
-@pytest.mark.usefixtures("no_headers")
+@pytest.mark.usefixtures("none_kept")
 def test_a_fork_leaves_the_worker_to_its_parent() -> None:
     first = worker_of_a_build()
     pid = os.fork()
