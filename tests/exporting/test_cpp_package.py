@@ -43,6 +43,7 @@ def build(target: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_here")
 def test_a_cpp_program_runs_every_gear_of_a_package(cache_dir: Path, tmp_path: Path) -> None:
     model = Step().eval()
     target = LEVELS[platform.machine()]

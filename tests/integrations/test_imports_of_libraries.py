@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+from typing import Any
 
 import pytest
 
@@ -17,11 +19,28 @@ def test_gearcache_imports_no_optional_library() -> None:
     assert run_python(code) == []
 
 
-#: Gives transformers another release, and prints what the integration logs and raises.
+VERSIONS = ["5.9.1", "5.99.0"]
+LOST = {
+    "name": "`cache_utils.get_layer_types_and_kwargs`",
+    "parameter": "`query_length=` of `cache_utils.CacheLayerMixin.get_mask_sizes`",
+    "duty": "a known `cache_utils.CacheLayerMixin.unknown`",
+}
+#: In a fork for each case gives transformers another release; prints what the integration logs and raises in all.
 IMPORTED = """
-import json, logging, sys, transformers
+import json, logging, os, sys, transformers
 import transformers.cache_utils
-transformers.__version__, lost = sys.argv[1:]
+found = []
+for version, lost in json.loads(sys.argv[1]):
+    result, report = os.pipe()
+    if os.fork() == 0:
+        break
+    os.close(report)
+    found.append(json.loads(os.fdopen(result).read()))
+    os.wait()
+else:
+    print(json.dumps(found))
+    sys.exit()
+transformers.__version__ = version
 if lost == "name": del transformers.cache_utils.get_layer_types_and_kwargs
 if lost == "parameter": transformers.cache_utils.CacheLayerMixin.get_mask_sizes = lambda self, other: (1, 0)
 if lost == "duty": transformers.cache_utils.CacheLayerMixin.__abstractmethods__ |= {"unknown"}
@@ -34,29 +53,29 @@ try:
     import gearcache.integrations.transformers
 except ImportError as error:
     said = str(error)
-print(json.dumps([said, logged]))
+os.write(report, json.dumps([said, logged]).encode())
+os._exit(0)
 """
 
 
-@pytest.mark.parametrize("version", ["5.9.1", "5.99.0"])
-def test_a_transformers_that_was_not_tried_is_used_with_one_warning(version: str) -> None:
+@pytest.fixture(scope="module")
+def imported() -> dict[str, Any]:
+    """What is said and logged, by the version or by what is lost."""
     pytest.importorskip("transformers")
-    said, ((level, logger, text),) = run_python(IMPORTED, version, "nothing")
+    cases = [*((version, "nothing") for version in VERSIONS), *(("5.99.0", lost) for lost in LOST)]
+    return dict(zip([*VERSIONS, *LOST], run_python(IMPORTED, json.dumps(cases)), strict=True))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_transformers_that_was_not_tried_is_used_with_one_warning(imported: dict[str, Any], version: str) -> None:
+    said, ((level, logger, text),) = imported[version]
     assert (said, level, logger) == ("", "WARNING", "gearcache")
     assert "was tried with transformers 5.22, 5.23, 5.24, this is " + version in text
 
 
-@pytest.mark.parametrize(
-    ("lost", "name"),
-    [
-        ("name", "`cache_utils.get_layer_types_and_kwargs`"),
-        ("parameter", "`query_length=` of `cache_utils.CacheLayerMixin.get_mask_sizes`"),
-        ("duty", "a known `cache_utils.CacheLayerMixin.unknown`"),
-    ],
-)
-def test_what_transformers_lacks_is_named(lost: str, name: str) -> None:
-    pytest.importorskip("transformers")
-    said, logged = run_python(IMPORTED, "5.99.0", lost)
+@pytest.mark.parametrize(("lost", "name"), LOST.items())
+def test_what_transformers_lacks_is_named(imported: dict[str, Any], lost: str, name: str) -> None:
+    said, logged = imported[lost]
     assert f"this is 5.99.0, which lacks {name}: `pip install 'gearcache[transformers]'`" in said
     assert logged == []
 

@@ -19,6 +19,7 @@ class Net(torch.nn.Module):
         return [joined, torch.cat([x.permute(2, 0, 1)]).relu(), x + 1, torch.cat([joined, joined], 1).transpose(0, 2)]
 
 
+@pytest.mark.usefixtures("compiled_here")
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_results_have_the_strides_of_eager(dynamic: bool, tmp_path: Path) -> None:
     """What a caller does with them, such as `.view(-1)`, works or fails as it does in eager."""
@@ -72,6 +73,7 @@ class Copies(torch.nn.Module):
         return [x + torch.zeros(3), once.view(3, 1), x * 1, x - 0, x / 1, x * torch.ones(3), once]
 
 
+@pytest.mark.usefixtures("compiled_here")
 def test_a_sum_with_zero_is_no_input(tmp_path: Path) -> None:
     """Inductor takes `x + torch.zeros(3)` for `x`, and from torch 2.14 on `x + 0` too: eager makes another tensor."""
     net, x = Copies(), torch.tensor([1.0, -0.0, 3.0])
