@@ -183,7 +183,7 @@ def _become(order: dict[str, Any]) -> None:
     tempfile.tempdir = None
     program = types.ModuleType("__main__")
     sys.modules["__main__"] = program
-    code = compile(order["code"], "<string>", "exec")
+    code = compile(order["code"], "<string>", "exec", dont_inherit=True)  # as without this file's `__future__`
     if order["ends"]:
         exec(code, vars(program))  # noqa: S102 - the code of a test
         return
