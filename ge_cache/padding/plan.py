@@ -192,6 +192,8 @@ def _program(capture: Capture, symbols: Symbols, assignment: Mapping[Any, int]) 
         return value
 
     def concrete(value: Any) -> Any:
+        if isinstance(value, (torch.SymBool, torch.SymFloat)):
+            return object()  # equal to nothing: only sizes have a value at a gear
         return value if isinstance(value, (int, float)) else symbols.value(value.node.expr, assignment)
 
     for node in capture.module.graph.nodes:

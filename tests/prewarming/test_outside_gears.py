@@ -25,6 +25,15 @@ class Net(nn.Module):
     def branching(self, x: Tensor) -> Tensor:
         return x * 7 if x.size(0) == 2 else x * 8
 
+    def compared(self, x: Tensor) -> tuple[Tensor, bool]:
+        return x * 2, x.size(0) > 3
+
+    def even(self, x: Tensor) -> tuple[Tensor, bool]:
+        return x * 2, x.size(0) % 2 == 0
+
+    def scaled(self, x: Tensor) -> tuple[Tensor, float]:
+        return x * 2, x.size(0) * 0.5
+
     def last(self, x: Tensor) -> Tensor:
         return x[x.size(0) - 1]
 
@@ -70,7 +79,7 @@ def test_what_needs_no_graph_of_its_own_is_ready(on_miss: str, cache_dir: Path) 
 
 
 @pytest.mark.parametrize("first", [2, 3, 4, 6])
-@pytest.mark.parametrize("name", ["halved", "last"])
+@pytest.mark.parametrize("name", ["halved", "last", "scaled"])
 def test_padding_is_refused_whichever_call_comes_first(name: str, first: int, cache_dir: Path) -> None:
     """At a batch of 2, `chunk(2)` fixes the size while the graph is recorded: nothing could be padded to it."""
     cached = method(name, "pad")
@@ -95,3 +104,21 @@ def test_no_call_can_be_padded_to_a_size_that_the_trace_fixes(cache_dir: Path) -
     cached: Any = gearcache.cache_compile(Net().branching, gears={"x": {0: [2]}}, config=config)
     with pytest.raises(GearSpecError, match="no call can be padded: the trace fixes every dim"):
         cached(torch.ones(2, 4))
+
+
+@pytest.mark.parametrize("first", [1, 3, 4])
+@pytest.mark.parametrize("name", ["compared", "even"])
+def test_what_is_computed_of_a_size_is_of_the_calls_own_size(name: str, first: int, cache_dir: Path) -> None:
+    """Such a result is right, or the call is refused: never that of the gear to which the call was padded."""
+    net, cached = Net(), method(name, "pad")
+    for size in (first, 1, 2, 3, 4, 5, 6):
+        x = torch.randn(size, 4)
+        expected, number = getattr(net, name)(x)
+        try:
+            result, found = cached(x)
+        except UnknownGear:
+            continue
+        assert torch.equal(result, expected)
+        assert (type(found), found) == (type(number), number)
+    assert cached.stats.compiles >= 3
+    assert not cached.stats.eager_reasons
