@@ -89,7 +89,7 @@ def padding_plan(
         if not symbols.symbols_of(value):
             raise GearSpecError(
                 f"`{capture.method}`: {label} cannot be padded: an operator of the graph needs its value "
-                f"({value} in this call); use on_miss='compile', or pad inside the method with a mask"
+                f"({value} in the trace); use on_miss='compile', or pad inside the method with a mask"
             )
     _drop_numbers(graph)
     order_inputs(graph)

@@ -34,6 +34,9 @@ class Net(nn.Module):
     def scaled(self, x: Tensor) -> tuple[Tensor, float]:
         return x * 2, x.size(0) * 0.5
 
+    def first_rows(self, x: Tensor, n: int) -> Tensor:
+        return (x * 2)[:n]
+
     def last(self, x: Tensor) -> Tensor:
         return x[x.size(0) - 1]
 
@@ -122,3 +125,12 @@ def test_what_is_computed_of_a_size_is_of_the_calls_own_size(name: str, first: i
         assert (type(found), found) == (type(number), number)
     assert cached.stats.compiles >= 3
     assert not cached.stats.eager_reasons
+
+
+@pytest.mark.parametrize("first", [1, 2, 3, 4, 6])
+def test_an_int_beside_the_size_does_not_let_the_first_call_decide(first: int, cache_dir: Path) -> None:
+    """At a batch of 6, `[:5]` leaves out a row: no call can be padded, also where 5 is more than the batch."""
+    cached = method("first_rows", "pad")
+    for size in (first, 6, 4, 3, 1):
+        with pytest.raises(GearSpecError, match=r"x\.size\(0\) cannot be padded"):
+            cached(torch.ones(size, 4), 5)

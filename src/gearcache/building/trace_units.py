@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import Struct, field
 
 from gearcache.building.request import BuildRequest
-from gearcache.building.sized_calls import sized_call
 from gearcache.building.tracer import Tracer
 from gearcache.errors import CaptureError, CompileError, GearSpecError, MethodRaises, UncacheableGuard, UnkeyableValue
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.references import frame_references
 from gearcache.ge_cache.graphs.plan import PlannedGear, gear_options
 from gearcache.ge_cache.graphs.static import lift_attributes
-from gearcache.guards.arguments import find_tensors
 from gearcache.guards.dispatch.frame import UnstorableConstant, encode_code
 from gearcache.guards.evidence.operators import record_operators
 from gearcache.guards.evidence.traced_files import UnnamedCode, record_sources
-from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.parse import GearSpec, gear_text
 
 logger = logging.getLogger("gearcache")
@@ -208,23 +205,9 @@ class Units:
                 plan["ones"].append(sorted(str(symbol) for symbol in pattern))
         return plan
 
-    def _arguments_at(self, capture: Capture, gear: PlannedGear) -> tuple[Mapping[str, Any] | None, bool]:
-        """Return arguments of the sizes of a gear, and whether a trace has determined the sizes of all dims.
-
-        The arguments are None if only a real call can provide them.
-        """
-        spec, arguments = self._request.spec, self._request.arguments
-        if _sizes_of(spec, arguments) == gear.sizes:
-            return arguments, True
-        if gear.assignment:
-            arguments = self._tracer.resized(capture, gear.assignment)
-        if _sizes_of(spec, arguments) == gear.sizes:
-            return arguments, True
-        return sized_call(spec, arguments, gear.sizes), False  # the trace has fixed a dim at 1
-
     def _own_capture(self, capture: Capture, gear: PlannedGear) -> TraceUnit | None:
         """Trace one gear with static sizes, from arguments of its sizes."""
-        text, (arguments, is_known) = gear.text(self._request.spec), self._arguments_at(capture, gear)
+        text, (arguments, is_known) = gear.text(self._request.spec), self._tracer.arguments_at(capture, gear)
         try:
             static_capture = self._tracer.ranged(arguments) if arguments is not None else None
         except CaptureError as error:
@@ -241,10 +224,6 @@ class Units:
 
 def _texts(spec: GearSpec, gears: list[PlannedGear]) -> str:
     return ", ".join(gear.text(spec) for gear in gears)
-
-
-def _sizes_of(spec: GearSpec, arguments: Mapping[str, Any]) -> tuple[int, ...]:
-    return call_sizes(spec, find_tensors(arguments))
 
 
 def _shortened(text: str) -> str:

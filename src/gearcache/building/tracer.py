@@ -96,30 +96,38 @@ class Tracer:
         If `keeps_numbers`, ints become constants only when static sizes were not enough.
         """
         raise_interrupt(error)
-        if keeps_numbers and self._numbers and not self._is_static:
-            logger.info("%s: sizes that vary stay static: %s", self._request.name, error.cause)
-        else:
-            logger.info("%s: sizes and ints that vary stay static: %s", self._request.name, error.cause)
-            self._numbers = NO_NUMBERS
+        keeps_numbers = keeps_numbers and bool(self._numbers) and not self._is_static
+        static = "sizes" if keeps_numbers else "sizes and ints"
+        logger.info("%s: %s that vary stay static: %s", self._request.name, static, error.cause)
         self._is_static = True
+        if not keeps_numbers:
+            self._numbers = NO_NUMBERS
 
     def geared(self) -> tuple[Capture, list[PlannedGear]]:
-        """Trace at the call's own sizes, or, if those contain a 0 or 1, at another gear's."""
-        spec, arguments = self._request.spec, self._request.arguments
-        if any(size < 2 for size in call_sizes(spec, find_tensors(arguments))):
-            enlarged = enlarged_call(spec, arguments)
-            if enlarged is not None:
-                try:
-                    capture, planned = self.planned(enlarged)
-                except (CaptureError, GearSpecError) as error:
-                    logger.debug("%s: no trace at another gear's sizes: %s", self._request.name, error)
-                else:
-                    if _fits(capture, planned, arguments, spec, may_pad=self._request.fills is not None):
-                        return capture, planned
-        capture, planned = self.planned(arguments)
+        """Trace at the call's own sizes, or, if those contain a 0 or 1, at another gear's.
+
+        If calls are padded and the trace does not hold at all gears, trace at the largest one.
+        """
+        capture, planned = self._enlarged() or self.planned(self._request.arguments)
         if self._request.fills is None or all(gear.broken is None for gear in planned if min(gear.sizes) >= 2):
             return capture, planned
         return self._at_largest_gear(capture, planned) or (capture, planned)
+
+    def _enlarged(self) -> tuple[Capture, list[PlannedGear]] | None:
+        """Trace a call of size 0 or 1 at another gear's sizes; None if that trace does not describe the call."""
+        spec, arguments = self._request.spec, self._request.arguments
+        if all(size >= 2 for size in call_sizes(spec, find_tensors(arguments))):
+            return None
+        enlarged = enlarged_call(spec, arguments)
+        if enlarged is None:
+            return None
+        try:
+            capture, planned = self.planned(enlarged)
+        except (CaptureError, GearSpecError) as error:
+            logger.debug("%s: no trace at another gear's sizes: %s", self._request.name, error)
+            return None
+        fits = _fits(capture, planned, arguments, spec, may_pad=self._request.fills is not None)
+        return (capture, planned) if fits else None
 
     def _at_largest_gear(
         self, capture: Capture, planned: list[PlannedGear]
@@ -129,23 +137,15 @@ class Tracer:
         A method that takes another branch at some sizes has several traces. Which one is padded must not depend on the
         sizes of the first call: a prewarm would build other gears than a server.
         """
-        spec, arguments = self._request.spec, self._request.arguments
         largest = max(planned, key=lambda gear: math.prod(gear.sizes))
-        sizes = call_sizes(spec, find_tensors(arguments))
-        if sizes == largest.sizes or min(largest.sizes) < 2:
-            return None
-        resized = self.resized(capture, largest.assignment) if largest.assignment else None
-        if resized is None or call_sizes(spec, find_tensors(resized)) != largest.sizes:
-            resized = sized_call(spec, arguments, largest.sizes)
-        if resized is None:
+        resized, _ = self.arguments_at(capture, largest)
+        if resized is None or resized is self._request.arguments or min(largest.sizes) < 2:
             return None
         try:
-            at_largest, planned = self.planned(resized)
+            return self.planned(resized)
         except (CaptureError, GearSpecError) as error:
             logger.debug("%s: no trace at the largest gear: %s", self._request.name, error)
             return None
-        is_gear = sizes in [gear.sizes for gear in planned]  # then it gets a trace of its own
-        return (at_largest, planned) if is_gear or _fits(at_largest, planned, arguments, spec, may_pad=True) else None
 
     def planned(self, arguments: Arguments) -> tuple[Capture, list[PlannedGear]]:
         """Trace with only those dims symbolic that have a geared dim's size, which is three times as fast.
@@ -279,6 +279,20 @@ class Tracer:
         """Drop the tensors of the call and the module; no graph can be recorded from a capture after it."""
         for capture in self._captures:
             capture.drop_references()
+
+    def arguments_at(self, capture: Capture, gear: PlannedGear) -> tuple[Arguments | None, bool]:
+        """Return arguments of the sizes of a gear, and whether a trace has determined the sizes of all dims.
+
+        The arguments are None if only a real call can provide them.
+        """
+        spec, arguments = self._request.spec, self._request.arguments
+        if call_sizes(spec, find_tensors(arguments)) == gear.sizes:
+            return arguments, True
+        if gear.assignment:
+            arguments = self.resized(capture, gear.assignment)
+        if call_sizes(spec, find_tensors(arguments)) == gear.sizes:
+            return arguments, True
+        return sized_call(spec, arguments, gear.sizes), False  # the trace has fixed a dim at 1
 
     def resized(self, capture: Capture, assignment: Mapping[Any, int]) -> Arguments:
         """Return the call's arguments with tensors of the sizes that a trace assigns to them."""
