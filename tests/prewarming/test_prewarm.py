@@ -6,6 +6,7 @@ import gc
 import importlib
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -303,6 +304,45 @@ def test_calls_from_several_threads_are_served(cache_dir: Path) -> None:
     report = gearcache.prewarm(build)
     assert sorted(report.entries[0].compiled) == GEARS
     assert gearcache.prewarm(prewarmed.warm_only).compiled == 0
+
+
+class Slow(nn.Module):
+    """A run takes as long as a trace, so that runs of one thread meet traces of another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(3))
+
+    def decode(self, x: Tensor, flag: bool) -> Tensor:
+        for _ in range(3):
+            if not torch.compiler.is_compiling():
+                time.sleep(0.02)
+            x = x * self.scale + flag
+        return x
+
+
+def test_a_run_on_meta_does_not_meet_the_stand_ins_of_another_thread(cache_dir: Path) -> None:
+    errors = []
+
+    def build() -> None:
+        with torch.device("meta"):
+            cached = gearcache.cache_compile(Slow().decode, config=strict_config())
+        x = torch.zeros(2, 3, device="meta")
+
+        def call(flag: bool) -> None:
+            try:
+                cached(x, flag)
+            except RuntimeError as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=call, args=(flag,)) for flag in (False, True) * 4]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    gearcache.prewarm(build)
+    assert not errors
 
 
 class Reads(nn.Module):

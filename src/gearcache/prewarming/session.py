@@ -193,7 +193,8 @@ class PrewarmSession:
         """Compile what a call needs, then run the original method: results have shapes on `meta`, too."""
         self.warm(method, args, kwargs)
         try:
-            with torch.no_grad():
+            # Not beside `warm` of another thread: its stand-ins replace all tensors of the process.
+            with self._lock, torch.no_grad():
                 return method.function(*args, **kwargs)
         except (NotImplementedError, RuntimeError) as error:
             if "meta" not in str(error) and "DataDependent" not in type(error).__name__:
