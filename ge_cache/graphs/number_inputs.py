@@ -61,10 +61,13 @@ class GearSymbols:
         mixed = [number_text(self._at_gear(condition, names), names) for condition in mixed_conditions(capture)]
         traced = {names[s]: symbols.hint(s) for s in names}
         values = traced | {names[s]: symbols.value(s, assignment) for s in fixed}
+        checked = [item for item in capture.numbers.checked if item.free_symbols - set(capture.numbers.symbols)]
+        related = [number_text(self._at_gear(condition, names), names) for condition in checked]
         #: Whether the traced numbers also satisfy the trace's conditions at this gear, which may not be the traced
-        #: call's.
-        self.takes_call = values == traced and _holds(values, mixed)
+        #: call's; and whether any numbers do.
+        self.takes_call = values == traced and _holds(values, [*mixed, *related])
         hints = _hints(values, [names[symbol] for symbol in free], mixed)
+        self.is_possible = _holds(hints, mixed)
         self._mixed = mixed
         self._symbolic = private_symbols.SymbolicInputs(
             {str(symbol): symbols.hint(symbol) for symbol in sorted(self.open, key=str)},

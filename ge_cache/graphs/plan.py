@@ -6,10 +6,12 @@ import re
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gearcache.errors import GearSpecError
 from gearcache.ge_cache.capture.captured import Capture, CapturedInput
 from gearcache.ge_cache.capture.symbols import Symbols
+from gearcache.ge_cache.graphs.number_inputs import GearSymbols
 from gearcache.guards.access import Access
 from gearcache.guards.gears.parse import Axis, GearSpec, RangeAxis, gear_text
 
@@ -22,6 +24,8 @@ class PlannedGear(Struct, frozen=True):
     broken: str | None
     #: Input dims `(input, dim)` that follow the gear although the trace does not relate them.
     assumed: list[list[int]]
+    #: Whether the trace takes the ints of its call at the gear, too; else it takes other ints there (`n < x.size(0)`).
+    takes_call: bool = True
 
     def text(self, spec: GearSpec) -> str:
         """Return the gear as messages name it, e.g. `ids.size(0)=4`."""
@@ -44,7 +48,12 @@ def plan_gears(capture: Capture, symbols: Symbols, spec: GearSpec) -> list[Plann
             raise GearSpecError(f"`{capture.method}`: gear {gear_text(spec, gear)} cannot exist: {conflict}")
         assumed = _tie_like_dims(capture, spec, columns, gear, symbols, assignment)
         broken = fixed or _in_words(symbols.broken(assignment), capture)
-        gears.append(PlannedGear(gear, assignment, broken, assumed))
+        planned = PlannedGear(gear, assignment, broken, assumed)
+        if broken is None and capture.numbers:
+            at_gear = GearSymbols(capture, symbols, assignment)
+            broken = None if at_gear.is_possible else "no ints of the call meet its conditions there"
+            planned = replace(planned, broken=broken, takes_call=at_gear.takes_call)
+        gears.append(planned)
     if not gears:
         raise GearSpecError(f"`{capture.method}`: no gear of the spec fits: the trace ties all combinations apart")
     return gears

@@ -7,9 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from msgspec import Struct
 
+from gearcache.guards.access import Access, Scope
 from gearcache.guards.dispatch.inputs import find_problem
 from gearcache.guards.dispatch.problems import broken_condition
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredInput, StoredVariant
+from gearcache.guards.evidence.relations import numbers_text
+from gearcache.guards.gears.expressions import expression_function
 from gearcache.guards.gears.spec import Axis, GearSpec, gear_text
 
 
@@ -25,6 +28,62 @@ class OtherSize(Struct, frozen=True):
     def text(self) -> str:
         """The dim and both sizes, in words."""
         return f"`{self.path}.size({self.dim})` is {self.size}, its graph is for {self.stored}"
+
+
+class SizeRelation(Struct, frozen=True):
+    """Conditions on ints and sizes that each call compares (`n < x.size(0)`), and their values in a call."""
+
+    #: For people.
+    text: str
+    conditions: list[str]
+    values: dict[str, int]
+    #: By name: the input and the dim of those that are sizes of inputs.
+    sizes: dict[str, tuple[int, int]]
+
+    def holds(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether the conditions hold for tensors of other sizes."""
+        values = self.values | {name: tensors[index].size(dim) for name, (index, dim) in self.sizes.items()}
+        return all(expression_function(text, tuple(values))(**values) for text in self.conditions)
+
+
+class CallValues(Struct, frozen=True):
+    """The values of a call for one variant."""
+
+    #: One per input.
+    tensors: Sequence[torch.Tensor]
+    #: By name, the path of each number of the variant, as text, and its value.
+    numbers: Mapping[str, tuple[str, int]]
+    relations: Sequence[SizeRelation] = ()
+
+    def broken_relation(self, tensors: Sequence[torch.Tensor]) -> str:
+        """Return the first relation that does not hold for tensors of other sizes; empty if all do."""
+        return next((relation.text for relation in self.relations if not relation.holds(tensors)), "")
+
+
+def size_relations(variant: StoredVariant, scope: Scope) -> list[SizeRelation]:
+    """Return what a variant compares of ints and sizes, with the values of a call that it takes."""
+    indices = {stored.access: index for index, stored in enumerate(variant.inputs)}
+    relations = []
+    for check in variant.call_checks:
+        if check.kind != "numbers":
+            continue
+        conditions, named = check.expected
+        places = {str(name): Access.from_plain(path) for name, path in named}
+        sizes = {
+            name: (indices[base], dim)
+            for name, place in places.items()
+            for base, dim in [_size_of(place)]
+            if base in indices
+        }
+        if sizes:
+            values = {name: place.resolve(scope) for name, place in places.items() if name not in sizes}
+            relations.append(SizeRelation(numbers_text(check.expected), list(conditions), values, sizes))
+    return relations
+
+
+def _size_of(place: Access) -> tuple[Access | None, int]:
+    kind, dim = place.steps[-1] if place.steps else ("", 0)
+    return (Access(place.root, place.steps[:-1]), dim) if kind == "size" else (None, 0)
 
 
 class GearFit(Struct, frozen=True):
@@ -52,15 +111,13 @@ def gear_fits(
     variant: StoredVariant,
     spec: GearSpec,
     sizes: Sequence[int],
-    tensors: Sequence[torch.Tensor],
-    numbers: Mapping[str, tuple[str, int]],
+    values: CallValues,
 ) -> Iterator[GearFit]:
-    """Yield how each graph of a variant fits a call.
+    """Yield how each graph of a variant fits a call with some values, and whose geared dims have some sizes.
 
-    `sizes`: those of the call's geared dims; `tensors` and `numbers`: its values for the inputs of the variant. Strides
-    are not compared at other gears, as a call of other strides may be served by a copy.
+    Strides are not compared at other gears, as a call of other strides may be served by a copy.
     """
-    inputs = variant.inputs
+    inputs, tensors, numbers = variant.inputs, values.tensors, values.numbers
     problems = [find_problem(inputs, gear, tensors) for gear in variant.gears]
     exact = [
         problem is None and broken_condition(inputs, gear, tensors, numbers) is None
@@ -82,7 +139,7 @@ def gear_fits(
             for dim, (stored_size, size) in enumerate(zip(gear_sizes, tensor.shape, strict=True))
             if stored_size is not None and not moved.may_be(stored, dim, size, stored_size)
         )
-        broken = "" if others else _broken(inputs, gear, tensors, numbers, moved)
+        broken = "" if others else _broken(inputs, gear, values, moved)
         yield GearFit(gear, is_exact, is_like, others, broken)
 
 
@@ -120,12 +177,11 @@ class _Moved:
 def _broken(
     inputs: Sequence[StoredInput],
     gear: StoredGear,
-    tensors: Sequence[torch.Tensor],
-    numbers: Mapping[str, tuple[str, int]],
+    values: CallValues,
     moved: _Moved,
 ) -> str:
     """Return the condition of a graph that such a call breaks at its gear; empty if none."""
-    if not gear.conditions and not gear.contiguous:
+    if not gear.conditions and not gear.contiguous and not values.relations:
         return ""
     problem = None
     for follows in (False, True):
@@ -137,9 +193,11 @@ def _broken(
                     for dim, (stored_size, size) in enumerate(zip(gear_sizes, tensor.shape, strict=True))
                 ],
             )
-            for stored, gear_sizes, tensor in zip(inputs, gear.sizes, tensors, strict=True)
+            for stored, gear_sizes, tensor in zip(inputs, gear.sizes, values.tensors, strict=True)
         ]
-        problem = broken_condition(inputs, gear, moved_tensors, numbers)
+        problem = broken_condition(inputs, gear, moved_tensors, values.numbers)
+        if (problem is None or problem.kind == "stride") and (text := values.broken_relation(moved_tensors)):
+            return text
         if problem is None or problem.kind == "stride":
             return ""
     assert problem is not None

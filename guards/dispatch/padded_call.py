@@ -68,8 +68,12 @@ def _padded_gear(
     full = {name: rows[kind][index][dim] or 0 for name, index, kind, dim in plan["symbols"]}
     changed_symbols = [name for name in real if real[name] != full[name]]
     for name in changed_symbols:
-        if real[name] > full[name] or real[name] < 1 or name not in plan["padded"]:
-            return f"is of another size than {real[name]}"
+        if real[name] > full[name]:
+            return f"is smaller than {real[name]}"
+        if real[name] < 1:
+            return "serves no call of size 0"
+        if name not in plan["padded"]:
+            return f"is of another size than {real[name]}, in a dim that is not padded"
     ones = sorted(name for name in changed_symbols if real[name] == 1)
     if ones and ones not in plan["ones"]:
         return "does not serve a size of 1: the method traces to something else there"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ class Net(nn.Module):
 
     def branching(self, x: Tensor) -> Tensor:
         return x * 7 if x.size(0) == 2 else x * 8
+
+    def threshold(self, x: Tensor) -> Tensor:
+        return x * 7 if x.size(0) < 4 else x * 8
 
     def compared(self, x: Tensor) -> tuple[Tensor, bool]:
         return x * 2, x.size(0) > 3
@@ -79,6 +83,35 @@ def test_a_graph_of_the_calls_own_size_is_missing_until_it_is_made(cache_dir: Pa
 def test_what_needs_no_graph_of_its_own_is_ready(on_miss: str, cache_dir: Path) -> None:
     gearcache.prewarm(calls(on_miss, 2))
     assert gearcache.prewarm(calls(on_miss, 2, 3), dry_run=True).is_complete
+
+
+@pytest.mark.parametrize(
+    ("size", "reason"), [(9, "gear x.size(0)=6 is smaller than 9"), (0, "serves no call of size 0")]
+)
+def test_what_cannot_be_padded_is_not_ready(size: int, reason: str, cache_dir: Path) -> None:
+    gearcache.prewarm(calls("pad", 2))
+    with pytest.raises(UnknownGear, match=re.escape(reason)):
+        method("doubled", "pad")(torch.ones(size, 4))
+    look = gearcache.prewarm(calls("pad", 2, size), dry_run=True)
+    assert not look.is_complete
+    (name, failure), *others = look.entries[0].failed.items()
+    assert (name, others) == ("call 2", [])
+    assert reason in failure
+
+
+def test_what_is_padded_on_one_branch_only_is_not_ready_on_another(cache_dir: Path) -> None:
+    def function() -> None:
+        cached = method("threshold", "pad")
+        for size in (4, *sizes):
+            cached.warm(torch.ones(size, 4))
+
+    sizes = [5]
+    gearcache.prewarm(function)
+    assert gearcache.prewarm(function, dry_run=True).is_complete
+    sizes = [3]
+    with pytest.raises(UnknownGear):
+        method("threshold", "pad")(torch.ones(3, 4))
+    assert not gearcache.prewarm(function, dry_run=True).is_complete
 
 
 @pytest.mark.parametrize("first", [2, 3, 4, 6])

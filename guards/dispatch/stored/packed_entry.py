@@ -48,6 +48,7 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
             constants_because=fields.get("constants_because", ""),
             outputs=fields["outputs"],
             impossible=fields.get("impossible", []),
+            raising=fields.get("raising", []),
             left_out=fields.get("left_out", []),
             unreached=fields.get("unreached"),
         )

@@ -16,7 +16,7 @@ IMPOSSIBLE = "impossible_calls"
 MOST_IMPOSSIBLE = 64
 #: Parts that differ between two builds from one trace: a later build makes only the missing gears, and another module
 #: may have other parts that the method does not reach.
-_OF_A_BUILD = ("gears", "impossible", "unreached")
+_OF_A_BUILD = ("gears", "impossible", "raising", "unreached")
 #: Parts that differ between two compiles of one gear.
 _OF_A_COMPILE = ("header", "blobs", "seconds")
 

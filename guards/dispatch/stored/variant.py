@@ -114,6 +114,8 @@ class StoredVariant(Struct, frozen=True):
     outputs: int = 0
     #: Requested gears that cannot exist: this trace relates their sizes differently.
     impossible: list[str] = field(default_factory=list)
+    #: Requested gears at which the method raises for some ints: `[gear, [[path in plain form, int], …]]`.
+    raising: list[list[Any]] = field(default_factory=list)
     #: Messages that the method logs and its graphs do not, in words.
     left_out: list[str] = field(default_factory=list)
     #: Paths of modules of the instance that the trace did not reach, nor any module below them; None if not known.
@@ -137,6 +139,7 @@ class StoredVariant(Struct, frozen=True):
             "constants_because": self.constants_because,
             "outputs": self.outputs,
             "impossible": self.impossible,
+            "raising": self.raising,
             "left_out": self.left_out,
             "unreached": self.unreached,
         }

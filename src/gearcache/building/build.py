@@ -63,7 +63,7 @@ def build(request: BuildRequest, counters: Counters) -> BuildResult:
     errors = [*compiled.errors, *units.errors]
     for error in errors:
         counters.note(Event("compile_failed", request.name, gear=error.gear, detail=error.cause))
-    result = BuildResult(_variants(request, jobs, compiled, units.impossible), errors, tracer.findings)
+    result = BuildResult(_variants(request, jobs, compiled, units), errors, tracer.findings)
     if interrupted:
         raise BuildInterrupted(result)
     return result
@@ -84,7 +84,7 @@ def trace(request: BuildRequest, counters: Counters) -> list[str]:
         tracer.close()
     if units.errors:
         raise units.errors[0]
-    return [variant.digest for variant in _variants(request, jobs, traced, units.impossible)]
+    return [variant.digest for variant in _variants(request, jobs, traced, units)]
 
 
 def _take(
@@ -105,7 +105,7 @@ def _take(
             compiled.errors.append(outcome.error)
 
 
-def _variants(request: BuildRequest, jobs: GearJobs, compiled: _Compiled, impossible: list[str]) -> list[BuiltVariant]:
+def _variants(request: BuildRequest, jobs: GearJobs, compiled: _Compiled, units: Units) -> list[BuiltVariant]:
     """Return a variant per unit, with the gears that were compiled."""
     members: dict[int, list[int]] = {}
     for number, gear in enumerate(jobs.gears):
@@ -117,7 +117,7 @@ def _variants(request: BuildRequest, jobs: GearJobs, compiled: _Compiled, imposs
         stored_gears = [replace(gear.stored, seconds=compiled.seconds[gear.job]) for gear in gears]
         artifacts = [compiled.artifacts[gear.job] for gear in gears]
         variant = built_variant(request.function, gears[0].unit, gears[0].graph, stored_gears, artifacts)
-        variant = replace(variant, variant=replace(variant.variant, impossible=impossible))
+        variant = replace(variant, variant=replace(variant.variant, impossible=units.impossible, raising=units.raising))
         if request.compares:
             variant.digest = variant_digest(variant.variant, [jobs.digests[gear.job] for gear in gears])
         variants.append(variant)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, field
@@ -17,6 +18,7 @@ from gearcache.ge_cache.graphs.plan import PlannedGear, gear_options
 from gearcache.ge_cache.graphs.static import lift_attributes
 from gearcache.guards.dispatch.frame import UnstorableConstant, encode_code
 from gearcache.guards.evidence.operators import record_operators
+from gearcache.guards.evidence.relations import others
 from gearcache.guards.evidence.traced_files import UnnamedCode, record_sources
 from gearcache.guards.gears.parse import GearSpec, gear_text
 
@@ -84,6 +86,10 @@ class Units:
         self.errors: list[CompileError] = []
         #: Gears of the spec that cannot exist, because the trace relates their sizes differently.
         self.impossible: list[str] = []
+        #: Gears at which the method raises for the ints of the call, and these ints, see `StoredVariant`.
+        self.raising: list[list[Any]] = []
+        #: How often all units were replaced by static ones.
+        self._replaced = 0
 
     def __iter__(self) -> Iterator[TraceUnit]:
         """Yield captures with their gears, the call's own first; for both grad modes if the method asks."""
@@ -107,14 +113,18 @@ class Units:
             yield from self._padded_units(capture, planned)
             return
         covered = [gear for gear in planned if gear.broken is None and not spec.dynamic_axes]
+        replaced = self._replaced
         if covered:
             yield TraceUnit(
                 capture,
                 [(gear.text(spec), gear) for gear in covered],
                 otherwise=self._otherwise(),
-                own=lambda gear: self._own_units(capture, [gear]),
+                own=partial(self._own_unit, capture),
             )
-        yield from self._own_units(capture, [gear for gear in planned if gear not in covered])
+        if self._replaced == replaced:
+            refusing = [gear for gear in planned if not gear.takes_call and not spec.dynamic_axes]
+            yield from self._own_units(capture, [gear for gear in planned if gear not in (*covered, *refusing)])
+            yield from self._units_for_ints(capture, refusing)
 
     def _otherwise(self) -> Callable[[CaptureError], Iterator[TraceUnit]] | None:
         """Return a function that makes static units; None if nothing is optionally dynamic."""
@@ -123,9 +133,13 @@ class Units:
 
         def static(error: CaptureError) -> Iterator[TraceUnit]:
             self._tracer.stay_static(error, keeps_numbers=True)
+            self._replaced += 1
             return self._of_mode()
 
         return static
+
+    def _own_unit(self, capture: Capture, gear: PlannedGear) -> Iterator[TraceUnit]:
+        return self._own_units(capture, [gear])
 
     def _own_units(self, capture: Capture, gears: list[PlannedGear]) -> Iterator[TraceUnit]:
         """Yield a static capture for each gear that a capture does not cover."""
@@ -139,6 +153,37 @@ class Units:
             unit = self._own_capture(capture, gear)
             if unit is not None:
                 yield unit
+
+    def _units_for_ints(self, capture: Capture, gears: list[PlannedGear]) -> Iterator[TraceUnit]:
+        """Yield captures for the ints of the call at gears where the capture takes only other ints.
+
+        `x[:n]` with `n=5` cuts 8 rows, and not 4. Each trace covers as many of the gears as it can.
+        """
+        spec = self._request.spec
+        while gears:
+            first = gears[0]
+            logger.info("%s: gear %s needs a trace for the ints of the call", capture.method, first.text(spec))
+            try:
+                arguments, _ = self._tracer.arguments_at(capture, first)
+                assert arguments is not None  # the capture assigns all sizes of the gear
+                own_capture, planned = self._tracer.planned(arguments)
+            except (CaptureError, GearSpecError) as error:
+                self._note_failed_trace(capture, first, error)
+                gears = gears[1:]
+                continue
+            sizes = [gear.sizes for gear in gears]
+            covered = [gear for gear in planned if gear.sizes in sizes and gear.broken is None and gear.takes_call]
+            if first.sizes in [gear.sizes for gear in covered] and not _relates_ints(own_capture):
+                yield TraceUnit(
+                    own_capture,
+                    [(gear.text(spec), gear) for gear in covered],
+                    own=partial(self._own_unit, own_capture),
+                )
+            else:
+                covered = [first]
+                yield from self._own_units(capture, covered)
+            covered_sizes = [gear.sizes for gear in covered]
+            gears = [gear for gear in gears if gear.sizes not in covered_sizes]
 
     def _padded_units(self, capture: Capture, planned: list[PlannedGear]) -> Iterator[TraceUnit]:
         """Yield captures with symbolic dims and a plan for padding, as many as cover the gears.
@@ -212,14 +257,37 @@ class Units:
             static_capture = self._tracer.ranged(arguments) if arguments is not None else None
         except CaptureError as error:
             static_capture = None
-            if is_known and not isinstance(error, MethodRaises):  # else an int of the call does not fit these sizes
-                self.errors.append(CompileError(capture.method, text, error.cause))
+            if is_known:
+                self._note_failed_trace(capture, gear, error)
                 return None
         if static_capture is None:
             name = self._request.names.get(text, text)
             logger.info("%s: gear %s will be compiled at its first call", capture.method, name)
             return None
         return TraceUnit(static_capture, [(text, None)])
+
+    def _note_failed_trace(self, capture: Capture, gear: PlannedGear, error: CaptureError | GearSpecError) -> None:
+        """Record that a gear has no trace for the ints of a capture. If the method itself raises, it needs none."""
+        text = gear.text(self._request.spec)
+        if isinstance(error, MethodRaises):
+            name = self._request.names.get(text, text)
+            logger.info("%s: gear %s is left out for the ints of this call: %s", self._request.name, name, error.cause)
+            ints = [
+                [access.to_plain(), capture.symbols().hint(symbol)]
+                for symbol, access in capture.number_accesses.items()
+            ]
+            self.raising.append([text, ints])
+        else:
+            cause = error.cause if isinstance(error, CaptureError) else str(error)
+            self.errors.append(CompileError(self._request.name, text, cause))
+
+
+def _relates_ints(capture: Capture) -> bool:
+    """Whether calls compare ints with sizes (`n == x.size(0)`): true at the gear, and not for the call itself."""
+    places = [
+        place for check in capture.checks if check.kind == "numbers" for place in others(check.kind, check.expected)
+    ]
+    return any(place.steps and place.steps[-1][0] == "size" for place in places)
 
 
 def _texts(spec: GearSpec, gears: list[PlannedGear]) -> str:

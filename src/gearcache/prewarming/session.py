@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 import weakref
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -78,6 +79,8 @@ class PrewarmSession:
         #: For the first call of each entry: the sizes of its geared dims, and its shapes by argument path.
         self._first_sizes: dict[str, tuple[tuple[int, ...], dict[str, tuple[int, ...]]]] = {}
         self._called: weakref.WeakSet[Any] = weakref.WeakSet()
+        #: How often each method was called so far, by name.
+        self._call_counts: Counter[str] = Counter()
         self._lock = threading.RLock()  # stand-ins are for one call at a time
 
     @property
@@ -117,8 +120,11 @@ class PrewarmSession:
 
     def _note_failed_call(self, method: Preparable, error: Exception) -> None:
         """Record a call of a method for which there is not even a key."""
-        failed = self._entry(method.name, "").failed
-        failed[f"call {len(failed) + 1}"] = str(error)
+        self._entry(method.name, "").failed[self._call_text(method.name)] = str(error)
+
+    def _call_text(self, method: str) -> str:
+        """Return the name of the present call of a method in the report: its number in the order of the calls."""
+        return f"call {max(1, self._call_counts[method])}"
 
     def _cover(self, method: Preparable) -> None:
         """Compile the declared sizes that the graphs of declared calls leave out; a dry run reports them.
@@ -169,6 +175,7 @@ class PrewarmSession:
         """Compile what a call needs. If no graph can be made for a call that is not needed, because the method may
         refuse such sizes, that fact is stored. `gap`: the sizes for which it is made."""
         with self._lock, method.locked(), stand_ins(self._device):
+            self._call_counts[method.name] += 1
             self._called.add(method)
             self._uncalled.pop(self._serials.get(method, -1), None)
             call = method.call_of(args, kwargs)
@@ -211,13 +218,12 @@ class PrewarmSession:
         return self._entries[key]
 
     def _look_up(self, binding: Binding, call: Call, entry: Prewarmed) -> None:
-        if (refusal := binding.refusal(call)) is not None:
-            entry.failed[f"call {len(entry.failed) + 1}"] = str(refusal)
-            return
         state = survey(binding, call, reads=self._reads)
         if state.missing and self._fetches and binding.method.settings.remotes:
             binding.builds.fetch(call)
             state = survey(binding, call, reads=self._reads)
+        if state.refusal:
+            entry.failed[self._call_text(entry.method)] = state.refusal
         dims = self._other_dims(entry, binding, call)
         entry.present += [name for gear in state.present if (name := gear_with_dims(gear, dims)) not in entry.present]
         entry.missing += [name for gear in state.missing if (name := gear_with_dims(gear, dims)) not in entry.missing]
@@ -266,7 +272,7 @@ class PrewarmSession:
             finally:
                 self._count(entry, events, dims, has_gears=bool(spec.axes))
             if isinstance(failure, NoOperation):  # the method serves it
-                entry.impossible[text or f"call {len(entry.impossible) + 1}"], failure = failure.cause, None
+                entry.impossible[text or self._call_text(entry.method)], failure = failure.cause, None
             if failure is not None and not is_needed and binding.note_impossible(call, failure, codes):
                 name = sizes_name(text)
                 logger.info("prewarm: %s is not compiled for a declared call of %s: %s", entry.method, name, failure)
@@ -280,7 +286,7 @@ class PrewarmSession:
             for number, problem in enumerate(binding.send() if failure is None else [], 1):
                 entry.failed[f"upload {number}"] = problem
         if failure is not None:
-            gear = text or (failure.gear if isinstance(failure, CompileError) else f"call {len(entry.failed) + 1}")
+            gear = text or (failure.gear if isinstance(failure, CompileError) else self._call_text(entry.method))
             if not (isinstance(failure, CompileError) and gear in entry.failed):
                 entry.failed[gear] = str(failure)
 
@@ -294,7 +300,7 @@ class PrewarmSession:
             elif event.kind == "compile_failed":
                 entry.failed[gear] = event.detail
             elif event.kind == "fault" and not event.tier and event.detail not in entry.failed.values():
-                entry.failed[gear or f"call {len(entry.failed) + 1}"] = event.detail
+                entry.failed[gear or self._call_text(entry.method)] = event.detail
             elif event.kind == "load":
                 counted = {*entry.compiled, *entry.present}
                 entry.present += [gear for gear in dict.fromkeys(event.gears) if gear not in counted]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from gearcache.errors import CacheError
+from gearcache.errors import CacheError, InputError
 from gearcache.guards.dispatch.other_gears import OtherSize
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
@@ -17,7 +17,7 @@ from gearcache.prewarming.coverage import Gap, Graph, gaps
 from gearcache.serving.call.call import Call
 from gearcache.serving.find.activate import EvidenceCheck, misfit
 from gearcache.serving.find.binding import Binding
-from gearcache.serving.find.loaded import fits_of
+from gearcache.serving.find.loaded import excluded_gears, fits_of
 
 _NO_GRAPH = "the entry has no graph for it"
 
@@ -27,6 +27,8 @@ class Survey(Struct):
 
     present: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    #: The error that a server's call raises, whatever is compiled; empty if there is none.
+    refusal: str = ""
     #: Calls for which no graph can be made, as a prewarm has found, and why.
     impossible: dict[str, str] = field(default_factory=dict)
     reason: str = ""
@@ -74,14 +76,16 @@ def _findings(
     blobs: set[str] = set()
     #: Why the graph of a gear is not for such a call.
     others: dict[str, str] = {}
-    impossible: set[str] = set()
+    excluded: set[str] = set()
     graphs: list[Graph] = []
+    usable: list[StoredVariant] = []
     for variant in variants:
         obstacle = misfit(variant, call.scope) or evidence.stale_reason(variant)
         if obstacle is not None:
             reasons.append(str(obstacle))
             continue
-        impossible.update(variant.impossible)
+        usable.append(variant)
+        excluded |= excluded_gears(variant, call)
         for fit in fits_of(variant, call, spec):
             gear = fit.gear
             if special and not fit.is_exact:
@@ -101,15 +105,18 @@ def _findings(
             if fit.serves(spec) and text not in findings.present:
                 findings.present.append(text)
                 blobs.update(gear.blobs.values())
+    forecast = binding.forecast(call, usable) if not serves else ""
+    if isinstance(forecast, InputError):
+        findings.refusal, forecast = str(forecast), ""
     if special:
         findings.missing = [] if serves else [special]
     elif spec.axes:
-        accounted = {*findings.present, *impossible}
+        # A trace excludes gears for the ints of its own call.
+        accounted = {*findings.present, *(excluded - {gear_text(spec, call.sizes(spec))})}
         texts = [gear_text(spec, gear) for gear in spec.gears]
         findings.missing = [text for text in texts if text not in accounted]
-        own_gear = "" if serves else binding.own_gear(call)
-        if own_gear and own_gear not in findings.missing:
-            findings.missing.append(own_gear)
+        if forecast and forecast not in findings.missing:
+            findings.missing.append(forecast)
     elif not serves:
         findings.missing = ["this call"]
     if findings.missing and special and (known_impossible := binding.impossible(call)) is not None:

@@ -98,7 +98,7 @@ class BuildProgress:
             logger.info("%s: %s", self._method, STAGES["headers"])
         if stage in ("done", "failed"):
             message = "%s: gear %s %s after %.1f s (%d of %d)"
-            logger.info(message, self._method, gear, stage, now - self._begin_times[gear], done, self._gears)
+            logger.info(message, self._method, gear, stage, now - self._begin_times[gear], done, max(done, self._gears))
         else:
             logger.debug("%s: gear %s: %s", self._method, gear, stage)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from gearcache.telemetry.stats import Counters
 
 if TYPE_CHECKING:
     from gearcache.cache.protocol import Store
+    from gearcache.guards.dispatch.stored.variant import StoredVariant
     from gearcache.serving.miss.builds import Builds
     from gearcache.serving.miss.impossible_call import ImpossibleCall
     from gearcache.serving.miss.unserved import UnservedCalls
@@ -131,13 +132,12 @@ class Binding:
         finally:
             self.history.tell()
 
-    def refusal(self, call: Call) -> InputError | None:
-        """Return the error that the gears and `on_miss` give for a call, whatever is stored; None if there is none."""
-        return self._unserved_calls().refusal(call)
+    def forecast(self, call: Call, variants: Sequence[StoredVariant]) -> InputError | str:
+        """Return what happens to a call that no graph of some stored variants takes, once all gears are stored.
 
-    def own_gear(self, call: Call) -> str:
-        """Return the text of the gear that `on_miss="compile"` makes for a call outside all gears; else empty."""
-        return self._unserved_calls().own_gear(call)
+        That is an error, or the text of a gear that is compiled for it; empty if one of the gears serves it.
+        """
+        return self._unserved_calls().forecast(call, variants)
 
     def _store_served(self) -> None:
         """In a prewarm, store in this entry what its siblings serve: it is for hosts that may not have these."""

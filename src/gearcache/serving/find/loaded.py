@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gearcache.errors import InputError
+from gearcache.guards.access import Access
 from gearcache.guards.dispatch.function import BoundGear
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.inputs import find_problem
 from gearcache.guards.dispatch.problems import Problems, broken_condition
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
-from gearcache.guards.gears.spec import GearSpec
+from gearcache.guards.gears.spec import GearSpec, gear_text
 from gearcache.serving.call.call import Call
 from gearcache.serving.find.activate import ActiveVariant, misfit, numbers_of, tensors_of
 
@@ -79,13 +81,17 @@ class LoadedVariants:
         return next(bound.frame for bound in self.gears if bound.gear is graph.gear)
 
     def gears_for(self, call: Call, spec: GearSpec) -> set[str]:
-        """Return the gears of the loaded variants that take such a call at their sizes, and the excluded gears."""
+        """Return the gears of the loaded variants that take such a call at their sizes, and the excluded gears.
+
+        The gear of the call itself is not excluded: a trace has excluded it for other ints.
+        """
         gears: set[str] = set()
+        excluded: set[str] = set()
         for active in self.variants:
             if takes(active.variant, call):
-                gears.update(active.variant.impossible)
+                excluded |= excluded_gears(active.variant, call)
                 gears.update(fit.gear.text for fit in fits_of(active.variant, call, spec) if fit.serves(spec))
-        return gears
+        return gears | (excluded - {gear_text(spec, call.sizes(spec))})
 
     def misfits(self, call: Call) -> list[Reason]:
         """Return, for each loaded variant, the argument with which it does not fit the call."""
@@ -115,9 +121,20 @@ def fits_of(variant: StoredVariant, call: Call, spec: GearSpec) -> list[GearFit]
     tensors = tensors_of(variant, call.scope)
     if tensors is None:
         return []
-    from gearcache.guards.dispatch.other_gears import gear_fits  # a hit does not need it
+    from gearcache.guards.dispatch.other_gears import CallValues, gear_fits, size_relations  # a hit does not need it
 
-    return list(gear_fits(variant, spec, call.sizes(spec), tensors, numbers_of(variant, call.scope)))
+    values = CallValues(tensors, numbers_of(variant, call.scope), size_relations(variant, call.scope))
+    return list(gear_fits(variant, spec, call.sizes(spec), values))
+
+
+def excluded_gears(variant: StoredVariant, call: Call) -> set[str]:
+    """Return the requested gears that cannot exist, or at which the method raises for the ints of a call."""
+    gears = set(variant.impossible)
+    for text, ints in variant.raising:
+        with suppress(LookupError, AttributeError, TypeError):  # the call has no such int
+            if all(Access.from_plain(path).resolve(call.scope) == value for path, value in ints):
+                gears.add(text)
+    return gears
 
 
 def _are_of_its_kind(variant: StoredVariant, tensors: tuple[Any, ...]) -> bool:

@@ -12,6 +12,7 @@ from gearcache.guards.dispatch.fills import Fills
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.inputs import Problem, find_problem
 from gearcache.guards.dispatch.padded_call import PaddedGear, padded_gear
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.serving.call.call import Call
 from gearcache.serving.find.activate import ActiveVariant, tensors_of
 
@@ -49,8 +50,7 @@ class PaddedCalls:
         padded_ids = {id(graph) for _, graph in self._padded_graphs}
         candidates: list[tuple[PaddedGear, ActiveVariant, GraphCall, tuple[torch.Tensor, ...]]] = []
         for active in variants:
-            tensors = tensors_of(active.variant, call.scope)
-            if tensors is None or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+            if (tensors := _given(active.variant, call)) is None:
                 continue
             for graph in active.graphs:
                 if id(graph) in padded_ids:
@@ -76,5 +76,28 @@ class PaddedCalls:
             self._forget(*self._padded_graphs.popleft())
         return Padded(active, padded, tensors)
 
+    def obstacle(self, variants: Sequence[StoredVariant], call: Call) -> str:
+        """Return why no gear of some stored variants can be padded to; empty if one can, or none takes such a call."""
+        reason = ""
+        for variant in variants:
+            if (tensors := _given(variant, call)) is None:
+                continue
+            for gear in variant.gears:
+                padded = padded_gear(variant, gear, _not_run, tensors, self.fills, "")
+                if isinstance(padded, PaddedGear) and find_problem(variant.inputs, padded.gear, tensors) is None:
+                    return ""
+                reason = padded if isinstance(padded, str) else reason
+        return reason
+
     def _forget(self, active: ActiveVariant, graph: GraphCall) -> None:
         active.graphs = [item for item in active.graphs if item is not graph]
+
+
+def _given(variant: StoredVariant, call: Call) -> tuple[torch.Tensor, ...] | None:
+    """Return the tensors of a call for a variant; None if it does not take such a call."""
+    tensors = tensors_of(variant, call.scope)
+    return tensors if tensors is not None and all(isinstance(tensor, torch.Tensor) for tensor in tensors) else None
+
+
+def _not_run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    raise AssertionError("only asked whether it can be padded to")

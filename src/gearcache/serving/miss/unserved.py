@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -21,6 +22,7 @@ from gearcache.errors import (
 )
 from gearcache.guards.dispatch.inputs import Problem
 from gearcache.guards.dispatch.problems import Problems
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason, merged
 from gearcache.guards.gears.parse import gear_text
 from gearcache.guards.gears.short_names import sizes_name
@@ -105,17 +107,20 @@ class UnservedCalls:
             raise rules.outside(call, padded.reason)
         return self._variants.loaded.accept(padded.active, padded.graph, padded.tensors, call)
 
-    def refusal(self, call: Call) -> InputError | None:
-        """Return the error that the spec gives for a call, whatever is stored; None if a graph may serve it."""
-        graph = graph_to_make(call, Problems(), self._rules_of(call), ())
-        return graph if isinstance(graph, InputError) else None
+    def forecast(self, call: Call, variants: Sequence[StoredVariant]) -> InputError | str:
+        """Return what happens to a call that no graph of `variants` takes: an error, or the gear that is compiled.
 
-    def own_gear(self, call: Call) -> str:
-        """Return the text of a gear that is compiled for a call outside the spec; empty if none is."""
+        The text is empty for a call inside the gears, an eager run, and a call that is padded, or may be when the gears
+        are stored.
+        """
         rules = self._rules_of(call)
         graph = graph_to_make(call, Problems(), rules, ())
-        is_compiled = not isinstance(graph, InputError) and graph.is_outside and rules.on_miss == "compile"
-        return gear_text(rules.spec, call.sizes(rules.spec)) if is_compiled else ""
+        if isinstance(graph, InputError):
+            return graph
+        if graph.is_outside and rules.on_miss == "pad":
+            reason = self._padded.obstacle(variants, call)
+            return rules.outside(call, reason) if reason else ""
+        return gear_text(rules.spec, call.sizes(rules.spec)) if graph.is_outside and rules.on_miss == "compile" else ""
 
     def _rules_of(self, call: Call) -> MissRules:
         return replace(self._rules, spec=call.spec(self._rules.spec))

@@ -1,0 +1,119 @@
+"""A prewarm compiles its call, with the ints of the call, at all gears: also where a trace takes only other ints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from tests.support.scenarios import strict_config
+
+GEARS = [2, 4, 8]
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 12)
+
+    def head(self, x: Tensor, n: int) -> Tensor:
+        return self.linear(x)[:n]
+
+    def tail(self, x: Tensor, n: int) -> Tensor:
+        return self.linear(x)[-n:]
+
+    def branch(self, x: Tensor, n: int) -> Tensor:
+        return self.linear(x) * n if n < x.size(0) else self.linear(x) + n
+
+    def equal(self, x: Tensor, n: int) -> Tensor:
+        return self.linear(x) * 7 if n == x.size(0) else self.linear(x) + n
+
+    def compared(self, x: Tensor, n: int) -> Tensor:
+        return self.linear(x) * 7 if n < x.size(0) else self.linear(x)
+
+    def viewed(self, x: Tensor, n: int) -> Tensor:
+        return self.linear(x).view(n, -1)
+
+    def item(self, x: Tensor, n: int) -> Tensor:
+        return self.linear(x)[n]
+
+    def narrowed(self, x: Tensor, n: int) -> Tensor:
+        return self.linear(x).narrow(0, 0, n)
+
+
+def cached_method(net: Net, name: str) -> Any:
+    return gearcache.cache_compile(getattr(net, name), gears={"x": {0: GEARS}}, config=strict_config(), dynamic=True)
+
+
+def build(name: str, *calls: tuple[int, int]) -> Callable[[], None]:
+    def function() -> None:
+        cached = cached_method(Net(), name)
+        for size, n in calls:
+            cached.warm(torch.ones(size, 8), n)
+
+    return function
+
+
+@pytest.mark.parametrize("call", [(4, 2), (4, 4), (8, 5)])
+@pytest.mark.parametrize("name", ["head", "tail", "branch", "compared", "equal", "viewed", "item", "narrowed"])
+def test_a_server_compiles_nothing_for_the_call_at_any_gear(name: str, call: tuple[int, int], cache_dir: Path) -> None:
+    net, n = Net(), call[1]
+    expected = {size: _answer(getattr(net, name), torch.ones(size, 8), n) for size in GEARS}
+    if isinstance(expected[call[0]], str):
+        pytest.skip("the method refuses the call itself")
+    assert gearcache.prewarm(build(name, call)).failed == 0
+    assert gearcache.prewarm(build(name, call)).compiled == 0
+    assert gearcache.prewarm(build(name, call), dry_run=True).is_complete
+    cached = cached_method(net, name)
+    for size in GEARS:
+        answer = _answer(cached, torch.ones(size, 8), n)
+        assert torch.equal(answer, expected[size]) if isinstance(answer, Tensor) else answer == expected[size]
+    assert cached.stats.compiles == 0
+
+
+def _answer(function: Any, x: Tensor, n: int) -> Tensor | str:
+    try:
+        result: Tensor = function(x, n)
+    except (IndexError, RuntimeError) as error:
+        return type(error).__name__
+    return result
+
+
+@pytest.mark.parametrize("name", ["head", "branch"])
+def test_one_more_trace_serves_all_gears_that_are_left(name: str, cache_dir: Path) -> None:
+    def function() -> None:
+        cached = gearcache.cache_compile(
+            getattr(Net(), name), gears={"x": {0: [2, 4, 6, 8, 16]}}, config=strict_config(), dynamic=True
+        )
+        cached.warm(torch.ones(16, 8), 9)
+        traces.append(cached.stats.traces)
+
+    traces: list[int] = []
+    gearcache.prewarm(function)
+    assert traces == [2]
+
+
+@pytest.mark.parametrize(("name", "n"), [("item", 1), ("narrowed", 2)])
+def test_a_gear_at_which_the_method_raises_is_compiled_for_a_call_of_other_ints(
+    name: str, n: int, cache_dir: Path
+) -> None:
+    """The gear is left out only for calls with the ints for which it raises."""
+    gearcache.prewarm(build(name, (8, 5)))
+    cached = cached_method(Net(), name)
+    cached(torch.ones(8, 8), 5)
+    cached(torch.ones(2, 8), n)
+    assert gearcache.prewarm(build(name, (8, 5), (2, n)), dry_run=True).is_complete
+    assert cached.stats.compiles <= 1
+
+
+def test_a_call_of_its_own_is_missing_at_a_gear_that_another_one_excludes(cache_dir: Path) -> None:
+    gearcache.prewarm(build("narrowed", (8, 5)))
+    look = gearcache.prewarm(build("narrowed", (8, 5), (2, 2)), dry_run=True)
+    assert look.entries[0].missing == ["x.size(0)=2"]
+    assert gearcache.prewarm(build("narrowed", (8, 5), (2, 2))).failed == 0
+    assert gearcache.prewarm(build("narrowed", (8, 5), (2, 2)), dry_run=True).is_complete
