@@ -337,7 +337,7 @@ class UnknownGear(InputError):
     """A shape outside all gears."""
 
     def __str__(self) -> str:
-        return f"{super().__str__()}; name the size in `gears=`, or set `on_miss` to what such calls are to do"
+        return f"{super().__str__()}; name the size in `gears=`, or choose another `on_miss` for such calls"
 
 
 class GradientRequired(InputError):
@@ -355,9 +355,8 @@ class TooManyVariants(GearcacheError):
         return (
             f"`{self.method}` already has {self.limit} variants (max_variants={self.limit}); this call "
             f"needs another one because {self.reason}. It runs without a graph, as will others like it. What to do: "
-            "pass floats and texts that vary as tensors, let sizes and ints vary (`dynamic=None`), name sizes in "
-            "`gears=`, or "
-            "raise `CompilerConfig(max_variants=)`"
+            "pass floats and texts that vary as tensors, let sizes and ints vary (no `dynamic=False`), name sizes in "
+            "`gears=`, or raise `CompilerConfig(max_variants=)`"
         )
 
 

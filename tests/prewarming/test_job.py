@@ -165,13 +165,13 @@ def test_who_fails_tells_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     first, second = meetings(monkeypatch, [tmp_path] * 2, 20)
     found = meet([lambda: first.divide({"x": 1}), lambda: second.give_up("ValueError: no weights")])
     assert isinstance(found[0], PrewarmNotShared)
-    assert "process 1 of 2 failed: ValueError: no weights" in str(found[0])
+    assert "process 1 of 2: it failed: ValueError: no weights" in str(found[0])
 
 
 def test_who_is_missing_is_named_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     first, _, third = meetings(monkeypatch, [tmp_path] * 3, 0.5)
     found = meet([lambda: first.divide({"x": 1}), lambda: third.divide({"x": 1})])
-    assert ["nothing was heard of process 1 of 3" in str(error) for error in found] == [True, True]
+    assert ["process 1 of 3: it did not answer within 0.5 s" in str(error) for error in found] == [True, True]
 
 
 def test_a_process_of_a_job_does_not_act_as_another_rank(cache_dir: Path) -> None:
