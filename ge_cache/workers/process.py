@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gearcache.child_process import python_command, python_environment, receive, send
 from gearcache.ge_cache.backend import Artifact, CompileJob, plain_job
-from gearcache.ge_cache.workers.interpreter import python_command, python_environment
-from gearcache.ge_cache.workers.program import GRACE, receive, send
+from gearcache.ge_cache.workers.program import GRACE
 from gearcache.ge_cache.workers.scratch import Scratch
 
 _END_SECONDS = GRACE + 2.0
@@ -165,7 +165,8 @@ class WorkerProcess:
     def _result(self, job: CompileJob, stage: Callable[[str], None]) -> Artifact:
         self._send({"kind": "compile", "job": plain_job(job)})
         assert self._process.stdout is not None
-        while (message := receive(self._process.stdout)) is not None:  # type: ignore[arg-type]
+        while True:
+            message = receive(self._process.stdout)
             self.is_up = True
             if message["kind"] == "stage":
                 stage(message["stage"])
@@ -176,8 +177,7 @@ class WorkerProcess:
             if message["kind"] == "unknown":
                 raise UnknownOperator(message["error"])
             raise CompileFailed(f"{message['error']}\n{message['trace']}")
-        raise EOFError("it closed the connection")
 
     def _send(self, message: dict[str, Any]) -> None:
         assert self._process.stdin is not None
-        send(self._process.stdin, message)  # type: ignore[arg-type]
+        send(self._process.stdin, message)

@@ -1,8 +1,7 @@
 """The program of a compile worker: jobs on stdin, events and artifacts on stdout.
 
 A fresh interpreter rather than a fork: a fork of a process that has used OpenMP may hang, and spawning through
-`multiprocessing` would run the user's main module again. Messages are length-prefixed msgpack of plain data, from
-and to the parent only. `process.py` starts it.
+`multiprocessing` would run the user's main module again. `process.py` starts it.
 """
 
 from __future__ import annotations
@@ -16,32 +15,14 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, BinaryIO
 
-import msgpack
+from gearcache.child_process import messages_as_output, receive, send
 
-_LENGTH = 8
 #: Seconds in which a compiler that is asked to end can delete its partial files.
 GRACE = 0.5
 _WATCH_MILLISECONDS = 1000
 _TRIES = 20
 _WAIT_SECONDS = 0.11
-
-
-def send(stream: BinaryIO, message: dict[str, Any]) -> None:
-    """Write one message."""
-    data = msgpack.packb(message, use_bin_type=True)
-    stream.write(len(data).to_bytes(_LENGTH, "little") + data)
-    stream.flush()
-
-
-def receive(stream: BinaryIO) -> dict[str, Any] | None:
-    """Read one message; None at the end of the stream."""
-    head = stream.read(_LENGTH)
-    if len(head) < _LENGTH:
-        return None
-    size = int.from_bytes(head, "little")
-    return msgpack.unpackb(stream.read(size), raw=False, strict_map_key=False)  # type: ignore[no-any-return]
 
 
 def main(parent: int, life_line: int, folder: str, compiler: str) -> None:
@@ -50,9 +31,7 @@ def main(parent: int, life_line: int, folder: str, compiler: str) -> None:
     `compiler` is the `worker` of a backend; compilers put temporary files into `folder`.
     """
     keep_priority()
-    # Anything that a compiler prints must not reach the message stream.
-    output = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
+    output = messages_as_output()
     # A handler, so that this process survives the signal to its own group; compilers get the default again.
     signal.signal(signal.SIGTERM, lambda *_: None)
     threading.Thread(target=watch_parent, args=(parent, life_line), daemon=True).start()
@@ -68,7 +47,11 @@ def main(parent: int, life_line: int, folder: str, compiler: str) -> None:
     def stage(name: str) -> None:
         send(output, {"kind": "stage", "stage": name})
 
-    while (message := receive(sys.stdin.buffer)) is not None:
+    while True:
+        try:
+            message = receive(sys.stdin.buffer)
+        except EOFError:
+            return
         if message["kind"] == "prepare":
             try:
                 backend.warm_up(message["threads"], message["target"], stage)  # the parent reads it with the first job

@@ -32,12 +32,13 @@ ASCEND = Path("ge_cache/npu/ascend.py")
 
 #: What a layer may import of gearcache. The root package, `api.py` above all, may import everything.
 ALLOWED = {
-    "cache": ("gearcache.cache", "gearcache.collection", "gearcache.errors"),
+    "cache": ("gearcache.cache", "gearcache.child_process", "gearcache.collection", "gearcache.errors"),
     "guards": ("gearcache.guards", "gearcache.errors"),
     "ge_cache": (
         "gearcache.ge_cache",
         "gearcache.guards",
         "gearcache.errors",
+        "gearcache.child_process",
         "gearcache.cache.files.trust",
         "gearcache.cache.keys.module_tree",
     ),

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import IO, Any
-
-import msgpack
+from typing import Any
 
 from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.requests.deadline import within
+from gearcache.child_process import messages_as_output, python_command, python_environment, receive, send
 
 #: Allowed operations; each is a method of the engine.
 _OPERATIONS = ("get", "size", "put", "names", "delete", "clock")
-#: Python 3.10 has no `-P`: `-c` puts the working folder first, and the program removes it before anything is imported.
 _PROGRAM = """\
-import sys; sys.path[:] = sys.argv[1:]; del sys.argv[1:]
 from gearcache.cache.remote.engines.objects import ObjectRemote
 from gearcache.cache.remote.engines.relay import serve
 serve(ObjectRemote)
 """
-_LENGTH = struct.Struct(">Q")
 
 
 class Relay:
@@ -82,24 +77,21 @@ class Relay:
     ) -> Any:
         assert process.stdin is not None
         assert process.stdout is not None
-        _write(process.stdin, [operation, dict(arguments), deadline.check(self._label)])
-        return _read(process.stdout)
+        send(process.stdin, [operation, dict(arguments), deadline.check(self._label)])
+        return receive(process.stdout)
 
     def _start(self) -> subprocess.Popen[bytes]:
         if not sys.executable:
             raise RemoteError(self._label, "there is no Python program that could ask it for this forked process")
-        paths = [path for path in sys.path if isinstance(path, str) and "\0" not in path]
-        flags = ["-P"] if sys.version_info >= (3, 11) else []
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         process = subprocess.Popen(
-            [sys.executable, *flags, "-c", _PROGRAM, *paths],
+            python_command(_PROGRAM),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment,
+            env=python_environment(),
         )
         assert process.stdin is not None
-        _write(process.stdin, self._bucket)
+        send(process.stdin, self._bucket)
         return process
 
     def __del__(self) -> None:
@@ -118,37 +110,17 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def serve(engine: Callable[[str, Mapping[str, Any]], Remote]) -> None:
     """Answer requests until the standard input ends, which means that the client process is gone."""
-    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output of libraries must not mix with answers
+    requests, answers = sys.stdin.buffer, messages_as_output()
     with contextlib.suppress(EOFError, OSError):
-        url, options = _read(requests)
+        url, options = receive(requests)
         remote = engine(url, options)
         while True:
-            operation, arguments, seconds = _read(requests)
+            operation, arguments, seconds = receive(requests)
             try:
                 if operation not in _OPERATIONS:
                     raise RemoteError(remote.label, f"`{operation}` is not an operation")
                 answer = ["value", getattr(remote, operation)(deadline=Deadline.after(seconds), **arguments)]
             except RemoteError as error:
                 answer = ["error", error.problem]
-            _write(answers, answer)
+            send(answers, answer)
     os._exit(0)
-
-
-def _write(pipe: IO[bytes], message: Any) -> None:
-    data = msgpack.packb(message)
-    pipe.write(_LENGTH.pack(len(data)))
-    pipe.write(data)
-    pipe.flush()
-
-
-def _read(pipe: IO[bytes]) -> Any:
-    (length,) = _LENGTH.unpack(_exactly(pipe, _LENGTH.size))
-    return msgpack.unpackb(_exactly(pipe, length))
-
-
-def _exactly(pipe: IO[bytes], size: int) -> bytes:
-    data = pipe.read(size)
-    if len(data) != size:
-        raise EOFError
-    return data

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gearcache.ge_cache.workers.interpreter import python_command, python_environment
+from gearcache.child_process import python_command, python_environment
 
 
 @contextlib.contextmanager

@@ -15,10 +15,10 @@ from gearcache.cache.admin.health import HealthCheck, guarded_all
 from gearcache.cache.layout import REMOTES_VARIABLE as REMOTES
 from gearcache.cache.layout import VARIABLE_PREFIXES
 from gearcache.cache.remote.urls import masked
+from gearcache.child_process import python_command, python_environment
 from gearcache.commands.checks.thread_count import told_of_threads
 from gearcache.commands.checks.wrong_variables import wrong_variables
 from gearcache.errors import GearcacheError
-from gearcache.ge_cache.workers.interpreter import python_command, python_environment
 from gearcache.ge_cache.workers.scratch import scratch_folder
 from gearcache.options import KEY_FILE_VARIABLE as KEY_FILE
 from gearcache.serving.miss.host_faults import TEMPORARY_REMEDY

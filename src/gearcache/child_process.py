@@ -1,10 +1,19 @@
-"""Start another Python with this one's import path: the same flags except `-P`, the same `sys.path`."""
+"""Start another Python as a child, and exchange messages with it over its standard input and output.
+
+It has this one's import path: the same flags except `-P`, the same `sys.path`. Messages are length-prefixed msgpack of
+plain data.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from typing import IO, Any
+
+import msgpack
+
+_LENGTH = 8
 
 #: Python 3.10 has no `-P`: `-c` puts the working folder first, and the program removes it before anything is imported.
 _SAME_PATH = "import sys; sys.path[:] = sys.argv[1:]; del sys.argv[1:]\n"
@@ -22,6 +31,34 @@ def python_environment() -> dict[str, str]:
     A relative `PYTHONPATH` could name another folder than when this process was started.
     """
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONINSPECT")}
+
+
+def send(stream: IO[bytes], message: Any) -> None:
+    """Write one message."""
+    data = msgpack.packb(message, use_bin_type=True)
+    stream.write(len(data).to_bytes(_LENGTH, "little") + data)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> Any:
+    """Read one message; `EOFError` at the end of the stream."""
+    return msgpack.unpackb(
+        _exactly(stream, int.from_bytes(_exactly(stream, _LENGTH), "little")), raw=False, strict_map_key=False
+    )
+
+
+def messages_as_output() -> IO[bytes]:
+    """Return the standard output for messages; what libraries print goes to the standard error from now on."""
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return output
+
+
+def _exactly(stream: IO[bytes], size: int) -> bytes:
+    data = stream.read(size)
+    if len(data) != size:
+        raise EOFError("it closed the connection")
+    return data
 
 
 def _flags() -> list[str]:

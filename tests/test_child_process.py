@@ -17,7 +17,7 @@ from tests.support.source_tree import ROOT
 PARENT = """
 import sys
 for path in {paths!r}: sys.path.insert(0, path)
-from gearcache.ge_cache.workers import interpreter
+from gearcache import child_process
 import json, subprocess
 program = '''
 import json, queue, select, sys, msgpack
@@ -25,7 +25,7 @@ flags = {{name: getattr(sys.flags, name) for name in dir(sys.flags) if name[0].i
 flags = {{name: value for name, value in flags.items() if not callable(value)}}
 print(json.dumps([sys.path, flags, sys.warnoptions, sys._xoptions, sys.argv]))
 '''
-command, environment = interpreter.python_command(program), interpreter.python_environment()
+command, environment = child_process.python_command(program), child_process.python_environment()
 done = subprocess.run(command, env=environment, capture_output=True, text=True)
 import queue, select
 names = dict(sys.modules)
