@@ -140,6 +140,10 @@ def join(step: Step) -> Extent:
     tensors = [item for item in step.value("tensors") if isinstance(item, Extent)]
     sizes = step.result_sizes()[0]
     index = step.value("dim") % len(sizes)
+    if len(sizes) > 1 and not step.name.startswith(
+        "stack"
+    ):  # of rank 1 is only an empty tensor, which `cat` leaves out
+        tensors = [item for item in tensors if len(item.dims) > 1]
     if step.name.startswith("stack"):
         rows = {item.dims for item in tensors}
         joined = step.proof.unpadded_dims([len(tensors)])[0]

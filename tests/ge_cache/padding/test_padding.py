@@ -197,6 +197,20 @@ def test_a_branch_on_size_one_is_not_padded_over(cache_dir: Path) -> None:
         cached(torch.randn(1, 4))
 
 
+def test_a_cache_that_begins_empty_is_padded(cache_dir: Path) -> None:
+    """`DynamicCache` of transformers appends its first keys to a tensor of shape (0,)."""
+
+    def append(module: Any, x: Tensor) -> Tensor:
+        keys = torch.cat([torch.tensor([]), x.view(-1, 2, 2)], dim=-2)
+        return torch.cat([keys, x.view(-1, 2, 2) * 2], dim=-2)
+
+    cached = _padded(append)
+    for size in (3, 7, 8, 1):
+        x = torch.randn(size, 4)
+        assert torch.equal(cached(x), append(None, x))
+    assert cached.stats.compiles == 2
+
+
 def test_a_padded_call_is_checked_like_any_other(cache_dir: Path) -> None:
     config = strict_config(on_miss="pad", pad_values={"x": 0.0})
     cached = gearcache.cache_compile(Net().plain, config=config, gears={"x": {0: [4]}})

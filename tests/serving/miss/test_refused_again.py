@@ -117,6 +117,44 @@ def test_a_spec_that_does_not_fit_is_traced_once(cache_dir: Path) -> None:
     assert cached.stats.traces == traces
 
 
+@pytest.mark.parametrize("varies", ["int", "size", "int in a dict"])
+def test_what_is_refused_for_each_int_and_size_is_traced_a_few_times(varies: str, cache_dir: Path) -> None:
+    class Step(nn.Module):
+        def decode(self, x: Tensor, state: dict[str, int], position: int) -> Tensor:
+            return x.mean(0) + state["length"] + position
+
+    config = strict_config(on_miss="pad", pad_values={"x": 0})
+    cached: Any = gearcache.cache_compile(Step().decode, config=config, gears={"x": {0: [2, 4, 6, 8, 10, 12]}})
+    for number in range(1, 12):
+        x = torch.ones(number if varies == "size" else 3, 4)
+        length, position = (number if varies == place else 1 for place in ("int in a dict", "int"))
+        with pytest.raises(GearSpecError) as error:
+            cached(x, {"length": length}, position)
+    assert any("calls of its kind were refused for this" in note for note in getattr(error.value, "__notes__", [""]))
+    traces = cached.stats.traces
+    with pytest.raises(GearSpecError):
+        cached(torch.ones(3, 4), {"length": 99}, 99)
+    assert cached.stats.traces == traces
+    with pytest.raises(GearSpecError):
+        cached.warm(torch.ones(3, 4), {"length": 98}, 98)
+    assert cached.stats.traces > traces, "a deploy asks anew"
+    with pytest.raises(GearSpecError):
+        cached(torch.ones(3, 4, 1), {"length": 1}, 1)
+
+
+def test_other_calls_are_traced_after_refused_ones(cache_dir: Path) -> None:
+    class Step(nn.Module):
+        def decode(self, x: Tensor, mode: str, position: int) -> Tensor:
+            return x.mean(0) + position if mode == "mean" else x + position
+
+    config = strict_config(on_miss="pad", pad_values={"x": 0})
+    cached: Any = gearcache.cache_compile(Step().decode, config=config, gears={"x": {0: [2, 4]}})
+    for position in range(1, 8):
+        with pytest.raises(GearSpecError):
+            cached(torch.ones(3, 4), "mean", position)
+    assert torch.equal(cached(torch.ones(3, 4), "sum", 2), torch.full((3, 4), 3.0))
+
+
 class Shadowing(torch.nn.Module):
     """A module whose attributes hide methods of `torch.nn.Module`, and a dictionary that may not be asked."""
 

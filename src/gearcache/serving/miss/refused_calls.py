@@ -1,7 +1,8 @@
 """Remembers calls for which no graph could be made: they are not traced at each call, which may take minutes.
 
 After some calls that the method rejects, it runs a call without a graph before the call is traced: a client that sends
-nothing else costs the process no traces.
+nothing else costs the process no traces. After some calls that differ only in ints and sizes, and for which the same
+error was found, the next ones get it without a trace for a while.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from gearcache.errors import GearcacheError, MethodRaises
 from gearcache.guards.access import own_attributes
@@ -34,6 +36,21 @@ _SCALARS = frozenset((bool, int, str, bytes, type(None)))
 _FLOATS = frozenset((float, complex))
 
 
+class _Streak(Struct):
+    """An error that one build after the other has ended with."""
+
+    error: GearcacheError
+    #: What the calls have in common.
+    structure: Any
+    count: int
+    #: When a call is traced again.
+    end: float
+
+    def follows(self, error: GearcacheError, structure: Any) -> bool:
+        same_error = type(error) is type(self.error) and str(error) == str(self.error)
+        return same_error and structure == self.structure
+
+
 class RefusedCalls:
     """Errors of builds, by the call and what its method can see directly: its module, its globals, its modes.
 
@@ -46,12 +63,15 @@ class RefusedCalls:
         self._raised: list[MethodRaises] = []
         #: The last call that was left to the method without a trace.
         self._untraced: MethodRaises | None = None
+        self._streak: _Streak | None = None
 
     def check(self, call: Call) -> None:
         """Raise the error of a like call again, unless another attempt is due."""
         if not self._errors:
             return
         key = likeness(call)
+        if key not in self._errors and call.is_run:
+            self._check_streak(call)
         if self._untraced is not None and self._untraced.is_outdated:  # it returned: calls are no longer all rejected
             self.forget_raised()
         if key not in self._errors and call.is_run and self._rejects:
@@ -61,17 +81,21 @@ class RefusedCalls:
         error, retry_time = self._errors.get(key, (None, 0.0))
         if error is None or time.monotonic() >= retry_time:
             return
-        repeated = copy.copy(error)
+        repeated = _repeated(error, "a like call was refused before", retry_time)
         if isinstance(repeated, MethodRaises) and isinstance(error, MethodRaises):
             if error.is_outdated:
                 return
             repeated.remembered, repeated.is_repeated, repeated.has_run = error, True, error.has_run
-        if hasattr(repeated, "add_note"):  # since Python 3.11
-            repeated.add_note(
-                "a like call was refused before, so this one was not traced: it will be in "
-                f"{retry_time - time.monotonic():.0f} s, or after `.refresh()`"
-            )
         raise repeated
+
+    def _check_streak(self, call: Call) -> None:
+        streak = self._streak
+        if streak is None or streak.count < _REJECTED or time.monotonic() >= streak.end:
+            return
+        if likeness(call, exact=False) == streak.structure:
+            raise _repeated(
+                streak.error, f"the last {streak.count} calls of its kind were refused for this", streak.end
+            )
 
     def add(self, call: Call, error: GearcacheError, seconds: float) -> None:
         """Record the error of a build and its duration; errors caused by an unforeseen exception are not recorded."""
@@ -84,11 +108,16 @@ class RefusedCalls:
         if isinstance(error, MethodRaises):
             error.remembered = remembered  # type: ignore[assignment]
             self._raised = [*self._raised[1 - _REJECTED :], remembered]  # type: ignore[list-item]
+        else:
+            structure, count = likeness(call, exact=False), 1
+            if self._streak is not None and self._streak.follows(remembered, structure):
+                count += self._streak.count
+            self._streak = _Streak(remembered, structure, count, time.monotonic() + _PATIENCE * seconds)
         self._remember(likeness(call), remembered, _PATIENCE * seconds)
 
     def forget_raised(self) -> None:
         """Trace calls without a graph again before they run: one of them was built, or has returned."""
-        self._raised, self._untraced = [], None
+        self._raised, self._untraced, self._streak = [], None, None
 
     @property
     def _rejects(self) -> bool:
@@ -101,11 +130,22 @@ class RefusedCalls:
         self._errors[key] = error, time.monotonic() + seconds
 
 
-def likeness(call: Call) -> Any:
-    """Return a value that is equal for calls that are refused for the same reason."""
+def _repeated(error: GearcacheError, why: str, end: float) -> GearcacheError:
+    repeated = copy.copy(error)
+    if hasattr(repeated, "add_note"):  # since Python 3.11
+        seconds = end - time.monotonic()
+        repeated.add_note(f"{why}, so this one was not traced: it will be in {seconds:.0f} s, or after `.refresh()`")
+    return repeated
+
+
+def likeness(call: Call, *, exact: bool = True) -> Any:
+    """Return a value that is equal for calls that are refused for the same reason.
+
+    Unless `exact`, ints and sizes of the arguments do not count.
+    """
     instance = next(iter(call.arguments.values()))
     modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), call.stance
-    arguments = tuple((name, _outline(value)) for name, value in call.given.items())
+    arguments = tuple((name, _outline(value, exact=exact)) for name, value in call.given.items())
     # The instance is represented by its identity; the content of its modules is listed.
     module_globals = call.scope.module_globals
     used = _used_names(instance, module_globals)
@@ -141,12 +181,16 @@ def _outlines(values: Mapping[str, Any]) -> Any:
     return tuple((name, _outline(value, 2)) for name, value in list(values.items()))
 
 
-def _outline(value: Any, depth: int = 4) -> Any:
+def _outline(value: Any, depth: int = 4, *, exact: bool = True) -> Any:
     """Return type and value, items of containers, the layout of a tensor; for other objects, the identity."""
     kind = type(value)
+    if kind is int and not exact:
+        return kind
     if kind in _SCALARS:
         return kind, value
     if kind in PLAIN_TYPES:
+        if not exact:
+            return kind, value.dtype, value.dim(), value.device
         layout = tuple(value.stride()) if value.layout == torch.strided else str(value.layout)
         return kind, value.dtype, tuple(value.shape), layout, value.device, value.requires_grad
     if kind in _FLOATS:
@@ -154,7 +198,8 @@ def _outline(value: Any, depth: int = 4) -> Any:
     if kind is types.FunctionType:
         return id(value), id(value.__code__)
     if depth and kind in (list, tuple):
-        return kind, tuple(_outline(item, depth - 1) for item in value)
+        return kind, tuple(_outline(item, depth - 1, exact=exact) for item in value)
     if depth and kind is dict:
-        return kind, tuple((_outline(key, 0), _outline(item, depth - 1)) for key, item in list(value.items()))
+        items = list(value.items())
+        return kind, tuple((_outline(key, 0), _outline(item, depth - 1, exact=exact)) for key, item in items)
     return id(value)
