@@ -127,8 +127,7 @@ def gear_fits(
     for gear, problem, is_exact in zip(variant.gears, problems, exact, strict=True):
         is_like = problem is None or problem.kind in ("shape", "stride")
         target = targets.get(gear.text)
-        has_ranks = all(tensor.dim() == len(dims) for dims, tensor in zip(gear.sizes, tensors, strict=True))
-        if target is None or not is_like or not has_ranks:
+        if target is None or not is_like or not _has_ranks(gear, tensors):
             yield GearFit(gear, is_exact, is_like and not spec.axes)
             continue
         # A trace that takes the call itself relates its dims as the call does.
@@ -141,6 +140,10 @@ def gear_fits(
         )
         broken = "" if others else _broken(inputs, gear, values, moved)
         yield GearFit(gear, is_exact, is_like, others, broken)
+
+
+def _has_ranks(gear: StoredGear, tensors: Sequence[torch.Tensor]) -> bool:
+    return all(tensor.dim() == len(dims) for dims, tensor in zip(gear.sizes, tensors, strict=True))
 
 
 class _Moved:

@@ -51,6 +51,10 @@ class Problems:
         by_kind = {problem.kind: problem for problem in reversed(problems)}
         return next(by_kind[kind] for kind in self._ORDER if kind in by_kind)
 
+    def nearest(self) -> Problem | None:
+        """Return the problem to tell people: that of a number, as its graph takes the sizes, else the decisive one."""
+        return next((problem for _, problem in self._problems if problem.kind == "number"), None) or self.decisive()
+
     def are_of(self, kind: str) -> bool:
         """Return whether one of the problems has this kind."""
         return any(problem.kind == kind for _, problem in self._problems)

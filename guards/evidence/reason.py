@@ -29,6 +29,11 @@ _ADVICE = {
 }
 #: Kinds that compiling again does not fix: something of this host or process must be corrected.
 _OF_HOST = ("unreadable", "unsigned")
+_CONSTANT = (
+    "the next graph takes `{subject}` as an input, except with `dynamic=False`, and where a trace needs its "
+    "value{because}, such as for an index, a range or a float: then pass it as a tensor, or write a slice for an index "
+    "(`x[:, n:n + 1]`)"
+)
 _THREADS = (
     "set OMP_NUM_THREADS={stored}, as where it was compiled; torch uses no more threads than a host has cores, so one "
     "that has fewer needs entries of its own, and one that compiles for larger ones `gearcache prewarm --threads`"
@@ -50,6 +55,8 @@ class Reason(Struct, frozen=True):
     present: str = ""
     file: str = ""
     line: int = 0
+    #: For an int that is a constant of the stored graph: why it could not be an input, empty if unknown; else None.
+    constant_because: str | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -59,6 +66,9 @@ class Reason(Struct, frozen=True):
         """What a user can do."""
         if self._is_of_threads:
             return _THREADS.format(stored=self.stored)
+        if self.constant_because is not None:
+            because = f" ({self.constant_because})" if self.constant_because else ""
+            return _CONSTANT.format(subject=self.subject, because=because)
         return _ADVICE.get(self.kind, "").format(subject=self.subject)
 
     @property

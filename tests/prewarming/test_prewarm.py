@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -304,6 +305,32 @@ def test_calls_from_several_threads_are_served(cache_dir: Path) -> None:
     report = gearcache.prewarm(build)
     assert sorted(report.entries[0].compiled) == GEARS
     assert gearcache.prewarm(prewarmed.warm_only).compiled == 0
+
+
+class Optional(nn.Module):
+    """An argument that is a tensor in some calls, and in a list of an object that is filled later."""
+
+    def decode(self, x: Tensor, mask: Tensor | None = None, keys: list[Tensor | None] | None = None) -> Tensor:
+        x = x if mask is None else x.masked_fill(mask, 0)
+        return x if keys is None or keys[0] is None else x + keys[0]
+
+
+@pytest.mark.parametrize("dynamic", [True, None, False])
+@pytest.mark.parametrize("gears", [None, {"x": {0: [4, 5]}}])
+def test_a_dry_run_takes_arguments_that_are_no_tensors_in_some_calls(
+    gears: Any, dynamic: bool | None, cache_dir: Path
+) -> None:
+    def build() -> None:
+        cached = gearcache.cache_compile(Optional().decode, config=strict_config(), dynamic=dynamic, gears=gears)
+        for size in (4, 5):
+            x = torch.ones(size, 4)
+            for mask in (None, x > 0):
+                for keys in (None, [None], [x]):
+                    cached(x, mask, keys)
+
+    gearcache.prewarm(build)
+    assert gearcache.prewarm(build).compiled == 0
+    assert gearcache.prewarm(build, dry_run=True).is_complete
 
 
 class Slow(nn.Module):

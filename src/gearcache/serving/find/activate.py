@@ -70,7 +70,11 @@ class ActiveVariant(Struct):
 def misfit(variant: StoredVariant, scope: Scope) -> Reason | None:
     """Return the first argument check that a call fails, as the reason of a miss, or None."""
     failure = first_failure(variant.call_checks, Walker(scope))
-    return failure.reason("arguments") if failure is not None else None
+    if failure is None:
+        return None
+    reason, check = failure.reason("arguments"), failure.check
+    is_int = check.kind == "constant" and type(check.expected) is int
+    return replace(reason, constant_because=variant.constants_because) if is_int else reason
 
 
 def tensors_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:

@@ -153,7 +153,7 @@ class Binding:
             frame_or_problems = self._variants.find(call)
             if not isinstance(frame_or_problems, Problems):
                 return frame_or_problems, ""
-            unloaded = self._variants.load(call)
+            unloaded = self._variants.load(call, problems=frame_or_problems)
             return (self._variants.find(call), "") if unloaded is None else (frame_or_problems, unloaded.text)
         except GearcacheError:
             raise

@@ -127,6 +127,19 @@ def fits_of(variant: StoredVariant, call: Call, spec: GearSpec) -> list[GearFit]
     return list(gear_fits(variant, spec, call.sizes(spec), values))
 
 
+def near_misfit(variant: StoredVariant, call: Call) -> Reason | None:
+    """Return which plain argument keeps a call from a variant; None if none does, or its tensors do too."""
+    reason = misfit(variant, call.scope)
+    if reason is None:
+        return None
+    try:
+        tensors = [stored.access.resolve(call.scope) for stored in variant.inputs]
+    except (LookupError, AttributeError, TypeError):
+        return None
+    is_near = any(find_problem(variant.inputs, gear, tensors) is None for gear in variant.gears)
+    return reason if is_near else None
+
+
 def excluded_gears(variant: StoredVariant, call: Call) -> set[str]:
     """Return the requested gears that cannot exist, or at which the method raises for the ints of a call."""
     gears = set(variant.impossible)

@@ -18,7 +18,7 @@ from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import ActiveVariant, BlobReader, EvidenceCheck, activate, misfit, tensors_of
 from gearcache.serving.find.basis import Bases
 from gearcache.serving.find.entry import Absence, Entry, Sibling
-from gearcache.serving.find.loaded import Frame, LoadedVariants, takes
+from gearcache.serving.find.loaded import Frame, LoadedVariants, near_misfit, takes
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.record import Record
 from gearcache.telemetry.spans import recorder, span
@@ -78,10 +78,11 @@ class Variants:
         """Return the frame of the loaded graph that serves a call, or why none does."""
         return self.loaded.find(call)
 
-    def load(self, call: Call, *, counted: bool = True) -> Unloaded | None:
+    def load(self, call: Call, *, counted: bool = True, problems: Problems | None = None) -> Unloaded | None:
         """Load the stored variants that fit a call; returns None, or why there was none.
 
-        `counted=False`: a load of what this process has just stored is not a hit.
+        `counted=False`: a load of what this process has just stored is not a hit. `problems` of loaded variants that
+        take such arguments tell more than the arguments of others, whose graphs do not take its tensors either.
         """
         begin = time.perf_counter()
         absence = self._read()
@@ -96,6 +97,9 @@ class Variants:
         if absence is not None and not reasons:
             self.entry.note_absence(absence)
             return Unloaded(absence.reason.kind, absence.reason.text)
+        if problems is not None and problems.decisive() is not None:
+            near = [reason for variant in self.known if (reason := near_misfit(variant, call)) is not None]
+            reasons = [reason for reason in reasons if reason.kind != "arguments" or reason in near]
         if not reasons:
             return Unloaded()
         # If several variants miss, the most specific reason is reported.

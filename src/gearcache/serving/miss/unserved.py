@@ -28,7 +28,7 @@ from gearcache.guards.gears.parse import gear_text
 from gearcache.guards.gears.short_names import sizes_name
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
-from gearcache.serving.find.loaded import Frame
+from gearcache.serving.find.loaded import Frame, near_misfit
 from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.background import BackgroundBuilds
 from gearcache.serving.miss.builds import Builds
@@ -220,8 +220,10 @@ class UnservedCalls:
 
     def _reasons(self, call: Call, problems: Problems) -> tuple[Reason, ...]:
         """Return why no loaded graph serves a call: its sizes, or the arguments of the trace of each variant."""
-        problem = problems.decisive()
+        problem = problems.nearest()
         if problem is None:
             return tuple(merged(self._variants.loaded.misfits(call)))
+        if near := [each for variant in self._variants.known if (each := near_misfit(variant, call)) is not None]:
+            return tuple(merged(near))
         text = f"argument `{problem.argument}` is {problem.value}; compiled for {problem.allowed}"
         return (Reason("gear", text, problem.argument, problem.allowed, problem.value),)
