@@ -6,10 +6,10 @@ set -euo pipefail
 base=$1
 folder=$2
 
-"$base" -m venv "$folder"
+"$base" -m venv --without-pip "$folder"
 packages=$("$base" -c 'import site; print(site.getsitepackages()[0])')
 own=$("$folder/bin/python" -c 'import site; print(site.getsitepackages()[0])')
 echo "import site; site.addsitedir('$packages')" > "$own/base.pth"
 version=$(sed -n 's/^ *torch_npu==\(.*\)$/\1/p' setup.cfg)
-"$folder/bin/python" -m pip install --quiet --no-deps "torch_npu==$version"
-"$folder/bin/python" -m pip install --quiet protobuf pyyaml
+# protobuf and pyyaml need nothing else either.
+"$base" -m pip --python "$folder/bin/python" install --quiet --no-deps "torch_npu==$version" protobuf pyyaml

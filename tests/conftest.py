@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from gearcache.cache.keys.fingerprint import versions_component
+from tests.support.compiling_here import compile_here
 
 # Where the tests were started in the background, programs that they start would ignore Ctrl-C too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
@@ -58,7 +59,7 @@ def compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
     It is what happens where no worker can be started. `test_stretches_compiled`, `test_prewarm` and `test_staleness`
     show what workers make.
     """
-    monkeypatch.setattr("gearcache.ge_cache.workers.pool._Slot.worker", lambda _: None)
+    compile_here(monkeypatch)
 
 
 @pytest.hookimpl(trylast=True)

@@ -20,7 +20,7 @@ from gearcache.integrations.transformers import AttachedModel, attach_generate
 from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.sequence_cache import SequenceCache
 from gearcache.integrations.transformers.slots import Form
-from tests.support.language_models import language_model, tokens
+from tests.support.language_models import LLAMA_SIZES, T5_SIZES, language_model, tokens
 
 OPTIONS: dict[str, Any] = {"do_sample": False, "max_new_tokens": 5, "return_dict_in_generate": True}
 
@@ -39,21 +39,14 @@ BRANCHES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("branches") / "cache"
-    attached_to(root).warm()
-    return root
-
-
 def attached_to(root: Path) -> AttachedModel:
     config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss="raise")
     model = language_model("llama")
-    return attach_generate(model, batch=[2], prompt=[4], cache_length=48, config=config, cache_dir=root)
+    return attach_generate(model, **LLAMA_SIZES, config=config, cache_dir=root)
 
 
 def first_turn(model: Any) -> tuple[Any, torch.Tensor]:
-    found = model.generate(tokens(2, 6), **OPTIONS)
+    found = model.generate(tokens(2, 10), **OPTIONS)  # graphs read them in two parts
     return getattr(found, CACHE), found.sequences
 
 
@@ -64,10 +57,10 @@ def going_on(model: Any, cache: Any, ids: torch.Tensor, seed: int, **options: An
 
 
 @pytest.mark.parametrize("name", BRANCHES)
-def test_branches_of_one_prefix_go_their_own_ways(name: str, root: Path) -> None:
+def test_branches_of_one_prefix_go_their_own_ways(name: str, llama_entries: Path) -> None:
     """As those of plain transformers, in which order ever they go on."""
     found = []
-    for model in (language_model("llama"), attached_to(root).model):
+    for model in (language_model("llama"), attached_to(llama_entries).model):
         cache, ids = first_turn(model)
         branches = [cache, *(BRANCHES[name](cache) for _ in range(2))]
         found.append([going_on(model, branch, ids, seed) for seed, branch in enumerate(branches)])
@@ -75,9 +68,9 @@ def test_branches_of_one_prefix_go_their_own_ways(name: str, root: Path) -> None
     assert len({str(texts) for texts in found[0]}) == len(found[0])
 
 
-def test_a_branch_goes_on_between_two_turns_of_another(root: Path) -> None:
+def test_a_branch_goes_on_between_two_turns_of_another(llama_entries: Path) -> None:
     found = []
-    for model in (language_model("llama"), attached_to(root).model):
+    for model in (language_model("llama"), attached_to(llama_entries).model):
         cache, ids = first_turn(model)
         branch = with_layers(cache, copy.copy)
         first = going_on(model, cache, ids, 1)
@@ -86,19 +79,19 @@ def test_a_branch_goes_on_between_two_turns_of_another(root: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_a_copied_cache_shares_its_layers_as_one_of_transformers_does(root: Path) -> None:
+def test_a_copied_cache_shares_its_layers_as_one_of_transformers_does(llama_entries: Path) -> None:
     found = []
-    for model in (language_model("llama"), attached_to(root).model):
+    for model in (language_model("llama"), attached_to(llama_entries).model):
         cache, ids = first_turn(model)
         going_on(model, copy.copy(cache), ids, 1)
         found.append(cache.get_seq_length())
     assert found[0] == found[1]
 
 
-def test_beams_leave_a_copy_as_it_was(root: Path) -> None:
+def test_beams_leave_a_copy_as_it_was(llama_entries: Path) -> None:
     """They reorder the cache at each step, and write it anew."""
     found = []
-    for model in (language_model("llama"), attached_to(root).model):
+    for model in (language_model("llama"), attached_to(llama_entries).model):
         cache, ids = first_turn(model)
         branch = with_layers(cache, copy.copy)
         kept = [(layer.keys, layer.values) for layer in cache.layers]
@@ -113,12 +106,12 @@ def test_beams_leave_a_copy_as_it_was(root: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_branches_of_an_encoder_decoder_go_their_own_ways(tmp_path: Path) -> None:
+def test_branches_of_an_encoder_decoder_go_their_own_ways(t5_entries: Path) -> None:
     config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss="raise")
     found = []
     for model in (language_model("t5"), language_model("t5")):
         if found:
-            attach_generate(model, batch=[2], prompt=[8], cache_length=24, config=config, cache_dir=tmp_path)
+            attach_generate(model, **T5_SIZES, config=config, cache_dir=t5_entries)
         call: dict[str, Any] = {"inputs": tokens(2, 6), **OPTIONS, "eos_token_id": None}
         turn = model.generate(**call)
         pair = getattr(turn, CACHE)
@@ -134,8 +127,8 @@ def test_branches_of_an_encoder_decoder_go_their_own_ways(tmp_path: Path) -> Non
     assert found[0] == found[1]
 
 
-def test_threads_go_on_from_one_prefix_at_once(root: Path) -> None:
-    model = attached_to(root).model
+def test_threads_go_on_from_one_prefix_at_once(llama_entries: Path) -> None:
+    model = attached_to(llama_entries).model
     cache, ids = first_turn(model)
     branches = [with_layers(cache, copy.copy) for _ in range(4)]
     found: dict[int, Any] = {}

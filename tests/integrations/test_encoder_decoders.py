@@ -15,11 +15,10 @@ pytest.importorskip("transformers")
 import gearcache
 from gearcache.errors import UnknownGear, UnsupportedMethod
 from gearcache.integrations.transformers import AttachedModel, attach_generate
-from tests.support.language_models import language_model, left_padded, right_padded, tokens
+from tests.support.language_models import T5_SIZES, language_model, left_padded, right_padded, tokens
 from tests.support.relaunch import run_python
 from tests.support.sampled import chosen
 
-SIZES: dict[str, Any] = {"batch": [2, 4], "prompt": [8, 16], "cache_length": 24}
 SERVED: dict[str, dict[str, Any]] = {
     "one prompt": {"input_ids": tokens(1, 5)},
     "padding on the right": {"input_ids": tokens(3, 9), "attention_mask": right_padded(3, 9)},
@@ -59,16 +58,19 @@ def generated(model: Any, **arguments: Any) -> list[Any]:
 
 def attached_to(model: Any, root: Path, on_miss: str = "eager", **sizes: Any) -> AttachedModel:
     config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss=on_miss)
-    return attach_generate(model, **{**SIZES, **sizes}, config=config, cache_dir=root)
+    return attach_generate(model, **{**T5_SIZES, **sizes}, config=config, cache_dir=root)
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("encoder_decoders") / "cache"
-    attached = attached_to(language_model("t5"), root)
+def root(t5_entries: Path) -> Path:
+    attached = attached_to(language_model("t5"), t5_entries)
     attached.warm()
-    assert (attached.stats.compiles, list(attached.methods)) == (12, ["encode", "begin", "decode"])
-    return root
+    assert {name: len(method.stats.gears) for name, method in attached.methods.items()} == {
+        "encode": 4,
+        "begin": 4,
+        "decode": 4,
+    }
+    return t5_entries
 
 
 @pytest.fixture

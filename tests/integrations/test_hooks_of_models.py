@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 
 import gearcache
 from gearcache.integrations.transformers import AttachedModel, attach_generate
-from tests.support.language_models import language_model, left_padded, tokens
+from tests.support.language_models import LLAMA_SIZES, T5_SIZES, language_model, left_padded, tokens
 
 Log = list[Any]
 CALL: dict[str, Any] = {"input_ids": tokens(3, 5), "attention_mask": left_padded(3, 5), "max_new_tokens": 4}
@@ -67,9 +67,11 @@ HOOKS = [
 ]
 
 
-def attached_to(model: Any, root: Path) -> AttachedModel:
+def attached_to(model: Any, roots: dict[str, Path]) -> AttachedModel:
+    family = model.config.model_type
+    sizes = {"llama": LLAMA_SIZES, "t5": T5_SIZES}[family]
     config = gearcache.CompilerConfig(backend="eager", strict=True)
-    return attach_generate(model, batch=[4], prompt=[8], cache_length=16, config=config, cache_dir=root)
+    return attach_generate(model, **sizes, config=config, cache_dir=roots[family])
 
 
 def told(model: Any, register: Callable[[Any, Log], None], **call: Any) -> tuple[list[Any], Log]:
@@ -78,31 +80,24 @@ def told(model: Any, register: Callable[[Any, Log], None], **call: Any) -> tuple
     return model.generate(**{**CALL, "do_sample": False, **call}).tolist(), log
 
 
-def small(family: str) -> Any:
-    return language_model(family, **({"num_hidden_layers": 1} if family == "llama" else {}))
-
-
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("hooks") / "cache"
-    for family in ("llama", "t5"):
-        attached_to(small(family), root).warm()
-    return root
+def roots(llama_entries: Path, t5_entries: Path) -> dict[str, Path]:
+    return {"llama": llama_entries, "t5": t5_entries}
 
 
 @pytest.mark.parametrize(("family", "register"), HOOKS)
 def test_hooks_on_the_model_see_what_generate_gives(
-    family: str, register: Callable[[Any, Log], None], root: Path
+    family: str, register: Callable[[Any, Log], None], roots: dict[str, Path]
 ) -> None:
-    plain, model = small(family), small(family)
-    attached = attached_to(model, root)
+    plain, model = language_model(family), language_model(family)
+    attached = attached_to(model, roots)
     assert told(model, register) == told(plain, register)
     assert (attached.stats.eager_reasons, attached.stats.traces) == ({}, 0)
 
 
-def test_hooks_on_an_encoder(root: Path) -> None:
-    plain, model = small("t5"), small("t5")
-    attached = attached_to(model, root)
+def test_hooks_on_an_encoder(roots: dict[str, Path]) -> None:
+    plain, model = language_model("t5"), language_model("t5")
+    attached = attached_to(model, roots)
 
     def register(model: Any, log: Log) -> None:
         sees_arguments(model.encoder, log)
@@ -111,17 +106,17 @@ def test_hooks_on_an_encoder(root: Path) -> None:
     assert (attached.stats.eager_reasons, attached.stats.traces) == ({}, 0)
 
 
-def test_what_a_hook_makes_of_a_call_may_be_a_miss(root: Path) -> None:
-    plain, model = small("llama"), small("llama")
-    attached = attached_to(model, root)
+def test_what_a_hook_makes_of_a_call_may_be_a_miss(roots: dict[str, Path]) -> None:
+    plain, model = language_model("llama"), language_model("llama")
+    attached = attached_to(model, roots)
     assert told(model, gives_positions) == told(plain, gives_positions)
     assert list(attached.stats.eager_reasons) == ["args"]
 
 
-def test_logits_of_all_words_are_left_to_the_model_where_hooks_see_them(root: Path) -> None:
+def test_logits_of_all_words_are_left_to_the_model_where_hooks_see_them(roots: dict[str, Path]) -> None:
     """`generate` reads those of the last one, and asks other models for no others."""
-    plain, model = small("t5"), small("t5")
-    attached = attached_to(model, root)
+    plain, model = language_model("t5"), language_model("t5")
+    attached = attached_to(model, roots)
     words = {"decoder_input_ids": tokens(3, 3, 2)}
     assert told(model, changes_logits, **words) == told(plain, changes_logits, **words)
     assert list(attached.stats.eager_reasons) == ["decoder_input_ids"]

@@ -29,6 +29,9 @@ LOST = {
 IMPORTED = """
 import json, logging, os, sys, transformers
 import transformers.cache_utils
+import gearcache.integrations.transformers  # with all of transformers that it needs, which the forks then have
+for name in [name for name in sys.modules if name.startswith("gearcache.integrations")]:
+    del sys.modules[name]
 found = []
 for version, lost in json.loads(sys.argv[1]):
     result, report = os.pipe()

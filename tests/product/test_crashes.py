@@ -36,10 +36,15 @@ LAST = 100
 LAST_OPENED = 1000
 
 
-def run(script: str, root: Path, *arguments: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """Run actors; those of the product, which begin with an import of Dynamo, as a fork where that is as good."""
+def run(
+    script: str, root: Path, *arguments: str, prefix: tuple[str, ...] = (), before: str = "pass"
+) -> subprocess.CompletedProcess[str]:
+    """Run actors; those of the product, which begin with an import of Dynamo, as a fork where that is as good.
+
+    `before`: code that such a fork runs before it imports anything.
+    """
     if script == "product_actors.py" and not prefix:
-        code = "from tests.support.product_actors import main; main()"
+        code = f"{before}\nfrom tests.support.product_actors import main; main()"
         environ = {name: value for name, value in environment().items() if name != "PYTHONHASHSEED"}
         return run_code(code, str(root), *arguments, environ=environ, cwd=ROOT, compiles=True, timeout=500)
     return subprocess.run(

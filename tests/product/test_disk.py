@@ -38,9 +38,8 @@ def can_mount() -> bool:
 def run_mounted(folder: Path, options: str, scenario: str) -> dict[str, Any]:
     """Run a scenario of the product in a mount name space of its own, with a tmpfs at the folder."""
     folder.mkdir()
-    script = f'mount -t tmpfs -o {options} tmpfs {folder} && exec "$0" "$@"'
-    prefix = ("unshare", "-Urm", "sh", "-c", script)
-    return report(run("product_actors.py", folder / "cache", scenario, prefix=prefix))
+    before = f"from tests.support.mounted import mount_here; mount_here({str(folder)!r}, {options!r})"
+    return report(run("product_actors.py", folder / "cache", scenario, before=before))
 
 
 needs_mount = pytest.mark.skipif(not can_mount(), reason="no file system can be mounted here")

@@ -86,7 +86,8 @@ def bert_with_a_padded_batch(run: Run) -> None:
 
 def bert_with_other_attention(run: Run) -> None:
     """Without `scaled_dot_product_attention` masks have the least number instead of -inf: the batch alone is padded."""
-    _serve(run, BertModel(BertConfig(**SMALL, attn_implementation="eager")), _words, (0,))
+    config = BertConfig(**{**SMALL, "num_hidden_layers": 1}, attn_implementation="eager")
+    _serve(run, BertModel(config), _words, (0,))
 
 
 def roberta(run: Run) -> None:
@@ -104,5 +105,6 @@ def sentences(run: Run) -> None:
 
 def vit(run: Run) -> None:
     config = {name: value for name, value in SMALL.items() if name not in ("vocab_size", "max_position_embeddings")}
+    config["num_hidden_layers"] = 1
     model = ViTModel(ViTConfig(**config, image_size=8, patch_size=4))
     _serve(run, model, lambda batch, _: {"pixel_values": torch.randn(batch, 3, 8, 8)}, (0,))

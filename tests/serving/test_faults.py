@@ -28,6 +28,7 @@ from gearcache.cache.store import DiskStore
 from gearcache.errors import GearcacheError
 from tests.product.test_disk import needs_mount, run_mounted
 from tests.support.relaunch import run_python
+from tests.support.sampled import chosen
 
 GEARS = {"x": {0: [2, 3]}}
 
@@ -260,8 +261,10 @@ def test_any_method_of_the_store_may_raise_anything(
     Served(cache_dir / "present").answers(2, 3)
     errors = [RuntimeError("odd"), OSError(5, "Input/output error"), OverflowError("inf"), MemoryError()]
     for number, error in enumerate(errors):
+        # What is raised later meets the same code: two kinds of it show that.
+        moments = chosen((0, 1, 2), (0, 1, 2) if number < 2 else (0,))
         for root in (cache_dir / f"cold{number}", cache_dir / "present"):
-            for after in (0, 1, 2):
+            for after in moments:
                 caplog.clear()
                 with monkeypatch.context() as patch:
                     Fault(patch, DiskStore, name, after, error)

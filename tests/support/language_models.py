@@ -56,6 +56,9 @@ ENCODER_DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "blenderbot": ("BlenderbotForConditionalGeneration", "BlenderbotConfig", _BART),
     "blenderbot-small": ("BlenderbotSmallForConditionalGeneration", "BlenderbotSmallConfig", _BART),
 }
+#: What the graphs take whose entries several test files share (`t5_entries` and `llama_entries`).
+T5_SIZES: dict[str, Any] = {"batch": [2, 4], "prompt": [8, 16], "cache_length": 24}
+LLAMA_SIZES: dict[str, Any] = {"batch": [2, 4], "prompt": [4, 8], "cache_length": 48}
 
 
 def language_model(family: str, **options: Any) -> Any:

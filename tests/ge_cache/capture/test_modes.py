@@ -33,10 +33,12 @@ class Served:
     imported: list[str]
 
 
-def _served(chosen: list[Case], root: Path, backend: str = "eager", tolerance: float = 0.0) -> Served:
+def _served(
+    chosen: list[Case], root: Path, backend: str = "eager", tolerance: float = 0.0, compiles: bool = False
+) -> Served:
     cold = {case: serve(case, str(root), backend, relaunched=False, tolerance=tolerance) for case in chosen}
     order = order_of(chosen, root, backend, tolerance)
-    relaunched = run_python("from tests.support.modes import child; child()", order)
+    relaunched = run_python("from tests.support.modes import child; child()", order, compiles=compiles)
     return Served(cold, dict(zip(chosen, relaunched["reports"], strict=True)), relaunched["imported"])
 
 
@@ -72,7 +74,8 @@ def test_inference_tensors_are_refused_where_they_are_written_outside_of_inferen
 
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory: pytest.TempPathFactory) -> Served:
-    return _served(cases(list(ASKING), 5), tmp_path_factory.mktemp("asking"))
+    # Two ways to compile each, under different modes. The new process traces what is refused.
+    return _served(cases(list(ASKING), 6), tmp_path_factory.mktemp("asking"), compiles=True)
 
 
 @pytest.mark.parametrize("method", ASKING)

@@ -36,8 +36,25 @@ def assert_as_eager(cached: Any, net: Net, batch: int) -> None:
         torch.testing.assert_close(cached(x), net.run(x), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("options", [{}, {"gears": {"x": {1: [2, 3]}}}], ids=["dynamic", "gears"])
-@pytest.mark.parametrize("name", LAYERS)
+DYNAMIC: dict[str, Any] = {}
+GEARS = {"gears": {"x": {1: [2, 3]}}}
+#: Each layer in one of two ways; the other one is that of another layer.
+WAYS = {"gru": GEARS, "lstm": DYNAMIC, "rnn": DYNAMIC, "projected": GEARS}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        pytest.param(
+            name,
+            options,
+            id=f"{name}-{'gears' if options else 'dynamic'}",
+            marks=[] if options == WAYS[name] else pytest.mark.thorough,
+        )
+        for name in LAYERS
+        for options in (DYNAMIC, GEARS)
+    ],
+)
 @pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch 2.15 says so of itself
 def test_a_recurrent_layer_is_right_with_the_weights_that_it_has(
     name: str, options: dict[str, Any], cache_dir: Path

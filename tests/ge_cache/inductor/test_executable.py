@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,26 @@ import pytest
 
 from gearcache.ge_cache.inductor import executable
 from tests.product.test_disk import needs_mount
+from tests.support.fork_server import run_code
 from tests.support.source_tree import ROOT
 
+#: Two forks run it, cold and relaunched; then `doctor` tells what it finds.
 PROGRAM = """
-import gc, json, sys
+import contextlib, gc, json, os, sys
+from tests.support.mounted import mount_here
+mount_here(sys.argv[1], "noexec")
+cache = sys.argv[1] + "/cache"
+for _ in range(2):
+    if os.fork() == 0:
+        break
+    assert os.wait()[1] == 0
+else:
+    from gearcache.cli import main
+    os.dup2(2, 1)
+    sys.argv[1:] = ["doctor", "--cache-dir", cache]
+    with contextlib.suppress(SystemExit):
+        main()
+    sys.exit()
 import torch, gearcache
 
 class Net(torch.nn.Module):
@@ -37,36 +51,22 @@ def one(root):
 def copies():
     return len({line.split()[4] for line in open("/proc/self/maps") if "memfd:gearcache" in line})
 
-kept = [one(sys.argv[1]) for _ in range(3)]
+kept = [one(cache) for _ in range(3)]
 of_three = copies()
 for _ in range(3):  # each takes the runner of the one before
     kept.clear()
     gc.collect()
-    kept.append(one(sys.argv[1]))
+    kept.append(one(cache))
 stats = kept[0].stats
 print(json.dumps([stats.hits, stats.compiles, stats.faults, of_three, copies()]))
-"""
-SCRIPT = """
-set -e
-mount -t tmpfs -o noexec tmpfs "$1"
-"$2" -c "$3" "$1/cache"
-"$2" -c "$3" "$1/cache"
-"$2" -m gearcache doctor --cache-dir "$1/cache" >&2 || true
 """
 
 
 @pytest.mark.slow
 @needs_mount
 def test_entries_are_loaded_from_where_nothing_may_be_executed(tmp_path: Path) -> None:
-    done = subprocess.run(
-        ["unshare", "-Urm", "sh", "-c", SCRIPT, "sh", str(tmp_path), sys.executable, PROGRAM],
-        cwd=ROOT,
-        env={**os.environ, "GEARCACHE_PROGRESS": "0"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    environ = {**os.environ, "GEARCACHE_PROGRESS": "0"}
+    done = run_code(PROGRAM, str(tmp_path), environ=environ, cwd=ROOT, compiles=True, timeout=600)
     assert done.returncode == 0, done.stderr
     cold, warm = map(json.loads, done.stdout.splitlines())
     assert cold == [1, 0, 0, 1, 1], "the last of its instances has loaded what the first one compiled"

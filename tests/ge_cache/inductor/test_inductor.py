@@ -11,6 +11,7 @@ from torch._dynamo.decorators import mark_unbacked
 
 import gearcache
 from tests.scenarios.shapes import Net
+from tests.support.compiling_here import compile_here
 from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.scenarios import strict_config
 
@@ -20,8 +21,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     with pytest.MonkeyPatch.context() as patch:
-        # Here, for no worker needs to import Inductor; `test_stretches_compiled` has one for what it shows.
-        patch.setattr("gearcache.ge_cache.workers.pool._Slot.worker", lambda _: None)
+        compile_here(patch)  # `test_stretches_compiled` has a worker for what it shows
         return cold_and_warm(
             "tests.scenarios.compiled", tmp_path_factory.mktemp("inductor"), backend="inductor", tolerance=1e-5
         )

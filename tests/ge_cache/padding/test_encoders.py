@@ -26,8 +26,8 @@ SMALL: dict[str, Any] = {
     "intermediate_size": 32,
     "max_position_embeddings": 24,
 }
-#: Of each kind of attention one; `bert` is padded by its batch too.
-KEPT = ("bert_with_a_padded_batch", "bert_with_other_attention", "distilbert", "vit")
+#: Of each kind of attention one; `distilbert` is padded by batch and length, the others by their batch alone.
+KEPT = ("bert_with_other_attention", "distilbert", "vit")
 IDS, MASK = "kwargs['input_ids']", "kwargs['attention_mask']"
 
 
@@ -50,7 +50,7 @@ def test_every_padded_call_is_eager_s_cold_and_relaunched(outcome: Outcome, mode
 
 def _bert(backend: str = "eager", *, masked: bool = True, fill: Any = 0, **options: Any) -> tuple[Any, Any]:
     torch.manual_seed(0)
-    model = transformers.BertModel(transformers.BertConfig(**SMALL, **options)).eval()
+    model = transformers.BertModel(transformers.BertConfig(**{**SMALL, "num_hidden_layers": 1}, **options)).eval()
     length = gearcache.Symbol("length", gears=[6, 9])
     paths = {IDS: 0, **({MASK: fill} if masked else {})}
     config = strict_config(backend, on_miss="pad", pad_values=paths)
@@ -78,7 +78,7 @@ def test_a_length_without_a_mask_is_refused(cache_dir: Path, options: dict[str, 
     assert cached.stats.compiles == 0
 
 
-@pytest.mark.parametrize("fill", [math.nan, math.inf])
+@pytest.mark.parametrize("fill", sampled([math.nan, math.inf], [math.inf]))  # a sum over it is NaN
 def test_a_padding_token_without_numbers_is_an_error(cache_dir: Path, fill: float) -> None:
     model, cached = _bert()
     with torch.no_grad():
