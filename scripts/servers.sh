@@ -9,7 +9,7 @@ cd "$folder"
 browser=chromium-headless-shell
 
 if command -v npm >/dev/null; then
-    npm install --silent --no-audit --no-fund --prefix . azurite >/dev/null 2>&1 || echo "servers: npm cannot install azurite" >&2
+    timeout 180 npm install --silent --no-audit --no-fund --prefix . azurite >/dev/null 2>&1 || echo "servers: npm cannot install azurite" >&2
 fi
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
