@@ -13,6 +13,20 @@ FAULTS = [
         ("tests/ge_cache/graphs/test_memory_of_results.py::test_a_view_that_is_two_results_is_one_object",),
     ),
     Fault(
+        "A prewarm compiles its call, with its ints, for every gear",
+        "ge_cache/graphs/number_inputs.py",
+        "        self.takes_call = values == traced and _holds(values, [*mixed, *related])\n",
+        "        self.takes_call = True\n",
+        ("tests/prewarming/test_ints_beside_gears.py::test_a_server_compiles_nothing_for_the_call_at_any_gear",),
+    ),
+    Fault(
+        "What a server refuses to pad is not ready",
+        "src/gearcache/serving/miss/unserved.py",
+        '            return rules.outside(call, reason) if reason else ""\n',
+        '            return ""\n',
+        ("tests/prewarming/test_outside_gears.py::test_what_cannot_be_padded_is_not_ready",),
+    ),
+    Fault(
         "Padding never changes a result",
         "ge_cache/padding/rows.py",
         '    require_neutral(step, source, reduced, "reduces over")\n',

@@ -163,9 +163,11 @@ class Units:
         while gears:
             first = gears[0]
             logger.info("%s: gear %s needs a trace for the ints of the call", capture.method, first.text(spec))
+            arguments, _ = self._tracer.arguments_at(capture, first)
+            if arguments is None:  # only a real call has the sizes of the arguments that the trace does not use
+                gears = gears[1:]
+                continue
             try:
-                arguments, _ = self._tracer.arguments_at(capture, first)
-                assert arguments is not None  # the capture assigns all sizes of the gear
                 own_capture, planned = self._tracer.planned(arguments)
             except (CaptureError, GearSpecError) as error:
                 self._note_failed_trace(capture, first, error)
