@@ -13,7 +13,9 @@ import pytest
 def compile_here(patch: pytest.MonkeyPatch) -> None:
     """Let this process compile, as where no worker can be started: a worker would import Inductor, for seconds."""
     patch.setattr("gearcache.ge_cache.workers.pool._Slot.worker", lambda _: None)
-    patch.setattr("gearcache.ge_cache.inductor.backend.InductorBackend.warm_up", _take_headers)
+    patch.setattr(
+        "gearcache.ge_cache.inductor.backend.InductorBackend.warm_up", functools.partialmethod(_warm_up, patch)
+    )
 
 
 @functools.cache
@@ -21,7 +23,7 @@ def _own_folder(target: str) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix=f"headers-{target}-")
 
 
-def _take_headers(self: Any, threads: int, target: str, stage: Any) -> None:
+def _warm_up(self: Any, patch: pytest.MonkeyPatch, threads: int, target: str, stage: Any) -> None:
     """What `InductorBackend.warm_up` does in a worker: g++ takes many seconds for the headers of each target."""
     del stage
     from torch._inductor import codecache
@@ -31,9 +33,8 @@ def _take_headers(self: Any, threads: int, target: str, stage: Any) -> None:
     from gearcache.ge_cache.inductor.targets import NATIVE
     from gearcache.ge_cache.private_torch.codegen.inductor import settle_folder
 
-    owner: Any = codecache
     own = Path(_own_folder(target).name)  # that of Inductor would hold those of other trees and runs
-    owner._HEADER_DIR = str(own)
+    patch.setattr(codecache, "_HEADER_DIR", str(own))
     if self._headers is None:
         shared = Path(settle_folder(str(own / "inductor")), "gearcache-headers")
         self._headers = SharedHeaders(shared_folder(shared, target), own)
