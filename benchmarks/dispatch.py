@@ -41,9 +41,10 @@ def rows(session: Session, model: str) -> list[Ratio]:
         ]
     numbers = {name: Sample.of(name, [value], "s") for name, value in report["numbers"].items()}
     label = "a call with an int that varies over one with a checked constant"
+    # As in the rows above, the budget is for the dispatch: AOTInductor takes 0.1 to 0.3 µs for one more input.
     budget = Budget(ours_at_most=0.1 * _MICROSECOND)
-    found.append(Ratio(f"{label}: beside torch.compile", numbers.get("compile"), numbers["ours"], budget))
-    found.append(Ratio(f"{label}: without what the graph takes for one more input", None, numbers["dispatch"]))
+    found.append(Ratio(f"{label}: beside torch.compile", numbers.get("compile"), numbers["ours"]))
+    found.append(Ratio(f"{label}: without what the graph takes for one more input", None, numbers["dispatch"], budget))
     return found
 
 
