@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -26,6 +27,8 @@ from gearcache.ranks.meeting import Meeting
 from gearcache.ranks.process_start import process_start
 from gearcache.ranks.stopped import Stopped
 
+_ABOUT = "the division of a prewarm"
+
 
 class ShareMeeting:
     """One division of work by all processes of a launcher."""
@@ -40,7 +43,7 @@ class ShareMeeting:
         """Return which process compiles an entry; `PrewarmNotShared` if a process is late or has failed."""
         own, meeting = self._process.rank, self._meeting()
         try:
-            meeting.open("the division of a prewarm")
+            meeting.open(_ABOUT)
             offer = {"cache": _identity(self._root), "work": dict(work)}
             offers = meeting.decide(offer, lambda votes: {"do": "go", "offers": votes})["offers"]
         except Stopped as stop:
@@ -60,7 +63,9 @@ class ShareMeeting:
     def give_up(self, reason: str) -> None:
         """Report that this process cannot announce its work, so that the others do not wait for it."""
         meeting = self._meeting()
-        meeting.leave(f"it failed: {reason[:500]}")
+        with suppress(Stopped):  # another one has failed before, or is late
+            meeting.open(_ABOUT)  # the first process may host the store, and come later
+            meeting.leave(f"it failed: {reason[:500]}")
         meeting.close()
 
     def _meeting(self) -> Meeting:
