@@ -74,7 +74,7 @@ class GearJobs:
                 if unit.own is None or gear is None:
                     raise
                 logger.debug("%s: gear %s: %s", unit.capture.method, text, error)
-                for replacement in unit.own(gear):
+                for replacement in unit.own([gear]):
                     yield from self._jobs_of(replacement)
                 continue
             self.gears.append(RecordedGear(unit, graph, stored_gear, len(self.packed)))

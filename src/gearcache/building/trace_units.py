@@ -42,8 +42,8 @@ class TraceUnit(Struct):
     operators: set[str] = field(default_factory=set)
     #: Makes replacement units if no graph can be recorded of this one; None if there is no replacement.
     otherwise: Callable[[CaptureError], Iterator[TraceUnit]] | None = None
-    #: Makes a unit for a single gear for which no graph can be recorded from the capture.
-    own: Callable[[PlannedGear], Iterator[TraceUnit]] | None = None
+    #: Makes units for gears for which no graph can be recorded from the capture.
+    own: Callable[[list[PlannedGear]], Iterator[TraceUnit]] | None = None
 
     def __post_init__(self) -> None:
         self.lifted = lift_attributes(self.capture)
@@ -119,7 +119,7 @@ class Units:
                 capture,
                 [(gear.text(spec), gear) for gear in covered],
                 otherwise=self._otherwise(),
-                own=partial(self._own_unit, capture),
+                own=partial(self._own_units, capture),
             )
         if self._replaced == replaced:
             refusing = [gear for gear in planned if not gear.takes_call and not spec.dynamic_axes]
@@ -137,9 +137,6 @@ class Units:
             return self._of_mode()
 
         return static
-
-    def _own_unit(self, capture: Capture, gear: PlannedGear) -> Iterator[TraceUnit]:
-        return self._own_units(capture, [gear])
 
     def _own_units(self, capture: Capture, gears: list[PlannedGear]) -> Iterator[TraceUnit]:
         """Yield a static capture for each gear that a capture does not cover."""
@@ -179,7 +176,7 @@ class Units:
                 yield TraceUnit(
                     own_capture,
                     [(gear.text(spec), gear) for gear in covered],
-                    own=partial(self._own_unit, own_capture),
+                    own=partial(self._own_units, own_capture),
                 )
             else:
                 covered = [first]

@@ -85,7 +85,7 @@ def _findings(
             reasons.append(str(obstacle))
             continue
         usable.append(variant)
-        excluded |= excluded_gears(variant, call)
+        excluded |= excluded_gears(variant, call, spec)
         for fit in fits_of(variant, call, spec):
             gear = fit.gear
             if special and not fit.is_exact:
@@ -111,8 +111,7 @@ def _findings(
     if special:
         findings.missing = [] if serves else [special]
     elif spec.axes:
-        # A trace excludes gears for the ints of its own call.
-        accounted = {*findings.present, *(excluded - {gear_text(spec, call.sizes(spec))})}
+        accounted = {*findings.present, *excluded}
         texts = [gear_text(spec, gear) for gear in spec.gears]
         findings.missing = [text for text in texts if text not in accounted]
         if forecast and forecast not in findings.missing:

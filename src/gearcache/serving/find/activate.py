@@ -79,8 +79,11 @@ def misfit(variant: StoredVariant, scope: Scope) -> Reason | None:
 
 def tensors_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
     """Return the values of a call for the inputs of a variant; None if the variant does not fit the call."""
-    if misfit(variant, scope) is not None:
-        return None
+    return inputs_of(variant, scope) if misfit(variant, scope) is None else None
+
+
+def inputs_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
+    """Return the values of a call for the inputs of a variant, which may not fit the call; None if one is absent."""
     try:
         return tuple(stored.access.resolve(scope) for stored in variant.inputs)
     except (LookupError, AttributeError, TypeError):

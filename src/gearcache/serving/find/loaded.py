@@ -18,7 +18,7 @@ from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.spec import GearSpec, gear_text
 from gearcache.serving.call.call import Call
-from gearcache.serving.find.activate import ActiveVariant, misfit, numbers_of, tensors_of
+from gearcache.serving.find.activate import ActiveVariant, inputs_of, misfit, numbers_of, tensors_of
 
 if TYPE_CHECKING:
     from gearcache.guards.dispatch.other_gears import GearFit
@@ -81,17 +81,13 @@ class LoadedVariants:
         return next(bound.frame for bound in self.gears if bound.gear is graph.gear)
 
     def gears_for(self, call: Call, spec: GearSpec) -> set[str]:
-        """Return the gears of the loaded variants that take such a call at their sizes, and the excluded gears.
-
-        The gear of the call itself is not excluded: a trace has excluded it for other ints.
-        """
+        """Return the gears of the loaded variants that take such a call at their sizes, and the excluded gears."""
         gears: set[str] = set()
-        excluded: set[str] = set()
         for active in self.variants:
             if takes(active.variant, call):
-                excluded |= excluded_gears(active.variant, call)
+                gears |= excluded_gears(active.variant, call, spec)
                 gears.update(fit.gear.text for fit in fits_of(active.variant, call, spec) if fit.serves(spec))
-        return gears | (excluded - {gear_text(spec, call.sizes(spec))})
+        return gears
 
     def misfits(self, call: Call) -> list[Reason]:
         """Return, for each loaded variant, the argument with which it does not fit the call."""
@@ -127,27 +123,23 @@ def fits_of(variant: StoredVariant, call: Call, spec: GearSpec) -> list[GearFit]
     return list(gear_fits(variant, spec, call.sizes(spec), values))
 
 
-def near_misfit(variant: StoredVariant, call: Call) -> Reason | None:
-    """Return which plain argument keeps a call from a variant; None if none does, or its tensors do too."""
-    reason = misfit(variant, call.scope)
-    if reason is None:
-        return None
-    try:
-        tensors = [stored.access.resolve(call.scope) for stored in variant.inputs]
-    except (LookupError, AttributeError, TypeError):
-        return None
-    is_near = any(find_problem(variant.inputs, gear, tensors) is None for gear in variant.gears)
-    return reason if is_near else None
+def takes_tensors(variant: StoredVariant, call: Call) -> bool:
+    """Whether a graph of a variant takes the tensors of a call: only plain arguments may keep the call from it."""
+    tensors = inputs_of(variant, call.scope)
+    return tensors is not None and any(find_problem(variant.inputs, gear, tensors) is None for gear in variant.gears)
 
 
-def excluded_gears(variant: StoredVariant, call: Call) -> set[str]:
-    """Return the requested gears that cannot exist, or at which the method raises for the ints of a call."""
+def excluded_gears(variant: StoredVariant, call: Call, spec: GearSpec) -> set[str]:
+    """Return the requested gears that cannot exist, or at which the method raises for the ints of a call.
+
+    The gear of the call itself is not excluded: a trace has excluded it for other ints.
+    """
     gears = set(variant.impossible)
     for text, ints in variant.raising:
         with suppress(LookupError, AttributeError, TypeError):  # the call has no such int
             if all(Access.from_plain(path).resolve(call.scope) == value for path, value in ints):
                 gears.add(text)
-    return gears
+    return gears - {gear_text(spec, call.sizes(spec))}
 
 
 def _are_of_its_kind(variant: StoredVariant, tensors: tuple[Any, ...]) -> bool:

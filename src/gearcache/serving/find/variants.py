@@ -18,7 +18,7 @@ from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import ActiveVariant, BlobReader, EvidenceCheck, activate, misfit, tensors_of
 from gearcache.serving.find.basis import Bases
 from gearcache.serving.find.entry import Absence, Entry, Sibling
-from gearcache.serving.find.loaded import Frame, LoadedVariants, near_misfit, takes
+from gearcache.serving.find.loaded import Frame, LoadedVariants, takes, takes_tensors
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.record import Record
 from gearcache.telemetry.spans import recorder, span
@@ -86,9 +86,9 @@ class Variants:
         """
         begin = time.perf_counter()
         absence = self._read()
-        variants, reasons = self._take_fitting(self.known, call)
+        variants, reasons = self._take_fitting(self.known, call, problems)
         if not variants and (siblings := self._read_siblings(absence)):
-            variants, of_siblings = self._take_fitting(siblings, call)
+            variants, of_siblings = self._take_fitting(siblings, call, problems)
             reasons += of_siblings
         if variants:
             self._of_siblings += [variant for variant in variants if self._is_of_sibling(variant)]
@@ -97,9 +97,6 @@ class Variants:
         if absence is not None and not reasons:
             self.entry.note_absence(absence)
             return Unloaded(absence.reason.kind, absence.reason.text)
-        if problems is not None and problems.decisive() is not None:
-            near = [reason for variant in self.known if (reason := near_misfit(variant, call)) is not None]
-            reasons = [reason for reason in reasons if reason.kind != "arguments" or reason in near]
         if not reasons:
             return Unloaded()
         # If several variants miss, the most specific reason is reported.
@@ -135,8 +132,11 @@ class Variants:
         self._siblings = self.entry.siblings()
         return [variant for sibling in self._siblings for variant in sibling.variants]
 
-    def _take_fitting(self, variants: list[StoredVariant], call: Call) -> tuple[list[StoredVariant], list[Reason]]:
+    def _take_fitting(
+        self, variants: list[StoredVariant], call: Call, problems: Problems | None
+    ) -> tuple[list[StoredVariant], list[Reason]]:
         """Load those of some variants that fit a call; returns them, and the reasons why others do not fit."""
+        is_explained = problems is not None and problems.decisive() is not None
         loaded = {id(active.variant) for active in self.loaded.variants}
         fitting: list[StoredVariant] = []
         reasons: list[Reason] = []
@@ -148,7 +148,8 @@ class Variants:
             if reason is None:
                 fitting.append(variant)
                 continue
-            reasons.append(reason)
+            if reason.kind != "arguments" or not is_explained or takes_tensors(variant, call):
+                reasons.append(reason)
             if reason.kind in FAULTS:
                 self._unusable[id(variant)] = variant, reason.kind
         return fitting, reasons

@@ -11,8 +11,8 @@ from msgspec import Struct
 from gearcache.guards.dispatch.fills import Fills
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.inputs import Problem, find_problem
-from gearcache.guards.dispatch.padded_call import PaddedGear, padded_gear
-from gearcache.guards.dispatch.stored.variant import StoredVariant
+from gearcache.guards.dispatch.padded_call import PaddedGear, Runner, padded_gear
+from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.serving.call.call import Call
 from gearcache.serving.find.activate import ActiveVariant, tensors_of
 
@@ -46,7 +46,7 @@ class PaddedCalls:
 
     def add(self, variants: Sequence[ActiveVariant], call: Call, text: str) -> Padded | Unpadded:
         """Make a gear of the call's sizes, called `text`, from the smallest loaded gear that holds it."""
-        reason, other = None, None
+        obstacles = []
         padded_ids = {id(graph) for _, graph in self._padded_graphs}
         candidates: list[tuple[PaddedGear, ActiveVariant, GraphCall, tuple[torch.Tensor, ...]]] = []
         for active in variants:
@@ -55,19 +55,13 @@ class PaddedCalls:
             for graph in active.graphs:
                 if id(graph) in padded_ids:
                     continue
-                gear_or_reason = padded_gear(active.variant, graph.gear, graph.runner, tensors, self.fills, text)
-                if isinstance(gear_or_reason, str):
-                    reason = gear_or_reason
-                    continue
-                problem = find_problem(active.variant.inputs, gear_or_reason.gear, tensors)
-                if problem is None:
-                    candidates.append((gear_or_reason, active, graph, tensors))
+                attempt = self._attempt(active.variant, graph.gear, graph.runner, tensors, text)
+                if isinstance(attempt, PaddedGear):
+                    candidates.append((attempt, active, graph, tensors))
                 else:
-                    other = problem
+                    obstacles.append(attempt)
         if not candidates:
-            # For a call that is too large for all gears, those of a size of 1 differ in a dim that they do not fill.
-            is_of_size = reason is not None and other is not None and other.kind == "shape"
-            return Unpadded(reason, None if is_of_size else other)
+            return _unpadded(obstacles)
         smallest, active, graph, tensors = min(candidates, key=lambda item: item[0].work)
         padded = graph.resized(smallest.gear, smallest.run)
         active.graphs.append(padded)
@@ -76,21 +70,37 @@ class PaddedCalls:
             self._forget(*self._padded_graphs.popleft())
         return Padded(active, padded, tensors)
 
-    def obstacle(self, variants: Sequence[StoredVariant], call: Call) -> str:
-        """Return why no gear of some stored variants can be padded to; empty if one can, or none takes such a call."""
-        reason = ""
+    def obstacle(self, variants: Sequence[StoredVariant], call: Call) -> Unpadded | None:
+        """Return why no gear of some stored variants can be padded to; None if one can."""
+        obstacles = []
         for variant in variants:
             if (tensors := _given(variant, call)) is None:
                 continue
             for gear in variant.gears:
-                padded = padded_gear(variant, gear, _not_run, tensors, self.fills, "")
-                if isinstance(padded, PaddedGear) and find_problem(variant.inputs, padded.gear, tensors) is None:
-                    return ""
-                reason = padded if isinstance(padded, str) else reason
-        return reason
+                attempt = self._attempt(variant, gear, _not_run, tensors, "")
+                if isinstance(attempt, PaddedGear):
+                    return None
+                obstacles.append(attempt)
+        return _unpadded(obstacles)
+
+    def _attempt(
+        self, variant: StoredVariant, gear: StoredGear, run: Runner, tensors: tuple[torch.Tensor, ...], text: str
+    ) -> PaddedGear | Problem | str:
+        """Return a gear padded to a larger one; else why there is none, or why it does not take the tensors."""
+        padded = padded_gear(variant, gear, run, tensors, self.fills, text)
+        return padded if isinstance(padded, str) else find_problem(variant.inputs, padded.gear, tensors) or padded
 
     def _forget(self, active: ActiveVariant, graph: GraphCall) -> None:
         active.graphs = [item for item in active.graphs if item is not graph]
+
+
+def _unpadded(obstacles: Sequence[Problem | str]) -> Unpadded:
+    """Return why a call is not padded: the last reason and the last problem of its tensors."""
+    reason = next((item for item in reversed(obstacles) if isinstance(item, str)), None)
+    problem = next((item for item in reversed(obstacles) if isinstance(item, Problem)), None)
+    # For a call that is too large for all gears, those of a size of 1 differ in a dim that they do not fill.
+    is_of_size = reason is not None and problem is not None and problem.kind == "shape"
+    return Unpadded(reason, None if is_of_size else problem)
 
 
 def _given(variant: StoredVariant, call: Call) -> tuple[torch.Tensor, ...] | None:

@@ -28,7 +28,8 @@ from gearcache.guards.gears.parse import gear_text
 from gearcache.guards.gears.short_names import sizes_name
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
-from gearcache.serving.find.loaded import Frame, near_misfit
+from gearcache.serving.find.activate import misfit
+from gearcache.serving.find.loaded import Frame, takes_tensors
 from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.background import BackgroundBuilds
 from gearcache.serving.miss.builds import Builds
@@ -93,6 +94,8 @@ class UnservedCalls:
             raise rules.outside(call, padded.reason)
         if not isinstance(padded, Padded):
             if reasons:  # the entry is there, a graph for this call is not
+                reasons = self._near_misfits(call) or reasons
+                why = "; ".join(map(str, reasons))
                 self._record.history.explain(reasons)
             if not self._build_or_explain(call, verdict, why, problems.decisive()):
                 return None
@@ -118,8 +121,10 @@ class UnservedCalls:
         if isinstance(graph, InputError):
             return graph
         if graph.is_outside and rules.on_miss == "pad":
-            reason = self._padded.obstacle(variants, call)
-            return rules.outside(call, reason) if reason else ""
+            answer = self._padded.obstacle(variants, call)
+            if answer is not None and answer.problem is not None:
+                return self._wrong(answer.problem)
+            return rules.outside(call, answer.reason) if answer is not None and answer.reason else ""
         return gear_text(rules.spec, call.sizes(rules.spec)) if graph.is_outside and rules.on_miss == "compile" else ""
 
     def _rules_of(self, call: Call) -> MissRules:
@@ -215,15 +220,21 @@ class UnservedCalls:
             self._record.history.lines.append(f"padded: {name}")
             logger.info("%s: %s is padded to a gear", self._rules.name, name)
         elif answer.problem is not None:
-            raise InputError(self._rules.name, answer.problem.argument, answer.problem.value, answer.problem.allowed)
+            raise self._wrong(answer.problem)
         return answer
+
+    def _wrong(self, problem: Problem) -> InputError:
+        return InputError(self._rules.name, problem.argument, problem.value, problem.allowed)
+
+    def _near_misfits(self, call: Call) -> tuple[Reason, ...]:
+        """Return the plain arguments that alone keep a call from variants whose graphs take its tensors."""
+        near = [misfit(variant, call.scope) for variant in self._variants.known if takes_tensors(variant, call)]
+        return tuple(merged(reason for reason in near if reason is not None))
 
     def _reasons(self, call: Call, problems: Problems) -> tuple[Reason, ...]:
         """Return why no loaded graph serves a call: its sizes, or the arguments of the trace of each variant."""
         problem = problems.nearest()
         if problem is None:
             return tuple(merged(self._variants.loaded.misfits(call)))
-        if near := [each for variant in self._variants.known if (each := near_misfit(variant, call)) is not None]:
-            return tuple(merged(near))
         text = f"argument `{problem.argument}` is {problem.value}; compiled for {problem.allowed}"
         return (Reason("gear", text, problem.argument, problem.allowed, problem.value),)
