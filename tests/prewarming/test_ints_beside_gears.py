@@ -117,3 +117,41 @@ def test_a_call_of_its_own_is_missing_at_a_gear_that_another_one_excludes(cache_
     assert look.entries[0].missing == ["x.size(0)=2"]
     assert gearcache.prewarm(build("narrowed", (8, 5), (2, 2))).failed == 0
     assert gearcache.prewarm(build("narrowed", (8, 5), (2, 2)), dry_run=True).is_complete
+
+
+@pytest.mark.parametrize("name", ["head", "branch", "compared"])
+def test_a_dry_run_asks_at_each_gear_for_the_ints_of_its_call(name: str, cache_dir: Path) -> None:
+    """Compiled for `n=3`, the gear of 4 rows takes ints below 4, and the gear of 2 rows those above."""
+    gearcache.prewarm(build(name, (8, 3)))
+    look = gearcache.prewarm(build(name, (8, 5)), dry_run=True)
+    assert look.entries[0].missing == ["x.size(0)=4"]
+    gearcache.prewarm(build(name, (8, 5)))
+    cached = cached_method(Net(), name)
+    for size in GEARS:
+        cached(torch.ones(size, 8), 5)
+    assert cached.stats.compiles == 0
+
+
+class Pair(nn.Module):
+    def joined(self, x: Tensor, y: Tensor) -> Tensor:
+        return x + y if x.size(0) == y.size(0) else torch.cat([x, y])
+
+
+def test_a_call_at_a_gear_that_another_trace_excludes_is_not_ready(cache_dir: Path) -> None:
+    """A trace that adds the two has no gear of different sizes."""
+    config = strict_config()
+    config.inference_config.dynamic_gears_merge_policy = "product"
+
+    def function() -> None:
+        cached: Any = gearcache.cache_compile(Pair().joined, gears={"x": {0: [2, 4]}, "y": {0: [2, 4]}}, config=config)
+        for sizes in calls:
+            cached.warm(*(torch.ones(size, 3) for size in sizes))
+
+    calls = [(4, 4)]
+    gearcache.prewarm(function)
+    assert gearcache.prewarm(function, dry_run=True).is_complete
+    calls = [(4, 4), (2, 4)]
+    look = gearcache.prewarm(function, dry_run=True)
+    assert look.entries[0].missing == ["x.size(0)=2, y.size(0)=4"]
+    gearcache.prewarm(function)
+    assert gearcache.prewarm(function, dry_run=True).is_complete

@@ -142,6 +142,21 @@ def test_what_is_refused_for_each_int_and_size_is_traced_a_few_times(varies: str
         cached(torch.ones(3, 4, 1), {"length": 1}, 1)
 
 
+def test_only_errors_of_calls_of_one_kind_are_counted(cache_dir: Path) -> None:
+    class Step(nn.Module):
+        def decode(self, x: Tensor, position: int) -> Tensor:
+            return x.mean(0) + position
+
+    config = strict_config(on_miss="pad", pad_values={"x": 0})
+    cached: Any = gearcache.cache_compile(Step().decode, config=config, gears={"x": {0: [2, 4]}})
+    kinds = (torch.ones(3, 4), torch.ones(3, 4, dtype=torch.float64))
+    for number in range(4):
+        traces = cached.stats.traces
+        with pytest.raises(GearSpecError):
+            cached(kinds[number % 2], number)
+        assert cached.stats.traces > traces
+
+
 def test_other_calls_are_traced_after_refused_ones(cache_dir: Path) -> None:
     class Step(nn.Module):
         def decode(self, x: Tensor, mode: str, position: int) -> Tensor:
