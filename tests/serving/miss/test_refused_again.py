@@ -153,7 +153,7 @@ def test_only_errors_of_calls_of_one_kind_are_counted(cache_dir: Path) -> None:
     for number in range(4):
         traces = cached.stats.traces
         with pytest.raises(GearSpecError):
-            cached(kinds[number % 2], number)
+            cached(kinds[number // 2], number)
         assert cached.stats.traces > traces
 
 
