@@ -22,42 +22,33 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from msgspec import Struct
 from msgspec.structs import replace
 
 from gearcache.errors import PaddedResultError
+from gearcache.guards.dispatch.adapted_gear import AdaptedGear, Runner
 from gearcache.guards.dispatch.fills import Fills
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.gears.expressions import expression_function
 from gearcache.guards.gears.short_names import sizes_name
 
 Values = Mapping[str, int]
-Runner = Callable[[list[torch.Tensor]], list[torch.Tensor]]
-
-
-class PaddedGear(Struct, frozen=True):
-    """A gear of the caller's sizes, and the function that runs it on the larger gear's graph."""
-
-    gear: StoredGear
-    run: Runner
-    work: int
 
 
 def padded_gear(
-    variant: StoredVariant, gear: StoredGear, run: Runner, tensors: Sequence[torch.Tensor], fills: Fills, text: str
-) -> PaddedGear | str:
-    """Return a padded gear for smaller tensors, or the reason why there is none. `run` is the gear's own runner."""
-    result = _padded_gear(variant, gear, run, tensors, fills, text)
+    variant: StoredVariant, gear: StoredGear, run: Runner, tensors: Sequence[torch.Tensor], text: str, fills: Fills
+) -> AdaptedGear | str:
+    """Return a gear of smaller tensors on a gear's graph, or why there is none: an `Adapter`, with the fills."""
+    result = _padded_gear(variant, gear, run, tensors, text, fills)
     return f"gear {sizes_name(gear.text)} {result}" if isinstance(result, str) else result
 
 
 def _padded_gear(
-    variant: StoredVariant, gear: StoredGear, run: Runner, tensors: Sequence[torch.Tensor], fills: Fills, text: str
-) -> PaddedGear | str:
+    variant: StoredVariant, gear: StoredGear, run: Runner, tensors: Sequence[torch.Tensor], text: str, fills: Fills
+) -> AdaptedGear | str:
     plan = variant.padding
     if plan is None or gear.is_dynamic:
         return "cannot be padded to"
@@ -115,7 +106,7 @@ def _padded_gear(
     outputs = [(_list(row, real), _list(steps, real)) for row, steps in plan["outputs"]]
     written_indices = [index for index in padded_indices if index in gear.written]
     doubtful_outputs = {index: text for proof in proofs for index in proof["doubtful"]}
-    return PaddedGear(
+    return AdaptedGear(
         small_gear,
         _runner(run, gear, sizes, values, written_indices, outputs, doubtful_outputs),
         sum(map(_product, gear.sizes)),

@@ -244,7 +244,7 @@ def test_a_written_input_that_overlaps_another_is_refused(cache_dir: Path) -> No
 
 
 def test_the_oldest_padded_sizes_are_forgotten_but_counted(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gearcache.serving.miss.padded_calls.MAX_PADDED", 2)
+    monkeypatch.setattr("gearcache.serving.miss.adapted_calls.MAX_ADAPTED", 2)
     cached = _padded(lambda m, x: x * 2, sizes=(8,))
     for size in (2, 3, 4, 5, 2):
         x = torch.randn(size, 4)

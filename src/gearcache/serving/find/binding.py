@@ -16,7 +16,7 @@ from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import ActiveVariant
 from gearcache.serving.find.binding_watch import BindingWatch
 from gearcache.serving.find.entry import Entry
-from gearcache.serving.find.loaded import Frame, LoadedVariants
+from gearcache.serving.find.loaded import Answer, Frame, LoadedVariants
 from gearcache.serving.find.variants import Variants
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.history import History
@@ -125,8 +125,8 @@ class Binding:
         the method or a gear cannot be compiled.
         """
         try:
-            answer, reason = self._look_up(call)
-            frame = self._unserved_calls().serve(call, answer, reason) if isinstance(answer, Problems) else answer
+            answer = self._look_up(call)
+            frame = answer.frame or self._unserved_calls().serve(call, answer)
             self._store_served()
             return frame
         finally:
@@ -144,21 +144,13 @@ class Binding:
         if not self.method.serves:
             self._variants.adopt_siblings()
 
-    def _look_up(self, call: Call) -> tuple[Frame | Problems, str]:
-        """Return the frame that serves a call, from loaded or else stored variants; or why there is none.
-
-        The second value is the reason of a miss that was logged.
-        """
+    def _look_up(self, call: Call) -> Answer:
         try:
-            frame_or_problems = self._variants.find(call)
-            if not isinstance(frame_or_problems, Problems):
-                return frame_or_problems, ""
-            unloaded = self._variants.load(call, problems=frame_or_problems)
-            return (self._variants.find(call), "") if unloaded is None else (frame_or_problems, unloaded.text)
+            return self._variants.look_up(call)
         except GearcacheError:
             raise
         except Exception as error:
-            return Problems(), self._variants.distrust(error).text
+            return Answer(unloaded=self._variants.distrust(error))
 
     @property
     def builds(self) -> Builds:
@@ -169,7 +161,7 @@ class Binding:
         """Whether a loaded graph takes a call, and all possible gears of its spec are loaded."""
         return bool(
             self.loaded.variants
-            and not isinstance(self._variants.find(call), Problems)
+            and not isinstance(self.loaded.find(call), Problems)
             and not self.builds.missing_gears(call)
         )
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec import Struct
 
 from gearcache.errors import InputError
 from gearcache.guards.access import Access
@@ -25,6 +26,23 @@ if TYPE_CHECKING:
 
 #: Takes the arguments of a call, the instance first, and returns its result.
 Frame = Callable[..., Any]
+
+
+class Unloaded(Struct, frozen=True):
+    """Why nothing was loaded for a call: the reason of the miss; empty if the lookup has found nothing new."""
+
+    kind: str = ""
+    text: str = ""
+
+
+class Answer(Struct, frozen=True):
+    """The answer to a call: the frame that serves it, or why there is none."""
+
+    frame: Frame | None = None
+    #: Why no loaded graph takes the call.
+    problems: Problems = Problems()
+    #: Why no stored variant was loaded for it; None if one was, or if none was needed.
+    unloaded: Unloaded | None = None
 
 
 class LoadedVariants:

@@ -6,8 +6,6 @@ import inspect
 import logging
 import time
 
-from msgspec import Struct
-
 from gearcache.cache.result import MissReason
 from gearcache.errors import CacheError, CorruptEntry, GearcacheError
 from gearcache.guards.dispatch.problems import Problems
@@ -18,7 +16,7 @@ from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import ActiveVariant, BlobReader, EvidenceCheck, activate, misfit, tensors_of
 from gearcache.serving.find.basis import Bases
 from gearcache.serving.find.entry import Absence, Entry, Sibling
-from gearcache.serving.find.loaded import Frame, LoadedVariants, takes, takes_tensors
+from gearcache.serving.find.loaded import Answer, LoadedVariants, Unloaded, takes, takes_tensors
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.record import Record
 from gearcache.telemetry.spans import recorder, span
@@ -31,13 +29,6 @@ FAULTS = ("corrupt", "unloadable", "unreadable")
 #: The reasons that name a difference in the call, the code or the module.
 MISFITS = ("source", "evidence", "arguments")
 _TELLING = (*FAULTS, *MISFITS)
-
-
-class Unloaded(Struct, frozen=True):
-    """Why nothing was loaded for a call: the reason of the miss; empty if the lookup has found nothing new."""
-
-    kind: str = ""
-    text: str = ""
 
 
 class Variants:
@@ -74,9 +65,17 @@ class Variants:
             *(variant for sibling in self._siblings or () for variant in sibling.variants),
         ]
 
-    def find(self, call: Call) -> Frame | Problems:
-        """Return the frame of the loaded graph that serves a call, or why none does."""
-        return self.loaded.find(call)
+    def look_up(self, call: Call, *, counted: bool = True) -> Answer:
+        """Return the frame that serves a call, from loaded or else stored variants, or why there is none.
+
+        `counted=False`: a load of what this process has just stored is not a hit.
+        """
+        answer = self.loaded.find(call)
+        unloaded = None
+        if isinstance(answer, Problems):
+            unloaded = self.load(call, counted=counted, problems=answer)
+            answer = answer if unloaded is not None else self.loaded.find(call)
+        return Answer(None, answer, unloaded) if isinstance(answer, Problems) else Answer(answer)
 
     def load(self, call: Call, *, counted: bool = True, problems: Problems | None = None) -> Unloaded | None:
         """Load the stored variants that fit a call; returns None, or why there was none.

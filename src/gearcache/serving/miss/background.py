@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from gearcache.errors import MissingTorchNames, OptionError, TooManyVariants, UncalledHooks
-from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.gears.parse import GearSpec
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
+from gearcache.serving.find.loaded import Frame
 from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.builds import Builds
 from gearcache.serving.miss.forked_build import ForkedBuild, Report, can_fork
@@ -113,10 +113,10 @@ class BackgroundBuilds:
         #: If nothing more can be built, the reason for which the method itself runs.
         self._end_reason = ""
 
-    def serve(self, call: Call, spec: GearSpec, why: str) -> str:
-        """Load a finished build for a call, or start one; returns why the method itself has to run.
+    def serve(self, call: Call, spec: GearSpec, why: str) -> Frame | str:
+        """Load a finished build for a call, or start one; returns the frame, or why the method itself has to run.
 
-        Returns `""` if a graph serves the call now. `OptionError` if the process cannot be forked.
+        `OptionError` if the process cannot be forked.
         """
         is_free = _slot.is_free()
         while self._reports:
@@ -128,9 +128,9 @@ class BackgroundBuilds:
         call_likeness = likeness(call)
         if time.monotonic() < max(self._rest_until, self._retry_times.get(call_likeness, 0.0)):
             return "refused"
-        if self._is_stored(call):
+        if (frame := self._stored(call)) is not None:
             self._useless_builds = 0
-            return ""
+            return frame
         if call_likeness == self._stored_likeness:  # something has changed in the meantime, and may change again
             self._stored_likeness = None
             self._useless_builds += 1
@@ -141,16 +141,15 @@ class BackgroundBuilds:
         self._begin(call, spec, why, call_likeness)
         return "background"
 
-    def _is_stored(self, call: Call) -> bool:
-        """Whether this or another process has stored a graph for the call; loads it in that case."""
+    def _stored(self, call: Call) -> Frame | None:
+        """Return the frame of a graph that this or another process has stored for the call since the last lookup."""
         try:
             _, is_fresh = self._variants.take_fresh()
-            loaded = is_fresh and self._variants.load(call, counted=False) is None
+            return self._variants.look_up(call, counted=False).frame if is_fresh else None
         except Exception as error:
             self._record.history.fault(error)
             self._end_reason = "fault"
-            return False
-        return loaded and not isinstance(self._variants.find(call), Problems)
+            return None
 
     def _begin(self, call: Call, spec: GearSpec, why: str, call_likeness: Any) -> None:
         _check_fork(self._method)
@@ -158,7 +157,7 @@ class BackgroundBuilds:
 
         def work() -> None:
             self._builds.compiles.threads, self._builds.tiers.leaves_sending = threads, True
-            if not self._builds.build(call, spec, why):
+            if self._builds.build(call, spec, why) is None:
                 raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be made")
             if self._variants.entry.is_in_memory:
                 raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be stored")

@@ -17,12 +17,12 @@ from gearcache.errors import (
     MissingTorchNames,
     TooManyVariants,
 )
-from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.gears.parse import GearSpec, gear_text
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.failures import warn_lacking
 from gearcache.serving.call.resolved import ResolvedMethod
+from gearcache.serving.find.loaded import Answer
 from gearcache.serving.find.variants import MISFITS, Variants
 from gearcache.serving.fleet.entry_tiers import EntryTiers
 from gearcache.serving.fleet.work_text import work_text
@@ -56,46 +56,46 @@ class Builds:
         #: The digests of variants that were compiled for a job.
         self.made: list[Made] = []
 
-    def build(self, call: Call, spec: GearSpec, why: str, *, is_padded: bool = False) -> bool:
+    def build(self, call: Call, spec: GearSpec, why: str, *, is_padded: bool = False) -> Answer | None:
         """Compile under the key's lock, unless another process did it in the meantime; publish; load the stored result.
 
-        If the cache fails, the result is loaded from memory. Returns False if that is impossible, or if the host lacks
-        something that a compile needs: the method itself then serves the call. `why` is the reason why no stored graph
-        serves the call, for errors. `is_padded`: a larger gear is to serve the call.
+        Returns what the loaded graphs answer. If the cache fails, the result is loaded from memory. None if that is
+        impossible, or if the host lacks something that a compile needs: the method itself then serves the call. `why`
+        is the reason why no stored graph serves the call, for errors. `is_padded`: a larger gear is to serve the call.
         """
         try:
             with contextlib.ExitStack() as lock:
                 present = self._begin(lock, call, spec, why, is_padded=is_padded)
-                if present is None:
-                    return True
+                if isinstance(present, Answer):
+                    return present
                 with self.tiers.giving_up():
                     result = self.compiles.compile(call, spec, present, why)
                     is_kept = self._keep(result, present)
                     self.tiers.offer()
             self._raise_own_error(call, spec, result)
-            return (is_kept and self._load(call)) or self._load_from_memory(result, call)
+            return (self._load(call) if is_kept else None) or self._load_from_memory(result, call)
         except MissingTorchNames as error:
             self._history.lacks(error)
             warn_lacking(error)
             self.obstacle = "torch"
-            return False
+            return None
         except CaptureError as error:
             if not is_hook_fault(error):
                 raise
             self._history.fault(error)
             self.obstacle = "torch"
-            return False
+            return None
         except Exception as error:
             if not keeps_from_compiling(error):
                 raise
             self._history.fault(error)
             self._history.lead(why)  # the user should fix this first: a stored graph would need no compile
-            return False
+            return None
 
     def _begin(
         self, lock: contextlib.ExitStack, call: Call, spec: GearSpec, why: str, *, is_padded: bool
-    ) -> list[StoredVariant] | None:
-        """Lock the key, and return the variants to keep; None if one that fits this call has appeared.
+    ) -> list[StoredVariant] | Answer:
+        """Lock the key, and return the variants to keep; or the answer, if one that serves this call has appeared.
 
         Another process of this host may have stored it, or it may be in a tier.
         """
@@ -107,16 +107,18 @@ class Builds:
             self._entry.use_memory()
             present = []
         try:
-            if present is not None and (remote := self.tiers.remote()) is not None:
+            if not isinstance(present, Answer) and (remote := self.tiers.remote()) is not None:
 
                 def is_served() -> bool:
-                    return self._look_again(call, is_padded=is_padded) is None
+                    nonlocal present
+                    present = self._look_again(call, is_padded=is_padded)
+                    return isinstance(present, Answer)
 
                 if remote.obtain(self.tiers.wanted(call, spec, present, is_served, any_sizes=is_padded)):
                     self._history.uncounted.clear()  # a tier had it: no miss caused a compile
-                    return None
+                    return present
                 present = self._look_again(call, is_padded=is_padded)
-            return None if present is None else self._make_room(self._variants.sound(present), call, why)
+            return present if isinstance(present, Answer) else self._make_room(self._variants.sound(present), call, why)
         except Exception as error:
             self.tiers.give_up()
             self._fault(error)
@@ -166,27 +168,25 @@ class Builds:
                 ]
                 self.made.append((item.digest, stored_digest(replace(item.variant, gears=gears))))
 
-    def _load(self, call: Call) -> bool:
+    def _load(self, call: Call) -> Answer | None:
         """Load the published variants on the same path as a relaunch, so that the stored result is what runs."""
         try:
             self._variants.read_again()
-            if not isinstance(self._variants.find(call), Problems):
-                return True
-            unloaded = self._variants.load(call, counted=False)
+            answer = self._variants.look_up(call, counted=False)
         except Exception as error:
             self._fault(error)
-            return False
-        if unloaded is None:
-            return True
-        text = f"what was compiled cannot be used: {unloaded.text or 'its own evidence does not hold'}"
-        if unloaded.kind in MISFITS:
+            return None
+        if answer.unloaded is None:
+            return answer
+        text = f"what was compiled cannot be used: {answer.unloaded.text or 'its own evidence does not hold'}"
+        if answer.unloaded.kind in MISFITS:
             raise CompileError(self._method.name, "of this call", text)
         self._history.fault(CacheError(text))
-        return False
+        return None
 
-    def _load_from_memory(self, result: BuildResult, call: Call) -> bool:
+    def _load_from_memory(self, result: BuildResult, call: Call) -> Answer | None:
         self._entry.use_memory()
-        return self._keep(result, []) and self._load(call)
+        return self._load(call) if self._keep(result, []) else None
 
     def _fault(self, error: Exception) -> None:
         """Raise errors that the user has to know about, and record all others as faults of the cache."""
@@ -230,14 +230,15 @@ class Builds:
         loaded_gears = self._variants.loaded.gears_for(call, spec)
         return [gear for gear in spec.gears if gear_text(spec, gear) not in loaded_gears]
 
-    def _look_again(self, call: Call, *, is_padded: bool) -> list[StoredVariant] | None:
-        """Return the variants to keep; None if one that fits this call has appeared and is loaded now."""
+    def _look_again(self, call: Call, *, is_padded: bool) -> list[StoredVariant] | Answer:
+        """Return the variants to keep; or the answer, if one that serves this call has appeared and is loaded now."""
         present, is_fresh = self._variants.take_fresh()
-        if not (is_fresh and self._variants.load(call) is None):
+        if not is_fresh:
             return present
-        is_served = not isinstance(self._variants.find(call), Problems)
+        answer = self._variants.look_up(call)
         # A graph of a padded call's own sizes is never stored: all gears that a build could make are there.
-        return None if is_served or (is_padded and not self.missing_gears(call)) else present
+        is_complete = is_padded and answer.unloaded is None and not self.missing_gears(call)
+        return answer if answer.frame is not None or is_complete else present
 
     def _make_room(self, present: list[StoredVariant], call: Call, why: str) -> list[StoredVariant]:
         """Return the variants to keep beside a new one; if there are too many, those of edited source go first."""

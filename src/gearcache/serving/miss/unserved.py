@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -20,7 +21,9 @@ from gearcache.errors import (
     TooManyVariants,
     UnknownGear,
 )
+from gearcache.guards.dispatch.copied_call import copied_gear
 from gearcache.guards.dispatch.inputs import Problem
+from gearcache.guards.dispatch.padded_call import padded_gear
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason, merged
@@ -29,12 +32,12 @@ from gearcache.guards.gears.short_names import sizes_name
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import misfit
-from gearcache.serving.find.loaded import Frame, takes_tensors
+from gearcache.serving.find.loaded import Answer, Frame, takes_tensors
 from gearcache.serving.find.variants import Variants
+from gearcache.serving.miss.adapted_calls import Adapted, AdaptedCalls, Obstacle, obstacle_of
 from gearcache.serving.miss.background import BackgroundBuilds
 from gearcache.serving.miss.builds import Builds
 from gearcache.serving.miss.delayed_calls import DelayedCalls
-from gearcache.serving.miss.padded_calls import Padded, PaddedCalls, Unpadded
 from gearcache.serving.miss.refused_calls import RefusedCalls
 from gearcache.serving.miss.verdict import Compile, Eager, Known, MissRules, Pad, Refuse, decide, graph_to_make
 from gearcache.telemetry.record import Record
@@ -56,7 +59,8 @@ class UnservedCalls:
         self._record = record
         self._delayed = DelayedCalls()
         self._refused = RefusedCalls()
-        self._padded = PaddedCalls(method.fills)
+        self._adapted = AdaptedCalls()
+        self._pads = partial(padded_gear, fills=method.fills)
         #: Set when the cache and its fallback have failed: the method itself then serves calls without a loaded graph.
         self._runs_original = False
         #: Set when the entry is full; it is never reset.
@@ -64,13 +68,13 @@ class UnservedCalls:
         self.builds = Builds(method, variants, record, self._delayed)
         self._background = BackgroundBuilds(method, self.builds, variants, record)
 
-    def serve(self, call: Call, problems: Problems, logged_reason: str) -> Frame | None:
+    def serve(self, call: Call, answer: Answer) -> Frame | None:
         """Return the frame that serves a call after all; None if the method itself has to run.
 
-        `problems` are the reasons of the loaded graphs; `logged_reason` is that of a miss that the lookup has logged.
-        Raises as `Binding.prepare` does.
+        `answer` is that of the lookup, which may have logged a miss. Raises as `Binding.prepare` does.
         """
-        rules = self._rules_of(call)
+        rules, problems = self._rules_of(call), answer.problems
+        logged_reason = answer.unloaded.text if answer.unloaded is not None else ""
         reasons = () if logged_reason else self._reasons(call, problems)
         why = logged_reason or "; ".join(map(str, reasons)) or "its arguments are new"
         verdict = decide(call, problems, rules, self._known_facts(call, rules, problems, why))
@@ -79,36 +83,39 @@ class UnservedCalls:
                 self._record.shapes.count_call(call.tensors)
             raise verdict.error
         if self._copies and isinstance(verdict, (Compile, Eager)) and problems.are_of("stride"):
-            from gearcache.serving.miss.copied_calls import add_copied
-
-            if (copied := add_copied(self._variants.loaded.variants, call)) is not None:
+            copied = self._adapted.add(copied_gear, self._variants.loaded.variants, call, "")
+            if isinstance(copied, Adapted):
                 self._record.use.add(copied.graph.gear.text, copied.graph.counter)
                 self._record.shapes.add(copied.graph)
-                return self._variants.loaded.accept(copied.active, copied.graph, copied.tensors, call)
+                return self._accept(copied, call)
         if isinstance(verdict, Eager):
             self._count_eager(call, verdict)
             return None
         padded = self._pad(call) if isinstance(verdict, Pad) else None
-        if isinstance(padded, Unpadded) and padded.reason is not None:  # the call's own variant is loaded
+        if isinstance(padded, Obstacle) and padded.reason is not None:  # the call's own variant is loaded
             self._record.shapes.count_call(call.tensors)
             raise rules.outside(call, padded.reason)
-        if not isinstance(padded, Padded):
-            if reasons:  # the entry is there, a graph for this call is not
-                reasons = self._near_misfits(call) or reasons
-                why = "; ".join(map(str, reasons))
-                self._record.history.explain(reasons)
-            if not self._build_or_explain(call, verdict, why, problems.decisive()):
-                return None
+        if isinstance(padded, Adapted):
+            return self._accept(padded, call)
+        if reasons:  # the entry is there, a graph for this call is not
+            reasons = self._near_misfits(call) or reasons
+            why = "; ".join(map(str, reasons))
+            self._record.history.explain(reasons)
+        built = self._build_or_explain(call, verdict, why, problems.decisive())
+        if built is None:
+            return None
         if isinstance(verdict, Compile):
-            frame_or_problems = self._variants.find(call)
-            if isinstance(frame_or_problems, Problems):
-                raise InputError(self._rules.name, *frame_or_problems.sentence())
-            return frame_or_problems
-        padded = padded if isinstance(padded, Padded) else self._pad(call)
-        if isinstance(padded, Unpadded):
+            if built.frame is None:
+                raise InputError(self._rules.name, *built.problems.sentence())
+            return built.frame
+        padded = self._pad(call)
+        if isinstance(padded, Obstacle):
             self._record.shapes.count_call(call.tensors)
             raise rules.outside(call, padded.reason)
-        return self._variants.loaded.accept(padded.active, padded.graph, padded.tensors, call)
+        return self._accept(padded, call)
+
+    def _accept(self, adapted: Adapted, call: Call) -> Frame:
+        return self._variants.loaded.accept(adapted.active, adapted.graph, adapted.tensors, call)
 
     def forecast(self, call: Call, variants: Sequence[StoredVariant]) -> InputError | str:
         """Return what happens to a call that no graph of `variants` takes: an error, or the gear that is compiled.
@@ -121,7 +128,7 @@ class UnservedCalls:
         if isinstance(graph, InputError):
             return graph
         if graph.is_outside and rules.on_miss == "pad":
-            answer = self._padded.obstacle(variants, call)
+            answer = obstacle_of(self._pads, variants, call)
             if answer is not None and answer.problem is not None:
                 return self._wrong(answer.problem)
             return rules.outside(call, answer.reason) if answer is not None and answer.reason else ""
@@ -147,7 +154,7 @@ class UnservedCalls:
         self._record.shapes.count_call(call.tensors)
         self._record.outcomes.ran_eagerly(verdict.reason)
 
-    def _build_or_explain(self, call: Call, verdict: Compile | Pad, why: str, problem: Problem | None) -> bool:
+    def _build_or_explain(self, call: Call, verdict: Compile | Pad, why: str, problem: Problem | None) -> Answer | None:
         """Build for a call; if no graph can be made, a tensor unlike those of loaded graphs is named as the cause."""
         try:
             return self._build(call, verdict, why)
@@ -159,24 +166,26 @@ class UnservedCalls:
             allowed = f"{problem.allowed} (no graph can be made for it: {error})"
             raise InputError(self._rules.name, problem.argument, problem.value, allowed) from error
 
-    def _build(self, call: Call, verdict: Compile | Pad, why: str) -> bool:
-        """Compile and load the gears of a verdict; returns whether that was possible."""
+    def _build(self, call: Call, verdict: Compile | Pad, why: str) -> Answer | None:
+        """Compile and load the gears of a verdict, and return the answer; None if the method itself has to run."""
         if self._method_serves and not self._right.may_build(self._rules.name, self._on_miss, why):
             self._record.outcomes.ran_eagerly("ranks")
             self._record.shapes.count_call(call.tensors)
-            return False
+            return None
         if self._is_background and not call.waits:
-            reason = self._background.serve(call, verdict.spec, why)
-            if reason and call.is_run:
-                self._record.outcomes.ran_eagerly(reason)
+            frame_or_reason = self._background.serve(call, verdict.spec, why)
+            if not isinstance(frame_or_reason, str):
+                return Answer(frame_or_reason)
+            if call.is_run:
+                self._record.outcomes.ran_eagerly(frame_or_reason)
                 self._record.shapes.count_call(call.tensors)
-            return not reason
+            return None
         reason = "max_variants" if self._is_full else self.builds.obstacle
         # A caller that only prepares calls needs the error each time.
         if not call.is_run or not (self._runs_original or self._is_full):
             try:
-                if self._compile(call, verdict, why):
-                    return True
+                if (answer := self._compile(call, verdict, why)) is not None:
+                    return answer
                 self._runs_original, reason = True, self.builds.obstacle
             except NoOperation:
                 if not call.is_run:
@@ -194,26 +203,26 @@ class UnservedCalls:
                 self._record.history.lines.append(f"full: {error}")
                 self._is_full, reason = True, "max_variants"
         self._record.outcomes.ran_eagerly(reason)
-        return False
+        return None
 
-    def _compile(self, call: Call, verdict: Compile | Pad, why: str) -> bool:
-        """Compile and load, unless a like call was refused; returns whether that was possible."""
+    def _compile(self, call: Call, verdict: Compile | Pad, why: str) -> Answer | None:
+        """Compile and load, unless a like call was refused; None if that was impossible."""
         self._refused.check(call)
         begin = time.monotonic()
         try:
-            is_built = self.builds.build(call, verdict.spec, why, is_padded=isinstance(verdict, Pad))
+            answer = self.builds.build(call, verdict.spec, why, is_padded=isinstance(verdict, Pad))
             self._refused.forget_raised()
-            return is_built
+            return answer
         except (CaptureError, GearSpecError) as error:
             self._refused.add(call, error, time.monotonic() - begin)
             raise
 
-    def _pad(self, call: Call) -> Padded | Unpadded:
+    def _pad(self, call: Call) -> Adapted | Obstacle:
         """Pad a call to a loaded gear; `InputError` for tensors that no gear takes."""
         spec = call.spec(self._rules.spec)
         text = gear_text(spec, call.sizes(spec))
-        answer = self._padded.add(self._variants.loaded.variants, call, text)
-        if isinstance(answer, Padded):
+        answer = self._adapted.add(self._pads, self._variants.loaded.variants, call, text)
+        if isinstance(answer, Adapted):
             self._record.use.add(text, answer.graph.counter, is_padded=True)
             self._record.shapes.add(answer.graph)
             name = sizes_name(text, [gear_text(spec, gear) for gear in spec.gears])

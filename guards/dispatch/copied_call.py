@@ -1,48 +1,32 @@
-"""Serves calls whose tensors have other strides than those of a gear, from copies (`on_strides="copy"`)."""
+"""Calls whose tensors have other strides than those of a gear, served from copies (`on_strides="copy"`)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
-from msgspec import Struct
 from msgspec.structs import replace
 
-from gearcache.guards.dispatch.graph_call import GraphCall, Runner
-from gearcache.guards.dispatch.inputs import find_problem
+from gearcache.guards.dispatch.adapted_gear import AdaptedGear, Runner
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
-from gearcache.serving.call.call import Call
-from gearcache.serving.find.activate import ActiveVariant, tensors_of
 
 
-class Copied(Struct, frozen=True):
-    """A graph of a loaded variant that takes any strides, and the call's inputs for it."""
-
-    active: ActiveVariant
-    graph: GraphCall
-    tensors: tuple[torch.Tensor, ...]
-
-
-def add_copied(variants: Sequence[ActiveVariant], call: Call) -> Copied | None:
-    """Make a gear of the call's sizes and of any strides; None if copies do not make the call fit a loaded one.
+def copied_gear(
+    variant: StoredVariant, gear: StoredGear, run: Runner, tensors: Sequence[torch.Tensor], text: str
+) -> AdaptedGear | str:
+    """Return a gear that takes any strides, or why there is none: an `Adapter`.
 
     An input that the graph writes, or that shares memory with a result, is never copied.
     """
-    for active in variants:
-        tensors = tensors_of(active.variant, call.scope)
-        if tensors is None:
-            continue
-        for graph in active.graphs:
-            inputs = _copyable(active.variant, graph.gear)
-            strides: list[list[int | None]] = [list(row) for row in graph.gear.strides]
-            for index in inputs:
-                strides[index] = [None] * len(strides[index])
-            gear = replace(graph.gear, strides=strides)
-            if inputs and find_problem(active.variant.inputs, gear, tensors) is None:
-                copied = graph.resized(gear, _runner(graph.runner, graph.gear, inputs))
-                active.graphs.append(copied)
-                return Copied(active, copied, tensors)
-    return None
+    indices = _copyable(variant, gear)
+    if not indices:
+        return "has no input that may be copied"
+    strides: list[list[int | None]] = [list(row) for row in gear.strides]
+    for index in indices:
+        strides[index] = [None] * len(strides[index])
+    work = sum(math.prod(_without_none(row)) for row in gear.sizes)
+    return AdaptedGear(replace(gear, strides=strides), _runner(run, gear, indices), work)
 
 
 def _copyable(variant: StoredVariant, gear: StoredGear) -> list[int]:
@@ -67,10 +51,10 @@ def _is_contiguous(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     return torch.empty_strided(sizes, strides, device="meta").is_contiguous()
 
 
-def _runner(run: Runner, gear: StoredGear, inputs: list[int]) -> Runner:
+def _runner(run: Runner, gear: StoredGear, indices: list[int]) -> Runner:
     forms = [
         (index, tuple(map(int, _without_none(gear.sizes[index]))), tuple(_without_none(gear.strides[index])))
-        for index in inputs
+        for index in indices
     ]
 
     def run_copied(tensors: list[torch.Tensor]) -> list[torch.Tensor]:

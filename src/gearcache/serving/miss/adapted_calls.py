@@ -1,0 +1,121 @@
+"""Serves calls of one binding by graphs of other gears: from padded tensors, or from copies with the gear's strides.
+
+Each such call becomes a gear in the dispatch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import torch
+from msgspec import Struct
+
+from gearcache.guards.dispatch.adapted_gear import AdaptedGear, Adapter, Runner
+from gearcache.guards.dispatch.graph_call import GraphCall
+from gearcache.guards.dispatch.inputs import Problem, find_problem
+from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
+from gearcache.serving.call.call import Call
+from gearcache.serving.find.activate import ActiveVariant, tensors_of
+
+#: The most adapted gears that are kept ready; each costs a table entry, a tensor check and a frame.
+MAX_ADAPTED = 256
+
+
+class Adapted(Struct, frozen=True):
+    """A graph of a loaded variant for a call, and the call's inputs for it."""
+
+    active: ActiveVariant
+    graph: GraphCall
+    tensors: tuple[torch.Tensor, ...]
+
+
+class Obstacle(Struct, frozen=True):
+    """Why no graph was adapted to a call."""
+
+    #: The reason of the gears of the call's own variant; None if that variant is not loaded.
+    reason: str | None = None
+    #: Another problem of the call's tensors.
+    problem: Problem | None = None
+
+
+class AdaptedCalls:
+    """Makes adapted gears on demand and drops the oldest. Called under the lock of its binding's owner."""
+
+    def __init__(self) -> None:
+        self._graphs: deque[tuple[ActiveVariant, GraphCall]] = deque()
+
+    def add(self, adapt: Adapter, variants: Sequence[ActiveVariant], call: Call, text: str) -> Adapted | Obstacle:
+        """Make a gear for a call, called `text`, from the smallest loaded gear that can be adapted."""
+        obstacles: list[Problem | str] = []
+        adapted_ids = {id(graph) for _, graph in self._graphs}
+        candidates: list[tuple[AdaptedGear, ActiveVariant, GraphCall, tuple[torch.Tensor, ...]]] = []
+        for active in variants:
+            if (tensors := _given(active.variant, call)) is None:
+                continue
+            for graph in active.graphs:
+                if id(graph) in adapted_ids:
+                    continue
+                attempt = _attempt(adapt, active.variant, graph.gear, graph.runner, tensors, text)
+                if isinstance(attempt, AdaptedGear):
+                    candidates.append((attempt, active, graph, tensors))
+                else:
+                    obstacles.append(attempt)
+        if not candidates:
+            return _obstacle(obstacles)
+        smallest, active, graph, tensors = min(candidates, key=lambda item: item[0].work)
+        adapted = graph.resized(smallest.gear, smallest.run)
+        active.graphs.append(adapted)
+        self._graphs.append((active, adapted))
+        if len(self._graphs) > MAX_ADAPTED:
+            self._forget(*self._graphs.popleft())
+        return Adapted(active, adapted, tensors)
+
+    def _forget(self, active: ActiveVariant, graph: GraphCall) -> None:
+        active.graphs = [item for item in active.graphs if item is not graph]
+
+
+def obstacle_of(adapt: Adapter, variants: Sequence[StoredVariant], call: Call) -> Obstacle | None:
+    """Return why no gear of some stored variants can be adapted to a call; None if one can."""
+    obstacles: list[Problem | str] = []
+    for variant in variants:
+        if (tensors := _given(variant, call)) is None:
+            continue
+        for gear in variant.gears:
+            attempt = _attempt(adapt, variant, gear, _not_run, tensors, "")
+            if isinstance(attempt, AdaptedGear):
+                return None
+            obstacles.append(attempt)
+    return _obstacle(obstacles)
+
+
+def _attempt(
+    adapt: Adapter,
+    variant: StoredVariant,
+    gear: StoredGear,
+    run: Runner,
+    tensors: tuple[torch.Tensor, ...],
+    text: str,
+) -> AdaptedGear | Problem | str:
+    """Return an adapted gear; else why there is none, or why it does not take the tensors."""
+    adapted = adapt(variant, gear, run, tensors, text)
+    return adapted if isinstance(adapted, str) else find_problem(variant.inputs, adapted.gear, tensors) or adapted
+
+
+def _obstacle(obstacles: Sequence[Problem | str]) -> Obstacle:
+    """Return why a call is not served: the last reason and the last problem of its tensors."""
+    reason = next((item for item in reversed(obstacles) if isinstance(item, str)), None)
+    problem = next((item for item in reversed(obstacles) if isinstance(item, Problem)), None)
+    # For a call that is too large for all gears, those of a size of 1 differ in a dim that they do not fill.
+    is_of_size = reason is not None and problem is not None and problem.kind == "shape"
+    return Obstacle(reason, None if is_of_size else problem)
+
+
+def _given(variant: StoredVariant, call: Call) -> tuple[torch.Tensor, ...] | None:
+    """Return the tensors of a call for a variant; None if it does not take such a call."""
+    tensors = tensors_of(variant, call.scope)
+    return tensors if tensors is not None and all(isinstance(tensor, torch.Tensor) for tensor in tensors) else None
+
+
+def _not_run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    raise AssertionError("only asked whether it can be adapted to")
