@@ -88,6 +88,7 @@ for combination in "${combinations[@]}"; do
         unset PYTHONPATH
         cd "$place"
         make --no-print-directory PYTHON="$python" .venv/bin/python
+        .venv/bin/python -m pip install --quiet --upgrade pip  # that of an old Python may search for an hour
         .venv/bin/python -m pip install --quiet "torch==$torch+cpu" || .venv/bin/python -m pip install --quiet "torch==$torch"
         nice make --no-print-directory PYTHON="$python" TORCH="$torch" FAST=1 PROCESSES="${PROCESSES:-2}" ARGS="${ARGS:-}" test
     ) > "$log" 2>&1 || status=$?
