@@ -1,4 +1,4 @@
-"""Look up one entry in a tier: the manifests that several hosts have stored, each read once."""
+"""Look up one entry in a tier, or its siblings: the manifests that several hosts have stored, each read once."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from gearcache.errors import CacheError, CorruptEntry
 
 #: Limit of names that one lookup lists, and of bytes of a manifest in a tier.
 MOST_MANIFESTS = 1024
+#: The same of a lookup of siblings, which lists all entries of the method, and how many of them it reads.
+MOST_NAMES = 1 << 12
+MOST_SIBLINGS = 64
 MAX_SIZE = 64 << 20
 #: Limit of bytes of a blob in a tier: it is held in memory until it is verified.
 MAX_BLOB_SIZE = 4 << 30
@@ -36,22 +39,24 @@ class TierEntry(Struct, frozen=True):
 
 
 class Lookup:
-    """The manifests of one entry in one tier. Not thread safe."""
+    """The manifests of one entry in one tier, or those of its siblings of a family. Not thread safe."""
 
-    def __init__(self, tier: Tier, entry: EntryName, trust: Trust) -> None:
+    def __init__(self, tier: Tier, entry: EntryName, trust: Trust, *, family: str = "") -> None:
         self.tier = tier
         self.entries: dict[str, TierEntry] = {}
         #: Errors of refused manifests, by name.
         self.refused: dict[str, CacheError] = {}
         self._entry = entry
         self._trust = trust
+        #: The family whose siblings are looked up; empty for the entry itself.
+        self.family = family
 
     def look(self, deadline: Deadline, is_enough: Callable[[TierEntry], bool] = lambda _: False) -> list[TierEntry]:
         """Return the manifests that were not read before, until one of them is enough. Raises `RemoteError`."""
         return self.tier.ask(lambda remote: self._look(remote, deadline, is_enough))
 
     def _look(self, remote: Remote, deadline: Deadline, is_enough: Callable[[TierEntry], bool]) -> list[TierEntry]:
-        names = [name for name in remote.names(self._entry.prefix, MOST_MANIFESTS, deadline) if self._entry.has(name)]
+        names = self._names(remote, deadline)
         new_names = [name for name in names if name.endswith(MANIFEST_NAME) or not self._is_known(name)]
         candidates: list[TierEntry] = []
         for start in range(0, len(new_names), MOST_AT_ONCE):
@@ -64,14 +69,22 @@ class Lookup:
                 break
         return candidates
 
+    def _names(self, remote: Remote, deadline: Deadline) -> list[str]:
+        entry, family = self._entry, self.family
+        if not family:
+            return [name for name in remote.names(entry.prefix, MOST_MANIFESTS, deadline) if entry.has(name)]
+        names = remote.names(entry.method_prefix, MOST_NAMES, deadline)
+        return [name for name in names if entry.sibling(name, family) is not None][:MOST_SIBLINGS]
+
     def _is_known(self, name: str) -> bool:
         """Return whether a manifest need not be read again; an unreadable one may become readable."""
         error = self.refused.get(name)
         return name in self.entries or (error is not None and not isinstance(error, RemoteError))
 
     def _check(self, name: str, data: bytes) -> TierEntry | None:
+        entry = self._entry.sibling(name, self.family) or self._entry
         try:
-            candidate = read_tier_entry(self.tier, self._entry, name, data, self._trust)
+            candidate = read_tier_entry(self.tier, entry, name, data, self._trust)
         except CacheError as error:
             self.refused[name] = error
             return None

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 from msgspec import Struct
 
+from gearcache.cache.keys.siblings import family_of
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.locks.use import register_use
 from gearcache.cache.locks.waits import waiting_time
@@ -57,7 +58,7 @@ def upload_entry(
         deadline = Deadline.after(waiting_time(max(tier.url.budget, _SECONDS) + size / _BYTES_PER_SECOND))
         lookup = Lookup(tier, entry, trust)
         lookup.look(tier.begin(), lambda candidate: covers([candidate.manifest], manifest))
-        name = entry.manifest(data)
+        name = entry.manifest(data, family_of(manifest.components))
         # A manifest refused because of its signature is stored there as well, byte for byte.
         is_there = name in lookup.entries or isinstance(lookup.refused.get(name), UnsignedEntry)
         others = [candidate.manifest for candidate in lookup.entries.values()]
@@ -65,7 +66,7 @@ def upload_entry(
             whole_manifests = tier.ask(lambda remote: _whole(tier, remote, [*others, manifest], deadline))
             if covers(whole_manifests, manifest) or (is_there and manifest in whole_manifests):
                 return Uploaded()
-        upload = tier.ask(lambda remote: _send(tier, remote, DiskStore(layout), entry, data, manifest, deadline))
+        upload = tier.ask(lambda remote: _send(tier, remote, DiskStore(layout), name, data, manifest, deadline))
     tier.counts.add(uploads=1, bytes_uploaded=upload.bytes)
     return upload
 
@@ -74,7 +75,7 @@ def _send(
     tier: Tier,
     remote: Remote,
     store: DiskStore,
-    entry: EntryName,
+    name: str,
     data: bytes,
     manifest: Manifest,
     deadline: Deadline,
@@ -92,7 +93,7 @@ def _send(
     items = sorted(manifest.blobs.items())
     at_once(send, items)
     # Last: a host that sees the manifest finds its blobs.
-    remote.put(entry.manifest(data), data, deadline)
+    remote.put(name, data, deadline)
     # A prune may have removed unreferenced blobs meanwhile, including those that were just sent.
     at_once(send, items)
     return Uploaded(True, len(sent_sizes), sum(sent_sizes.values()) + len(data))

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from gearcache.cache.blob_folder import prepare_folder, present_size
 from gearcache.cache.entry_file import LOCK_SECONDS, Join, entry_bytes, write_entry
 from gearcache.cache.files.trust import read_trusted
+from gearcache.cache.keys.siblings import family_of
 from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.locks.lock import key_lock
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, OtherFormat
@@ -138,7 +139,7 @@ class Pull:
         except OSError as error:
             raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
         is_whole = all(self._is_here(*item) for item in manifest.blobs.items())
-        return manifest, entry.manifest(data) if is_whole else ""
+        return manifest, entry.manifest(data, family_of(manifest.components)) if is_whole else ""
 
     def _candidates(
         self, entry: EntryName, tier_names: Sequence[tuple[Tier, Sequence[str]]]

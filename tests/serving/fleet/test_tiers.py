@@ -122,6 +122,61 @@ def test_it_comes_through_every_engine(tmp_path: Path, engine: str, monkeypatch:
         assert Host(tmp_path / "b", url).call().compiles == 0
 
 
+class Adapters(Net):
+    """A model whose method reaches one of its adapters."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.adapters = torch.nn.ModuleDict({name: torch.nn.Linear(4, 4) for name in names})
+        self.active = "own"
+
+    def run(self, x: Tensor) -> Tensor:
+        return self.adapters[self.active](self.linear(x))
+
+
+def of_tenant(root: Path, remotes: str, *names: str, active: str = "own") -> Any:
+    """Call the method of a model with these adapters on a host of its own; returns its counters."""
+    model = Adapters(*names)
+    model.active = active
+    config = gearcache.CompilerConfig(backend="eager")
+    cached = gearcache.cache_compile(model.run, config=config, gears=GEARS, cache_dir=root, remotes=remotes)
+    x = torch.randn(4, 4)
+    with torch.no_grad():
+        assert torch.equal(cached(x), model.run(x))
+    assert outbox().flush(30) == 0
+    return cached
+
+
+def test_what_another_tenants_host_compiled_serves_where_the_method_reaches_the_same(
+    tmp_path: Path, share: str
+) -> None:
+    assert of_tenant(tmp_path / "a", share, "own", "b").stats.traces == 1
+    renamed = of_tenant(tmp_path / "b", share, "own", "c", "d")
+    assert (renamed.stats.traces, renamed.stats.hits) == (0, 1)
+    assert ", of a module that differs only where the method does not reach: " in renamed.explain()
+    assert of_tenant(tmp_path / "b", "", "own", "c", "d").stats.traces == 0, "it is an entry of that host"
+    assert of_tenant(tmp_path / "c", share, "own", "c", active="c").stats.traces == 1, "another one is active"
+    assert of_tenant(tmp_path / "d", share, "e", "own", active="own").stats.traces == 0
+
+
+def test_of_a_methods_entries_only_those_of_the_family_are_read(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for gears in ([4, 1], [4, 2], [4, 3]):
+        monkeypatch.setitem(GEARS["x"], 0, gears)
+        of_tenant(tmp_path / f"a{gears[1]}", share, "own", "b")
+    read: list[str] = []
+    get = FolderRemote.get
+
+    def noted(self: FolderRemote, name: str, *args: Any) -> Any:
+        read.append(name)
+        return get(self, name, *args)
+
+    monkeypatch.setattr(FolderRemote, "get", noted)
+    assert of_tenant(tmp_path / "b", share, "own", "c").stats.traces == 0
+    assert len([name for name in read if name.endswith(".msgpack")]) == 1
+
+
 def test_what_a_tier_has_served_is_no_miss_of_the_cache(tmp_path: Path, share: str) -> None:
     for name, counted in (("a", {"absent": 1}), ("b", {})):
         Host(tmp_path / name, share).call()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,31 +125,44 @@ class Entry:
         The variants name what they do not reach in this module, so that they can be stored in this entry too. This
         process then uses those entries. A fault of the cache ends the search.
         """
-        if self.is_in_memory or self._keeps_files:
+        if not self.may_have_siblings:
             return []
-        from gearcache.cache.keys.module_parts import unreached_in
-        from gearcache.cache.keys.siblings import MODULE, sibling_keys
+        from gearcache.cache.keys.siblings import sibling_keys
 
-        module = self.key.lowered()[MODULE]
         siblings: list[Sibling] = []
         known_gears: set[bytes] = set()
         with suppress(CacheError, OSError):
             for key in sibling_keys(self.layout, self.key):
                 outcome = self.store.lookup(key, explain=False)
                 variants = self.decode(outcome.manifest) if isinstance(outcome, Hit) else []
-                stored_module = key.lowered()[MODULE]
                 usable = []
-                for variant in variants if isinstance(variants, list) else ():
-                    if (unreached := unreached_in(module, stored_module, variant.unreached)) is None:
-                        continue
+                for variant in self.of_sibling(variants if isinstance(variants, list) else [], key.lowered()):
                     gears = gears_of_row(variant.to_plain()).keys()
                     if not gears <= known_gears:  # of a trace that several modules had, one is enough
                         known_gears |= gears
-                        usable.append(replace(variant, unreached=unreached))
+                        usable.append(variant)
                 if usable and isinstance(self.store.load(key, explain=False), Hit):
                     self.store.count_load(key, served=self._serves)
                     siblings.append(Sibling(self.layout.manifest(key), usable))
         return siblings
+
+    @property
+    def may_have_siblings(self) -> bool:
+        """Whether variants of other entries can serve: not where a backend keeps files beside those of the store."""
+        return not (self.is_in_memory or self._keeps_files)
+
+    def of_sibling(self, variants: Sequence[StoredVariant], components: Mapping[str, Any]) -> Iterator[StoredVariant]:
+        """Yield those variants of a sibling that reached nothing in which this key's module differs.
+
+        They name what they do not reach in this module. `components` are the lowered ones of the sibling's key.
+        """
+        from gearcache.cache.keys.module_parts import unreached_in
+        from gearcache.cache.keys.siblings import MODULE
+
+        module = self.key.lowered()[MODULE]
+        for variant in variants:
+            if (unreached := unreached_in(module, components[MODULE], variant.unreached)) is not None:
+                yield replace(variant, unreached=unreached)
 
     def read_again(self) -> list[StoredVariant]:
         """Return the variants that are stored by now; raises `CacheError`."""

@@ -6,10 +6,12 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from gearcache.cache.keys.key import Plain
+from gearcache.cache.keys.siblings import are_siblings, family_of
 from gearcache.cache.remote.fetch import fetch_blobs
 from gearcache.cache.remote.lookup import Lookup, TierEntry
 from gearcache.cache.remote.names import EntryName, lease_name
@@ -74,6 +76,7 @@ class RemoteEntry:
         self._trust = Trust.from_environment(os.environ)
         self._tiers = open_tiers(entry.remotes, entry.layout)
         self._lookups = [Lookup(tier, self._name, self._trust) for tier in self._tiers]
+        self._sibling_lookups: list[Lookup] | None = None
         self._decoded: dict[str, list[StoredVariant]] = {}
         self._turn: CompileTurn | None = None
         #: Identifies this object and its copies in forked processes.
@@ -187,8 +190,24 @@ class RemoteEntry:
         return [tier for tier in self._tiers if not (tier.url.read_only or tier.url.unsigned)]
 
     def _fetch(self, needs: Wanted, *, is_counted: bool = False) -> bool:
-        """Store here what the tiers have for this host; returns whether that serves the call."""
-        for lookup in self._lookups:
+        """Store here what the tiers have for this host; returns whether that serves the call.
+
+        The first time for a call (`is_counted`) siblings are asked for, too, if the entry itself does not serve.
+        """
+        if self._fetch_by(self._lookups, needs, is_counted=is_counted):
+            return True
+        return is_counted and self._fetch_by(self._siblings(), needs, is_counted=False)
+
+    def _siblings(self) -> list[Lookup]:
+        """Return lookups of the entries whose keys differ in the module alone."""
+        if self._sibling_lookups is None:
+            family = family_of(self._entry.key.lowered()) if self._entry.may_have_siblings else ""
+            tiers = self._tiers if family else []
+            self._sibling_lookups = [Lookup(tier, self._name, self._trust, family=family) for tier in tiers]
+        return self._sibling_lookups
+
+    def _fetch_by(self, lookups: Sequence[Lookup], needs: Wanted, *, is_counted: bool) -> bool:
+        for lookup in lookups:
             if lookup.tier.is_resting:
                 continue
             begin = time.perf_counter()
@@ -202,7 +221,7 @@ class RemoteEntry:
                     lookup.tier.counts.add(misses=1)
                     self._history.lines.append(self._why_nothing(lookup))
                 continue
-            self._note(lookup.tier, fetched, time.perf_counter() - begin)
+            self._note(lookup, fetched, time.perf_counter() - begin)
             self._renew([variant for variant, _ in fetched])
             if needs.is_served():
                 return True
@@ -282,6 +301,8 @@ class RemoteEntry:
                 variants = entry_from_plain(candidate.manifest.payload)
                 sizes = candidate.manifest.blobs
                 is_whole = all(digest in sizes for variant in variants for digest in blobs_of(variant))
+                if candidate.manifest.key_digest != self._name.digest:
+                    variants = self._of_sibling(variants, candidate.manifest.components)
                 self._decoded[candidate.name] = variants if is_whole else []
             except Exception as error:  # data of an unknown form raises anything
                 self._warn(
@@ -291,20 +312,27 @@ class RemoteEntry:
                 self._decoded[candidate.name] = []
         return [variant for variant in self._decoded[candidate.name] if needs.is_usable(variant)]
 
+    def _of_sibling(self, variants: list[StoredVariant], components: Mapping[str, Plain]) -> list[StoredVariant]:
+        if not are_siblings(self._entry.key.lowered(), components):  # its name says so, which nobody has verified
+            return []
+        return list(self._entry.of_sibling(variants, components))
+
     def _why_nothing(self, lookup: Lookup) -> str:
         """Return why a tier has nothing useful."""
         if not lookup.entries:
             return f"{lookup.tier.label} has no entry of this key" + (" that may be used" if lookup.refused else "")
         return f"{lookup.tier.label} has an entry of this key, and no trace in it is for this call and this code"
 
-    def _note(self, tier: Tier, fetched: list[tuple[StoredVariant, int]], seconds: float) -> None:
+    def _note(self, lookup: Lookup, fetched: list[tuple[StoredVariant, int]], seconds: float) -> None:
         gears = [gear for variant, _ in fetched for gear in variant.gears]
         size = sum(blob_bytes for _, blob_bytes in fetched)
         saved = sum(gear.seconds for gear in gears)
         texts = tuple(gear.text for gear in gears)
+        tier = lookup.tier
         tier.counts.add(hits=1, bytes_fetched=size, seconds_saved=saved)
         self._history.note("fetch", tier=tier.label, gears=texts, seconds=seconds, bytes=size)
-        self._history.lines.append(f"fetched from {tier.label}: {', '.join(texts)}")
+        note = ", of a module that differs only where the method does not reach" if lookup.family else ""
+        self._history.lines.append(f"fetched from {tier.label}{note}: {', '.join(texts)}")
         logger.info("%s: fetched %d gears from %s in %.2f s", self._history.name, len(texts), tier.label, seconds)
 
     def _fault(self, tier: Tier, error: CacheError) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gearcache.cache.keys.siblings import family_of
 from gearcache.cache.layout import Layout
 from gearcache.cache.remote.admin.holdings import blobs, holdings, write_index
 from gearcache.cache.remote.admin.prune import RemotePrune, RemotePruned
@@ -28,6 +29,7 @@ from tests.support.signing import Pair
 from tests.support.stored_gears import store_gears
 
 NAME = EntryName(DECODE.safe_label, DECODE.digest)
+FAMILY = family_of(DECODE.lowered())
 TRUST = Trust.from_environment({})
 DAY = 86400.0
 NOW = 100 * DAY
@@ -51,7 +53,7 @@ def store(share: Path, host: str, gears: dict[str, bytes], *, days: float) -> st
     # Nobody compares: a host that uploads at the same time as another one does not see what that stores.
     outcome = push_entries(target, Layout(root), [NAME], TRUST, lambda others, own: False)
     assert outcome.failed == {}
-    return NAME.manifest(Layout(root).manifest(DECODE).read_bytes())
+    return NAME.manifest(Layout(root).manifest(DECODE).read_bytes(), FAMILY)
 
 
 def prune(
@@ -133,14 +135,14 @@ def test_nothing_unsigned_supersedes_what_is_signed(share: Path, tmp_path: Path,
     plain = share / store(share, "a", {"1": b"one"}, days=9)
     data = pair.signs.signed(plain.read_bytes())
     plain.unlink()
-    signed = share / NAME.manifest(data)
+    signed = share / NAME.manifest(data, FAMILY)
     signed.write_bytes(data)
     rest = share / store(share, "b", {"1": b"anew", "2": b"two"}, days=2)  # as somebody who may write stores it
     trust = pair.checks if knows_the_key else TRUST
     assert prune(tier(share), trust=trust).superseded == []
     assert (signed.exists(), rest.exists()) == (True, True)
     data = pair.signs.signed(rest.read_bytes())
-    (share / NAME.manifest(data)).write_bytes(data)
+    (share / NAME.manifest(data, FAMILY)).write_bytes(data)
     gone = prune(tier(share), trust=trust).superseded
     assert (len(gone), signed.exists()) == ((2, False) if knows_the_key else (1, True))
 
