@@ -210,7 +210,7 @@ class Walker:
         self._roots: dict[tuple[str, str], Any] = {}
         self._children: dict[tuple[int, str, Any], Any] = {}
         self._alive: list[Any] = []
-        #: The class that each name stands for, see `guards.evidence.checks.is_one_class`.
+        #: The class that each name stands for, see `guards.evidence.kinds`.
         self.classes: dict[str, type] = {}
         self.names: dict[type, str] = {}
 

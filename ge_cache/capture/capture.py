@@ -37,7 +37,6 @@ from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import under_way as private_under_way
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check
-from gearcache.guards.evidence.relations import RELATIONS, others
 
 
 def capture_method(
@@ -162,8 +161,8 @@ def _unreached(
         return None
     accesses = [*(item.access for item in items), *attributes.values()]
     for check in items:
-        if isinstance(check, Check) and check.kind in RELATIONS:
-            accesses += others(check.kind, check.expected)
+        if isinstance(check, Check):
+            accesses += check.others
     for write in recording.hook.writes:
         with contextlib.suppress(UncacheableGuard):  # an object that the trace made has no path
             accesses.append(translator.access(write.source))

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import keyword
-import types
 import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch
-
-from gearcache.guards.access import _STEPS, Access, Scope
+from gearcache.guards.access import _STEPS, Access, Scope, Walker
 from gearcache.guards.dispatch.tensors.native import first_size
 from gearcache.guards.evidence.checks import Check
-from gearcache.guards.evidence.predicates import holds
-from gearcache.guards.evidence.relations import RELATIONS, numbers_source, others, relation_source
-from gearcache.guards.evidence.tensor_facts import tensor_predicate
+from gearcache.guards.evidence.kinds import KINDS
 
 
 class CheckWriter:
@@ -100,46 +95,12 @@ class CheckWriter:
 
     def check(self, check: Check, compared: Any) -> str:
         """Return a check as a boolean expression; `compared` is the object that it compares with."""
-        expected = check.expected
-        if check.kind == "numbers":
-            counterparts = [self.path(other) for other in others(check.kind, expected)]
-            return numbers_source(expected, counterparts, self.builtin, self.name("int"))
-        value = self.path(check.access)
-        if check.kind == "type":
-            return f"{self.builtin(type)}({value}) is {self.bind(compared)}"
-        if check.kind == "constant":
-            if expected is None:
-                return f"{value} is None"
-            if expected in (["bool", True], ["bool", False]):
-                return f"{value} is {expected[1]!r}"
-            if type(expected) in (int, str):
-                kind, value_name = self.builtin(type(expected)), self.name("met")
-                return f"{self.builtin(type)}({value_name} := {value}) is {kind} and {value_name} == {expected!r}"
-            if compared is not None:
-                return f"{value} {'==' if type(compared) is torch.device else 'is'} {self.bind(compared)}"
-        if check.kind == "length":
-            return f"{self.builtin(len)}({value}) == {int(expected)}"
-        if check.kind == "not_none":
-            return f"{value} is not None"
-        if check.kind == "empty":
-            return f"not {value}"
-        if check.kind == "lacks" and isinstance(expected, str):
-            return f"{expected!r} not in {value}"
-        if check.kind in ("has_attr", "no_attr"):
-            negation = "not " if check.kind == "no_attr" else ""
-            return f"{negation}{self.builtin(hasattr)}({value}, {str(expected)!r})"
-        if check.kind in RELATIONS:
-            counterparts = [self.path(other) for other in others(check.kind, expected)]
-            return relation_source(check.kind, expected, value, counterparts, self.builtin)
-        if check.kind == "tensor":
-            return f"{self.bind(tensor_predicate(expected))}({value})"
-        if check.kind == "reads" and expected[1] in (None, ["bool", True], ["bool", False]):
-            constant = None if expected[1] is None else expected[1][1]
-            if expected[0].isidentifier() and expected[0] != "is_inference":
-                return f"{value}.{expected[0]} is {constant!r}"
-        if check.kind in ("name", "function") and not isinstance(compared, types.MethodWrapperType):
-            return f"{value} is {self.bind(compared)}"
-        return f"{self.bind(_holds(check))}({value})"
+        kind, expected = KINDS[check.kind], check.expected
+        source = kind.source(self, check.access, expected, compared)
+        if source is not None:
+            return source
+        walker = Walker(self._scope)
+        return f"{self.bind(lambda value: kind.holds(value, expected, walker))}({self.path(check.access)})"
 
 
 def _unused_prefix(names: Iterable[str]) -> str:
@@ -160,9 +121,3 @@ def checked_name(name: str) -> str:
 def _is_name(attribute: str) -> bool:
     """Return whether `.attribute` reads exactly this attribute: the compiler normalises some non-ASCII names (NFKC)."""
     return attribute.isascii() and attribute.isidentifier() and not keyword.iskeyword(attribute)
-
-
-def _holds(check: Check) -> Callable[[Any], bool]:
-    """Return the slow form of a check, on the value itself."""
-    kind, expected = check.kind, check.expected
-    return lambda value: holds(kind, value, expected)

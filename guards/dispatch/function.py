@@ -13,7 +13,6 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from msgspec import Struct
 
 from gearcache.guards.access import Access, Scope, Walker
@@ -23,8 +22,7 @@ from gearcache.guards.dispatch.graph_call import Mismatch
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.dispatch.tensors.native import has_function_mode
 from gearcache.guards.evidence.checks import Check
-from gearcache.guards.evidence.constants import is_identity_constant
-from gearcache.guards.evidence.relations import RELATIONS, others
+from gearcache.guards.evidence.kinds import KINDS
 
 Frame = Callable[..., Any]
 _MISSED = (AttributeError, TypeError, LookupError, ArithmeticError)
@@ -43,17 +41,7 @@ class BoundGear(Struct, frozen=True):
 def compared_objects(variant: StoredVariant, scope: Scope) -> list[Any]:
     """Return the type, class, function, singleton or device that each argument check compares with."""
     walker = Walker(scope)
-    objects = []
-    for check in variant.call_checks:
-        value = walker.resolve(check.access)
-        objects.append(type(value) if check.kind == "type" else value if _is_bound(check, value) else None)
-    return objects
-
-
-def _is_bound(check: Check, value: Any) -> bool:
-    if check.kind == "constant":
-        return type(value) is torch.device or is_identity_constant(value)
-    return check.kind in ("name", "function")
+    return [KINDS[check.kind].compared(walker.resolve(check.access)) for check in variant.call_checks]
 
 
 def build_dispatch(
@@ -125,7 +113,7 @@ def _lines(
 ) -> list[str]:
     dims, table = _table(members, is_compared)
     checks = members[0].variant.call_checks
-    related = [other for check in checks if check.kind in RELATIONS for other in others(check.kind, check.expected)]
+    related = [other for check in checks for other in check.others]
     writer.begin([check.access for check in checks] + related + [access for access, _ in dims])
     pairs = sorted(zip(checks, members[0].objects, strict=True), key=lambda pair: _order(pair[0]))
     test = " and ".join(writer.check(check, compared) for check, compared in pairs)

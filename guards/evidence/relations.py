@@ -1,50 +1,45 @@
-"""Checks that relate objects at several paths: `same`, `distinct`, `instance`, `subclass` and `numbers`.
+"""The kinds of checks that relate objects at several paths, a row each.
 
-`instance` and `subclass` expect `[path of the class, answer]`. `same` expects a path in plain form. `distinct` expects
-`[count, paths]`: the value and the first `count` of the others must be different objects, from each other and from the
-rest; objects in the rest may be identical. `numbers` expects `[conditions, [[name, path], …]]`: all paths lead to ints,
-and with them as these names all conditions hold.
+`distinct` expects `[count, paths]`: the value and the first `count` of the others must be different objects, from each
+other and from the rest; objects in the rest may be identical. `numbers` expects `[conditions, [[name, path], …]]`: all
+paths lead to ints, and with them as these names all conditions hold.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gearcache.guards.access import Access
+from gearcache.guards.evidence.kind import Kind, Writer, of_relation
 from gearcache.guards.gears.expressions import checked_expression, expression_function
 
-RELATIONS = frozenset({"same", "distinct", "instance", "subclass", "numbers"})
-_QUESTIONS: dict[str, Callable[[Any, Any], bool]] = {"instance": isinstance, "subclass": issubclass}
 
-
-def others(kind: str, expected: Any) -> list[Access]:
-    """Return the other paths of a relation."""
-    if kind in _QUESTIONS:
-        return [Access.from_plain(expected[0])]
-    if kind == "numbers":
-        return [Access.from_plain(path) for _, path in expected[1]]
-    return [Access.from_plain(expected)] if kind == "same" else [Access.from_plain(path) for path in expected[1]]
-
-
-def relation_holds(kind: str, expected: Any, value: Any, counterparts: Sequence[Any]) -> bool:
-    """Whether a relation holds between a value and the objects at the other paths, in order."""
-    if kind in _QUESTIONS:
-        try:
-            return _QUESTIONS[kind](value, counterparts[0]) is expected[1]
-        except Exception:  # an error in the class's own code
-            return False
-    if kind == "numbers":
-        values = {str(name): other for (name, _), other in zip(expected[1], counterparts, strict=True)}
-        if any(type(other) is not int for other in counterparts):
-            return False
-        return all(expression_function(text, tuple(values))(**values) for text in expected[0])
-    if kind == "same":
-        return all(value is other for other in counterparts)
+def _are_distinct(value: Any, expected: Any, others: Sequence[Any]) -> bool:
+    """Whether `distinct` holds for a value and the objects at the other paths."""
     single = int(expected[0])
-    rest = {id(other) for other in counterparts[single:]}
-    return len({id(value), *map(id, counterparts)}) == 1 + single + len(rest)
+    rest = {id(other) for other in others[single:]}
+    return len({id(value), *map(id, others)}) == 1 + single + len(rest)
+
+
+def _distinct_source(writer: Writer, access: Access, expected: Any, compared: Any) -> str:
+    value, others = writer.path(access), [writer.path(other) for other in _paths(expected)]
+    if len(others) == 1:
+        return f"{value} is not {others[0]}"
+    single, length = int(expected[0]), writer.builtin(len)
+    numbers = [f"{writer.builtin(id)}({text})" for text in (value, *others)]
+    rest = numbers[1 + single :]
+    count = f"{1 + single} + {length}({{{', '.join(rest)}}})" if len(rest) > 1 else str(len(numbers))
+    return f"{length}({{{', '.join(numbers)}}}) == {count}"
+
+
+def _numbers_hold(value: Any, expected: Any, ints: Sequence[Any]) -> bool:
+    """Whether `numbers` holds for the objects at its paths."""
+    values = {str(name): number for (name, _), number in zip(expected[1], ints, strict=True)}
+    if any(type(number) is not int for number in ints):
+        return False
+    return all(expression_function(text, tuple(values))(**values) for text in expected[0])
 
 
 def numbers_text(expected: Any) -> str:
@@ -53,13 +48,13 @@ def numbers_text(expected: Any) -> str:
     return re.sub(r"\bn\d+\b", lambda match: texts[match[0]], " and ".join(expected[0]))
 
 
-def numbers_source(expected: Any, counterparts: Sequence[str], name: Callable[[Any], str], prefix: str) -> str:
-    """Return `numbers` as a boolean expression, given the sources of the ints; its own names begin with a prefix."""
-    local_names = {str(symbol): f"{prefix}{index}" for index, (symbol, _) in enumerate(expected[1])}
-    local_names |= {function.__name__: name(function) for function in (min, max, float)}
+def _numbers_source(writer: Writer, access: Access, expected: Any, compared: Any) -> str:
+    builtin = writer.builtin
+    local_names = {str(symbol): f"{writer.name('int')}{index}" for index, (symbol, _) in enumerate(expected[1])}
+    local_names |= {function.__name__: builtin(function) for function in (min, max, float)}
     kinds = [
-        f"{name(type)}({local_names[str(symbol)]} := {source}) is {name(int)}"
-        for (symbol, _), source in zip(expected[1], counterparts, strict=True)
+        f"{builtin(type)}({local_names[str(symbol)]} := {writer.path(Access.from_plain(path))}) is {builtin(int)}"
+        for symbol, path in expected[1]
     ]
     texts = [
         re.sub(r"\b[a-z]\w*\b", lambda match: local_names.get(match[0], match[0]), checked_expression(text))
@@ -68,21 +63,76 @@ def numbers_source(expected: Any, counterparts: Sequence[str], name: Callable[[A
     return " and ".join([*kinds, *(f"({text})" for text in texts)])
 
 
-def relation_source(
-    kind: str, expected: Any, value: str, counterparts: Sequence[str], name: Callable[[Any], str]
-) -> str:
-    """Return a relation as a boolean expression, given the sources of the value and of the others.
+def _path(expected: Any) -> list[Access]:
+    return [Access.from_plain(expected)]
 
-    `name` gives the name of a builtin in that source.
-    """
-    if kind in _QUESTIONS:
-        return f"{name(_QUESTIONS[kind])}({value}, {counterparts[0]}) is {expected[1]!r}"
-    if kind == "same":
-        return f"{value} is {counterparts[0]}"
-    if len(counterparts) == 1:
-        return f"{value} is not {counterparts[0]}"
-    single, length = int(expected[0]), name(len)
-    numbers = [f"{name(id)}({text})" for text in (value, *counterparts)]
-    rest = numbers[1 + single :]
-    count = f"{1 + single} + {length}({{{', '.join(rest)}}})" if len(rest) > 1 else str(len(numbers))
-    return f"{length}({{{', '.join(numbers)}}}) == {count}"
+
+def _paths(expected: Any) -> list[Access]:
+    return [Access.from_plain(path) for path in expected[1]]
+
+
+def _places(expected: Any) -> list[Access]:
+    return [Access.from_plain(path) for _, path in expected[1]]
+
+
+def _type_test(name: str, function: Any) -> Kind:
+    """Return the kind of `isinstance` or `issubclass`, which expects `[path of the class, answer]`."""
+
+    def answer(value: Any, expected: Any, classes: list[Any]) -> bool:
+        try:
+            return function(value, classes[0]) is expected[1]
+        except Exception:  # an error in the class's own code
+            return False
+
+    def source(writer: Writer, access: Access, expected: Any, compared: Any) -> str:
+        value, cls = writer.path(access), writer.path(Access.from_plain(expected[0]))
+        return f"{writer.builtin(function)}({value}, {cls}) is {expected[1]!r}"
+
+    def words(path: str, expected: Any, wanted: str, present: str) -> str:
+        cls = Access.from_plain(expected[0]).text
+        return f"`{path}`: `{function.__name__}` of `{cls}` was {expected[1]}, is now {present}"
+
+    return of_relation(
+        name,
+        f"`{function.__name__}` with the class at another path gives this answer",
+        lambda expected: _path(expected[0]),
+        answer,
+        watch=lambda watching, value, expected: watching.add_type_test(
+            value, watching.add_path(Access.from_plain(expected[0]))
+        ),
+        source=source,
+        words=words,
+    )
+
+
+RELATIONS = (
+    of_relation(
+        "same",
+        "the value is the same object as at another path",
+        _path,
+        lambda value, expected, others: value is others[0],
+        found=lambda value, expected, walker: "another object",
+        source=lambda writer, access, expected, compared: (
+            f"{writer.path(access)} is {writer.path(Access.from_plain(expected))}"
+        ),
+    ),
+    of_relation(
+        "distinct",
+        "the value is not the object at any of some other paths, see `guards.evidence.relations`",
+        _paths,
+        _are_distinct,
+        found=lambda value, expected, walker: "one of the others",
+        source=_distinct_source,
+    ),
+    _type_test("instance", isinstance),
+    _type_test("subclass", issubclass),
+    of_relation(
+        "numbers",
+        "ints at some paths fulfil conditions, see `guards.evidence.relations`",
+        _places,
+        _numbers_hold,
+        source=_numbers_source,
+        wanted=numbers_text,
+        words=lambda path, expected, wanted, present: f"`{path}`: {wanted} does not hold",
+    ),
+)

@@ -18,7 +18,9 @@ from typing import Any
 import msgpack
 
 from gearcache.guards.access import _STEPS, Access, Scope, Walker
-from gearcache.guards.evidence.checks import KINDS, Check, Failure, is_right
+from gearcache.guards.evidence.checks import Check, Failure
+from gearcache.guards.evidence.kind import Kind
+from gearcache.guards.evidence.kinds import KINDS
 
 Tree = list[Any]
 #: The node at which most steps end: the empty hooks of a module.
@@ -84,7 +86,7 @@ def evidence_failure(tree: Tree, scope: Scope) -> Failure | None:
     if _holds(tree, scope):
         return None
     walker = Walker(scope)
-    for check in sorted(evidence_checks(tree), key=lambda check: check.kind == "classes"):
+    for check in sorted(evidence_checks(tree), key=lambda check: KINDS[check.kind].is_last):
         failure = check.failure(walker)
         if failure is not None:
             return failure
@@ -95,10 +97,7 @@ def changed_function(tree: Tree, scope: Scope) -> Failure | None:
     """Return the first changed function or class of a tree, or None."""
     walker = Walker(scope)
     for check in evidence_checks(tree):
-        if (
-            check.kind in ("function", "definition", "reached", "classes")
-            and (failure := check.failure(walker)) is not None
-        ):
+        if KINDS[check.kind].is_code and (failure := check.failure(walker)) is not None:
             return failure
     return None
 
@@ -114,9 +113,10 @@ def _holds(tree: Tree, scope: Scope) -> bool:
         for kind, expected in checks:
             if kind == "type" and classes.get(expected) is type(value):  # the most frequent check: a class seen before
                 continue
-            if kind == "classes":
-                class_checks.append(expected)
-            elif not is_right(kind, expected, value, walker):
+            row = KINDS[kind]
+            if row.is_last:
+                last.append((row, value, expected))
+            elif not row.holds(value, expected, walker):
                 return False
         for step, argument, child in children:
             inner = getattr(value, argument) if step == "attr" else _STEPS[step](value, argument)
@@ -127,11 +127,11 @@ def _holds(tree: Tree, scope: Scope) -> bool:
                 return False
         return True
 
-    #: The checks of classes, which compare them with the classes that all other checks have seen.
-    class_checks: list[Any] = []
+    #: The checks that use the classes which all others have seen.
+    last: list[tuple[Kind, Any, Any]] = []
     try:
         return all(holds(Access((kind, name)).resolve_root(scope), number) for kind, name, number in roots) and all(
-            is_right("classes", expected, None, walker) for expected in class_checks
+            row.holds(value, expected, walker) for row, value, expected in last
         )
     except _FAULTS:
         return False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-#: Kinds of checks that do not depend on the content of a container.
-_OF_THE_OBJECT = {"type", "not_none", "name", "bases"}
+from gearcache.guards.evidence.kinds import KINDS
+
 _PLAIN_KEYS = (str, int, bytes)
 
 
@@ -15,14 +15,19 @@ class EvidencePlan:
     __slots__ = ("attributes", "checks", "children", "keys", "steps")
 
     def __init__(self, checks: list[Any], children: list[Any], empty: int | None) -> None:
-        keys = [key for kind, key in checks if is_key(kind, key)]
-        self.checks = [(kind, key) for kind, key in checks if kind not in _OF_THE_OBJECT and not is_key(kind, key)]
+        rows = [(KINDS[kind], expected) for kind, expected in checks]
+        keys = [key for kind, key in rows if kind.reads_key and type(key) in _PLAIN_KEYS]
+        self.checks = [
+            (kind.watch, expected)
+            for kind, expected in rows
+            if kind.watch is not None and not (kind.reads_key and type(expected) in _PLAIN_KEYS)
+        ]
         self.children = [child for child in children if child[2] != empty]
         self.attributes = [name for step, name, _ in children if step == "attr"]
         self.keys = dict.fromkeys([*keys, *(name for step, name, _ in self.children if is_key(step, name))])
         self.steps = [(step, name) for step, name, _ in self.children if step != "attr" and not is_key(step, name)]
 
 
-def is_key(kind: str, key: Any) -> bool:
-    """Return whether a check or a step reads one key, where the value is a dictionary."""
-    return kind in ("item", "dict_item", "lacks", "contains") and type(key) in _PLAIN_KEYS
+def is_key(step: str, key: Any) -> bool:
+    """Return whether a step reads one key, where the value is a dictionary."""
+    return step in ("item", "dict_item") and type(key) in _PLAIN_KEYS

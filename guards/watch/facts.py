@@ -43,11 +43,11 @@ class WatchedFacts(WatchedObjects):
     ) -> dict[str, torch.Tensor]:
         """Add everything that valid evidence and weights depend on; returns the tensors bound to the graphs."""
         self.method = method
-        self._add_function(method)
+        self.add_function(method)
         self._scope = scope
         try:
             self._add_evidence(evidence)
-            bound_tensors: dict[str, torch.Tensor] = {name: self._add_path(path) for name, path in attributes.items()}
+            bound_tensors: dict[str, torch.Tensor] = {name: self.add_path(path) for name, path in attributes.items()}
         finally:  # do not keep objects of the call
             self._scope, self._steps = Scope({}, {}), {}
         self.tensors |= {id(tensor): tensor for tensor in bound_tensors.values()}
@@ -62,10 +62,10 @@ class WatchedFacts(WatchedObjects):
 
         def walk(value: Any, number: int) -> None:
             plan = plans[number]
-            for kind, expected in plan.checks:
-                self._add_check(value, kind, expected)
+            for watch, expected in plan.checks:
+                watch(self, value, expected)
             if plan.attributes:
-                self._add_attributes(value, plan.attributes)
+                self.add_attributes(value, plan.attributes)
             if plan.keys:
                 self._add_items(value, plan.keys)
             for step, argument in plan.steps:
@@ -78,7 +78,7 @@ class WatchedFacts(WatchedObjects):
         if has_hooks:  # the hooks of all modules at once: every registration increments a counter
             self._add_keys(_HOOKS, ("next_id",), "hooks")
 
-    def _add_path(self, access: Access) -> Any:
+    def add_path(self, access: Access) -> Any:
         """Add all objects on one path; returns the value at its end."""
         value = self._root(Access(access.root))
         for step, argument in access.steps:
@@ -87,7 +87,7 @@ class WatchedFacts(WatchedObjects):
                 value = self._steps[step_key][1]
                 continue
             if step == "attr":
-                self._add_attributes(value, (argument,))
+                self.add_attributes(value, (argument,))
             elif is_key(step, argument):
                 self._add_items(value, (argument,))
             else:
@@ -111,30 +111,19 @@ class WatchedFacts(WatchedObjects):
             self._add_keys(environment._data, (environment.encodekey(name),), "the environment")
         return access.resolve_root(self._scope)
 
-    def _add_check(self, value: Any, kind: str, expected: Any) -> None:
-        if kind == "same":
-            self._add_path(Access.from_plain(expected))
-        elif kind in ("has_attr", "no_attr", "not_own"):
-            self._add_attributes(value, (str(expected),))
-        elif kind == "constant":
-            self._add_content(value)
-        elif kind in ("function", "definition"):
-            self._add_function(value)
-        elif kind in ("instance", "subclass"):
-            self._add_type_test(value, self._add_path(Access.from_plain(expected[0])))
-        elif kind == "classes":
-            self._add_classes(expected)
-        elif isinstance(value, torch.Tensor):
+    def add_value(self, value: Any) -> None:
+        """Watch a tensor, or the content of a container."""
+        if isinstance(value, torch.Tensor):
             self.tensors[id(value)] = value
         else:
             self._add_container(value)
 
-    def _add_classes(self, expected: list[Any]) -> None:
+    def add_classes(self, expected: list[Any]) -> None:
         """Watch the bases of classes, and the values of the names that count in each of them."""
         names, classes, paths = expected
         counted_names, made_names = all_names(names, made=False), all_names(names, made=True)
         for path, numbers in paths:
-            cls = self._add_path(Access.from_plain(path))
+            cls = self.add_path(Access.from_plain(path))
             self.classes[id(cls)] = cls
             for base, number in zip(cls.__mro__, numbers, strict=True):
                 if is_immutable(base):
@@ -143,11 +132,11 @@ class WatchedFacts(WatchedObjects):
                 self._add_named(base, made_names if is_made else counted_names)
                 for value in [base.__dict__[name] for name in made_names.intersection(base.__dict__)]:
                     if is_made and not library:
-                        self._add_function(value)
+                        self.add_function(value)
                     if not is_immutable(type(value)):
                         self._add_named(type(value), _OF_DESCRIPTORS)
 
-    def _add_type_test(self, value: Any, tested_class: Any) -> None:
+    def add_type_test(self, value: Any, tested_class: Any) -> None:
         """Watch everything that a class's own instance check may read."""
         self.questions.add_abstract_classes()
         for cls in (*tested_class.__mro__, *type(tested_class).__mro__):

@@ -56,7 +56,7 @@ class WatchedObjects:
         previous = self.named.get(id(cls))
         self.named[id(cls)] = (cls, names if previous is None or previous[1] is names else previous[1] | names)
 
-    def _add_function(self, value: Any) -> None:
+    def add_function(self, value: Any) -> None:
         """Watch the code and the defaults of a function, or of the function in a descriptor."""
         for inner in (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),):
             if isinstance(inner, types.FunctionType):
@@ -76,13 +76,13 @@ class WatchedObjects:
         elif type(value) in (set, collections.deque):
             self.collections[id(value)] = value
 
-    def _add_content(self, value: Any) -> None:
+    def add_content(self, value: Any) -> None:
         """Watch a container that was compared as a whole, and the containers in it."""
         if isinstance(value, type) or not isinstance(value, (list, tuple, dict, set, types.MappingProxyType)):
             return
         self._add_container(value)
         for item in value.values() if isinstance(value, (dict, types.MappingProxyType)) else value:
-            self._add_content(item)
+            self.add_content(item)
 
     def _add_items(self, value: Any, keys: Iterable[Any]) -> None:
         """Watch some keys of a dictionary; for anything else the whole container."""
@@ -92,7 +92,7 @@ class WatchedObjects:
         else:
             self._add_container(holder)
 
-    def _add_attributes(self, value: Any, names: Iterable[str]) -> None:
+    def add_attributes(self, value: Any, names: Iterable[str]) -> None:
         if isinstance(value, type):
             for name in names:
                 self._add_member(value, name)
@@ -100,7 +100,7 @@ class WatchedObjects:
             self._add_cell(value)
         else:
             if isinstance(value, types.FunctionType):
-                self._add_function(value)
+                self.add_function(value)
             attributes = own_attributes(value)
             if attributes is not None:
                 self._add_keys(attributes, names, type(value).__name__)

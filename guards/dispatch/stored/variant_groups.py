@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.stored.variant import StoredVariant
-from gearcache.guards.evidence.predicates import OBSERVERS
+from gearcache.guards.evidence.kinds import KINDS
 from gearcache.guards.evidence.tree import evidence_checks
 
 #: The kind of check that compares a group.
@@ -41,7 +41,7 @@ def with_groups_here(variant: StoredVariant, scope: Scope) -> StoredVariant | No
         if check.kind != KIND:
             continue
         try:
-            own_group = OBSERVERS[KIND](check.access.resolve(scope))
+            own_group = KINDS[KIND].observe(check.access.resolve(scope), None)
         except (LookupError, AttributeError, TypeError, ImportError, ValueError):
             return None
         if groups_here.setdefault(repr(check.expected), own_group) != own_group:

@@ -18,7 +18,6 @@ from gearcache.ge_cache.graphs.plan import PlannedGear, gear_options
 from gearcache.ge_cache.graphs.static import lift_attributes
 from gearcache.guards.dispatch.frame import UnstorableConstant, encode_code
 from gearcache.guards.evidence.operators import record_operators
-from gearcache.guards.evidence.relations import others
 from gearcache.guards.evidence.traced_files import UnnamedCode, record_sources
 from gearcache.guards.gears.parse import GearSpec, gear_text
 
@@ -283,9 +282,7 @@ class Units:
 
 def _relates_ints(capture: Capture) -> bool:
     """Whether calls compare ints with sizes (`n == x.size(0)`): true at the gear, and not for the call itself."""
-    places = [
-        place for check in capture.checks if check.kind == "numbers" for place in others(check.kind, check.expected)
-    ]
+    places = [place for check in capture.checks if check.kind == "numbers" for place in check.others]
     return any(place.steps and place.steps[-1][0] == "size" for place in places)
 
 

@@ -18,7 +18,6 @@ from gearcache.guards.arguments import parameter_names
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredInput, StoredVariant
 from gearcache.guards.dispatch.stored.variant_groups import KIND
 from gearcache.guards.evidence.checks import Check
-from gearcache.guards.evidence.relations import RELATIONS, others
 from gearcache.guards.evidence.traced_files import record_sources
 from gearcache.guards.evidence.tree import evidence_tree
 
@@ -118,8 +117,7 @@ def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Che
             continue  # the check of the group compares its name
         if check.kind == "type" and check.access in tensors:
             continue  # `TensorGuards` compares the exact type
-        related = others(check.kind, check.expected) if check.kind in RELATIONS else []
         is_of_call = check.kind == "numbers" or capture.written.affects(check)
-        is_of_call = is_of_call or any(per_call(access) for access in [check.access, *related])
+        is_of_call = is_of_call or any(per_call(access) for access in [check.access, *check.others])
         (calls if is_of_call else evidence).append(check)
     return calls, evidence

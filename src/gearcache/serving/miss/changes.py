@@ -16,7 +16,6 @@ from msgspec import Struct, field
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.checks import Check
-from gearcache.guards.evidence.relations import others
 from gearcache.guards.evidence.tree import evidence_checks
 
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
@@ -60,7 +59,7 @@ def _differing_ints(variant: StoredVariant, scope: Scope) -> set[Access] | None:
     walker, ints = Walker(scope), set()
     for check in variant.call_checks:
         if check.kind == "numbers":
-            ints |= {place for place in others("numbers", check.expected) if not _is_size(place)}
+            ints |= {place for place in check.others if not _is_size(place)}
         if check.failure(walker) is None:
             continue
         if not _is_other_int(check, scope):
@@ -83,7 +82,7 @@ def _evidence_of_ints(variant: StoredVariant) -> list[Check]:
 def _is_other_int(check: Check, scope: Scope) -> bool:
     """Whether a check is about ints that exist and have other values."""
     if check.kind == "numbers":
-        return all(type(_value_at(place, scope)) is int for place in others("numbers", check.expected))
+        return all(type(_value_at(place, scope)) is int for place in check.others)
     if check.kind != "constant" or type(check.expected) is not int:
         return False
     value = _value_at(check.access, scope)

@@ -1,0 +1,137 @@
+"""What a kind of check consists of: `guards/evidence/kinds.py` has a row of these for each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from gearcache.guards.access import Access, Walker
+
+
+class Watching(Protocol):
+    """Collects the objects whose change may decide a check otherwise, see `guards.watch.facts`."""
+
+    def add_value(self, value: Any) -> None:
+        """Watch a tensor, or the content of a container."""
+
+    def add_content(self, value: Any) -> None:
+        """Watch a container that was compared as a whole, and the containers in it."""
+
+    def add_attributes(self, value: Any, names: Iterable[str]) -> None:
+        """Watch some attributes of an object."""
+
+    def add_function(self, value: Any) -> None:
+        """Watch the code and the defaults of a function."""
+
+    def add_path(self, access: Access) -> Any:
+        """Watch all objects on a path; returns the value at its end."""
+
+    def add_type_test(self, value: Any, tested_class: Any) -> None:
+        """Watch what `isinstance` or `issubclass` may read."""
+
+    def add_classes(self, expected: Any) -> None:
+        """Watch what classes define."""
+
+
+class Writer(Protocol):
+    """Writes the dispatch, see `guards.dispatch.check_code`. Each path must be asked for in the order of the source."""
+
+    def name(self, word: str) -> str:
+        """Return a name that no parameter has."""
+
+    def bind(self, value: Any, word: str = "") -> str:
+        """Return a name for an object."""
+
+    def builtin(self, function: Callable[..., Any]) -> str:
+        """Return a name for a builtin."""
+
+    def path(self, access: Access) -> str:
+        """Return the source of an access path."""
+
+
+class Kind(Struct, frozen=True, eq=False):
+    """One kind of check: all that gearcache does with it. A new kind is one row, and a row of its test."""
+
+    name: str
+    #: When a check of this kind holds.
+    meaning: str
+    #: The plain data to expect, from a value and what is asked about it. Raises `NotConstant` if there is none.
+    observe: Callable[[Any, Any], Any]
+    #: Whether the check holds for a value. Errors of the value are passed on: then it does not hold.
+    holds: Callable[[Any, Any, Walker], bool]
+    #: What was found instead, for people.
+    found: Callable[[Any, Any, Walker], str]
+    #: Watches what the check depends on beside the path to its value; None if nothing.
+    watch: Callable[[Watching, Any, Any], None] | None = lambda watching, value, expected: watching.add_value(value)
+    #: The check as a boolean expression of the dispatch, from its path, what it expects, and the object to compare
+    #: with; None to call `holds` there.
+    source: Callable[[Writer, Access, Any, Any], str | None] = lambda writer, access, expected, compared: None
+    #: The object that the dispatch compares values with, from the value of the first call; None if there is none.
+    compared: Callable[[Any], Any] = lambda value: None
+    #: The paths that it leads to beside its own.
+    others: Callable[[Any], list[Access]] = lambda expected: []
+    #: What is expected, for people.
+    wanted: Callable[[Any], str] = repr
+    #: A failure as a sentence, from the path, the expected data, and the texts of what was expected and found.
+    words: Callable[[str, Any, str, str], str] | None = None
+    #: Whether it compares code: a change of it makes a stored variant outdated for good.
+    is_code: bool = False
+    #: Whether it is compared after all others, because it uses the classes that they have seen.
+    is_last: bool = False
+    #: Whether it reads one key, where the value is a dictionary.
+    reads_key: bool = False
+
+    def sentence(self, path: str, expected: Any, present: str) -> str:
+        """Return a failure as a sentence."""
+        wanted = self.wanted(expected)
+        if self.words is not None:
+            return self.words(path, expected, wanted, present)
+        return f"`{path}`: {self.name} was {wanted}, is now {present}"
+
+
+def of_value(name: str, meaning: str, plain: Callable[[Any], Any], **others: Any) -> Kind:
+    """Return a kind that compares plain data of a value."""
+    row: dict[str, Any] = {
+        "observe": lambda value, argument: plain(value),
+        "holds": lambda value, expected, walker: bool(plain(value) == expected),
+        "found": lambda value, expected, walker: repr(plain(value)),
+    }
+    return Kind(name, meaning, **(row | others))
+
+
+def of_question(name: str, meaning: str, answer: Callable[[Any, Any], bool], **others: Any) -> Kind:
+    """Return a kind that asks a value about the expected data."""
+    row: dict[str, Any] = {
+        "observe": lambda value, argument: argument,
+        "holds": lambda value, expected, walker: answer(value, expected),
+        "found": lambda value, expected, walker: "no longer so",
+    }
+    return Kind(name, meaning, **(row | others))
+
+
+def of_relation(
+    name: str,
+    meaning: str,
+    others: Callable[[Any], list[Access]],
+    answer: Callable[[Any, Any, list[Any]], bool],
+    **more: Any,
+) -> Kind:
+    """Return a kind that relates a value to those at other paths, in order."""
+
+    def holds(value: Any, expected: Any, walker: Walker) -> bool:
+        return answer(value, expected, [walker.resolve(other) for other in others(expected)])
+
+    def watch(watching: Watching, value: Any, expected: Any) -> None:
+        for other in others(expected):
+            watching.add_path(other)
+
+    row: dict[str, Any] = {
+        "observe": lambda value, argument: argument,
+        "holds": holds,
+        "found": lambda value, expected, walker: "otherwise",
+        "watch": watch,
+        "others": others,
+    }
+    return Kind(name, meaning, **(row | more))
