@@ -1,15 +1,14 @@
 """Dynamo hooks that consume iterators, and test membership, as Python does.
 
 For Dynamo an iterator of constants is a constant: a function that receives it leaves it unconsumed. `yield from` gives
-None where the generator returned a value, a group of `itertools.groupby` survives the next one, `range` accepts a
-float, and `in` gives whatever `__contains__` returned. These hooks do what Python does.
+None where the generator returned a value, `range` accepts a float, and `in` gives whatever `__contains__` returned.
+These hooks do what Python does.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from gearcache.ge_cache.private_torch.corrections import containers
@@ -22,7 +21,6 @@ def watched_iterators(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield (owner, name, replacement) of Dynamo's functions for iterators, containers and the texts of exceptions."""
     yield from _of_generators()
     yield from _of_list_iterators()
-    yield from _of_groups()
     yield from _of_ranges()
     yield from _of_members()
     yield from _of_extremes(facts)
@@ -63,53 +61,6 @@ def _of_list_iterators() -> Iterator[tuple[Any, str, Any]]:
     for kind in with_subclasses(IteratorVariable):  # since torch 2.15 those of tuples and of reversed lists stand apart
         if "as_python_constant" in vars(kind):
             yield kind, "as_python_constant", functools.wraps(vars(kind)["as_python_constant"])(as_python_constant)
-
-
-def _of_groups() -> Iterator[tuple[Any, str, Any]]:
-    from torch._dynamo.variables.base import VariableTracker
-    from torch._dynamo.variables.iter import ItertoolsVariable
-
-    tools: Any = ItertoolsVariable
-    variable: Any = VariableTracker
-    call = tools.call_function
-
-    @functools.wraps(call)
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        if self.value is itertools.groupby:
-            return tx.inline_user_function_return(variable.build(tx, _groupby), args, kwargs)
-        return call(self, tx, args, kwargs)
-
-    yield tools, "call_function", call_function
-
-
-def _groupby(iterable: Iterable[Any], key: Callable[[Any], Any] | None = None) -> Iterator[tuple[Any, Iterator[Any]]]:
-    """`itertools.groupby` as Python's documentation writes it, to be traced."""
-    iterator = iter(iterable)
-    value = latest_key = None
-    is_exhausted = False
-
-    def group(target: Any) -> Iterator[Any]:
-        nonlocal value, latest_key, is_exhausted
-        yield value
-        for value in iterator:
-            latest_key = value if key is None else key(value)
-            if latest_key != target:
-                return
-            yield value
-        is_exhausted = True
-
-    try:
-        value = next(iterator)
-    except StopIteration:
-        return
-    latest_key = value if key is None else key(value)
-    while not is_exhausted:
-        target = latest_key
-        current = group(target)
-        yield latest_key, current
-        if latest_key == target:
-            for _ in current:
-                pass
 
 
 def _of_ranges() -> Iterator[tuple[Any, str, Any]]:

@@ -1,13 +1,12 @@
 """Dynamo hooks for reads of exception messages by the traced code.
 
-Where Python would raise, Dynamo raises an exception of the same class, whose message often differs. Messages known to
-equal Python's may be read; reading any other refuses the trace. Merely catching the exception is allowed.
+Where Python would raise, Dynamo raises an exception of the same class, whose message often differs: reading it refuses
+the trace. Merely catching the exception is allowed.
 """
 
 from __future__ import annotations
 
 import functools
-import re
 import sys
 import types
 from collections.abc import Iterator
@@ -15,19 +14,11 @@ from typing import Any
 
 from gearcache.ge_cache.private_torch.renamed import name_here
 
-#: Messages that Dynamo words as Python does.
-_RIGHT = re.compile(
-    r"'\w+' object (has no attribute '\w+'|is not (iterable|subscriptable)|cannot be interpreted as an integer)"
-    r"|(list|tuple|deque) index out of range|list assignment index out of range|pop from (empty list|an empty deque)"
-    r"|pop index out of range|object of type '\w+' has no len\(\)|unhashable type: '\w+'"
-    r"|(not enough|too many) values to unpack \(expected \d+(, got \d+)?\)"
-    r"|(integer |float |)(division|modulo|division or modulo) by zero|math domain error"
-    r"|invalid literal for int\(\) with base \d+: '.*'|could not convert string to float: '.*'"
-    r'|can only concatenate str \(not "\w+"\) to str'
-)
-
 #: Functions that raise for the traced code, in torch 2.13 and 2.14.
 _RAISING = ("_raise_exception_variable", "do_raise")
+#: Exceptions whose arguments are right.
+_RIGHT = (StopIteration, GeneratorExit, KeyError)
+_OF_KEY = "it makes a text of a `KeyError`, which Python makes by `repr()` and a trace does not: make a text of the key"
 
 
 def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
@@ -49,7 +40,7 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         set_exception(self, val, *arguments, **keywords)
         if isinstance(val, errors) and not hasattr(val, "gearcache_raised"):
             val.gearcache_raised = True
-            if _is_raised_by_dynamo() and not _is_right(val):
+            if val.python_type() not in _RIGHT and _is_raised_by_dynamo():
                 val.args = _Unread(facts, val)
 
     @functools.wraps(init_error)
@@ -59,15 +50,16 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
             self.args = _Key(facts, args)
 
     def is_of_key(error: Any) -> bool:
-        """Return whether the text of an error is that of its key's `repr()`."""
+        """Return whether the text of an error is that of its key's `repr()`, which Dynamo does not make."""
         return error.exc_type.__str__ is KeyError.__str__ and len(error.args) == 1
 
     text_of = getattr(errors, "tp_str_impl", None)  # since torch 2.14
 
     def tp_str_impl(self: Any, tx: Any) -> Any:
-        """Make the text of an error; Dynamo asks for `repr()` in `KeyError` alone since torch 2.15, before nowhere."""
         assert text_of is not None
-        return _text_of_key(facts, self.args[0]) if is_of_key(self) else text_of(self, tx)
+        if is_of_key(self):
+            facts.refuse(_OF_KEY)
+        return text_of(self, tx)
 
     @functools.wraps(item_of)
     def getitem_const(self: Any, tx: Any, arg: Any) -> Any:
@@ -113,31 +105,8 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         yield VariableTracker, name, length(vars(VariableTracker)[name])
 
 
-class _Key(list[Any]):
-    """The arguments of a `KeyError` until torch 2.13, which reads only the first one when it makes the text."""
-
-    def __init__(self, facts: Any, arguments: Any) -> None:
-        super().__init__(arguments)
-        self._facts = facts
-
-    def __getitem__(self, index: Any) -> Any:
-        argument = super().__getitem__(index)
-        return _text_of_key(self._facts, argument) if index == 0 else argument
-
-
-def _text_of_key(facts: Any, key: Any) -> Any:
-    """Return the text of a `KeyError` as a variable."""
-    from torch._dynamo.variables.constant import ConstantVariable
-
-    if not key.is_python_constant():
-        facts.refuse("it makes a text of a `KeyError` whose key is an object: make a text of the key")
-        return key
-    constants: Any = ConstantVariable
-    return constants.create(repr(key.as_python_constant()))
-
-
 class _Unread(list[Any]):
-    """The arguments of an exception that Dynamo made: reading them refuses the trace."""
+    """The arguments of an exception that Dynamo made, or words in its own way: reading them refuses the trace."""
 
     def __init__(self, facts: Any, exception: Any) -> None:
         super().__init__(exception.args)
@@ -146,8 +115,8 @@ class _Unread(list[Any]):
 
     def _refuse(self) -> None:
         self._facts.refuse(
-            f"it reads the text of a `{self._name}` that Python raises, which a trace words in its own way: test for "
-            "the cause before, or catch the exception without reading it"
+            f"it reads the text of a `{self._name}`, which a trace words in its own way: test for the cause before, or "
+            "catch the exception without reading it"
         )
 
     def __iter__(self) -> Iterator[Any]:
@@ -157,6 +126,19 @@ class _Unread(list[Any]):
     def __len__(self) -> int:
         self._refuse()
         return super().__len__()
+
+
+class _Key(list[Any]):
+    """The arguments of a `KeyError` until torch 2.13, which reads only the first one, when it makes the text."""
+
+    def __init__(self, facts: Any, arguments: Any) -> None:
+        super().__init__(arguments)
+        self._facts = facts
+
+    def __getitem__(self, index: Any) -> Any:
+        if index == 0:
+            self._facts.refuse(_OF_KEY)
+        return super().__getitem__(index)
 
 
 def _is_raised_by_dynamo() -> bool:
@@ -185,13 +167,3 @@ def _is_called_to_raise(frame: types.FrameType) -> bool:
     """Return whether a function raises for Dynamo itself instead of the traced code, as in torch 2.14."""
     caller = frame.f_back
     return caller is not None and caller.f_code.co_name == "raise_observed_exception"
-
-
-def _is_right(exception: Any) -> bool:
-    """Return whether an exception of Dynamo's has the message that Python's would have."""
-    if exception.python_type() in (StopIteration, GeneratorExit) or len(exception.args) != 1:
-        return exception.python_type() in (StopIteration, GeneratorExit)
-    if exception.python_type() is KeyError:
-        return True
-    (text,) = exception.args
-    return bool(text.is_python_constant() and _RIGHT.fullmatch(str(text.as_python_constant())))
