@@ -6,6 +6,7 @@ It is a first guess: the method is then run, and raises or not.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -93,6 +94,8 @@ def _can_only_raise(translator: Any) -> bool:
     """Return whether each path from the current instruction ends in a `raise` that the function does not catch."""
     instructions, pointer = translator.instructions, translator.instruction_pointer
     if pointer is None:
+        return False
+    if sys.version_info < (3, 11) and translator.block_stack:  # a handler around it, which no table names
         return False
     places = {id(instruction): index for index, instruction in enumerate(instructions)}
     waiting, visited, raises = [pointer - 1], set(), False

