@@ -127,8 +127,7 @@ def _of_ordered(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     for kind in dict.fromkeys((OrderedDictVariable, UserDefinedDictVariable)):
         yield from named_methods(kind, ("move_to_end",), calling)
         for name, wrap in (("nb_or_impl", joining), (name_here(kind, "repr_impl"), representing)):
-            if name in vars(kind):
-                yield kind, name, wrap(vars(kind)[name])
+            yield kind, name, wrap(getattr(kind, name))
 
 
 def _refuse_copy(facts: Any, cls: type, way: str) -> None:
@@ -136,6 +135,7 @@ def _refuse_copy(facts: Any, cls: type, way: str) -> None:
         f"it copies a `{cls.__qualname__}` by {way}, of which a trace makes another object than Python: call the class "
         "with what the old one holds"
     )
+    facts.raise_refusals()  # Dynamo might fail next, and say less
 
 
 def _of_copies(facts: Any) -> Iterator[tuple[Any, str, Any]]:
