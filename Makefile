@@ -10,6 +10,7 @@ PYTHON ?= python3
 TORCH ?= 2.13.0
 VENV ?= .venv
 NPU_VENV ?= .venv-npu
+TORCH_NPU ?= 2.13.0
 DOCS_VENV ?= .venv-docs
 ARGS ?=
 FAST ?=
@@ -70,7 +71,7 @@ test: $(VENV)/.dev .servers/.ready
 
 # The wheel of torch_npu without its dependencies, above the packages of .venv: its Python half runs on a CPU.
 $(NPU_VENV)/.ready: $(VENV)/.dev scripts/npu_venv.sh
-	scripts/npu_venv.sh $(BIN)/python $(NPU_VENV)
+	scripts/npu_venv.sh $(BIN)/python $(NPU_VENV) $(TORCH_NPU)
 	touch $@
 
 ## make test-npu   run the tests of the NPU path on an emulated device

@@ -9,7 +9,7 @@ from typing import Any
 
 logger = logging.getLogger("gearcache")
 #: The releases with which the tests of the integrations have passed; `setup.cfg` allows them in the extras.
-TRANSFORMERS = ((5, 22), (5, 23), (5, 24))
+TRANSFORMERS = ((5, 20), (5, 22), (5, 23), (5, 24))
 _TRIED = ", ".join(f"{major}.{minor}" for major, minor in TRANSFORMERS)
 _MIXIN = "cache_utils.CacheLayerMixin"
 #: The names below `transformers` that `gearcache.integrations.transformers` uses, with the parameters that it passes.
