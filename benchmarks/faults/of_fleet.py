@@ -30,6 +30,15 @@ FAULTS = [
         ("tests/serving/fleet/test_tiers.py::test_a_manifest_in_the_place_of_another_key_serves_no_call",),
     ),
     Fault(
+        "Another tenant's entry in a tier serves where the method reaches the same weights",
+        "src/gearcache/serving/fleet/remote_entry.py",
+        "        return list(self._entry.of_sibling(variants, components))\n",
+        "        return variants\n",
+        (
+            "tests/serving/fleet/test_tiers.py::test_what_another_tenants_host_compiled_serves_where_the_method_reaches_the_same",
+        ),
+    ),
+    Fault(
         "An unsigned entry of a tier is refused unless its URL allows that",
         "cache/remote/trust.py",
         "        if unsigned and not wrong and not self.signs:\n",

@@ -125,18 +125,18 @@ def test_it_comes_through_every_engine(tmp_path: Path, engine: str, monkeypatch:
 class Adapters(Net):
     """A model whose method reaches one of its adapters."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, width: int) -> None:
         super().__init__()
-        self.adapters = torch.nn.ModuleDict({name: torch.nn.Linear(4, 4) for name in names})
+        self.adapters = torch.nn.ModuleDict({name: torch.nn.Linear(4, width) for name in names})
         self.active = "own"
 
     def run(self, x: Tensor) -> Tensor:
         return self.adapters[self.active](self.linear(x))
 
 
-def of_tenant(root: Path, remotes: str, *names: str, active: str = "own") -> Any:
-    """Call the method of a model with these adapters on a host of its own; returns its counters."""
-    model = Adapters(*names)
+def of_tenant(root: Path, remotes: str, *names: str, active: str = "own", width: int = 4) -> Any:
+    """Call the method of a model with these adapters on a host of its own; returns the cached method."""
+    model = Adapters(*names, width=width)
     model.active = active
     config = gearcache.CompilerConfig(backend="eager")
     cached = gearcache.cache_compile(model.run, config=config, gears=GEARS, cache_dir=root, remotes=remotes)
@@ -156,7 +156,8 @@ def test_what_another_tenants_host_compiled_serves_where_the_method_reaches_the_
     assert ", of a module that differs only where the method does not reach: " in renamed.explain()
     assert of_tenant(tmp_path / "b", "", "own", "c", "d").stats.traces == 0, "it is an entry of that host"
     assert of_tenant(tmp_path / "c", share, "own", "c", active="c").stats.traces == 1, "another one is active"
-    assert of_tenant(tmp_path / "d", share, "e", "own", active="own").stats.traces == 0
+    assert of_tenant(tmp_path / "d", share, "own", "f", width=5).stats.traces == 1, "it reaches other weights"
+    assert of_tenant(tmp_path / "e", share, "e", "own").stats.traces == 0
 
 
 def test_of_a_methods_entries_only_those_of_the_family_are_read(
