@@ -99,12 +99,16 @@ def blobs(tier: Tier, deadline: Deadline) -> list[str]:
 
 
 def write_index(tier: Tier, deadline: Deadline, are_meant: Callable[[str], bool] = lambda _: True) -> int:
-    """Write the files in which a web server lists the folder of each entry; returns how many changed.
+    """Write the files in which a web server lists all entries, those of each method, and the folder of each one.
+
+    Returns how many changed.
 
     `are_meant` chooses among them by name. Nothing else in a tier changes: a reader sees the old or the new file.
     """
     contents = holdings(tier, deadline)
     texts = {ENTRIES + INDEX: _text(ENTRIES, contents.names)}
+    for prefix in {entry.method_prefix for entry in contents.manifests}:
+        texts[prefix + INDEX] = _text(prefix, (name for name in contents.names if name.startswith(prefix)))
     for entry in contents.manifests:
         names = contents.manifests[entry] if entry.ranks else _of_all_ranks(contents.manifests, entry)
         texts[entry.prefix + INDEX] = _text(entry.prefix, names)

@@ -102,18 +102,21 @@ class Site(WebRemote):
         self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
     ) -> bool:
         stored = self._folder.put(name, data, deadline, create=create)
-        prefix = name.rpartition("/")[0] + "/"
-        self._index(prefix, deadline)
+        self._index(name, deadline)
         return stored
 
     def delete(self, name: str, deadline: Deadline) -> None:
         self._folder.delete(name, deadline)
-        self._index(name.rpartition("/")[0] + "/", deadline)
+        self._index(name, deadline)
 
-    def _index(self, prefix: str, deadline: Deadline) -> None:
-        names = [item.removeprefix(prefix) for item in self._folder.names(prefix, 1000, deadline)]
-        text = "".join(f"{item}\n" for item in names if item != INDEX)
-        self._folder.put(prefix + INDEX, text.encode(), deadline)
+    def _index(self, name: str, deadline: Deadline) -> None:
+        """List the folder of an object, and those above it but the two topmost."""
+        parts = name.split("/")
+        for count in range(min(3, len(parts) - 1), len(parts)):
+            prefix = "/".join(parts[:count]) + "/"
+            names = [item.removeprefix(prefix) for item in self._folder.names(prefix, 1000, deadline)]
+            text = "".join(f"{item}\n" for item in names if item.rpartition("/")[2] != INDEX)
+            self._folder.put(prefix + INDEX, text.encode(), deadline)
 
 
 @contextmanager

@@ -102,26 +102,6 @@ def objects(share: str, what: str) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.exists() else []
 
 
-def test_what_one_host_compiled_another_fetches(tmp_path: Path, share: str) -> None:
-    assert Host(tmp_path / "a", share).call().compiles == 2
-    second = Host(tmp_path / "b", share).call().call(2)
-    assert (second.compiles, second.cached.stats.to_dict()["traces"]) == (0, 0)
-    # It is an entry of that host like any other: no tier is asked for it.
-    shutil.rmtree(tmp_path / "share")
-    assert Host(tmp_path / "b", "").call().call(2).compiles == 0
-
-
-@pytest.mark.parametrize("engine", ["redis", "bucket", "web", "azure"])
-def test_it_comes_through_every_engine(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if engine == "azure" and azurite_program() is None:
-        pytest.skip("there is no Azurite, or no node for it: see scripts/servers.sh")
-    with {**ENGINES, "azure": azure}[engine]() as remote:
-        monkeypatch.setattr("gearcache.cache.remote.urls.TierURL.open", lambda self: remote)
-        url = "redis://h?unsigned=1"
-        assert Host(tmp_path / "a", url).call().compiles == 2
-        assert Host(tmp_path / "b", url).call().compiles == 0
-
-
 class Adapters(Net):
     """A model whose method reaches one of its adapters."""
 
@@ -145,6 +125,27 @@ def of_tenant(root: Path, remotes: str, *names: str, active: str = "own", width:
         assert torch.equal(cached(x), model.run(x))
     assert outbox().flush(30) == 0
     return cached
+
+
+def test_what_one_host_compiled_another_fetches(tmp_path: Path, share: str) -> None:
+    assert Host(tmp_path / "a", share).call().compiles == 2
+    second = Host(tmp_path / "b", share).call().call(2)
+    assert (second.compiles, second.cached.stats.to_dict()["traces"]) == (0, 0)
+    # It is an entry of that host like any other: no tier is asked for it.
+    shutil.rmtree(tmp_path / "share")
+    assert Host(tmp_path / "b", "").call().call(2).compiles == 0
+
+
+@pytest.mark.parametrize("engine", ["redis", "bucket", "web", "azure"])
+def test_it_comes_through_every_engine(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if engine == "azure" and azurite_program() is None:
+        pytest.skip("there is no Azurite, or no node for it: see scripts/servers.sh")
+    with {**ENGINES, "azure": azure}[engine]() as remote:
+        monkeypatch.setattr("gearcache.cache.remote.urls.TierURL.open", lambda self: remote)
+        url = "redis://h?unsigned=1"
+        assert Host(tmp_path / "a", url).call().compiles == 2
+        assert Host(tmp_path / "b", url).call().compiles == 0
+        assert [of_tenant(tmp_path / name, url, "own", name).stats.traces for name in "cd"] == [1, 0]
 
 
 def test_what_another_tenants_host_compiled_serves_where_the_method_reaches_the_same(

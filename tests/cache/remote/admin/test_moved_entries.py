@@ -379,7 +379,7 @@ def test_lists_name_what_lies_below_each_entry(tmp_path: Path, share: str) -> No
     store_gears(tmp_path / "a", DECODE, {"1": b"one"}, ranks="rank1")
     target = tier(tmp_path / "a", share)
     push(tmp_path / "a", target, DECODE_NAME, EntryName(DECODE.safe_label, DECODE.digest, "rank1"))
-    assert write_index(target, Deadline.after(10)) == 3
+    assert write_index(target, Deadline.after(10)) == 4
     assert write_index(target, Deadline.after(10)) == 0
     top = Path(share, "v4", "entries")
     names = holdings(target, Deadline.after(10)).names
@@ -387,5 +387,5 @@ def test_lists_name_what_lies_below_each_entry(tmp_path: Path, share: str) -> No
     of_rank = (top / DECODE.safe_label / DECODE.digest / "rank1" / "index.txt").read_text().split()
     assert [name.rpartition("/")[2] for name in names if "rank1" in name] == of_rank
     Path(share, next(name for name in names if "rank1" in name)).unlink()
-    assert write_index(target, Deadline.after(10)) == 3
+    assert write_index(target, Deadline.after(10)) == 4
     assert not (top / DECODE.safe_label / DECODE.digest / "rank1" / "index.txt").exists()
