@@ -15,17 +15,28 @@ class EvidencePlan:
     __slots__ = ("attributes", "checks", "children", "keys", "steps")
 
     def __init__(self, checks: list[Any], children: list[Any], empty: int | None) -> None:
-        rows = [(KINDS[kind], expected) for kind, expected in checks]
-        keys = [key for kind, key in rows if kind.reads_key and type(key) in _PLAIN_KEYS]
-        self.checks = [
-            (kind.watch, expected)
-            for kind, expected in rows
-            if kind.watch is not None and not (kind.reads_key and type(expected) in _PLAIN_KEYS)
-        ]
-        self.children = [child for child in children if child[2] != empty]
-        self.attributes = [name for step, name, _ in children if step == "attr"]
-        self.keys = dict.fromkeys([*keys, *(name for step, name, _ in self.children if is_key(step, name))])
-        self.steps = [(step, name) for step, name, _ in self.children if step != "attr" and not is_key(step, name)]
+        self.checks: list[tuple[Any, Any]] = []
+        self.children: list[Any] = []
+        self.attributes: list[str] = []
+        self.keys: dict[Any, None] = {}
+        self.steps: list[tuple[str, Any]] = []
+        for name, expected in checks:
+            kind = KINDS[name]
+            if kind.reads_key and type(expected) in _PLAIN_KEYS:
+                self.keys[expected] = None
+            elif kind.watch is not None:
+                self.checks.append((kind.watch, expected))
+        for child in children:
+            step, name, number = child
+            if step == "attr":
+                self.attributes.append(name)
+            if number == empty:
+                continue
+            self.children.append(child)
+            if is_key(step, name):
+                self.keys[name] = None
+            elif step != "attr":
+                self.steps.append((step, name))
 
 
 def is_key(step: str, key: Any) -> bool:
