@@ -22,12 +22,20 @@ class AdaptedGear(Struct, frozen=True):
     work: int
 
 
+class Unfit(Struct, frozen=True):
+    """Why a gear cannot be adapted to a call."""
+
+    reason: str
+    #: Whether other gears tell more: this one is too small, or was not traced to be adapted.
+    is_minor: bool = False
+
+
 class Adapter(Protocol):
     """Makes a gear for a call's tensors from a gear of a variant."""
 
     def __call__(
         self, variant: StoredVariant, gear: StoredGear, run: Runner, tensors: Sequence[torch.Tensor], text: str
-    ) -> AdaptedGear | str:
+    ) -> AdaptedGear | Unfit:
         """Return an adapted gear, or why there is none; `text` is its name if its sizes differ from those of `gear`.
 
         `run` is the gear's own runner. The tensors are compared with the adapted gear afterwards.

@@ -8,20 +8,20 @@ from collections.abc import Sequence
 import torch
 from msgspec.structs import replace
 
-from gearcache.guards.dispatch.adapted_gear import AdaptedGear, Runner
+from gearcache.guards.dispatch.adapted_gear import AdaptedGear, Runner, Unfit
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 
 
 def copied_gear(
     variant: StoredVariant, gear: StoredGear, run: Runner, tensors: Sequence[torch.Tensor], text: str
-) -> AdaptedGear | str:
+) -> AdaptedGear | Unfit:
     """Return a gear that takes any strides, or why there is none: an `Adapter`.
 
     An input that the graph writes, or that shares memory with a result, is never copied.
     """
     indices = _copyable(variant, gear)
     if not indices:
-        return "has no input that may be copied"
+        return Unfit("has no input that may be copied")
     strides: list[list[int | None]] = [list(row) for row in gear.strides]
     for index in indices:
         strides[index] = [None] * len(strides[index])

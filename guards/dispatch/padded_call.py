@@ -29,7 +29,8 @@ import torch
 from msgspec.structs import replace
 
 from gearcache.errors import PaddedResultError
-from gearcache.guards.dispatch.adapted_gear import AdaptedGear, Runner
+from gearcache.guards.dispatch.adapted_gear import AdaptedGear, Runner, Unfit
+from gearcache.guards.dispatch.copied_call import copied_gear
 from gearcache.guards.dispatch.fills import Fills
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.gears.expressions import expression_function
@@ -39,24 +40,55 @@ Values = Mapping[str, int]
 
 
 def padded_gear(
-    variant: StoredVariant, gear: StoredGear, run: Runner, tensors: Sequence[torch.Tensor], text: str, fills: Fills
-) -> AdaptedGear | str:
-    """Return a gear of smaller tensors on a gear's graph, or why there is none: an `Adapter`, with the fills."""
-    result = _padded_gear(variant, gear, run, tensors, text, fills)
-    return f"gear {sizes_name(gear.text)} {result}" if isinstance(result, str) else result
+    variant: StoredVariant,
+    gear: StoredGear,
+    run: Runner,
+    tensors: Sequence[torch.Tensor],
+    text: str,
+    fills: Fills,
+    *,
+    copies: bool = False,
+) -> AdaptedGear | Unfit:
+    """Return a gear of smaller tensors on a gear's graph, or why there is none: an `Adapter`, with the fills.
+
+    `copies`: tensors of other strides are copied, too.
+    """
+    if variant.padding is None or gear.is_dynamic:
+        return Unfit(f"gear {sizes_name(gear.text)} cannot be padded to", is_minor=True)
+    if any(tensors[index].dim() <= dim for _, index, _, dim in variant.padding["symbols"]):
+        return Unfit(f"gear {sizes_name(gear.text)} has tensors of another rank", is_minor=True)
+    real, full = _symbols(variant.padding, gear, tensors, copies=copies)
+    result = _padded_gear(variant, gear, run, real, full, text, fills)
+    if isinstance(result, str):
+        is_smaller = any(real[name] > full[name] for name in real)
+        return Unfit(f"gear {sizes_name(gear.text)} {result}", is_minor=is_smaller)
+    copied = copied_gear(variant, result.gear, result.run, tensors, text) if copies else result
+    return copied if isinstance(copied, AdaptedGear) else result
+
+
+def _symbols(
+    plan: Mapping[str, Any], gear: StoredGear, tensors: Sequence[torch.Tensor], *, copies: bool
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the values of the symbols in a call, and in the gear.
+
+    A stride counts as that of the gear: the tensors are compared with it afterwards, or copied.
+    """
+    rows = {"size": gear.sizes, "stride": gear.strides}
+    full = {name: rows[kind][index][dim] or 0 for name, index, kind, dim in plan["symbols"]}
+    real = {
+        name: getattr(tensors[index], kind)(dim)
+        for name, index, kind, dim in plan["symbols"]
+        if kind == "size" or (name in plan["padded"] and not copies)
+    }
+    return {name: real.get(name, full[name]) for name in full}, full
 
 
 def _padded_gear(
-    variant: StoredVariant, gear: StoredGear, run: Runner, tensors: Sequence[torch.Tensor], text: str, fills: Fills
+    variant: StoredVariant, gear: StoredGear, run: Runner, real: Values, full: Values, text: str, fills: Fills
 ) -> AdaptedGear | str:
+    """Return a gear, or why there is none; `real` and `full` are the symbols' values in the call and in the gear."""
     plan = variant.padding
-    if plan is None or gear.is_dynamic:
-        return "cannot be padded to"
-    if any(tensors[index].dim() <= dim for _, index, _, dim in plan["symbols"]):
-        return "has tensors of another rank"
-    real = {name: getattr(tensors[index], kind)(dim) for name, index, kind, dim in plan["symbols"]}
-    rows = {"size": gear.sizes, "stride": gear.strides}
-    full = {name: rows[kind][index][dim] or 0 for name, index, kind, dim in plan["symbols"]}
+    assert plan is not None
     changed_symbols = [name for name in real if real[name] != full[name]]
     for name in changed_symbols:
         if real[name] > full[name]:

@@ -207,3 +207,7 @@ def main(context: click.Context) -> None:
 
     if problems := wrong_variables(os.environ):
         raise OptionError("; ".join(problems))
+
+
+if __name__ == "__main__":  # else `python -m gearcache.cli doctor --ready …` would do nothing, and succeed
+    main(prog_name="gearcache")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -98,15 +98,6 @@ class LoadedVariants:
         self.gears = [bound for loaded in self.variants for bound in loaded.bound_gears()]
         return next(bound.frame for bound in self.gears if bound.gear is graph.gear)
 
-    def gears_for(self, call: Call, spec: GearSpec) -> set[str]:
-        """Return the gears of the loaded variants that take such a call at their sizes, and the excluded gears."""
-        gears: set[str] = set()
-        for active in self.variants:
-            if takes(active.variant, call):
-                gears |= excluded_gears(active.variant, call, spec)
-                gears.update(fit.gear.text for fit in fits_of(active.variant, call, spec) if fit.serves(spec))
-        return gears
-
     def misfits(self, call: Call) -> list[Reason]:
         """Return, for each loaded variant, the argument with which it does not fit the call."""
         return [reason for active in self.variants if (reason := misfit(active.variant, call.scope)) is not None]
@@ -139,6 +130,16 @@ def fits_of(variant: StoredVariant, call: Call, spec: GearSpec) -> list[GearFit]
 
     values = CallValues(tensors, numbers_of(variant, call.scope), size_relations(variant, call.scope))
     return list(gear_fits(variant, spec, call.sizes(spec), values))
+
+
+def missing_gears(variants: Iterable[StoredVariant], call: Call, spec: GearSpec) -> list[tuple[int, ...]]:
+    """Return the possible gears of a spec that no variant has for such a call."""
+    gears: set[str] = set()
+    for variant in variants:
+        if takes(variant, call):
+            gears |= excluded_gears(variant, call, spec)
+            gears.update(fit.gear.text for fit in fits_of(variant, call, spec) if fit.serves(spec))
+    return [gear for gear in spec.gears if gear_text(spec, gear) not in gears]
 
 
 def takes_tensors(variant: StoredVariant, call: Call) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from msgspec import Struct
 
-from gearcache.guards.dispatch.adapted_gear import AdaptedGear, Adapter, Runner
+from gearcache.guards.dispatch.adapted_gear import AdaptedGear, Adapter, Runner, Unfit
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.inputs import Problem, find_problem
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
@@ -20,6 +20,8 @@ from gearcache.serving.find.activate import ActiveVariant, tensors_of
 
 #: The most adapted gears that are kept ready; each costs a table entry, a tensor check and a frame.
 MAX_ADAPTED = 256
+#: Problems of tensors whose graph is another one.
+_OF_OTHERS = ("shape", "rank")
 
 
 class Adapted(Struct, frozen=True):
@@ -31,11 +33,9 @@ class Adapted(Struct, frozen=True):
 
 
 class Obstacle(Struct, frozen=True):
-    """Why no graph was adapted to a call."""
+    """Why no graph was adapted to a call: a problem of its tensors, or a reason of a gear; both None without graphs."""
 
-    #: The reason of the gears of the call's own variant; None if that variant is not loaded.
     reason: str | None = None
-    #: Another problem of the call's tensors.
     problem: Problem | None = None
 
 
@@ -47,7 +47,7 @@ class AdaptedCalls:
 
     def add(self, adapt: Adapter, variants: Sequence[ActiveVariant], call: Call, text: str) -> Adapted | Obstacle:
         """Make a gear for a call, called `text`, from the smallest loaded gear that can be adapted."""
-        obstacles: list[Problem | str] = []
+        obstacles: list[Problem | Unfit] = []
         adapted_ids = {id(graph) for _, graph in self._graphs}
         candidates: list[tuple[AdaptedGear, ActiveVariant, GraphCall, tuple[torch.Tensor, ...]]] = []
         for active in variants:
@@ -77,7 +77,7 @@ class AdaptedCalls:
 
 def obstacle_of(adapt: Adapter, variants: Sequence[StoredVariant], call: Call) -> Obstacle | None:
     """Return why no gear of some stored variants can be adapted to a call; None if one can."""
-    obstacles: list[Problem | str] = []
+    obstacles: list[Problem | Unfit] = []
     for variant in variants:
         if (tensors := _given(variant, call)) is None:
             continue
@@ -96,19 +96,20 @@ def _attempt(
     run: Runner,
     tensors: tuple[torch.Tensor, ...],
     text: str,
-) -> AdaptedGear | Problem | str:
+) -> AdaptedGear | Problem | Unfit:
     """Return an adapted gear; else why there is none, or why it does not take the tensors."""
     adapted = adapt(variant, gear, run, tensors, text)
-    return adapted if isinstance(adapted, str) else find_problem(variant.inputs, adapted.gear, tensors) or adapted
+    return adapted if isinstance(adapted, Unfit) else find_problem(variant.inputs, adapted.gear, tensors) or adapted
 
 
-def _obstacle(obstacles: Sequence[Problem | str]) -> Obstacle:
-    """Return why a call is not served: the last reason and the last problem of its tensors."""
-    reason = next((item for item in reversed(obstacles) if isinstance(item, str)), None)
-    problem = next((item for item in reversed(obstacles) if isinstance(item, Problem)), None)
-    # For a call that is too large for all gears, those of a size of 1 differ in a dim that they do not fill.
-    is_of_size = reason is not None and problem is not None and problem.kind == "shape"
-    return Obstacle(reason, None if is_of_size else problem)
+def _obstacle(obstacles: Sequence[Problem | Unfit]) -> Obstacle:
+    """Return the most helpful obstacle: of a graph for such tensors before those of others."""
+    problems = [item for item in obstacles if isinstance(item, Problem)]
+    of_such = [problem for problem in problems if problem.kind not in _OF_OTHERS]
+    if of_such:
+        return Obstacle(problem=of_such[-1])
+    reasons = sorted((item for item in obstacles if isinstance(item, Unfit)), key=lambda item: not item.is_minor)
+    return Obstacle(reasons[-1].reason) if reasons else Obstacle(problem=problems[-1] if problems else None)
 
 
 def _given(variant: StoredVariant, call: Call) -> tuple[torch.Tensor, ...] | None:

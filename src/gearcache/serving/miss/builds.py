@@ -22,7 +22,7 @@ from gearcache.guards.gears.parse import GearSpec, gear_text
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.failures import warn_lacking
 from gearcache.serving.call.resolved import ResolvedMethod
-from gearcache.serving.find.loaded import Answer
+from gearcache.serving.find.loaded import Answer, missing_gears
 from gearcache.serving.find.variants import MISFITS, Variants
 from gearcache.serving.fleet.entry_tiers import EntryTiers
 from gearcache.serving.fleet.work_text import work_text
@@ -226,9 +226,8 @@ class Builds:
 
     def missing_gears(self, call: Call) -> list[tuple[int, ...]]:
         """Return the possible gears of the spec that no loaded variant has for such a call."""
-        spec = call.spec(self._method.spec)
-        loaded_gears = self._variants.loaded.gears_for(call, spec)
-        return [gear for gear in spec.gears if gear_text(spec, gear) not in loaded_gears]
+        variants = [active.variant for active in self._variants.loaded.variants]
+        return missing_gears(variants, call, call.spec(self._method.spec))
 
     def _look_again(self, call: Call, *, is_padded: bool) -> list[StoredVariant] | Answer:
         """Return the variants to keep; or the answer, if one that serves this call has appeared and is loaded now."""

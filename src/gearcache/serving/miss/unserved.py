@@ -32,14 +32,25 @@ from gearcache.guards.gears.short_names import sizes_name
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import misfit
-from gearcache.serving.find.loaded import Answer, Frame, takes_tensors
+from gearcache.serving.find.loaded import Answer, Frame, missing_gears, takes_tensors
 from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.adapted_calls import Adapted, AdaptedCalls, Obstacle, obstacle_of
 from gearcache.serving.miss.background import BackgroundBuilds
 from gearcache.serving.miss.builds import Builds
 from gearcache.serving.miss.delayed_calls import DelayedCalls
 from gearcache.serving.miss.refused_calls import RefusedCalls
-from gearcache.serving.miss.verdict import Compile, Eager, Known, MissRules, Pad, Refuse, decide, graph_to_make
+from gearcache.serving.miss.verdict import (
+    Compile,
+    Eager,
+    Gear,
+    Known,
+    MissRules,
+    Pad,
+    Refuse,
+    decide,
+    graph_to_make,
+    larger_than,
+)
 from gearcache.telemetry.record import Record
 
 logger = logging.getLogger("gearcache")
@@ -60,7 +71,7 @@ class UnservedCalls:
         self._delayed = DelayedCalls()
         self._refused = RefusedCalls()
         self._adapted = AdaptedCalls()
-        self._pads = partial(padded_gear, fills=method.fills)
+        self._pads = partial(padded_gear, fills=method.fills, copies=self._copies)
         #: Set when the cache and its fallback have failed: the method itself then serves calls without a loaded graph.
         self._runs_original = False
         #: Set when the entry is full; it is never reset.
@@ -77,7 +88,8 @@ class UnservedCalls:
         logged_reason = answer.unloaded.text if answer.unloaded is not None else ""
         reasons = () if logged_reason else self._reasons(call, problems)
         why = logged_reason or "; ".join(map(str, reasons)) or "its arguments are new"
-        verdict = decide(call, problems, rules, self._known_facts(call, rules, problems, why))
+        facts = self._known_facts(call, rules, problems, why)
+        verdict = decide(call, problems, rules, facts)
         if isinstance(verdict, Refuse):
             if isinstance(verdict.error, UnknownGear):  # other errors would remain with any gears
                 self._record.shapes.count_call(call.tensors)
@@ -92,11 +104,10 @@ class UnservedCalls:
             self._count_eager(call, verdict)
             return None
         padded = self._pad(call) if isinstance(verdict, Pad) else None
-        if isinstance(padded, Obstacle) and padded.reason is not None:  # the call's own variant is loaded
-            self._record.shapes.count_call(call.tensors)
-            raise rules.outside(call, padded.reason)
         if isinstance(padded, Adapted):
             return self._accept(padded, call)
+        if padded is not None and not self._needs_graphs(padded, call, rules, facts.missing):
+            raise self._unpadded(padded, rules, call)
         if reasons:  # the entry is there, a graph for this call is not
             reasons = self._near_misfits(call) or reasons
             why = "; ".join(map(str, reasons))
@@ -104,15 +115,9 @@ class UnservedCalls:
         built = self._build_or_explain(call, verdict, why, problems.decisive())
         if built is None:
             return None
-        if isinstance(verdict, Compile):
-            if built.frame is None:
-                raise InputError(self._rules.name, *built.problems.sentence())
-            return built.frame
-        padded = self._pad(call)
-        if isinstance(padded, Obstacle):
-            self._record.shapes.count_call(call.tensors)
-            raise rules.outside(call, padded.reason)
-        return self._accept(padded, call)
+        if built.frame is None:
+            raise InputError(self._rules.name, *built.problems.sentence())
+        return built.frame
 
     def _accept(self, adapted: Adapted, call: Call) -> Frame:
         return self._variants.loaded.accept(adapted.active, adapted.graph, adapted.tensors, call)
@@ -128,10 +133,11 @@ class UnservedCalls:
         if isinstance(graph, InputError):
             return graph
         if graph.is_outside and rules.on_miss == "pad":
-            answer = obstacle_of(self._pads, variants, call)
-            if answer is not None and answer.problem is not None:
-                return self._wrong(answer.problem)
-            return rules.outside(call, answer.reason) if answer is not None and answer.reason else ""
+            obstacle = obstacle_of(self._pads, variants, call)
+            missing = missing_gears(variants, call, rules.spec)
+            if obstacle is None or self._needs_graphs(obstacle, call, rules, missing):
+                return ""
+            return self._unpadded(obstacle, rules, call, counted=False)
         return gear_text(rules.spec, call.sizes(rules.spec)) if graph.is_outside and rules.on_miss == "compile" else ""
 
     def _rules_of(self, call: Call) -> MissRules:
@@ -212,13 +218,33 @@ class UnservedCalls:
         try:
             answer = self.builds.build(call, verdict.spec, why, is_padded=isinstance(verdict, Pad))
             self._refused.forget_raised()
-            return answer
         except (CaptureError, GearSpecError) as error:
             self._refused.add(call, error, time.monotonic() - begin)
             raise
+        if answer is None or isinstance(verdict, Compile):
+            return answer
+        padded = self._pad(call)
+        if isinstance(padded, Obstacle):
+            unpadded = self._unpadded(padded, self._rules_of(call), call)
+            self._refused.add(call, unpadded, time.monotonic() - begin)
+            raise unpadded
+        return Answer(self._accept(padded, call))
+
+    def _needs_graphs(self, obstacle: Obstacle, call: Call, rules: MissRules, missing: Sequence[Gear]) -> bool:
+        """Whether graphs that can be padded to are missing for such a call, or for tensors of its strides."""
+        is_of_strides = obstacle.problem is not None and obstacle.problem.kind == "stride" and rules.is_compared
+        return is_of_strides or any(map(larger_than(call.sizes(rules.spec)), missing))
+
+    def _unpadded(self, obstacle: Obstacle, rules: MissRules, call: Call, *, counted: bool = True) -> InputError:
+        """Return the error of a call that no gear can be padded to."""
+        if (problem := obstacle.problem) is not None:
+            return InputError(rules.name, problem.argument, problem.value, problem.allowed)
+        if counted:
+            self._record.shapes.count_call(call.tensors)
+        return rules.outside(call, obstacle.reason)
 
     def _pad(self, call: Call) -> Adapted | Obstacle:
-        """Pad a call to a loaded gear; `InputError` for tensors that no gear takes."""
+        """Pad a call to a loaded gear, or return why that is impossible."""
         spec = call.spec(self._rules.spec)
         text = gear_text(spec, call.sizes(spec))
         answer = self._adapted.add(self._pads, self._variants.loaded.variants, call, text)
@@ -228,12 +254,7 @@ class UnservedCalls:
             name = sizes_name(text, [gear_text(spec, gear) for gear in spec.gears])
             self._record.history.lines.append(f"padded: {name}")
             logger.info("%s: %s is padded to a gear", self._rules.name, name)
-        elif answer.problem is not None:
-            raise self._wrong(answer.problem)
         return answer
-
-    def _wrong(self, problem: Problem) -> InputError:
-        return InputError(self._rules.name, problem.argument, problem.value, problem.allowed)
 
     def _near_misfits(self, call: Call) -> tuple[Reason, ...]:
         """Return the plain arguments that alone keep a call from variants whose graphs take its tensors."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import torch
 from msgspec import Struct
 from msgspec.structs import replace
@@ -147,10 +150,26 @@ def graph_to_make(
     if not spec.axes:
         return _error(rules, problem) if problem is not None and raises and not is_declared else WantedGraph()
     if is_complete and sizes not in spec.gears:
-        return rules.outside(call) if raises else WantedGraph(is_outside=True)
+        if raises:
+            return rules.outside(call)
+        if rules.on_miss == "pad" and not any(map(larger_than(sizes), spec.gears)):
+            return rules.outside(call, _too_small(spec, sizes))
+        return WantedGraph(is_outside=True)
     is_loaded = problem is not None and gear in loaded
     # If only dims differ that the gears do not mention, all gears are compiled at the call's sizes of these dims.
     return WantedGraph(is_alone=is_loaded and problem is not None and (problem.is_assumption or is_strided))
+
+
+def larger_than(sizes: Gear) -> Callable[[Gear], bool]:
+    """Return whether a gear is at least as large as some sizes: only such a one can be padded to."""
+    return lambda gear: all(own >= size for own, size in zip(gear, sizes, strict=True))
+
+
+def _too_small(spec: GearSpec, sizes: Gear) -> str:
+    """Return that the largest gear is smaller than some sizes."""
+    largest = max(spec.gears, key=math.prod)
+    size = next((size for own, size in zip(largest, sizes, strict=True) if own < size), max(sizes))
+    return f"gear {sizes_name(gear_text(spec, largest))} is smaller than {size}"
 
 
 def _spec_of_compile(call: Call, rules: MissRules, missing: tuple[Gear, ...], *, alone: bool) -> GearSpec:
@@ -163,7 +182,7 @@ def _spec_of_compile(call: Call, rules: MissRules, missing: tuple[Gear, ...], *,
         return spec
     if alone or (sizes not in spec.gears and rules.on_miss != "pad"):
         return spec.only([sizes])
-    if not missing and spec.dynamic_axes:  # each gear has a graph, but for other strides
+    if not missing and spec.dynamic_axes and sizes in spec.gears:  # each gear has a graph, but for other strides
         return spec.only([sizes])
     return spec.only(missing) if len(missing) < len(spec.gears) and sizes in missing else spec
 
