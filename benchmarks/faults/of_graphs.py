@@ -22,7 +22,7 @@ FAULTS = [
     Fault(
         "What a server refuses to pad is not ready",
         "src/gearcache/serving/miss/unserved.py",
-        '            return rules.outside(call, answer.reason) if answer is not None and answer.reason else ""\n',
+        "            return self._unpadded(obstacle, rules, call, counted=False)\n",
         '            return ""\n',
         ("tests/prewarming/test_outside_gears.py::test_what_cannot_be_padded_is_not_ready",),
     ),

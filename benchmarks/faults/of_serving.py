@@ -24,8 +24,8 @@ FAULTS = [
     Fault(
         '`on_miss="raise"` raises for a size outside all gears',
         f"{_SERVING}/miss/verdict.py",
-        "        return rules.outside(call) if raises else WantedGraph(is_outside=True)\n",
-        "        return WantedGraph(is_outside=True)\n",
+        "        if raises:\n            return rules.outside(call)\n        if rules.on_miss",
+        "        if rules.on_miss",
         ("tests/serving/miss/test_verdict.py::test_a_size_outside_all_gears_is_what_on_miss_says",),
     ),
     Fault(

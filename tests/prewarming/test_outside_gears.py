@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.errors import GearSpecError, InputError, UnknownGear
+from gearcache.errors import GearSpecError, UnknownGear
 from tests.support.scenarios import strict_config
 
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_padded_is_not_ready(size: int, reason: str, cache_dir: P
     assert reason in failure
 
 
-def test_what_is_refused_for_its_strides_is_not_ready_to_be_padded(cache_dir: Path) -> None:
+def test_what_needs_graphs_for_its_strides_is_not_ready_to_be_padded(cache_dir: Path) -> None:
     def function() -> None:
         cached = method("doubled", "pad")
         cached.warm(torch.ones(2, 4))
@@ -109,9 +109,12 @@ def test_what_is_refused_for_its_strides_is_not_ready_to_be_padded(cache_dir: Pa
     is_strided = False
     gearcache.prewarm(function)
     is_strided = True
-    with pytest.raises(InputError, match="strides"):
-        method("doubled", "pad")(torch.ones(4, 3).t())
     assert not gearcache.prewarm(function, dry_run=True).is_complete
+    assert gearcache.prewarm(function).is_complete
+    assert gearcache.prewarm(function, dry_run=True).is_complete
+    cached = method("doubled", "pad")
+    assert torch.equal(cached(torch.ones(4, 3).t()), torch.ones(3, 4) * 2)
+    assert cached.stats.traces == 0
 
 
 def test_what_is_padded_on_one_branch_only_is_not_ready_on_another(cache_dir: Path) -> None:

@@ -218,10 +218,6 @@ def test_a_padded_call_is_checked_like_any_other(cache_dir: Path) -> None:
         cached(torch.randn(3, 4))
         with pytest.raises(InputError, match=r"of dtype torch\.float64"):
             cached(torch.randn(3, 4, dtype=torch.float64))
-        with pytest.raises(InputError, match="strides"):
-            cached(torch.randn(4, 3).t())
-        with pytest.raises(InputError, match=r"outside all gears|shape"):
-            cached(torch.randn(3, 5))
         with pytest.raises(UnknownGear, match=r"x\.size\(0\)=5; allowed: x\.size\(0\)=4"):
             cached(torch.randn(5, 4))
     assert cached.stats.gears == {"x.size(0)=4": 0, "x.size(0)=3": 2}

@@ -135,8 +135,10 @@ class UnservedCalls:
         if graph.is_outside and rules.on_miss == "pad":
             obstacle = obstacle_of(self._pads, variants, call)
             missing = missing_gears(variants, call, rules.spec)
-            if obstacle is None or self._needs_graphs(obstacle, call, rules, missing):
+            if obstacle is None or any(map(larger_than(call.sizes(rules.spec)), missing)):
                 return ""
+            if self._needs_graphs(obstacle, call, rules, missing):
+                return gear_text(rules.spec, call.sizes(rules.spec))
             return self._unpadded(obstacle, rules, call, counted=False)
         return gear_text(rules.spec, call.sizes(rules.spec)) if graph.is_outside and rules.on_miss == "compile" else ""
 
