@@ -133,6 +133,8 @@ RELATIONS = (
         _numbers_hold,
         source=_numbers_source,
         wanted=numbers_text,
-        words=lambda path, expected, wanted, present: f"`{path}`: {wanted} does not hold",
+        words=lambda path, expected, wanted, present: (
+            f"`{path}`: {wanted} does not hold" if wanted else f"`{path}` was an int, is now something else"
+        ),
     ),
 )

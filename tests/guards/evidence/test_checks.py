@@ -166,6 +166,12 @@ def test_objects_are_distinct_until_two_of_them_are_one() -> None:
         assert (evidence_failure(tree, Scope({"value": objects}, {})) is None) == holds_now
 
 
+def test_an_int_without_conditions_that_is_none_any_more_is_named() -> None:
+    check = Check("numbers", VALUE, [[], [["n0", VALUE.to_plain()]]])
+    assert _failure(check, 3) is None
+    assert str(_failure(check, "a")) == "`value` was an int, is now something else"
+
+
 def test_the_first_failure_is_told() -> None:
     checks = [observe("type", VALUE, 1), observe("constant", VALUE, 2), observe("constant", VALUE, 3)]
     failure = first_failure(checks, Walker(Scope({"value": 2}, {})))
