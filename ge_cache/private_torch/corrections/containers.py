@@ -99,6 +99,7 @@ def _of_ordered(facts: Any) -> Iterator[tuple[Any, str, Any]]:
                 _refuse_copy(facts, class_of(self), "`copy()` or `|`")
             elif name == "__reduce_ex__":  # not an object of a user's class since torch 2.14
                 _refuse_copy(facts, class_of(self), "`copy`")
+                facts.raise_refusals()  # Dynamo of torch 2.14 fails next, and says less
             return call(self, tx, name, args, kwargs)
 
         return call_method
@@ -135,7 +136,6 @@ def _refuse_copy(facts: Any, cls: type, way: str) -> None:
         f"it copies a `{cls.__qualname__}` by {way}, of which a trace makes another object than Python: call the class "
         "with what the old one holds"
     )
-    facts.raise_refusals()  # Dynamo might fail next, and say less
 
 
 def _of_copies(facts: Any) -> Iterator[tuple[Any, str, Any]]:
