@@ -16,8 +16,6 @@ from gearcache.ge_cache.private_torch.renamed import name_here
 
 #: Functions that raise for the traced code, in torch 2.13 and 2.14.
 _RAISING = ("_raise_exception_variable", "do_raise")
-#: Exceptions whose arguments are right.
-_RIGHT = (StopIteration, GeneratorExit, KeyError)
 _OF_KEY = "it makes a text of a `KeyError`, which Python makes by `repr()` and a trace does not: make a text of the key"
 
 
@@ -40,7 +38,7 @@ def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         set_exception(self, val, *arguments, **keywords)
         if isinstance(val, errors) and not hasattr(val, "gearcache_raised"):
             val.gearcache_raised = True
-            if val.python_type() not in _RIGHT and _is_raised_by_dynamo():
+            if not _is_right(val) and _is_raised_by_dynamo():
                 val.args = _Unread(facts, val)
 
     @functools.wraps(init_error)
@@ -161,6 +159,12 @@ def _is_for_method() -> bool:
             return True
         frame = frame.f_back if frame is not None else None
     return False
+
+
+def _is_right(exception: Any) -> bool:
+    """Return whether an exception of Dynamo's has the arguments that Python's would have."""
+    kind = exception.python_type()
+    return kind in (StopIteration, GeneratorExit) or (kind is KeyError and len(exception.args) == 1)
 
 
 def _is_called_to_raise(frame: types.FrameType) -> bool:

@@ -245,6 +245,10 @@ REFUSED = {
         """,
         "makes a text of a `KeyError`",
     ),
+    "the arguments of a KeyError of pop": (
+        "try:\n    self.plain.pop('absent')\nexcept KeyError as error:\n    return x * 1, error.args",
+        "reads the text of a `KeyError`",
+    ),
     "the text of an IndexError": (
         """
         texts = []
