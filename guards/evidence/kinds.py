@@ -137,6 +137,20 @@ def _watch_function(watching: Any, value: Any, expected: Any) -> None:
     watching.add_function(value)
 
 
+def _attribute_test(name: str, *, is_there: bool) -> Kind:
+    """Return the kind of `hasattr`, which expects the name of the attribute."""
+    negation = "" if is_there else "not "
+    return of_question(
+        name,
+        f"`hasattr` is {str(is_there).lower()}",
+        lambda value, attribute: hasattr(value, attribute) is is_there,
+        watch=_watch_attribute,
+        source=lambda writer, access, expected, compared: (
+            f"{negation}{writer.builtin(hasattr)}({writer.path(access)}, {str(expected)!r})"
+        ),
+    )
+
+
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
@@ -174,24 +188,8 @@ KINDS: dict[str, Kind] = {
         ),
         of_value("keys", "the mapping has these keys in this order", _constants, observe=_all_plain),
         of_value("order", "the set has these items in this order", _constants, observe=_all_plain),
-        of_question(
-            "has_attr",
-            "`hasattr` is true",
-            hasattr,
-            watch=_watch_attribute,
-            source=lambda writer, access, expected, compared: (
-                f"{writer.builtin(hasattr)}({writer.path(access)}, {str(expected)!r})"
-            ),
-        ),
-        of_question(
-            "no_attr",
-            "`hasattr` is false",
-            lambda value, name: not hasattr(value, name),
-            watch=_watch_attribute,
-            source=lambda writer, access, expected, compared: (
-                f"not {writer.builtin(hasattr)}({writer.path(access)}, {str(expected)!r})"
-            ),
-        ),
+        _attribute_test("has_attr", is_there=True),
+        _attribute_test("no_attr", is_there=False),
         of_question(
             "not_own",
             "the object itself does not hold the attribute: its class makes it (`__getattr__`)",
@@ -282,10 +280,10 @@ KINDS: dict[str, Kind] = {
             reads,
             source=_reads_source,
         ),
-        of_question(
+        Kind(
             "classes",
             "these classes have unchanged definitions, see `guards.evidence.members`",
-            lambda value, expected: False,
+            observe=lambda value, argument: argument,
             holds=lambda value, expected, walker: changed_class(expected, walker) is None,
             found=_found_class,
             watch=lambda watching, value, expected: watching.add_classes(expected),

@@ -93,9 +93,9 @@ def _of_ordered(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     def calling(call: Any) -> Any:
         @functools.wraps(call)
         def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-            if name == "move_to_end":
+            if name == "move_to_end" and _has_method_of_ordered(class_of(self), name):
                 facts.refuse("it calls `move_to_end`, which a trace does not write back: pop the key and set it again")
-            elif name == "copy" and is_subclass(self) and class_of(self).copy is collections.OrderedDict.copy:  # type: ignore[attr-defined]
+            elif name == "copy" and is_subclass(self) and _has_method_of_ordered(class_of(self), name):
                 _refuse_copy(facts, class_of(self), "`copy()` or `|`")
             elif name == "__reduce_ex__":  # not an object of a user's class since torch 2.14
                 _refuse_copy(facts, class_of(self), "`copy`")
@@ -116,8 +116,7 @@ def _of_ordered(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     def representing(represent: Any) -> Any:
         @functools.wraps(represent)
         def repr_impl(self: Any, *arguments: Any) -> Any:
-            own: Any = class_of(self).__repr__
-            if is_subclass(self) and own is collections.OrderedDict.__repr__:
+            if is_subclass(self) and _has_method_of_ordered(class_of(self), "__repr__"):
                 facts.refuse(
                     f"it makes a text of a `{class_of(self).__qualname__}`, which a trace takes for an `OrderedDict`"
                 )
@@ -129,6 +128,11 @@ def _of_ordered(facts: Any) -> Iterator[tuple[Any, str, Any]]:
         yield from named_methods(kind, ("move_to_end",), calling)
         for name, wrap in (("nb_or_impl", joining), (name_here(kind, "repr_impl"), representing)):
             yield kind, name, wrap(getattr(kind, name))
+
+
+def _has_method_of_ordered(cls: type, name: str) -> bool:
+    """Return whether a class has a method of `OrderedDict`, and none of its own by that name."""
+    return getattr(cls, name, None) is getattr(collections.OrderedDict, name)
 
 
 def _refuse_copy(facts: Any, cls: type, way: str) -> None:

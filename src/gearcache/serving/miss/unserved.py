@@ -42,14 +42,13 @@ from gearcache.serving.miss.refused_calls import RefusedCalls
 from gearcache.serving.miss.verdict import (
     Compile,
     Eager,
-    Gear,
     Known,
     MissRules,
     Pad,
     Refuse,
     decide,
     graph_to_make,
-    larger_than,
+    holds_sizes,
 )
 from gearcache.telemetry.record import Record
 
@@ -106,8 +105,10 @@ class UnservedCalls:
         padded = self._pad(call) if isinstance(verdict, Pad) else None
         if isinstance(padded, Adapted):
             return self._accept(padded, call)
-        if padded is not None and not self._needs_graphs(padded, call, rules, facts.missing):
-            raise self._unpadded(padded, rules, call)
+        if padded is not None:
+            may_help = holds_sizes(facts.missing, call.sizes(rules.spec)) or self._is_of_strides(padded)
+            if not may_help:
+                raise self._unpadded(padded, rules, call)
         if reasons:  # the entry is there, a graph for this call is not
             reasons = self._near_misfits(call) or reasons
             why = "; ".join(map(str, reasons))
@@ -133,12 +134,11 @@ class UnservedCalls:
         if isinstance(graph, InputError):
             return graph
         if graph.is_outside and rules.on_miss == "pad":
-            obstacle = obstacle_of(self._pads, variants, call)
-            missing = missing_gears(variants, call, rules.spec)
-            if obstacle is None or any(map(larger_than(call.sizes(rules.spec)), missing)):
+            obstacle, sizes = obstacle_of(self._pads, variants, call), call.sizes(rules.spec)
+            if obstacle is None or holds_sizes(missing_gears(variants, call, rules.spec), sizes):
                 return ""
-            if self._needs_graphs(obstacle, call, rules, missing):
-                return gear_text(rules.spec, call.sizes(rules.spec))
+            if self._is_of_strides(obstacle):
+                return gear_text(rules.spec, sizes)
             return self._unpadded(obstacle, rules, call, counted=False)
         return gear_text(rules.spec, call.sizes(rules.spec)) if graph.is_outside and rules.on_miss == "compile" else ""
 
@@ -232,10 +232,9 @@ class UnservedCalls:
             raise unpadded
         return Answer(self._accept(padded, call))
 
-    def _needs_graphs(self, obstacle: Obstacle, call: Call, rules: MissRules, missing: Sequence[Gear]) -> bool:
-        """Whether graphs that can be padded to are missing for such a call, or for tensors of its strides."""
-        is_of_strides = obstacle.problem is not None and obstacle.problem.kind == "stride" and rules.is_compared
-        return is_of_strides or any(map(larger_than(call.sizes(rules.spec)), missing))
+    def _is_of_strides(self, obstacle: Obstacle) -> bool:
+        """Whether graphs for other strides serve a call that is not padded; missing gears do not tell of these."""
+        return obstacle.problem is not None and obstacle.problem.kind == "stride" and self._rules.is_compared
 
     def _unpadded(self, obstacle: Obstacle, rules: MissRules, call: Call, *, counted: bool = True) -> InputError:
         """Return the error of a call that no gear can be padded to."""

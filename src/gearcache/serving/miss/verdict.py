@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterable
 
 import torch
 from msgspec import Struct
@@ -152,7 +152,7 @@ def graph_to_make(
     if is_complete and sizes not in spec.gears:
         if raises:
             return rules.outside(call)
-        if rules.on_miss == "pad" and not any(map(larger_than(sizes), spec.gears)):
+        if rules.on_miss == "pad" and not holds_sizes(spec.gears, sizes):
             return rules.outside(call, _too_small(spec, sizes))
         return WantedGraph(is_outside=True)
     is_loaded = problem is not None and gear in loaded
@@ -160,9 +160,9 @@ def graph_to_make(
     return WantedGraph(is_alone=is_loaded and problem is not None and (problem.is_assumption or is_strided))
 
 
-def larger_than(sizes: Gear) -> Callable[[Gear], bool]:
-    """Return whether a gear is at least as large as some sizes: only such a one can be padded to."""
-    return lambda gear: all(own >= size for own, size in zip(gear, sizes, strict=True))
+def holds_sizes(gears: Iterable[Gear], sizes: Gear) -> bool:
+    """Return whether one of some gears is at least as large as some sizes: only such a one can be padded to."""
+    return any(all(own >= size for own, size in zip(gear, sizes, strict=True)) for gear in gears)
 
 
 def _too_small(spec: GearSpec, sizes: Gear) -> str:
