@@ -48,7 +48,7 @@ FAULTS = [
         "guards/dispatch/padded_call.py",
         "                inputs[index].copy_(padded_inputs[index][regions[index]])\n",
         "                padded_inputs[index][regions[index]].copy_(inputs[index])\n",
-        ("tests/ge_cache/padding/test_padding.py::test_every_padded_call_is_right_cold_and_relaunched",),
+        ("tests/cases/test_scenarios.py::test_scenarios_are_right_cold_and_relaunched[padded]",),
     ),
     Fault(
         "Results of compiled graphs have the strides of eager",

@@ -37,18 +37,27 @@ def watched_facts(facts: Any) -> Iterator[None]:
     protocol._get_cached_slots.cache_clear()  # a class may have got a `__bool__` since the last trace
     handlers = BuiltinVariable.call_function_handler_cache  # they hold the functions that are replaced here
     handlers.clear()
+    modules = _modules_of_dynamo(len(sys.modules))
     try:
         with contextlib.ExitStack() as stack:
             # One after the other: the second replacement of a function wraps the first.
             for hooks in _WATCHED:
-                stack.enter_context(exchanged(_exchanges(hooks(facts))))
+                stack.enter_context(exchanged(_exchanges(hooks(facts), modules)))
             yield
     finally:
         handlers.clear()
 
 
-def _exchanges(replacements: Iterator[tuple[Any, str, Any]]) -> Iterator[tuple[Any, str, Any]]:
-    exchanges = [exchange for entry in replacements for exchange in _places(*entry)]
+@functools.lru_cache(maxsize=1)
+def _modules_of_dynamo(count: int) -> list[types.ModuleType]:
+    """Return the modules of Dynamo that are imported; `count` is that of all modules, for the answer to follow it."""
+    return [module for title, module in sys.modules.items() if title.startswith("torch._dynamo")]
+
+
+def _exchanges(
+    replacements: Iterator[tuple[Any, str, Any]], modules: list[types.ModuleType]
+) -> Iterator[tuple[Any, str, Any]]:
+    exchanges = [exchange for entry in replacements for exchange in _places(*entry, modules)]
     targets = {(id(owner), name) for owner, name, _ in exchanges}
     if len(targets) < len(exchanges):
         raise AssertionError("one function is replaced twice at once")
@@ -58,14 +67,13 @@ def _exchanges(replacements: Iterator[tuple[Any, str, Any]]) -> Iterator[tuple[A
         yield owner, name, staticmethod(function) if isinstance(original, staticmethod) else function
 
 
-def _places(owner: Any, name: str, replacement: Any) -> Iterator[tuple[Any, str, Any]]:
+def _places(owner: Any, name: str, replacement: Any, modules: list[types.ModuleType]) -> Iterator[tuple[Any, str, Any]]:
     """Yield a replacement for each module of Dynamo that has imported the function; the set of modules varies."""
     yield owner, name, replacement
     if isinstance(owner, types.ModuleType):
         function = vars(owner)[name]
-        others = [module for title, module in sys.modules.items() if title.startswith("torch._dynamo")]
         yield from (
-            (other, name, replacement) for other in others if other is not owner and vars(other).get(name) is function
+            (other, name, replacement) for other in modules if other is not owner and vars(other).get(name) is function
         )
 
 

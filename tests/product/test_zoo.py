@@ -1,4 +1,4 @@
-"""Hugging Face models, cold and relaunched: what eager gives; encoders bit for bit."""
+"""A compiled decode step of a Hugging Face model, cold and relaunched, beside the scenarios of the zoo."""
 
 from __future__ import annotations
 
@@ -6,28 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.relaunch import Outcome, cold_and_warm, relaunch
-from tests.support.sampled import sampled
+from tests.support.relaunch import relaunch
 
 pytest.importorskip("transformers")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
-#: Tests of integrations have the others.
-KEPT = ("gemma", "mixtral", "whisper_decoder", "vit")
-
-
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return cold_and_warm("tests.scenarios.zoo", tmp_path_factory.mktemp("zoo"), kept=KEPT)
-
-
-@pytest.mark.parametrize("model", sampled(["llama", "qwen2", "gemma", "mixtral"], KEPT))
-def test_prefill_and_decode_are_eager_s(outcome: Outcome, model: str) -> None:
-    outcome.assert_right(model)
-
-
-@pytest.mark.parametrize("model", sampled(["whisper_decoder", "bert", "vit"], KEPT))
-def test_encoders_and_cross_attention_are_eager_s(outcome: Outcome, model: str) -> None:
-    outcome.assert_right(model)
 
 
 @pytest.mark.thorough

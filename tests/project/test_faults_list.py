@@ -38,7 +38,7 @@ def test_a_fault_changes_one_place_of_the_code(fault: Fault) -> None:
 def test_the_tests_of_a_fault_exist_and_run_by_default(fault: Fault) -> None:
     assert 1 <= len(fault.tests) <= 3
     for test in fault.tests:
-        path, _, name = test.partition("::")
+        path, _, name = test.partition("[")[0].partition("::")
         tests = _tests_of(path)
         assert name in tests if name else tests
         assert "pytest.mark.thorough" not in tests.get(name, [])

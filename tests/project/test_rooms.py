@@ -9,8 +9,9 @@ from pathlib import Path
 from tests.support.source_tree import LAYERS, PACKAGE, ROOT, place_of
 
 TESTS = ROOT / "tests"
-#: Rooms that are none of the package: what only the whole of it does, the project around it, and the emulated device.
-WHOLE = {"product", "project", "npu"}
+#: Rooms that are none of the package: what only the whole of it does, methods in two processes, the project around it,
+#: and the emulated device.
+WHOLE = {"product", "cases", "project", "npu"}
 #: What tests use.
 HELPERS = {"support", "scenarios", "projects"}
 #: Folders of the package that are tested on the emulated device, those of a header, and those of one library each.

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.support.scenarios import Run
+from tests.support.scenarios import Run, traced
 
 Pair = namedtuple("Pair", ["left", "right"])
 
@@ -80,6 +80,7 @@ class Net(nn.Module):
         return total
 
 
+@traced(3)
 def positional_keyword_and_default(run: Run) -> None:
     net = Net()
     cached = run.cache(net.mixed)
@@ -91,6 +92,7 @@ def positional_keyword_and_default(run: Run) -> None:
     run.compare("another scalar", cached, net.mixed, x, y, w=3.0, z=z)
 
 
+@traced(5)
 def star_arguments(run: Run) -> None:
     net = Net()
     cached = run.cache(net.star)
@@ -103,6 +105,7 @@ def star_arguments(run: Run) -> None:
     run.compare("one again", cached, net.star, x, y)
 
 
+@traced(9)
 def scalars_are_variants(run: Run) -> None:
     net = Net()
     cached = run.cache(net.scalar)
@@ -123,6 +126,7 @@ def lists_tuples_and_dicts(run: Run) -> None:
         run.compare(f"{size}", cached, net.nested, pair, both, {"a": torch.randn(4), "b": torch.randn(size, 4)})
 
 
+@traced(4)
 def dataclasses_objects_and_namedtuples(run: Run) -> None:
     net = Net()
     step = run.cache(net.in_dataclass)

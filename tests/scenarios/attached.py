@@ -11,7 +11,7 @@ from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
 import gearcache
 from gearcache.attaching.attachment import Attachment
-from tests.support.scenarios import Run, strict_config
+from tests.support.scenarios import Run, strict_config, traced
 
 IDS = torch.arange(2 * 8).view(2, 8) % 50
 MASK = torch.ones_like(IDS)
@@ -111,6 +111,7 @@ def a_bert(run: Run) -> None:
     run.check("names of gears", names, {"input_ids"})
 
 
+@traced(1)
 def sentence_vectors(run: Run) -> None:
     """A dictionary is given and comes out."""
     model = Sentences()
@@ -122,6 +123,7 @@ def sentence_vectors(run: Run) -> None:
         run.compare(f"length {length}", model, model.forward, features)
 
 
+@traced(3)
 def generate(run: Run) -> None:
     """Prefill and decode of a static cache are two variants, whatever the cache object."""
     model = _llama()
@@ -132,6 +134,7 @@ def generate(run: Run) -> None:
     run.compare("logits", model, model.forward, input_ids=IDS, attention_mask=MASK, use_cache=False)
 
 
+@traced(1)
 def layers_of_a_bert(run: Run) -> None:
     """Its layers are equal: one trace."""
     bert = _bert()
@@ -143,6 +146,7 @@ def layers_of_a_bert(run: Run) -> None:
     run.check("traces", served.stats.traces, 0 if run.relaunched else 1)
 
 
+@traced(4)
 def layers_of_a_llama(run: Run) -> None:
     """Each layer reads its number to find its part of the cache."""
     model = _llama()

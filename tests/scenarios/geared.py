@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from tests.support.scenarios import Run
+from tests.support.scenarios import Run, traced
 
 
 class Net(nn.Module):
@@ -52,6 +52,7 @@ def _tensors(size: int) -> Tensor:
     return torch.randn(size, 4)
 
 
+@traced(1)
 def gears_of_at_least_two(run: Run) -> None:
     net = Net()
     cached = run.cache(net.encode, gears={"x": {0: [2, 4, 8]}})
@@ -82,6 +83,7 @@ def branches_on_the_size(run: Run) -> None:
         run.compare(f"{size}", cached, net.branching, _tensors(size))
 
 
+@traced(1)
 def zipped_dims(run: Run) -> None:
     net = Net()
     cached = run.cache(net.two, gears={"x": {0: [2, 4]}, "y": {0: [3, 6]}})
@@ -101,6 +103,7 @@ def product_of_batch_and_sequence(run: Run) -> None:
     run.check("gears", sorted(cached.stats.gears.values()), [1, 1, 1, 1])
 
 
+@traced(1)
 def marked_tensors(run: Run) -> None:
     net = Net()
     cached = run.cache(net.encode)
@@ -111,6 +114,7 @@ def marked_tensors(run: Run) -> None:
     run.check("two gears", len(cached.stats.gears), 2)
 
 
+@traced(1)
 def path_with_a_star_in_a_list(run: Run) -> None:
     net = Net()
     cached = run.cache(net.keys, gears={"ks[*]": {0: [2, 3]}})
@@ -127,6 +131,7 @@ def path_into_layers_of_a_cache(run: Run) -> None:
         run.compare(f"{size}", cached, net.layers, torch.randn(2, 4), SimpleNamespace(layers=layers))
 
 
+@traced(1)
 def decorated_method(run: Run) -> None:
     net = Net()
     run.watch(net.decorated)
@@ -135,6 +140,7 @@ def decorated_method(run: Run) -> None:
         run.check(f"{size}", net.decorated(x), net.linear(x).detach() * 2)
 
 
+@traced(1)
 def one_graph_with_dynamic_dims(run: Run) -> None:
     net = Net()
     cached = run.cache(net.encode)
@@ -150,6 +156,7 @@ def dynamic_dims_at_one(run: Run) -> None:
         run.compare(f"{size}, {len(run.checks)}", cached, net.encode, _tensors(size))
 
 
+@traced(3)
 def a_static_graph_per_shape(run: Run) -> None:
     net = Net()
     cached = run.cache(net.encode, dynamic=False)
@@ -158,6 +165,7 @@ def a_static_graph_per_shape(run: Run) -> None:
     run.check("three gears", len(cached.stats.gears), 3)
 
 
+@traced(2)
 def one_more_gear_is_compiled_on_a_miss(run: Run) -> None:
     net = Net()
     cached = run.cache(net.encode, gears={"x": {0: [2, 4]}}, on_miss="compile")

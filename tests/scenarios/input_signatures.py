@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache import Symbol, TensorSpec
-from tests.support.scenarios import Run, strict_config
+from tests.support.scenarios import Run, strict_config, traced
 
 
 def passed_on(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,6 +46,7 @@ class Net(nn.Module):
         return self.embedding(ids) * mask.unsqueeze(-1)
 
 
+@traced(1)
 def the_example_of_the_seed(run: Run) -> None:
     net = Net()
     cached = run.cache(net.doubled)
@@ -57,6 +58,7 @@ def the_example_of_the_seed(run: Run) -> None:
     run.check("one graph", cached.stats.loads, 1)
 
 
+@traced(1)
 def gears_of_symbols_without_an_example(run: Run) -> None:
     net = Net()
     batch = Symbol("batch", gears=[2, 4])
@@ -69,6 +71,7 @@ def gears_of_symbols_without_an_example(run: Run) -> None:
     run.check("no call compiled more", cached.stats.loads, 2)
 
 
+@traced(1)
 def example_tensors_beside_gears(run: Run) -> None:
     net = Net()
     examples = torch.zeros(1, 7, dtype=torch.int64), torch.zeros(1, 7)
@@ -79,6 +82,7 @@ def example_tensors_beside_gears(run: Run) -> None:
     run.check("both gears", len(cached.stats.gears), 2)
 
 
+@traced(1)
 def lists_and_dicts_of_specs(run: Run) -> None:
     net = Net()
     batch = Symbol("batch", gears=[2, 3])
@@ -92,6 +96,7 @@ def lists_and_dicts_of_specs(run: Run) -> None:
     run.check("both gears", len(cached.stats.gears), 2)
 
 
+@traced(1)
 def names_behind_a_wrapper(run: Run) -> None:
     net = Net()
     batch = Symbol("batch", gears=[2, 3])
@@ -104,6 +109,7 @@ def names_behind_a_wrapper(run: Run) -> None:
     run.check("no call compiled more", cached.stats.loads, 2)
 
 
+@traced(1)
 def an_argument_that_is_not_used(run: Run) -> None:
     net = Net()
     n = Symbol("n", max=64)
@@ -116,6 +122,7 @@ def an_argument_that_is_not_used(run: Run) -> None:
     run.check("one graph", cached.stats.loads, 1)
 
 
+@traced(3)
 def padding_to_gears_of_a_signature(run: Run) -> None:
     net = Net()
     batch = Symbol("batch", gears=[2, 4])

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.support.scenarios import Run
+from tests.support.scenarios import Run, traced
 from tests.support.source_tree import ROOT
 
 #: How many names one method has.
@@ -222,6 +222,7 @@ def an_instance_among_star_arguments(run: Run) -> None:
     run.compare("everything", cached, net.everything, torch.ones(3), self=torch.ones(3))
 
 
+@traced(2)
 def a_method_under_a_decorator(run: Run) -> None:
     net = Examples()
     cached = run.cache(net.decorated, gears={"args[0]": {0: [2, 4]}})

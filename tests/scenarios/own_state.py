@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.support.sampled import chosen
-from tests.support.scenarios import Run
+from tests.support.scenarios import Run, traced
 
 TOTAL = 0
 SCALE = 1.5
@@ -360,9 +360,11 @@ def buffers_and_gears(run: Run) -> None:
         _called(run, name, (4, 2, 2, 4, 2, 4), gears={"x": {0: [2, 4]}})
 
 
+@traced(3)
 def a_growing_buffer(run: Run) -> None:
     _called(run, "grow", (2,) * 8, dynamic=True)
 
 
+@traced(4)
 def a_growing_buffer_with_static_sizes(run: Run) -> None:
     _called(run, "grow", (2, 3, 2), dynamic=False)

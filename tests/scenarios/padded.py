@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.support.scenarios import Run
+from tests.support.scenarios import Run, traced
 
 
 class Net(nn.Module):
@@ -63,6 +63,7 @@ class Net(nn.Module):
         return self.table.weight[:4].t() @ x
 
 
+@traced(2)
 def rows_are_padded_and_cut(run: Run) -> None:
     net = Net()
     cached = run.pad(net.rows, {"x": {0: [2, 4, 8]}}, {"x": 0.0})
@@ -71,6 +72,7 @@ def rows_are_padded_and_cut(run: Run) -> None:
     run.check("gears", sorted(cached.stats.gears.values()), [0, 1, 1, 1, 1, 2])
 
 
+@traced(2)
 def a_first_call_of_size_one(run: Run) -> None:
     net = Net()
     cached = run.pad(net.plain, {"x": {0: [4, 8]}}, {"x": 0.0})
@@ -78,6 +80,7 @@ def a_first_call_of_size_one(run: Run) -> None:
         run.compare(f"{size}, {len(run.checks)}", cached, net.plain, torch.randn(size, 4))
 
 
+@traced(2)
 def attention_over_a_padded_batch(run: Run) -> None:
     net = Net()
     cached = run.pad(net.attention, {"ids": {0: [2, 4]}, "mask": {0: [2, 4]}}, {"ids": 0, "mask": True})
@@ -87,6 +90,7 @@ def attention_over_a_padded_batch(run: Run) -> None:
         run.compare(f"{size}", cached, net.attention, ids, mask)
 
 
+@traced(2)
 def a_causal_sequence_may_be_padded(run: Run) -> None:
     net = Net()
     cached = run.pad(net.causal, {"ids": {1: [4, 8]}}, {"ids": 0})
@@ -94,6 +98,7 @@ def a_causal_sequence_may_be_padded(run: Run) -> None:
         run.compare(f"{length}", cached, net.causal, torch.randint(0, 16, (2, length)))
 
 
+@traced(2)
 def a_cache_that_is_written_in_place(run: Run) -> None:
     net = Net()
     gears = {"ids": {0: [2, 4]}, "cache.keys": {0: [2, 4]}}
@@ -105,6 +110,7 @@ def a_cache_that_is_written_in_place(run: Run) -> None:
             run.compare(f"{size} {position}", cached, net.decode, ids, torch.tensor([position]), cache)
 
 
+@traced(2)
 def results_that_are_inputs_or_views(run: Run) -> None:
     net = Net()
     cached = run.pad(net.aliases, {"x": {0: [4]}}, {"x": 7.0})
@@ -116,6 +122,7 @@ def results_that_are_inputs_or_views(run: Run) -> None:
         run.check(f"{size}: strides", [first.stride(), second.stride(), third.stride()], [(4, 1)] * 3)
 
 
+@traced(4)
 def two_dims_at_once(run: Run) -> None:
     net = Net()
     gears = {"ids": {0: [2, 4], 1: [4, 8]}}
@@ -124,6 +131,7 @@ def two_dims_at_once(run: Run) -> None:
         run.compare(f"{batch} {length}", cached, net.causal, torch.randint(0, 16, (batch, length)))
 
 
+@traced(2)
 def a_padded_column_is_copied_to_eager_strides(run: Run) -> None:
     net = Net()
     cached = run.pad(net.columns, {"x": {1: [4, 8]}}, {"x": 0.0})
@@ -132,6 +140,7 @@ def a_padded_column_is_copied_to_eager_strides(run: Run) -> None:
         run.check(f"{size}: contiguous", found.is_contiguous(), True)
 
 
+@traced(5)
 def branches_are_kept_apart(run: Run) -> None:
     net = Net()
     cached = run.pad(net.branching, {"x": {0: [4, 8]}}, {"x": 0.0})

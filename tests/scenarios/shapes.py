@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch._dynamo import mark_dynamic, mark_static, maybe_mark_dynamic
 from torch._dynamo.decorators import mark_unbacked
 
-from tests.support.scenarios import Run
+from tests.support.scenarios import Run, traced
 
 
 class Net(nn.Module):
@@ -43,6 +43,7 @@ def _used(cached: Any) -> list[str]:
     return sorted(gear for gear, calls in cached.stats.gears.items() if calls)
 
 
+@traced(1)
 def marked_dim(run: Run) -> None:
     net = Net()
     cached = run.cache(net.scaled, dynamic=False)
@@ -50,6 +51,7 @@ def marked_dim(run: Run) -> None:
     run.check("one graph", _used(cached), ["dynamic"])
 
 
+@traced(2)
 def marked_range(run: Run) -> None:
     net = Net()
     cached = run.cache(net.scaled, dynamic=False)
@@ -59,6 +61,7 @@ def marked_range(run: Run) -> None:
     run.check("a graph outside of the range", _used(cached), ["dynamic", "x(9, 4)"])
 
 
+@traced(1)
 def maybe_marked_dim(run: Run) -> None:
     net = Net()
     cached = run.cache(net.scaled, dynamic=False)
@@ -66,6 +69,7 @@ def maybe_marked_dim(run: Run) -> None:
     run.check("one graph", _used(cached), ["dynamic"])
 
 
+@traced(2)
 def maybe_marked_dim_that_the_method_fixes(run: Run) -> None:
     net = Net()
     cached = run.cache(net.specialised, dynamic=False)
@@ -73,6 +77,7 @@ def maybe_marked_dim_that_the_method_fixes(run: Run) -> None:
     run.check("a fixed and a dynamic graph", _used(cached), ["dynamic", "x(4, 4)"])
 
 
+@traced(2)
 def marked_static_dim(run: Run) -> None:
     net = Net()
     cached = run.cache(net.pooled)
@@ -81,6 +86,7 @@ def marked_static_dim(run: Run) -> None:
     run.check("a graph per width", len(cached._binding.loaded.gear_texts()), 2)
 
 
+@traced(1)
 def marked_unbacked_dim(run: Run) -> None:
     net = Net()
     cached = run.cache(net.scaled, dynamic=False)
@@ -88,6 +94,7 @@ def marked_unbacked_dim(run: Run) -> None:
     run.check("one graph", _used(cached), ["dynamic"])
 
 
+@traced(1)
 def dims_named_by_the_settings(run: Run) -> None:
     net = Net()
     with torch.compiler.config.patch(dynamic_sources=r"L\['[xy]'\]:0"):
@@ -97,6 +104,7 @@ def dims_named_by_the_settings(run: Run) -> None:
     run.check("one graph", _used(cached), ["dynamic"])
 
 
+@traced(2)
 def dims_that_change(run: Run) -> None:
     net = Net()
     cached = run.cache(net.scaled, dynamic=None)
@@ -105,6 +113,7 @@ def dims_that_change(run: Run) -> None:
     run.check("the first one serves its size", cached.stats.gears["x(3, 4)"], 2)
 
 
+@traced(2)
 def every_dim_is_static(run: Run) -> None:
     net = Net()
     cached = run.cache(net.scaled, dynamic=False)
@@ -112,6 +121,7 @@ def every_dim_is_static(run: Run) -> None:
     run.check("two graphs", _used(cached), ["x(3, 4)", "x(5, 4)"])
 
 
+@traced(1)
 def every_dim_is_dynamic(run: Run) -> None:
     net = Net()
     cached = run.cache(net.pooled, dynamic=True)
@@ -120,6 +130,7 @@ def every_dim_is_dynamic(run: Run) -> None:
     run.check("one graph", _used(cached), ["dynamic"])
 
 
+@traced(1)
 def a_marked_tensor_within_gears(run: Run) -> None:
     net = Net()
     cached = run.cache(net.scaled, gears={"x": {0: [2, 4]}})

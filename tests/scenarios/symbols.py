@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from gearcache import Symbol
-from tests.support.scenarios import Run
+from tests.support.scenarios import Run, traced
 
 
 class Net(nn.Module):
@@ -34,6 +34,7 @@ class Net(nn.Module):
         return x * x.size(0)
 
 
+@traced(1)
 def one_symbol_on_two_inputs_makes_one_list_of_gears(run: Run) -> None:
     net = Net()
     b = Symbol("b", gears=[2, 4])
@@ -44,6 +45,7 @@ def one_symbol_on_two_inputs_makes_one_list_of_gears(run: Run) -> None:
     run.check("two gears", len(cached.stats.gears), 2)
 
 
+@traced(1)
 def two_symbols_make_a_product(run: Run) -> None:
     net = Net()
     b, n = Symbol("b", gears=[2, 4]), Symbol("n", gears=[3, 5])
@@ -53,6 +55,7 @@ def two_symbols_make_a_product(run: Run) -> None:
     run.check("four gears", len(cached.stats.gears), 4)
 
 
+@traced(1)
 def a_range_without_gears_is_one_dynamic_graph(run: Run) -> None:
     net = Net()
     cached = run.cache(net.scaled, gears={"x": {0: Symbol("n", min=2, max=64, divisor=2)}})
@@ -61,6 +64,7 @@ def a_range_without_gears_is_one_dynamic_graph(run: Run) -> None:
     run.check("one graph", cached.stats.loads, 1)
 
 
+@traced(2)
 def size_one_of_a_range_is_a_graph_of_its_own(run: Run) -> None:
     net = Net()
     cached = run.cache(net.scaled, gears={"x": {0: Symbol(max=8)}})
@@ -69,6 +73,7 @@ def size_one_of_a_range_is_a_graph_of_its_own(run: Run) -> None:
     run.check("two graphs", cached.stats.loads, 2)
 
 
+@traced(3)
 def gears_beside_a_range(run: Run) -> None:
     net = Net()
     cached = run.cache(net.masked, gears={"x": {0: [2, 4]}, "mask": {1: Symbol("n", max=64)}})
@@ -76,6 +81,7 @@ def gears_beside_a_range(run: Run) -> None:
         run.compare(f"{batch} {length}", cached, net.masked, torch.randn(batch, 4), torch.randn(batch, length))
 
 
+@traced(1)
 def a_shape_with_symbols_as_in_the_seed(run: Run) -> None:
     net = Net()
     width, height = Symbol(), Symbol()
@@ -85,6 +91,7 @@ def a_shape_with_symbols_as_in_the_seed(run: Run) -> None:
     run.check("one graph", cached.stats.loads, 1)
 
 
+@traced(3)
 def three_specialisations_on_a_size(run: Run) -> None:
     net = Net()
     cached = run.cache(net.sized)

@@ -66,6 +66,16 @@ def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:
     return bool(left == right)
 
 
+def traced(count: int) -> Callable[[Callable[[Run], None]], Callable[[Run], None]]:
+    """Say how many traces a scenario takes in the process that compiles."""
+
+    def decorate(scenario: Callable[[Run], None]) -> Callable[[Run], None]:
+        scenario.traces = count  # type: ignore[attr-defined]
+        return scenario
+
+    return decorate
+
+
 class Run:
     """One scenario in one process: what it called, and how that compared."""
 
@@ -116,13 +126,10 @@ class Run:
 
 
 def scenario_names(module: str) -> list[str]:
-    """The public functions that a model module defines with a first parameter `run`."""
+    """The public functions of a module whose only parameter is `run`."""
     found = vars(importlib.import_module(module)).items()
-    return [name for name, value in found if inspect.isfunction(value) and list(_parameters(value))[:1] == ["run"]]
-
-
-def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(function).parameters
+    functions = {name: value for name, value in found if inspect.isfunction(value) and not name.startswith("_")}
+    return [name for name, value in functions.items() if [*inspect.signature(value).parameters] == ["run"]]
 
 
 def run_scenario(

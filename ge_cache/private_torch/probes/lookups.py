@@ -125,10 +125,15 @@ def watched_lookups(lookups: Any) -> Iterator[None]:
     patches: list[tuple[Any, str, Any]] = []
     for cls, attributes in ((outer, ("value",)), (inner, ("items", "original_items"))):
         patches += [(cls, name, content(name)) for name in attributes]
-        for name in dir(cls):
-            function = inspect.getattr_static(cls, name)
-            is_of_dynamo = any(name in base.__dict__ for base in cls.__mro__[:-1])
-            if isinstance(function, types.FunctionType) and is_of_dynamo and not name.isupper():
-                patches.append((cls, name, functools.wraps(function)(here(watched(name, function), function))))
+        for name in _methods(cls):
+            function = getattr(cls, name)
+            patches.append((cls, name, functools.wraps(function)(here(watched(name, function), function))))
     with exchanged(patches):
         yield
+
+
+@functools.cache
+def _methods(cls: type) -> tuple[str, ...]:
+    """Return the names of a class's methods, once: the search takes longer than many a trace."""
+    found = ((name, inspect.getattr_static(cls, name)) for name in dir(cls))
+    return tuple(name for name, value in found if isinstance(value, types.FunctionType) and not name.isupper())

@@ -9,29 +9,9 @@ import torch
 
 import gearcache
 from tests.scenarios.counters import Meter
-from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.scenarios import strict_config
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return cold_and_warm("tests.scenarios.counters", tmp_path_factory.mktemp("counters"))
-
-
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        "one_variant_serves_every_value",
-        "a_dynamic_graph_counts_too",
-        "each_gear_adds_its_own_size",
-        "a_result_that_depends_on_the_value",
-        "a_branch_on_the_value",
-    ],
-)
-def test_values_in_and_out_are_those_of_eager(outcome: Outcome, scenario: str) -> None:
-    outcome.assert_right(scenario)
 
 
 def test_a_value_of_another_type_is_another_variant(cache_dir: Path) -> None:

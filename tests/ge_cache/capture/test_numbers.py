@@ -12,21 +12,11 @@ import gearcache
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.evidence.checks import Check
 from tests.scenarios.numbers import Machine
-from tests.support.relaunch import Outcome, cold_and_warm, run_python
-from tests.support.scenarios import scenario_names, strict_config
+from tests.support.relaunch import run_python
+from tests.support.scenarios import strict_config
 
 pytestmark = pytest.mark.slow
 _MODULE = "tests.scenarios.numbers"
-
-
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return cold_and_warm(_MODULE, tmp_path_factory.mktemp("numbers"))
-
-
-@pytest.mark.parametrize("scenario", scenario_names(_MODULE))
-def test_values_in_and_out_are_those_of_eager(outcome: Outcome, scenario: str) -> None:
-    outcome.assert_right(scenario)
 
 
 def test_what_a_trace_assumed_of_an_int_is_checked_on_every_call(

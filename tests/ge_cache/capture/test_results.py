@@ -11,31 +11,7 @@ import torch
 import gearcache
 from gearcache.errors import CaptureError
 from tests.scenarios import results
-from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.scenarios import strict_config
-
-
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return cold_and_warm("tests.scenarios.results", tmp_path_factory.mktemp("results"))
-
-
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        "structures",
-        "output_that_is_or_views_something",
-        "no_result",
-        "tensor_attribute_is_set",
-        "buffers_are_written",
-        "list_on_self_is_written_and_may_be_replaced",
-        "closures",
-        "globals_of_the_defining_module",
-        "global_tensors_are_read_live",
-    ],
-)
-def test_results_and_side_effects_are_those_of_eager(outcome: Outcome, scenario: str) -> None:
-    outcome.assert_right(scenario)
 
 
 def test_a_changed_global_constant_is_seen_by_the_next_call(cache_dir: object, monkeypatch: pytest.MonkeyPatch) -> None:

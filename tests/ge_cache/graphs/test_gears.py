@@ -10,36 +10,8 @@ import torch
 import gearcache
 from gearcache.errors import GearSpecError, UnknownGear
 from tests.scenarios.geared import Net
-from tests.support.relaunch import Outcome, cold_and_warm, run_python
+from tests.support.relaunch import run_python
 from tests.support.scenarios import strict_config
-
-
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return cold_and_warm("tests.scenarios.geared", tmp_path_factory.mktemp("geared"))
-
-
-@pytest.mark.parametrize(
-    ("scenario", "traces"),
-    [
-        ("gears_of_at_least_two", 1),
-        ("first_call_at_one", None),
-        ("first_call_at_four_with_gear_one", None),
-        ("branches_on_the_size", None),
-        ("zipped_dims", 1),
-        ("product_of_batch_and_sequence", None),
-        ("marked_tensors", 1),
-        ("path_with_a_star_in_a_list", 1),
-        ("path_into_layers_of_a_cache", None),
-        ("decorated_method", 1),
-        ("one_graph_with_dynamic_dims", 1),
-        ("dynamic_dims_at_one", None),
-        ("a_static_graph_per_shape", 3),
-        ("one_more_gear_is_compiled_on_a_miss", 2),
-    ],
-)
-def test_every_gear_is_right(outcome: Outcome, scenario: str, traces: int | None) -> None:
-    outcome.assert_right(scenario, traces=traces)
 
 
 def test_a_shape_outside_all_gears_is_refused_by_default(cache_dir: Path) -> None:

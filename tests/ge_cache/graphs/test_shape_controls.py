@@ -11,33 +11,8 @@ from torch._dynamo import mark_dynamic
 import gearcache
 from gearcache.errors import CaptureError
 from tests.scenarios.shapes import Net
-from tests.support.relaunch import Outcome, cold_and_warm, run_python
+from tests.support.relaunch import run_python
 from tests.support.scenarios import strict_config
-
-
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return cold_and_warm("tests.scenarios.shapes", tmp_path_factory.mktemp("shapes"))
-
-
-@pytest.mark.parametrize(
-    ("scenario", "traces"),
-    [
-        ("marked_dim", 1),
-        ("marked_range", 2),
-        ("maybe_marked_dim", 1),
-        ("maybe_marked_dim_that_the_method_fixes", 2),
-        ("marked_static_dim", 2),
-        ("marked_unbacked_dim", 1),
-        ("dims_named_by_the_settings", 1),
-        ("dims_that_change", 2),
-        ("every_dim_is_static", 2),
-        ("every_dim_is_dynamic", 1),
-        ("a_marked_tensor_within_gears", 1),
-    ],
-)
-def test_a_shape_control_is_followed(outcome: Outcome, scenario: str, traces: int) -> None:
-    outcome.assert_right(scenario, traces=traces)
 
 
 def test_a_marked_dim_that_the_method_fixes_is_refused_by_name(cache_dir: Path) -> None:

@@ -11,7 +11,6 @@ import torch
 
 import gearcache
 from gearcache.errors import GearSpecError, PaddedResultError
-from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.sampled import sampled
 from tests.support.scenarios import strict_config
 
@@ -26,26 +25,7 @@ SMALL: dict[str, Any] = {
     "intermediate_size": 32,
     "max_position_embeddings": 24,
 }
-#: Of each kind of attention one; `distilbert` is padded by batch and length, the others by their batch alone.
-KEPT = ("bert_with_other_attention", "distilbert", "vit")
 IDS, MASK = "kwargs['input_ids']", "kwargs['attention_mask']"
-
-
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    root = tmp_path_factory.mktemp("encoders")
-    return cold_and_warm("tests.scenarios.padded_encoders", root, tolerance=2e-6, kept=KEPT)
-
-
-@pytest.mark.parametrize(
-    "model",
-    sampled(
-        ["bert", "bert_with_a_padded_batch", "bert_with_other_attention", "roberta", "distilbert", "sentences", "vit"],
-        KEPT,
-    ),
-)
-def test_every_padded_call_is_eager_s_cold_and_relaunched(outcome: Outcome, model: str) -> None:
-    outcome.assert_right(model)
 
 
 def _bert(backend: str = "eager", *, masked: bool = True, fill: Any = 0, **options: Any) -> tuple[Any, Any]:

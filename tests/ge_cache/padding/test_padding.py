@@ -15,31 +15,7 @@ from torch import Tensor
 import gearcache
 from gearcache.errors import GearSpecError, InputError, UnknownGear
 from tests.scenarios.padded import Net
-from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.scenarios import strict_config
-
-
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return cold_and_warm("tests.scenarios.padded", tmp_path_factory.mktemp("padded"), tolerance=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("scenario", "traces"),
-    [
-        ("rows_are_padded_and_cut", 2),
-        ("a_first_call_of_size_one", 2),
-        ("attention_over_a_padded_batch", 2),
-        ("a_causal_sequence_may_be_padded", 2),
-        ("a_cache_that_is_written_in_place", 2),
-        ("results_that_are_inputs_or_views", 2),
-        ("two_dims_at_once", 4),
-        ("a_padded_column_is_copied_to_eager_strides", 2),
-        ("branches_are_kept_apart", 5),
-    ],
-)
-def test_every_padded_call_is_right_cold_and_relaunched(outcome: Outcome, scenario: str, traces: int) -> None:
-    outcome.assert_right(scenario, traces=traces)
 
 
 class Module(torch.nn.Module):

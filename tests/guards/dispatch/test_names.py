@@ -10,7 +10,6 @@ import torch
 
 import gearcache
 from tests.scenarios.names import define, names_of_gearcache
-from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.scenarios import strict_config
 
 pytestmark = pytest.mark.slow
@@ -29,52 +28,10 @@ class Hiding(torch.nn.Module):
         return self.linear(x) * self.buffers  # type: ignore[operator]
 
 
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    root: Path = tmp_path_factory.mktemp("names")
-    return cold_and_warm("tests.scenarios.names", root)
-
-
 def test_the_names_drawn_are_those_of_the_sources() -> None:
     names = names_of_gearcache()
     assert len(names) > 2500
     assert {"frame", "miss", "c", "type", "hasattr", "build_dispatch", "state0", "größe"} <= set(names)
-
-
-def test_a_parameter_may_be_called_like_anything_in_gearcache(outcome: Outcome) -> None:
-    outcome.assert_right("every_name_as_a_parameter")
-
-
-def test_an_attribute_global_closure_or_key_may_be_called_like_anything_in_gearcache(outcome: Outcome) -> None:
-    outcome.assert_right("every_name_as_attribute_global_closure_and_key")
-
-
-def test_scalars_called_like_names_of_the_dispatch_get_their_own_values(outcome: Outcome) -> None:
-    outcome.assert_right("the_issues_own_examples")
-
-
-def test_names_private_to_a_class_work(outcome: Outcome) -> None:
-    outcome.assert_right("private_names")
-
-
-def test_attributes_that_the_compiler_would_spell_otherwise_are_read_as_they_are(outcome: Outcome) -> None:
-    outcome.assert_right("names_that_the_compiler_would_spell_otherwise")
-
-
-def test_a_method_may_take_its_instance_among_star_arguments(outcome: Outcome) -> None:
-    outcome.assert_right("an_instance_among_star_arguments")
-
-
-def test_a_method_may_be_what_a_decorator_made_of_it(outcome: Outcome) -> None:
-    outcome.assert_right("a_method_under_a_decorator", traces=2)
-
-
-def test_gears_name_arguments_of_any_name(outcome: Outcome) -> None:
-    outcome.assert_right("gears_of_such_names")
-
-
-def test_globals_called_like_those_of_dynamo_are_the_users(outcome: Outcome) -> None:
-    outcome.assert_right("globals_called_like_dynamos_own")
 
 
 def test_a_global_in_the_place_of_dynamos_alias_is_refused_by_name(cache_dir: Path) -> None:

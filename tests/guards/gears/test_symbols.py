@@ -15,29 +15,7 @@ from gearcache.errors import GearSpecError, InputError, UnknownGear
 from gearcache.ge_cache.eager import EagerBackend
 from gearcache.guards.gears.parse import parse_gears
 from tests.scenarios.symbols import Net
-from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.scenarios import strict_config
-
-
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return cold_and_warm("tests.scenarios.symbols", tmp_path_factory.mktemp("symbols"))
-
-
-@pytest.mark.parametrize(
-    ("scenario", "traces"),
-    [
-        ("one_symbol_on_two_inputs_makes_one_list_of_gears", 1),
-        ("two_symbols_make_a_product", 1),
-        ("a_range_without_gears_is_one_dynamic_graph", 1),
-        ("size_one_of_a_range_is_a_graph_of_its_own", 2),
-        ("gears_beside_a_range", 3),
-        ("a_shape_with_symbols_as_in_the_seed", 1),
-        ("three_specialisations_on_a_size", 3),
-    ],
-)
-def test_every_call_is_right_cold_and_relaunched(outcome: Outcome, scenario: str, traces: int) -> None:
-    outcome.assert_right(scenario, traces=traces)
 
 
 def _gears(spec: dict[str, Any]) -> tuple[tuple[int, ...], ...]:

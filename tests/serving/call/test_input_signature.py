@@ -15,33 +15,9 @@ import gearcache
 from gearcache import Symbol, TensorSpec
 from gearcache.errors import GearSpecError, InputError, UnknownGear
 from tests.scenarios.input_signatures import Net
-from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.scenarios import strict_config
 
 INTS, FLOATS = torch.int64, torch.float32
-
-
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return cold_and_warm("tests.scenarios.input_signatures", tmp_path_factory.mktemp("input_signatures"))
-
-
-@pytest.mark.parametrize(
-    ("scenario", "traces"),
-    [
-        ("the_example_of_the_seed", 1),
-        ("gears_of_symbols_without_an_example", 1),
-        ("example_tensors_beside_gears", 1),
-        ("lists_and_dicts_of_specs", 1),
-        ("names_behind_a_wrapper", 1),
-        ("an_argument_that_is_not_used", 1),
-        ("padding_to_gears_of_a_signature", 3),
-    ],
-)
-def test_what_is_declared_needs_no_example_and_is_loaded_by_a_relaunch(
-    outcome: Outcome, scenario: str, traces: int
-) -> None:
-    outcome.assert_right(scenario, traces=traces)
 
 
 def _cached(method: Any = None, **parameters: Any) -> Any:

@@ -16,13 +16,7 @@ from torch.overrides import TorchFunctionMode
 import gearcache
 from gearcache.errors import CaptureError, GearcacheError, GradientRequired, InputError
 from tests.scenarios.odd import Net
-from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.scenarios import strict_config
-
-
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return cold_and_warm("tests.scenarios.odd", tmp_path_factory.mktemp("odd"))
 
 
 @pytest.fixture(params=[{}, {"gears": {"x": {0: [2, 4]}}}, {"dynamic": False}], ids=["dynamic", "gears", "static"])
@@ -33,18 +27,6 @@ def cached_two(request: pytest.FixtureRequest, cache_dir: Path) -> Callable[...,
     return cached  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        "random_numbers_are_fresh",
-        "random_numbers_are_fresh_in_gears",
-        "dropout_is_fresh",
-    ],
-)
-def test_random_numbers_are_those_of_eager_and_never_frozen(outcome: Outcome, scenario: str) -> None:
-    outcome.assert_right(scenario)
-
-
 @pytest.mark.usefixtures("compiled_here")
 @pytest.mark.parametrize("name", ["noisy", "dropout"])
 def test_inductor_refuses_random_operators_by_name_and_compiles_nothing(cache_dir: Path, name: str) -> None:
@@ -52,18 +34,6 @@ def test_inductor_refuses_random_operators_by_name_and_compiles_nothing(cache_di
     with pytest.raises(CaptureError, match=rf"`Net\.{name}`.*random numbers \(aten\."):
         cached(torch.ones(2, 4))
     assert cached.stats.compiles == 0
-
-
-def test_a_scalar_read_from_a_tensor_is_not_frozen(outcome: Outcome) -> None:
-    outcome.assert_right("scalar_of_a_tensor")
-
-
-def test_tensors_made_of_a_symbolic_size_are_right(outcome: Outcome) -> None:
-    outcome.assert_right("factories")
-
-
-def test_tensors_made_of_a_geared_size_are_right(outcome: Outcome) -> None:
-    outcome.assert_right("factories_in_gears")
 
 
 @pytest.mark.parametrize("name", ["graph_break", "data_dependent", "backward"])

@@ -6,23 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.relaunch import Outcome, cold_and_warm, relaunch
-from tests.support.scenarios import run_scenario, scenario_names
+from tests.support.relaunch import Outcome, relaunch
+from tests.support.scenarios import run_scenario
 
 pytestmark = pytest.mark.slow
 _MODULE = "tests.scenarios.varying"
 #: What is compiled for real: a slice written and read at an int, and an int in a dict.
 _COMPILED = ["a_decode_step_begun_static", "an_int_in_a_dict"]
-
-
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return cold_and_warm(_MODULE, tmp_path_factory.mktemp("varying"))
-
-
-@pytest.mark.parametrize("scenario", scenario_names(_MODULE))
-def test_a_second_request_is_served(outcome: Outcome, scenario: str) -> None:
-    outcome.assert_right(scenario)
 
 
 @pytest.mark.usefixtures("compiled_here")

@@ -1,8 +1,7 @@
-"""Constructs that Dynamo gets wrong by itself: cached, each gives what Python gives, or is refused by name."""
+"""Constructs that Dynamo gets wrong by itself, beside their rows in `tests.cases`."""
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from pathlib import Path
 
@@ -10,312 +9,23 @@ import pytest
 import torch
 
 import gearcache
-from tests.support.bodies import Nets, assert_as_in_python, assert_refused, assert_same, nets_of
+from tests.cases import of_constructs
+from tests.cases.case import text
+from tests.support.compared import assert_same
 from tests.support.scenarios import strict_config
 
-MODULE = """
-import collections, contextlib, copy, itertools, math, operator
-import torch
 
-
-class Ordered(collections.OrderedDict):
-    pass
-
-
-class Table(dict):
-    pass
-
-
-class Rows(list):
-    pass
-
-
-class Reduced:
-    def __init__(self, number):
-        self.number = number
-
-    def __reduce__(self):
-        return Reduced, (self.number + 5,)
-
-
-class Stated(Reduced):
-    __reduce__ = object.__reduce__
-
-    def __getstate__(self):
-        return {"number": 9}
-
-
-class Echo:
-    def __contains__(self, item):
-        return item
-
-
-def inner():
-    yield 1
-    return 5
-
-
-def outer():
-    found = yield from inner()
-    nothing = yield from [2]
-    yield found, nothing
-
-
-def outermost():
-    yield (yield from outer())
-    yield (yield from inner())
-
-
-class Slotted:
-    __slots__ = ("number",)
-
-    def __init__(self):
-        self.number = 2.0
-
-
-class Below(Slotted):
-    __slots__ = ("number",)
-
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.slotted, self.below = Slotted(), Below()
-        self.numbers = [3, 1, 2]
-        self.bounded = collections.deque([1, 2], maxlen=3)
-        self.unbounded = collections.deque([1])
-        self.ordered = collections.OrderedDict(a=1, b=[2], c=3)
-        self.own_ordered = Ordered(a=1)
-        self.table = Table(a=1)
-        self.rows = Rows([4])
-        self.table.extra = self.rows.extra = self.own_ordered.extra = 7
-        self.counter = collections.Counter("aab")
-        self.echo = Echo()
-        self.reduced, self.stated = Reduced(1), Stated(1)
-        self.pair, self.plain = (1, 2), {"a": 1}
-        self.nan, self.half = math.nan, 2.5
-
-    def method(self, x):
-"""
-
-#: Bodies of methods that are served as Python runs them, by name.
-SERVED = {
-    "a slot is read by its descriptor": "return x * Slotted.number.__get__(self.slotted)",
-    "a slot that was written is read by its descriptor": """
-        self.slotted.number = -self.slotted.number
-        return x * Slotted.number.__get__(self.slotted, Slotted)
-        """,
-    "yield from gives what the generator returned": "return x * 1, list(outer())",
-    "yield from within yield from": "return x * 1, list(outermost())",
-    "yield from in a handler": """
-        def numbers():
-            try:
-                self.plain["absent"]
-            except KeyError as error:
-                found = yield from inner()
-                yield found, error.args
-        return x * 1, list(numbers())
-        """,
-    "sizes after a transposition in place": """
-        y = x * 2
-        y.transpose_(0, 1)
-        return torch.eye(y.shape[-1]), y.shape, y.stride(), y.is_contiguous(), y
-        """,
-    "sizes after dims are dropped and added in place": """
-        y = x.unsqueeze(0) * 1
-        y.squeeze_(0)
-        dims = y.dim()
-        y.unsqueeze_(1)
-        return y * dims * y.dim(), len(y), y.size(1), y.ndim
-        """,
-    "sizes after an operator in place": "y = x * 1\ntorch.ops.aten.t_(y)\nreturn y.new_zeros(y.shape), y.shape[0]",
-    "sizes after a method called on its class": """
-        y = x * 1
-        torch.Tensor.swapaxes_(y, 0, 1)
-        return [row * 1 for row in y]
-        """,
-    "sizes of one tensor under two names": "y = x * 1\nz = y\ny.t_()\nreturn z.shape, z * 1",
-    "strides given in place": "y = x * 1\ny.as_strided_((2, 1), (1, 1))\nreturn y.shape, y.stride(), y * 1",
-    "any leaves the rest": "rest = iter([1, 2, 3])\nreturn x * 1, any(rest), list(rest)",
-    "all uses up": "rest = iter((1, 2, 3))\nreturn x * 1, all(rest), list(rest)",
-    "sum uses up": "rest = iter(self.numbers)\nreturn x * 1, sum(rest), list(rest)",
-    "sum of what is reversed uses up": "rest = reversed(self.numbers)\nreturn x * 1, sum(rest), any(rest), list(rest)",
-    "in uses up": "rest = iter([1, 2, 3])\nreturn x * 1, 2 in rest, list(rest)",
-    "any, all and sum of a list": "n = self.numbers\nreturn x * 1, any(n), all(n), sum(n), sum([]), sum(k for k in n)",
-    "an iterator goes into a list": 'rest = iter("ab")\nreturn x * 1, "".join(rest), [*iter(self.numbers)], list(rest)',
-    "a deque that uses up": "rest = iter(self.numbers)\ncollections.deque(rest, maxlen=0)\nreturn x * 1, list(rest)",
-    "an unbounded deque": "self.unbounded.append(2)\nreturn x * 1, self.unbounded.copy(), self.unbounded * 2",
-    "in gives a bool": "return x * 1, 2 in self.echo, 0 in self.echo, 0 not in Echo(), operator.contains(self.echo, 2)",
-    "__contains__ gives what it gives": "return x * 1, self.echo.__contains__(2)",
-    "in of a range": "return x * 1, 2 in range(4), 2.5 in range(4), 2j in range(4), None in range(2)",
-    "the text of one's own exception": """
-        try:
-            raise ValueError("mine", 2)
-        except ValueError as error:
-            return x * 1, str(error), error.args
-        """,
-    "an exception that nobody reads": """
-        try:
-            self.numbers.remove(7)
-        except ValueError as error:
-            x = x + 1
-        return x
-        """,
-    "hashes of numbers": "return x * 1, hash(1.5), hash((1, 2.5))",
-    "max of single elements": "return max(*x[0]), min(x.sum(), x.mean())",
-}
-
-#: Bodies of methods that are refused: by name, with what the refusal says.
-OPEN_TEXT = "a text of a tensor among keys"
-OPEN_LENGTH = "the length of a `str`"
-REFUSED = {
-    "a slot is read by the descriptor of a base class": (
-        "self.below.number = 5.0\nreturn x * Slotted.number.__get__(self.below)",
-        "by the descriptor of another class",
-    ),
-    "the length of a text of a tensor": ('return x * len(f"{x}")', OPEN_LENGTH),
-    "the length of a text of a tensor, after an effect": ('x.add_(1)\nreturn x * len(f"{x}")', OPEN_LENGTH),
-    "a caught length of a text of a tensor": (
-        'try:\n    return x * len(f"{x}")\nexcept TypeError:\n    return x + 9',
-        OPEN_LENGTH,
-    ),
-    "whether a text of a tensor is empty": ('return x * (2 if f"{x}" else 3)', OPEN_LENGTH),
-    "a text of a tensor is a key": ('return x * 1, {f"{x}": 1}', OPEN_TEXT),
-    "a text of a tensor is looked for": ('return x * 1, f"{x}" in {str(1): 2}, {}.get(f"{x}")', OPEN_TEXT),
-    "a text of a tensor is not found": ('return x * {"a": 1}[f"{x}"]', OPEN_TEXT),
-    "a text of a tensor is in a tuple that is looked for": ('return x * 1, (1, f"{x}") in {(1, 2)}', OPEN_TEXT),
-    "a text of a tensor is in a set": ('return x * 1, len({f"{x}", f"{x * 1}"})', OPEN_TEXT),
-    "a gradient": ("return torch.func.grad(lambda row: row.sum())(x)", "it goes through `torch.func.grad`"),
-    "copy of an ordered dictionary's class": ("return x * 1, self.own_ordered.copy()", "copies a `Ordered`"),
-    "union of an ordered dictionary's class": ("return x * 1, Ordered(a=1) | {}", "copies a `Ordered`"),
-    "a bounded deque drops": (
-        "self.bounded.append(x)\nself.bounded.append(x + 1)\nreturn sum(self.bounded)",
-        "a deque with a `maxlen`",
-    ),
-    "a bounded deque drops at the left": (
-        "self.bounded.extendleft([5, 6])\nreturn x * 1, list(self.bounded)",
-        "a deque with a `maxlen`",
-    ),
-    "copies of a bounded deque": (
-        "b = self.bounded\nreturn x * 1, b + b, b * 2, b.copy(), str(b), b[0]",
-        "a deque with a `maxlen`",
-    ),
-    "move_to_end": ('self.ordered.move_to_end("a")\nreturn x * 1, list(self.ordered)', "it calls `move_to_end`"),
-    "move_to_end, first by position": (
-        'self.ordered.move_to_end("b", False)\nreturn x * 1, list(self.ordered)',
-        "it calls `move_to_end`",
-    ),
-    "a copy of an ordered dictionary": (
-        "return x * 1, copy.copy(self.ordered), self.ordered.copy()",
-        "copies a `OrderedDict` by `copy`",
-    ),
-    "a copy of a counter": (
-        "return x * 1, copy.copy(self.counter), copy.deepcopy(self.counter)",
-        "copies a `Counter` by `copy`",
-    ),
-    "copies keep items and attributes": (
-        """
-        copies = [copy.copy(each) for each in (self.own_ordered, self.table, self.rows)]
-        return x * 1, copies, [each.extra for each in copies]
-        """,
-        "copies a `Ordered` by `copy`",
-    ),
-    "a copy by __reduce__": ("return x * copy.copy(self.reduced).number", "copies a `Reduced` by `copy`"),
-    "the text of an ordered dictionary's class": (
-        "return x * 1, repr(Ordered(a=1)), repr(self.ordered)",
-        "makes a text of a `Ordered`",
-    ),
-    "groups that are read": (
-        """
-        groups = itertools.groupby([x, x, x[0]], key=lambda t: t.dim())
-        return x * 1, [(key, [t.shape for t in group]) for key, group in groups]
-        """,
-        "calls `itertools.groupby`",
-    ),
-    "the text of a KeyError": (
-        'return x * 1, str(KeyError("a")), f"{KeyError(1)}", str(KeyError()), KeyError("a").args',
-        "makes a text of a `KeyError`",
-    ),
-    "the text of a KeyError that was raised": (
-        """
-        try:
-            self.plain["absent"]
-        except KeyError as error:
-            return x * 1, str(error), f"{error}", error.args
-        """,
-        "makes a text of a `KeyError`",
-    ),
-    "the arguments of a KeyError of pop": (
-        "try:\n    self.plain.pop('absent')\nexcept KeyError as error:\n    return x * 1, error.args",
-        "reads the text of a `KeyError`",
-    ),
-    "the text of an IndexError": (
-        """
-        texts = []
-        for each in (self.numbers, self.pair):
-            try:
-                each[9]
-            except IndexError as error:
-                texts.append(str(error))
-        return x * 1, texts
-        """,
-        "reads the text of a `IndexError`",
-    ),
-    "a copy by __getstate__": ("return x * copy.copy(self.stated).number", "copies a `Stated` by `copy`"),
-    "the text of a ValueError": (
-        "try:\n    self.numbers.index(7)\nexcept ValueError as error:\n    return x * 1, str(error)",
-        "reads the text of a `ValueError`",
-    ),
-    "the text of a TypeError": (
-        "try:\n    len(5)\nexcept TypeError as error:\n    return x * len(error.args[0])",
-        "reads the text of a `TypeError`",
-    ),
-    "the hash of nan": ("return x * 1, hash(self.nan)", "calls `hash\\(\\)` of a float"),
-    "the hash of nan in a tuple": ("return x * 1, hash((self.nan, 1))", "calls `hash\\(\\)` of a tuple"),
-    "a dim added to an argument in place": (
-        "y = x.contiguous()\ny.unsqueeze_(0)\nreturn y * 1",
-        "strides of `x` in place",
-    ),
-    "an argument transposed in place": ("y = x.contiguous()\ny.t_()\nreturn y * 1", "strides of `x` in place"),
-    "max of rows": ("return max(*x)", "`max\\(\\)` of tensors of several elements"),
-    "min of a tensor and a number": ("return min(x, 2.0)", "`min\\(\\)` of tensors of several elements"),
-}
-
-
-@pytest.fixture
-def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nets:
-    return nets_of(MODULE, tmp_path, monkeypatch)
-
-
-#: What Dynamo of torch 2.13 cannot trace in the byte code of Python 3.10.
-NOT_IN_3_10 = tuple(name for name in SERVED if name.startswith("yield from"))
-
-
-@pytest.mark.parametrize("name", SERVED)
-def test_a_construct_gives_what_python_gives(name: str, nets: Nets, tmp_path: Path) -> None:
-    if sys.version_info < (3, 11) and name in NOT_IN_3_10:
-        assert_refused(nets(SERVED[name]), "Dynamo could not form one graph", tmp_path)
-    else:
-        assert_as_in_python(nets(SERVED[name]), tmp_path)
-
-
-@pytest.mark.parametrize("name", [name for name in SERVED if name.startswith(("sizes", "strides"))])
-def test_sizes_changed_in_place_are_followed_by_static_traces(name: str, nets: Nets, tmp_path: Path) -> None:
-    net, twin = nets(SERVED[name])
-    cached = gearcache.cache_compile(net.method, dynamic=False, cache_dir=tmp_path / "cache", config=strict_config())
+@pytest.mark.parametrize("name", [name for name in of_constructs.SERVED if name.startswith(("sizes", "strides"))])
+def test_sizes_changed_in_place_are_followed_by_static_traces(name: str, cache_dir: Path) -> None:
+    net, twin = of_constructs.SERVED[name](), of_constructs.SERVED[name]()
+    cached = gearcache.cache_compile(net.run, dynamic=False, config=strict_config())
     x = torch.ones(3, 4)
-    assert_same(cached(x), twin.method(x))
+    assert_same(cached(x), twin.run(x))
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_construct_is_refused_by_name(name: str, nets: Nets, tmp_path: Path) -> None:
-    body, words = REFUSED[name]
-    assert_refused(nets(body), words, tmp_path)
-
-
-def test_a_bound_that_a_deque_gets_is_seen(nets: Nets, tmp_path: Path) -> None:
-    net, _ = nets("self.unbounded.append(x)\nreturn sum(self.unbounded)")
-    cached = gearcache.cache_compile(net.method, cache_dir=tmp_path / "cache", config=strict_config())
+def test_a_bound_that_a_deque_gets_is_seen(cache_dir: Path) -> None:
+    net = text(of_constructs.Net, "self.unbounded.append(x)\nreturn sum(self.unbounded)")()
+    cached = gearcache.cache_compile(net.run, config=strict_config())
     net.unbounded = deque([1, 2])
     assert torch.equal(cached(torch.ones(3, 4)), torch.full((3, 4), 4.0))
     net.unbounded = deque([1, 2], maxlen=2)
@@ -323,8 +33,8 @@ def test_a_bound_that_a_deque_gets_is_seen(nets: Nets, tmp_path: Path) -> None:
         cached(torch.ones(3, 4))
 
 
-def test_a_range_of_a_float_raises_as_in_python(nets: Nets, tmp_path: Path) -> None:
-    net, _ = nets("return x * 1, list(range(self.half))")
-    cached = gearcache.cache_compile(net.method, cache_dir=tmp_path / "cache", config=strict_config())
+def test_a_range_of_a_float_raises_as_in_python(cache_dir: Path) -> None:
+    net = text(of_constructs.Net, "return x * 1, list(range(self.half))")()
+    cached = gearcache.cache_compile(net.run, config=strict_config())
     with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
         cached(torch.ones(3, 4))

@@ -7,19 +7,18 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: F401 - the texts use it
 
 import gearcache
 from gearcache.ge_cache.private_torch.corrections.flags import _is_flag
-from tests.support.bodies import Nets, nets_of
+from tests.cases.case import Case, text
 from tests.support.scenarios import strict_config
 
-MODULE = """
-import torch
-import torch.nn.functional as F
 
-class Net(torch.nn.Module):
-    def method(self, x):
-"""
+class Net(Case):
+    """Has the methods of the texts."""
+
+
 #: Answers are the same at all sizes that are tried, or are not.
 ALIKE: dict[str, str] = {
     "attention": "return F.scaled_dot_product_attention(x, x, x, is_causal=x.shape[1] > 1)",
@@ -41,23 +40,16 @@ SYMBOLIC: dict[str, str] = {
 }
 
 
-@pytest.fixture
-def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nets:
-    return nets_of(MODULE, tmp_path, monkeypatch)
-
-
 @pytest.mark.parametrize(
     ("body", "traces"),
     [(body, traces) for bodies, traces in ((ALIKE, 1), (OTHER, 2), (SYMBOLIC, 1)) for body in bodies.values()],
 )
-def test_a_flag_of_sizes_is_what_python_gives(nets: Nets, body: str, traces: int, tmp_path: Path) -> None:
-    net, twin = nets(body)
-    cached: Any = gearcache.cache_compile(
-        net.method, dynamic=True, cache_dir=tmp_path / "cache", config=strict_config()
-    )
+def test_a_flag_of_sizes_is_what_python_gives(body: str, traces: int, cache_dir: Path) -> None:
+    net, twin = text(Net, body)(), text(Net, body)()
+    cached: Any = gearcache.cache_compile(net.run, dynamic=True, config=strict_config())
     for size in (3, 6, 4, 7):
         x = torch.randn(2, size, 5, 8)
-        torch.testing.assert_close(cached(x), twin.method(x))
+        torch.testing.assert_close(cached(x), twin.run(x))
     assert cached.stats.traces == traces
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from pathlib import Path
 from typing import Any
@@ -11,37 +12,32 @@ import torch
 
 import gearcache
 from gearcache.errors import CaptureError
-from tests.support.bodies import Nets, nets_of
+from tests.cases.case import Case, text
 from tests.support.scenarios import strict_config
-
-MODULE = """
-import functools, logging
-import torch
 
 log = logging.getLogger("app.layers")
 adapter = logging.LoggerAdapter(log, {"request": 1})
 
 
 class Scaling(logging.Logger):
-    def scale(self, x):
+    def scale(self, x: Any) -> Any:
         self.debug("scaling")
         return x * 3
 
-    @functools.lru_cache(None)
-    def once(self, *args):
+    @functools.lru_cache(None)  # noqa: B019 - as a library does
+    def once(self, *args: Any) -> None:
         self.warning(*args)
 
 
-scaling = Scaling("app.scaling")
+scaling: Any = Scaling("app.scaling")
 
 
-class Net(torch.nn.Module):
-    def __init__(self):
+class Net(Case):
+    def __init__(self) -> None:
         super().__init__()
         self.log, self.say = log, log.info
 
-    def method(self, x):
-"""
+
 #: What is left out, and the body of the method.
 LEFT_OUT: dict[str, tuple[str, str]] = {
     "a text": ("`debug` of the logger `app.layers`", 'log.debug("shape %s", x.shape)\nreturn x + 1'),
@@ -73,23 +69,17 @@ REFUSED: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.fixture
-def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nets:
-    return nets_of(MODULE, tmp_path, monkeypatch)
-
-
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_what_is_said_to_loggers_is_left_out_and_named(
-    nets: Nets, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever the level is: raised while a graph is loaded, it changes neither the result nor the graph."""
     said, body = LEFT_OUT[name]
-    net, twin = nets(body)
-    expected = twin.method(torch.ones(3))
+    net, twin = text(Net, body)(), text(Net, body)()
+    expected = twin.run(torch.ones(3))
     caplog.clear()
     cached, again = (
-        gearcache.cache_compile(each.method, cache_dir=tmp_path / "cache", config=strict_config())
-        for each in (net, net)
+        gearcache.cache_compile(each.run, cache_dir=tmp_path / "cache", config=strict_config()) for each in (net, net)
     )
     assert torch.equal(cached(torch.ones(3)), expected)
     assert torch.equal(again(torch.ones(3)), expected)
@@ -102,55 +92,52 @@ def test_what_is_said_to_loggers_is_left_out_and_named(
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_else_is_done_with_a_logger_is_refused_by_name(nets: Nets, name: str, tmp_path: Path) -> None:
+def test_what_else_is_done_with_a_logger_is_refused_by_name(name: str, tmp_path: Path) -> None:
     words, body = REFUSED[name]
-    net: Any = nets(body)[0]
-    cached = gearcache.cache_compile(net.method, cache_dir=tmp_path, config=strict_config())
+    net = text(Net, body)()
+    cached = gearcache.cache_compile(net.run, cache_dir=tmp_path, config=strict_config())
     with pytest.raises(CaptureError, match=words):
         cached(torch.ones(3))
 
 
-def test_whether_a_level_is_enabled_is_answered_and_seen_to_change(nets: Nets, tmp_path: Path) -> None:
+def test_whether_a_level_is_enabled_is_answered_and_seen_to_change(tmp_path: Path) -> None:
     """At a load, and between calls: also where a logger above it is changed."""
     body = 'if log.isEnabledFor(logging.DEBUG):\n    log.debug("x")\n    return x * 2\nreturn x * 3'
-    net: Any = nets(body)[0]
+    net = text(Net, body)()
     options: dict[str, Any] = {"cache_dir": tmp_path / "cache", "config": strict_config()}
-    cached = gearcache.cache_compile(net.method, **options)
+    cached = gearcache.cache_compile(net.run, **options)
     above, found = logging.getLogger("app"), []
     try:
         for level in (logging.WARNING, logging.ERROR, logging.DEBUG, logging.WARNING):
             above.setLevel(level)
             found.append((cached(torch.ones(1)).item(), cached.stats.traces))
         above.setLevel(logging.DEBUG)
-        again = gearcache.cache_compile(net.method, **options)
+        again = gearcache.cache_compile(net.run, **options)
         found.append((again(torch.ones(1)).item(), again.stats.traces))
     finally:
         above.setLevel(logging.NOTSET)
     assert found == [(3, 1), (3, 1), (2, 2), (3, 2), (2, 0)]
 
 
-def test_a_method_that_says_nothing_is_explained_without_it(nets: Nets, tmp_path: Path) -> None:
-    net: Any = nets("return x + 1")[0]
-    cached = gearcache.cache_compile(net.method, cache_dir=tmp_path, config=strict_config())
+def test_a_method_that_says_nothing_is_explained_without_it(tmp_path: Path) -> None:
+    net = text(Net, "return x + 1")()
+    cached = gearcache.cache_compile(net.run, cache_dir=tmp_path, config=strict_config())
     cached(torch.ones(3))
     assert "left out" not in cached.explain()
 
 
-def test_a_class_of_loggers_that_speaks_otherwise_is_a_miss(nets: Nets, tmp_path: Path) -> None:
-    net: Any = nets('return x + (scaling.info("x") or 1)')[0]
+def test_a_class_of_loggers_that_speaks_otherwise_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = text(Net, 'return x + (scaling.info("x") or 1)')()
     options: dict[str, Any] = {"cache_dir": tmp_path, "config": strict_config()}
-    first = gearcache.cache_compile(net.method, **options)
+    first = gearcache.cache_compile(net.run, **options)
     assert torch.equal(first(torch.ones(3)), torch.full((3,), 2.0))
-    kind = type(net.method.__globals__["scaling"])
-    kind.info = lambda self, *args: 5
-    assert torch.equal(gearcache.cache_compile(net.method, **options)(torch.ones(3)), torch.full((3,), 6.0))
+    monkeypatch.setattr(Scaling, "info", lambda self, *args: 5, raising=False)
+    assert torch.equal(gearcache.cache_compile(net.run, **options)(torch.ones(3)), torch.full((3,), 6.0))
 
 
-def test_other_threads_and_plain_calls_still_say_it(
-    nets: Nets, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    net, twin = nets('log.warning("said")\nreturn x + 1')
-    gearcache.cache_compile(net.method, cache_dir=tmp_path, config=strict_config())(torch.ones(3))
+def test_other_threads_and_plain_calls_still_say_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    net, twin = (text(Net, 'log.warning("said")\nreturn x + 1')() for _ in range(2))
+    gearcache.cache_compile(net.run, cache_dir=tmp_path, config=strict_config())(torch.ones(3))
     assert "said" not in caplog.text
-    twin.method(torch.ones(3))
+    twin.run(torch.ones(3))
     assert "said" in caplog.text

@@ -1,0 +1,1 @@
+"""Cases: one method each, by what it depends on."""

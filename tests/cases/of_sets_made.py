@@ -1,0 +1,65 @@
+"""Sets that a method makes: it is served where their order makes no difference, and refused where it does."""
+
+import torch
+
+from tests.cases.case import Case, texts
+
+NAMES = ("query", "key", "value", "gate")
+SIZES = {"query": 1.5, "key": 2.5, "value": 3.5, "gate": 4.5}
+
+
+def positions(pattern):
+    """As einops reads a pattern: loops over sets, in which each name has its place."""
+    left, right = (side.split() for side in pattern.split("->"))
+    found = {name: place for place, name in enumerate(left)}
+    for name in set(right):
+        if name not in found:
+            raise ValueError(name)
+    known = {name for name in left if name in right}
+    total = 1
+    for name in known:
+        total *= found[name] + 1
+    return [found[name] for name in right], total
+
+
+class Net(Case):
+    def __init__(self):
+        super().__init__()
+        self.rows = []
+
+
+#: Served: no order reaches a result.
+SERVED = texts(
+    Net,
+    {
+        "membership": 'kept = {name for name in NAMES if name != "key"}\nreturn x + ("key" in kept) + 2 * ("gate" in kept)',
+        "a size": 'return x + len(set(NAMES) - {"key"}) + len({*NAMES, "other"})',
+        "a comparison": 'return x + (set(NAMES) >= {"key"}) + (set(NAMES) == frozenset(NAMES))',
+        "a pattern": 'order, total = positions("b c a -> a b c")\nreturn x.unsqueeze(0).permute(order) * total',
+        "a loop for an error": "for name in {*NAMES}:\n    if name not in SIZES:\n        raise KeyError(name)\nreturn x",
+        "a sum of ints": "return x + sum(len(name) for name in set(NAMES))",
+        "another set": "return x + len({name[0] for name in set(NAMES)})",
+        "all of them": "return x + all(name in SIZES for name in set(NAMES))",
+        "the same order twice": "names = set(NAMES)\nreturn x + (list(names) == list(names))",
+        "a text that nobody sees": 'assert len(set(NAMES)) == 4, f"not {set(NAMES)}"\nreturn x + 1',
+    },
+)
+#: Refused, for the order would.
+REFUSED = texts(
+    Net,
+    {
+        "the first": "return x * SIZES[list(set(NAMES))[0]]",
+        "the one in the middle": "names = list(set(NAMES[:3]))\nreturn x * SIZES[names[1]]",
+        "a loop over operations": "for name in set(NAMES):\n    x = x * 2 + SIZES[name]\nreturn x",
+        "a text": "return x + 1, str(set(NAMES))",
+        "the keys of a result": "return {name: x + 1 for name in set(NAMES)}",
+        "what is popped": "names = set(NAMES)\nreturn x * SIZES[names.pop()]",
+        "a sum of floats": "total = 0.0\nfor each in {*SIZES.values()}:\n    total = total / 2 + each\nreturn x * total",
+        "the largest by a key": "return x * SIZES[max(set(NAMES), key=len)]",
+        "an iterator": "return x * SIZES[next(iter(set(NAMES)))]",
+        "two that come first": "one, two = set(NAMES[:2]), set(NAMES[:2])\nreturn x * (list(one)[0] == list(two)[0])",
+        "a list of the module": "self.rows.extend(set(NAMES))\nreturn x + 1",
+        "an attribute": "for name in set(NAMES):\n    if hasattr(self, name) or name == 'key':\n        break\nreturn x",
+    },
+    refused="it goes through a set that it makes",
+)

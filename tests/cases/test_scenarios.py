@@ -1,0 +1,80 @@
+"""Every scenario of `tests.scenarios` gives what eager gives: where it is compiled, and relaunched without a trace."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.relaunch import cold_and_warm
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
+
+
+@dataclass(frozen=True)
+class Module:
+    """How the scenarios of a module are run; those that are not kept run with THOROUGH=1 only."""
+
+    tolerance: float = 0.0
+    kept: Container[str] | None = None
+    needs: str = "torch"
+
+
+MODULES = {
+    "arguments": Module(),
+    # `test_plain_generate` generates as well, and `layers_of_a_bert` has the decorators of a BERT.
+    "attached": Module(
+        1e-6,
+        ("a_convolutional_net", "an_encoder_of_torch", "sentence_vectors", "layers_of_a_bert", "layers_of_a_llama"),
+        "transformers",
+    ),
+    "counters": Module(),
+    "geared": Module(),
+    "given_modules": Module(),
+    "input_signatures": Module(),
+    "names": Module(),
+    "numbers": Module(),
+    "odd": Module(),
+    "own_state": Module(),
+    "padded": Module(1e-6),
+    # Of each kind of attention one; `distilbert` is padded by batch and length, the others by their batch alone.
+    "padded_encoders": Module(2e-6, ("bert_with_other_attention", "distilbert", "vit"), "transformers"),
+    "reads": Module(),
+    "results": Module(),
+    "shapes": Module(),
+    "symbols": Module(),
+    "varying": Module(),
+    # Tests of integrations have the others.
+    "zoo": Module(kept=("gemma", "mixtral", "whisper_decoder", "vit"), needs="transformers"),
+}
+
+
+@pytest.fixture
+def _limit() -> Iterator[None]:
+    """The limit of recursion as after `torch.compile` in this process; a relaunch never compiles.
+
+    Assigning to buffers asks for it.
+    """
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + 1000)
+    yield
+    sys.setrecursionlimit(limit)
+
+
+@pytest.mark.usefixtures("_limit")
+@pytest.mark.parametrize("name", MODULES)
+def test_scenarios_are_right_cold_and_relaunched(name: str, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    module = MODULES[name]
+    pytest.importorskip(module.needs)
+    path = f"tests.scenarios.{name}"
+    outcome = cold_and_warm(path, tmp_path, tolerance=module.tolerance, kept=module.kept)
+    for scenario in outcome.cold:
+        with subtests.test(scenario):
+            outcome.assert_right(
+                scenario, traces=getattr(getattr(importlib.import_module(path), scenario), "traces", None)
+            )
