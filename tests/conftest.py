@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import importlib.util
+import logging
 import os
 import signal
 import threading
@@ -21,8 +22,23 @@ from tests.support.compiling_here import compile_here
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# pytest gives handlers to loggers that do not propagate, and with one torch writes down every step of a trace.
+logging.getLogger("torch.__trace").propagate = True
+
 #: Of objects that a file may leave to the garbage collector; more are removed or frozen before the next file.
 _MOST_OBJECTS = 200_000
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _nothing_waits_for_the_disk() -> Iterator[None]:
+    """No test of this process cuts the power, and an entry is synced about twenty times: on some disks half of a run.
+
+    Processes that tests start sync, and so does a run with THOROUGH=1. Tests of what is synced put a function here.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not os.environ.get("THOROUGH"):
+            patch.setattr(os, "fsync", os.fstat)
+        yield
 
 
 @pytest.fixture(autouse=True)

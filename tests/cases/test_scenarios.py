@@ -50,7 +50,7 @@ MODULES = {
     "symbols": Module(),
     "varying": Module(),
     # Tests of integrations have the others.
-    "zoo": Module(kept=("gemma", "mixtral", "whisper_decoder", "vit"), needs="transformers"),
+    "zoo": Module(kept=("mixtral", "whisper_decoder", "vit"), needs="transformers"),
 }
 
 

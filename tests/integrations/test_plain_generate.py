@@ -26,7 +26,7 @@ PLAIN = ("llama",)
     [
         *(pytest.param(family, None, marks=pytest.mark.thorough) for family in FAMILIES if family not in PLAIN),
         *((family, None) for family in PLAIN),
-        ("llama", GEARS),
+        pytest.param("llama", GEARS, marks=pytest.mark.thorough),  # `test_generate` has gears
     ],
 )
 def test_generated_texts_are_those_of_the_plain_model(

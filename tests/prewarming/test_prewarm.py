@@ -315,8 +315,15 @@ class Optional(nn.Module):
         return x if keys is None or keys[0] is None else x + keys[0]
 
 
-@pytest.mark.parametrize("dynamic", [True, None, False])
-@pytest.mark.parametrize("gears", [None, {"x": {0: [4, 5]}}])
+@pytest.mark.parametrize(
+    ("dynamic", "gears"),
+    [
+        (None, None),
+        (True, {"x": {0: [4, 5]}}),
+        *(pytest.param(dynamic, None, marks=pytest.mark.thorough) for dynamic in (True, False)),
+        *(pytest.param(dynamic, {"x": {0: [4, 5]}}, marks=pytest.mark.thorough) for dynamic in (None, False)),
+    ],
+)
 def test_a_dry_run_takes_arguments_that_are_no_tensors_in_some_calls(
     gears: Any, dynamic: bool | None, cache_dir: Path
 ) -> None:

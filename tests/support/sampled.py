@@ -14,6 +14,11 @@ def sampled(values: Iterable[Any], kept: Container[Any]) -> list[Any]:
     return [value if value in kept else pytest.param(value, marks=pytest.mark.thorough) for value in values]
 
 
+def examples(count: int) -> int:
+    """Return how many random examples this run tries: a third of `count` unless it is a thorough one."""
+    return count if os.environ.get("THOROUGH") else count // 3
+
+
 def chosen(values: Iterable[Any], kept: Container[Any]) -> list[Any]:
     """Return the values that this run tries."""
     return [value for value in values if value in kept or os.environ.get("THOROUGH")]

@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import gearcache
 from gearcache.errors import GearSpecError, PaddedResultError, UnknownGear
 from gearcache.ge_cache.padding.fills import _CARRY_NAN
+from tests.support.sampled import examples
 from tests.support.scenarios import strict_config
 
 INF = math.inf
@@ -410,7 +411,7 @@ _STEPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.sampled_from(sorted(_STEPS)), min_size=1, max_size=4), length=st.integers(2, 8))
 def test_what_the_proof_admits_never_depends_on_masked_filling(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], length: int

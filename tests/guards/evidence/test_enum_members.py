@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import gearcache
+from tests.support.sampled import chosen
 from tests.support.scenarios import strict_config
 
 
@@ -42,7 +43,8 @@ class Net(torch.nn.Module):
 @pytest.mark.parametrize(("name", "kind"), [("identical", Mode), ("equal", Named), ("held", Mode)])
 def test_a_member_at_two_places_is_compared_at_both(name: str, kind: Any, cache_dir: Path) -> None:
     pairs = list(itertools.product(kind, kind))
-    for number, order in enumerate(itertools.permutations(pairs)):
+    orders = list(itertools.permutations(pairs))
+    for number, order in enumerate(chosen(orders, orders[::5])):  # each pair comes first, and last
         net = Net(kind)
         method = getattr(net, name)
         cached: Any = gearcache.cache_compile(method, config=strict_config(), cache_dir=cache_dir / str(number))
