@@ -29,18 +29,6 @@ logging.getLogger("torch.__trace").propagate = True
 _MOST_OBJECTS = 200_000
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _nothing_waits_for_the_disk() -> Iterator[None]:
-    """No test of this process cuts the power, and an entry is synced about twenty times: on some disks half of a run.
-
-    Processes that tests start sync, and so does a run with THOROUGH=1. Tests of what is synced put a function here.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        if not os.environ.get("THOROUGH"):
-            patch.setattr(os, "fsync", os.fstat)
-        yield
-
-
 @pytest.fixture(autouse=True)
 def _variables_are_left_alone() -> Iterator[None]:
     """No test, and nothing that it calls, leaves variables of ours behind: those after it would have them."""
