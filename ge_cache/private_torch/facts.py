@@ -37,7 +37,7 @@ def watched_facts(facts: Any) -> Iterator[None]:
     protocol._get_cached_slots.cache_clear()  # a class may have got a `__bool__` since the last trace
     handlers = BuiltinVariable.call_function_handler_cache  # they hold the functions that are replaced here
     handlers.clear()
-    modules = _modules_of_dynamo(len(sys.modules))
+    modules = [module for title, module in sys.modules.items() if title.startswith("torch._dynamo")]
     try:
         with contextlib.ExitStack() as stack:
             # One after the other: the second replacement of a function wraps the first.
@@ -46,12 +46,6 @@ def watched_facts(facts: Any) -> Iterator[None]:
             yield
     finally:
         handlers.clear()
-
-
-@functools.lru_cache(maxsize=1)
-def _modules_of_dynamo(count: int) -> list[types.ModuleType]:
-    """Return the modules of Dynamo that are imported; `count` is that of all modules, for the answer to follow it."""
-    return [module for title, module in sys.modules.items() if title.startswith("torch._dynamo")]
 
 
 def _exchanges(

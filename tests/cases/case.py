@@ -28,12 +28,6 @@ class Patch(contextlib.ExitStack):
         setattr(owner, name, value)
         self.callback(delattr, owner, name) if before is _ABSENT else self.callback(setattr, owner, name, before)
 
-    def without(self, owner: Any, name: str) -> None:
-        """Delete an attribute."""
-        before = vars(owner)[name]
-        delattr(owner, name)
-        self.callback(setattr, owner, name, before)
-
     def by(self, setter: Callable[..., Any], value: Any, before: Any) -> None:
         """Call a function with another value, and with the one before at the end; tuples are several arguments."""
         value, before = (each if isinstance(each, tuple) else (each,) for each in (value, before))

@@ -32,7 +32,9 @@ def cases(file: str) -> dict[str, type[Case]]:
         if isinstance(value, type) and issubclass(value, Case) and "run" in vars(value) and value is not Case:
             found[name] = value
         elif isinstance(value, dict) and value and all(isinstance(each, type) for each in value.values()):
-            found |= {name: each for name, each in value.items() if issubclass(each, Case)}
+            rows = {name: each for name, each in value.items() if issubclass(each, Case)}
+            assert not rows.keys() & found.keys(), f"{file}: two cases are called {sorted(rows.keys() & found.keys())}"
+            found |= rows
     return found
 
 
@@ -53,7 +55,7 @@ def _call(cached: Any, module: Case, twin: Case, x: torch.Tensor) -> Callable[[]
             _seed()
             try:
                 found, state = cached(x.clone()), None
-            except gearcache.GearcacheError as error:
+            except gearcache.CaptureError as error:
                 found, state = str(error), "refused"
     except Exception:
         expected, found, state = None, traceback.format_exc(), "raw"
@@ -98,7 +100,7 @@ def _calls(cls: type[Case], cache: str) -> dict[str, Any]:
         reports.append(_call(cached, module, twin, torch.full((3, 4), float(number)))())
         if reports[-1]["state"] in ("refused", "raw", "wrong"):
             return reports[-1]
-    return next((each for each in reports if each["state"] == "traced"), reports[0])
+    return reports[0]
 
 
 def _changed(cached: Any, module: Case) -> dict[str, Any]:

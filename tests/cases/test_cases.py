@@ -61,6 +61,7 @@ def _assert_right(name: str, refused: str | bool | None, reports: dict[str, dict
     compiled = reports["compiled"]
     if isinstance(refused, str):
         assert compiled["state"] == "refused", compiled
+        assert f"`{name}.{name}` cannot be cached" in compiled["detail"]
         assert re.search(refused, compiled["detail"], re.DOTALL), compiled["detail"]
         return
     assert compiled["state"] in (("traced",) if refused is False else ("traced", "refused")), compiled

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
@@ -73,8 +72,7 @@ def test_scenarios_are_right_cold_and_relaunched(name: str, tmp_path: Path, subt
     pytest.importorskip(module.needs)
     path = f"tests.scenarios.{name}"
     outcome = cold_and_warm(path, tmp_path, tolerance=module.tolerance, kept=module.kept)
+    functions = vars(importlib.import_module(path))
     for scenario in outcome.cold:
         with subtests.test(scenario):
-            outcome.assert_right(
-                scenario, traces=getattr(getattr(importlib.import_module(path), scenario), "traces", None)
-            )
+            outcome.assert_right(scenario, traces=getattr(functions[scenario], "traces", None))

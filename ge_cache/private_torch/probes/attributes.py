@@ -85,7 +85,7 @@ def watched_attributes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
 
     yield slot, "tp_descr_get_impl", tp_descr_get_impl
     yield from watched_sources()
-    for cls in variable_classes(len(sys.modules)):
+    for cls in with_subclasses(VariableTracker):
         for name, wrap in ((attribute, reading), ("call_obj_hasattr", asking)):
             if name in vars(cls):
                 yield cls, name, wrap(vars(cls)[name])
@@ -239,14 +239,6 @@ def _is_of_argument(source: Any, tx: Any) -> bool:
         source = base
     root = tx.output.root_tx.f_code
     return bool(getattr(source, "local_name", root.co_varnames[0]) != root.co_varnames[0])
-
-
-@functools.lru_cache(maxsize=1)
-def variable_classes(count: int) -> list[Any]:
-    """Return all classes of Dynamo's variables; `count` is that of the modules of the process, which bring more."""
-    from torch._dynamo.variables.base import VariableTracker
-
-    return with_subclasses(VariableTracker)
 
 
 def with_subclasses(cls: Any) -> list[Any]:

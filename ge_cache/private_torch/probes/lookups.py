@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import sys
 import threading
 import types
@@ -125,15 +124,11 @@ def watched_lookups(lookups: Any) -> Iterator[None]:
     patches: list[tuple[Any, str, Any]] = []
     for cls, attributes in ((outer, ("value",)), (inner, ("items", "original_items"))):
         patches += [(cls, name, content(name)) for name in attributes]
-        for name in _methods(cls):
-            function = getattr(cls, name)
-            patches.append((cls, name, functools.wraps(function)(here(watched(name, function), function))))
+        members: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):  # `inspect.getattr_static` for each name takes longer than many a trace
+            members |= vars(base)
+        for name, function in members.items():
+            if isinstance(function, types.FunctionType) and not name.isupper():
+                patches.append((cls, name, functools.wraps(function)(here(watched(name, function), function))))
     with exchanged(patches):
         yield
-
-
-@functools.cache
-def _methods(cls: type) -> tuple[str, ...]:
-    """Return the names of a class's methods, once: the search takes longer than many a trace."""
-    found = ((name, inspect.getattr_static(cls, name)) for name in dir(cls))
-    return tuple(name for name, value in found if isinstance(value, types.FunctionType) and not name.isupper())

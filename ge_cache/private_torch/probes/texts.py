@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gearcache.ge_cache.private_torch.corrections.made_objects import holds_made_object, is_made
-from gearcache.ge_cache.private_torch.probes.attributes import variable_classes
+from gearcache.ge_cache.private_torch.probes.attributes import with_subclasses
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
@@ -120,7 +120,7 @@ def watched_texts(facts: Any) -> Iterator[tuple[Any, str, Any]]:
     for name in ("call_str", "call_repr"):
         yield builtin, name, texts(vars(builtin)[name])
     name = name_here(VariableTracker, "repr_impl")
-    for kind in variable_classes(len(sys.modules)):
+    for kind in with_subclasses(VariableTracker):
         if name in vars(kind):
             yield kind, name, describing(vars(kind)[name])
 
