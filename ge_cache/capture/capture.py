@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,7 +25,6 @@ from gearcache.ge_cache.capture.numbers import (
     written_ints,
 )
 from gearcache.ge_cache.capture.orders import ARRANGEMENTS, CAUSE, are_alike
-from gearcache.ge_cache.capture.recording import Recording
 from gearcache.ge_cache.capture.source_paths import FrameNames, is_of_namedtuple
 from gearcache.ge_cache.capture.translation import GuardTranslator, tensor_sources
 from gearcache.ge_cache.capture.unreached import unreached_modules
@@ -37,6 +36,9 @@ from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import under_way as private_under_way
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check
+
+if TYPE_CHECKING:
+    from gearcache.ge_cache.capture.recording import Recording
 
 
 def capture_method(
@@ -56,6 +58,8 @@ def capture_method(
     buffers that become inputs, see `ge_cache.capture.weights`. `with_grad`: as with autograd on, which makes a
     difference only where the method reads the mode.
     """
+    from gearcache.ge_cache.capture.recording import Recording  # imports Dynamo
+
     if private_core.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
 

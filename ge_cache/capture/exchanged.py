@@ -16,7 +16,7 @@ from typing import Any
 _ABSENT = object()
 #: The current replacements: owner, name, and original value. Only one thread at a time has any (`capture.turns`).
 _in_place: list[tuple[Any, Any, Any]] = []
-#: Result of `here` -> the replacement in it.
+#: A function that is put in place -> the function of ours that it calls.
 _replacements: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 #: The `Hooks` that record which functions are installed, and which of them are called.
 _watching: list[Hooks] = []
@@ -87,7 +87,7 @@ def exchanged(replacements: Iterable[tuple[Any, Any, Any]]) -> Iterator[None]:
     present = len(_in_place)
     try:
         for owner, name, value in replacements:
-            _in_place.append((owner, name, _entries(owner).get(name, _ABSENT)))
+            _in_place.append((owner, name, entries_of(owner).get(name, _ABSENT)))
             _put(
                 owner,
                 name,
@@ -104,12 +104,13 @@ def put_back(present: int = 0) -> None:
         owner, name, original = _in_place[-1]
         if original is not _ABSENT:
             _put(owner, name, original)
-        elif name in _entries(owner):
+        elif name in entries_of(owner):
             delattr(owner, name)
         _in_place.pop()
 
 
-def _entries(owner: Any) -> Mapping[Any, Any]:
+def entries_of(owner: Any) -> Mapping[Any, Any]:
+    """Return what an owner has itself, by name."""
     return owner if isinstance(owner, dict) else vars(owner)
 
 
@@ -127,5 +128,10 @@ def here(replacement: Callable[..., Any], original: Callable[..., Any]) -> Calla
     def switch(*arguments: Any, **keywords: Any) -> Any:
         return (replacement if threading.get_ident() == thread else original)(*arguments, **keywords)
 
-    _replacements[switch] = replacement
+    stands_for(switch, replacement)
     return switch
+
+
+def stands_for(switch: Callable[..., Any], replacement: Callable[..., Any]) -> None:
+    """Note which function of ours a function calls: `Hooks` name this one."""
+    _replacements[switch] = replacement

@@ -1,10 +1,10 @@
-"""One run of Dynamo over a call, with all its watchers."""
+"""One run of Dynamo over a call, and what probes report of it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -19,21 +19,15 @@ from gearcache.ge_cache.dependencies.looked_up import Lookups
 from gearcache.ge_cache.dependencies.observer import Observer
 from gearcache.ge_cache.dependencies.tensor_reads import TensorReads
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
-from gearcache.ge_cache.private_torch import facts as private_facts
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import raised as private_raised
-from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.private_torch.corrections.constant_tensors import only_own_operators_computed
-from gearcache.ge_cache.private_torch.corrections.numpy_wrappers import kept_flags, watched_numpy
-from gearcache.ge_cache.private_torch.probes import autograd as private_autograd
-from gearcache.ge_cache.private_torch.probes import identities as private_identities
-from gearcache.ge_cache.private_torch.probes import key_views as private_key_views
-from gearcache.ge_cache.private_torch.probes import lookups as private_lookups
-from gearcache.ge_cache.private_torch.probes import reads as private_reads
-from gearcache.ge_cache.private_torch.probes import views as private_views
+from gearcache.ge_cache.private_torch.every_probe import PROBES
+from gearcache.ge_cache.private_torch.probe import listening
 from gearcache.guards.access import Scope
 from gearcache.guards.evidence.code import is_library_file
 
+State = TypeVar("State")
 #: Dynamo's text for an uncaught exception.
 _RAISED = re.compile(r"raised exception (\w+)\(")
 #: The message where the trace is the first reader of a `functools.cached_property`, up to Python 3.11.
@@ -49,7 +43,7 @@ _INSTEAD = {
 
 
 class Recording:
-    """The watchers of one Dynamo run: after `run` they hold their findings, and the attributes below the results."""
+    """The log of one Dynamo run: after `run` its parts hold what probes found, and the attributes below the results."""
 
     frame: Any
     #: Dynamo's own record of the run: bytecode, guards, sources.
@@ -78,31 +72,30 @@ class Recording:
         self.hook = GraphHook(method, self.identities)
         self.autograd = AutogradReads(method, with_grad)
         self.weights = Weights(self.original, unbound)
+        self.symbols_of_floats: set[Any] = set()
+        self._states: dict[type, Any] = {}
 
     @property
     def original(self) -> Any:
         """The function of the method."""
         return getattr(self._function, "__func__", self._function)
 
+    def state(self, kind: type[State]) -> State:
+        """Return what a file of probes keeps for this run, made at the first call."""
+        if kind not in self._states:
+            self._states[kind] = kind()
+        state: State = self._states[kind]
+        return state
+
     def run(self, arguments: tuple[Any, ...], keywords: dict[str, Any], *, dynamic: bool) -> None:
         """Trace one call; `CaptureError` names the method and why it cannot be one graph."""
         try:
             with (
                 torch.set_grad_enabled(self._with_grad),
-                private_dynamo.capture_settings(self.weights, self.numbers, dynamic=dynamic),
-                private_dynamo.observed(self.observer),
+                private_dynamo.capture_settings(self.numbers, dynamic=dynamic),
                 private_fake.without_reports(),
                 only_own_operators_computed(),
-                private_views.watched_views(self.observer.stale, self.observer.missing),
-                private_facts.watched_facts(self.facts),
-                private_key_views.single_keys(),
-                private_lookups.watched_lookups(self.lookups),
-                private_reads.watched_reads(self.reads),
-                private_identities.watched_identities(self.identities),
-                private_autograd.watched_autograd(self.autograd),
-                kept_flags(),
-                watched_numpy(self.facts.refuse),
-                private_symbols.watched_floats() as floats,
+                listening(self, PROBES),
             ):
                 self.frame, self.output, self.installed = private_dynamo.compile_frame(
                     self._function, arguments, keywords, self.hook, self._begin
@@ -115,7 +108,7 @@ class Recording:
             cause = f"Dynamo could not form one graph: it failed with {type(error).__name__}: {error}"
             kind = MethodRaises if private_raised.is_raised_by_arguments(error) else CaptureError
             raise kind(self.method, cause) from error
-        if of_floats := floats.intersection(self.hook.numbers.symbols):
+        if of_floats := self.symbols_of_floats.intersection(self.hook.numbers.symbols):
             raise NumberRefused(self.method, "a float is computed from a number", of_floats)
         self.facts.raise_refusals()
         if self.hook.module is None:

@@ -18,7 +18,7 @@ import torch
 
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
-from gearcache.ge_cache.private_torch.probes.attributes import with_subclasses
+from gearcache.ge_cache.private_torch.subclasses import with_subclasses
 
 #: Storages of at least this many bytes get pages of their own, which exist only once they are touched.
 _MAPPED = 1 << 20

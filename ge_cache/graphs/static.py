@@ -26,8 +26,8 @@ from gearcache.ge_cache.graphs.number_inputs import GearSymbols, NumberRow, numb
 from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs, placed_outputs
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
+from gearcache.ge_cache.private_torch import grad_nodes as private_grad_nodes
 from gearcache.ge_cache.private_torch.corrections.constant_tensors import only_own_operators_computed
-from gearcache.ge_cache.private_torch.probes import autograd as private_autograd
 from gearcache.ge_cache.private_torch.transforms import transforms_of
 from gearcache.ge_cache.tensor_spec import GearInput
 
@@ -80,11 +80,11 @@ def lift_attributes(capture: Capture) -> fx.GraphModule:
     for node in capture.module.graph.nodes:
         if node.op == "get_attr" and node.target in lifted:
             mapping[node] = lifted[str(node.target)]
-        elif node.op != "placeholder" and not private_autograd.is_grad_switch(node):
+        elif node.op != "placeholder" and not private_grad_nodes.is_grad_switch(node):
             mapping[node] = graph.node_copy(node, lambda source: mapping[source])
-            if private_autograd.enters_inference_mode(node):
+            if private_grad_nodes.enters_inference_mode(node):
                 mapping[node].target = inference_regions.begin
-            elif private_autograd.leaves_inference_mode(node):
+            elif private_grad_nodes.leaves_inference_mode(node):
                 mapping[node].target = inference_regions.end
     lifted_module = fx.GraphModule(capture.module, graph)
     lifted_module.meta.update(capture.module.meta)

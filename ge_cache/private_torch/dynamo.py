@@ -9,50 +9,16 @@ from typing import Any
 
 import torch
 
-from gearcache.ge_cache.capture.exchanged import exchanged, here
 from gearcache.ge_cache.capture.numbers import WantedNumbers
-from gearcache.ge_cache.capture.weights import Weights
 
 
 @contextlib.contextmanager
-def capture_settings(weights: Weights, numbers: WantedNumbers, *, dynamic: bool) -> Iterator[None]:
-    """Set Dynamo up for one full-graph capture of an inference method.
-
-    The `weights` that are bound become attributes of the graph; every other tensor, also one found through the module,
-    a global or a closure, stays an input, so that replacing a tensor takes effect. `numbers` are ints that stay inputs
-    too.
-    """
+def capture_settings(numbers: WantedNumbers, *, dynamic: bool) -> Iterator[None]:
+    """Set Dynamo up for one full-graph capture of an inference method; `numbers` are ints that stay inputs."""
     import torch._dynamo.config as dynamo_config
     import torch.fx.experimental._config as fx_config
     from torch._dynamo.utils import dynamo_timed, get_metrics_context
-    from torch._dynamo.variables import builder as builder_module
     from torch._dynamo.variables.torch_function import torch_function_mode_stack_state_mgr
-    from torch.fx.experimental.symbolic_shapes import DimDynamic
-
-    builder: Any = builder_module
-    original = builder.is_from_unspecialized_nn_module_source
-    hidden = {name: getattr(builder, name) for name in ("is_from_global_source", "is_from_nonlocal_source")}
-
-    def is_bound(source: Any) -> bool:
-        return bool(original(source)) and weights.are_bound(source)
-
-    is_static = builder.tensor_always_has_static_shape
-
-    def tensor_always_has_static_shape(tensor: Any, is_tensor: bool, tensor_source: Any) -> Any:
-        # A buffer that the method replaces may grow; Dynamo treats all buffers as static.
-        if is_tensor and weights.are_replaced(tensor_source) and type(tensor) is not torch.nn.Parameter:
-            return False, None
-        return is_static(tensor, is_tensor, tensor_source)
-
-    # Decides here which ints become symbols: Dynamo keeps `wrap_literal` itself in a table, for good.
-    as_constant, is_constant = builder.VariableBuilder._wrap_lazy_constant, builder.is_int_specialization_case
-
-    def _wrap_lazy_constant(self: Any, value: Any, wrap_fn: Any = None) -> Any:
-        if type(value) is not int:
-            return as_constant(self, value, wrap_fn)
-        if numbers.wants(self.source, value):
-            return self.wrap_symint(value, dynamism=DimDynamic.DYNAMIC)
-        return as_constant(self, value)
 
     settings: dict[str, Any] = {
         "install_free_tensors": True,
@@ -72,66 +38,6 @@ def capture_settings(weights: Weights, numbers: WantedNumbers, *, dynamic: bool)
         stack.enter_context(get_metrics_context())
         stack.enter_context(dynamo_timed("gearcache.capture"))
         stack.enter_context(torch_function_mode_stack_state_mgr)
-        replacements = [(builder, name, here(lambda source: False, function)) for name, function in hidden.items()]
-        replacements += [
-            (builder, "is_from_unspecialized_nn_module_source", here(is_bound, original)),
-            (builder, "tensor_always_has_static_shape", here(tensor_always_has_static_shape, is_static)),
-            (builder.VariableBuilder, "_wrap_lazy_constant", here(_wrap_lazy_constant, as_constant)),
-            (builder, "is_int_specialization_case", here(lambda value, source: False, is_constant)),
-        ]
-        stack.enter_context(exchanged(replacements))
-        yield
-
-
-@contextlib.contextmanager
-def observed(observer: Any) -> Iterator[None]:
-    """Report to an observer (`dependencies.observer.Observer`) what Dynamo inlines and what it folds into constants."""
-    from torch._dynamo.symbolic_convert import InliningInstructionTranslator, InstructionTranslatorBase
-    from torch._dynamo.variables import functions, nn_module
-    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
-
-    base: Any = InstructionTranslatorBase
-    translator: Any = InliningInstructionTranslator
-    variable: Any = TorchInGraphFunctionVariable
-    build, call = translator.build_inline_tracer, variable.call_function
-    assume: Any = functions.invoke_and_store_as_constant
-    alias = base.import_source
-
-    def import_source(self: Any, module_name: str) -> Any:
-        try:
-            return alias(self, module_name)
-        except AssertionError:
-            observer.hidden(module_name)
-            raise
-
-    def build_inline_tracer(parent: Any, func: Any, args: Any, kwargs: Any, **rest: Any) -> Any:
-        observer.inlined(getattr(func, "fn", None), func.source, args)
-        return build(parent, func, args, kwargs, **rest)
-
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        observer.left_untraced(self.value, self.source)
-        result = call(self, tx, args, kwargs)
-        if result.is_python_constant():
-            all_arguments = [*args, *kwargs.values()]
-            if self.can_constant_fold_through():
-                observer.constant(self.value, self.source, all_arguments)
-            elif not all_arguments:
-                observer.queried(self.value, self.source)
-        return result
-
-    def invoke_and_store(tx: Any, fn: Any, name: str, args: Any, kwargs: Any) -> Any:
-        all_arguments = [*args, *kwargs.values()]
-        is_plain = not kwargs and all(value.is_python_constant() for value in all_arguments)
-        observer.assumed_constant(fn, [value.as_python_constant() for value in all_arguments] if is_plain else None)
-        return assume(tx, fn, name, args, kwargs)
-
-    replacements = [
-        (translator, "build_inline_tracer", staticmethod(here(build_inline_tracer, build))),
-        (base, "import_source", here(import_source, alias)),
-        (variable, "call_function", here(call_function, call)),
-        *((place, "invoke_and_store_as_constant", here(invoke_and_store, assume)) for place in (functions, nn_module)),
-    ]
-    with exchanged(replacements):
         yield
 
 

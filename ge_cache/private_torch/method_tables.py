@@ -5,19 +5,19 @@ An object of a user's container class calls an entry of a table of its base with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 #: The tables of a variable's class, by the names of methods: an entry is called as `call_method` is.
 _TABLE = "tp_methods"
 
 
-def named_methods(owner: Any, names: tuple[str, ...], wrap: Callable[[Any], Any]) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) by which calls of some methods of a class go through `wrap`, maybe twice.
+def named_methods(owner: Any, *names: str) -> Iterator[tuple[Any, str]]:
+    """Yield the places (owner, name) that calls of some methods of a class go through, maybe through two of them.
 
-    `wrap` receives a function with the parameters of `call_method`, and returns one.
+    The functions there have the parameters of `call_method`.
     """
-    yield owner, "call_method", wrap(owner.call_method)
+    yield owner, "call_method"
     for base in owner.__mro__:
         table = vars(base).get(_TABLE, {})
-        yield from ((table, name, wrap(table[name])) for name in names if name in table)
+        yield from ((table, name) for name in names if name in table)

@@ -23,9 +23,10 @@ RENAMED = {
 }
 
 
-def name_here(owner: Any, name: str) -> str:
-    """Return this release's name of an attribute of `owner`; `name` is that of torch 2.13."""
-    return name if hasattr(owner, name) else RENAMED[name]
+def name_here(owner: Any, name: Any) -> Any:
+    """Return this release's name of an attribute of `owner`, or a key of a dictionary; `name` is that of torch 2.13."""
+    is_there = name in owner if isinstance(owner, dict) else hasattr(owner, name)
+    return name if is_there else RENAMED.get(name, name)
 
 
 def all_names(names: frozenset[str] | set[str]) -> set[str]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.capture.exchanged import exchanged, here
 from gearcache.ge_cache.private_torch.fake import fake_mode
 
 
@@ -245,36 +242,6 @@ def size_symbol(name: str) -> Any:
     import sympy
 
     return sympy.Symbol(name, integer=True, positive=True)
-
-
-@contextlib.contextmanager
-def watched_floats() -> Iterator[set[Any]]:
-    """Yield a set of the symbols from which symbolic floats were made meanwhile, except inside operators.
-
-    sympy computes with real numbers: it simplifies `n * 0.1 * 10` to `n`, decides a branch on that without a guard, and
-    one node of the graph represents both.
-    """
-    symbols: set[Any] = set()
-    number: Any = torch.SymFloat
-    init = number.__init__
-
-    def watched(self: Any, *arguments: Any, **keywords: Any) -> None:
-        init(self, *arguments, **keywords)
-        if not _is_inside_operator():
-            symbols.update(getattr(getattr(self.node, "_expr", None), "free_symbols", ()))
-
-    with exchanged([(number, "__init__", here(watched, init))]):
-        yield symbols
-
-
-def _is_inside_operator() -> bool:
-    """Return whether an operator is being tried on fake tensors: its internal numbers do not count."""
-    frame = sys._getframe()
-    while (outer := frame.f_back) is not None:
-        if outer.f_code.co_name == "__torch_dispatch__":
-            return True
-        frame = outer
-    return False
 
 
 def depends_on_values(value: Any) -> bool:

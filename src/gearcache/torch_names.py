@@ -24,6 +24,8 @@ from gearcache.torch_release import NEWEST, TESTED_TEXT, is_tested
 _PACKAGE = Path(__file__).parent
 #: Names that are there with a device or its library only.
 _OPTIONAL = ("torch.npu", "torch.cuda", "torch.distributed")
+#: Functions that take an owner and names of what it has; `at` is the decorator of probes.
+_ASKING = (name_here.__name__, "at", "overriding")
 #: What a relaunch that hits imports of gearcache, and uses names of torch.
 _OF_HITS = ("guards", "serving", "cache/keys/fingerprint.py", "ge_cache/aten.py", "ge_cache/private_torch/core.py")
 
@@ -99,8 +101,8 @@ def names_in(tree: ast.Module) -> set[str]:
                 names |= {f"{node.module}.{alias.name}" for alias in node.names}
             elif isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names if _is_torch(alias.name)}
-            elif isinstance(node, ast.Call) and (name := _asked_name(node, bound)):
-                names.add(name)
+            elif isinstance(node, ast.Call):
+                names |= _asked_names(node, bound)
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 names |= {name} if (name := _dotted(node, bound)) else set()
     return names
@@ -149,14 +151,12 @@ def _dotted(node: ast.expr, bound: dict[str, str]) -> str:
     return ""
 
 
-def _asked_name(node: ast.Call, bound: dict[str, str]) -> str:
-    """Return the name of torch of `name_here(owner, "name")`, or an empty text."""
-    if not (isinstance(node.func, ast.Name) and node.func.id == name_here.__name__):
-        return ""
-    owner, name = node.args
-    base = _dotted(owner, bound)
-    text = name.value if isinstance(name, ast.Constant) else None
-    return f"{base}.{text}" if base and isinstance(text, str) else ""
+def _asked_names(node: ast.Call, bound: dict[str, str]) -> set[str]:
+    """Return the names of torch of `name_here(owner, "name")` and other calls that pass names of an owner as texts."""
+    asked = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    base = _dotted(node.args[0], bound) if asked in _ASKING and node.args else ""
+    texts = [each.value for each in node.args[1:] if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    return {f"{base}.{text}" for text in texts} if base else set()
 
 
 def _is_torch(module: str) -> bool:

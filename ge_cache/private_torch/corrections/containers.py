@@ -1,4 +1,4 @@
-"""Dynamo hooks that refuse what Dynamo forgets of standard containers: bounds, order, class.
+"""Refuse what Dynamo forgets of standard containers: bounds, order, class.
 
 It drops the `maxlen` of a deque that is passed in and the side effect of `move_to_end`, turns a copy of a subclass of
 `OrderedDict` into an `OrderedDict`, copies an object by its `__dict__` alone, and keeps groups of `groupby` that are
@@ -8,126 +8,107 @@ gone.
 from __future__ import annotations
 
 import collections
-import functools
 import itertools
 import types
-from collections.abc import Iterator
 from typing import Any
 
+from torch._dynamo.guards import GuardBuilder, install_guard
+from torch._dynamo.source import AttrSource
+from torch._dynamo.variables.iter import ItertoolsVariable
+from torch._dynamo.variables.lists import BaseListVariable, DequeVariable
+from torch._dynamo.variables.user_defined import (
+    OrderedDictVariable,
+    UserDefinedDictVariable,
+    UserDefinedObjectVariable,
+)
+
 from gearcache.ge_cache.private_torch.method_tables import named_methods
-from gearcache.ge_cache.private_torch.renamed import name_here
+from gearcache.ge_cache.private_torch.probe import Probes
 
 _HOLDERS = (dict, list, set, frozenset, tuple, collections.deque)
 #: Methods by which a class may define its own way of copying.
 _WAYS_TO_COPY = ("__getstate__", "__getnewargs__", "__getnewargs_ex__")
+_BOUNDED = "it uses a deque with a `maxlen`, which a trace forgets: use a list, and drop items by a slice"
+probes = Probes()
 
 
-def watched_containers(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of Dynamo's functions for deques, ordered dictionaries, copies and groups."""
-    yield from _of_deques(facts)
-    yield from _of_ordered(facts)
-    yield from _of_copies(facts)
-    yield from _of_groups(facts)
+@probes.at(BaseListVariable, "cls_for_instance")
+def met(trace: Any, original: Any, obj: Any) -> Any:
+    """Refuse a bounded deque that is passed in, and guard that one without a bound has none."""
+    make = original(obj)
+    if type(obj) is not collections.deque:
+        return make
+    if obj.maxlen is not None:
+        trace.facts.refuse(_BOUNDED)
+
+    def make_unbounded(items: Any, source: Any) -> Any:
+        install_guard(AttrSource(source, "maxlen").make_guard(GuardBuilder.EQUALS_MATCH))
+        return make(items, source=source)
+
+    return make_unbounded
 
 
-def _of_deques(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    from torch._dynamo.guards import GuardBuilder, install_guard
-    from torch._dynamo.source import AttrSource
-    from torch._dynamo.variables.lists import BaseListVariable, DequeVariable
-
-    lists: Any = BaseListVariable
-    deques: Any = DequeVariable
-    class_of, init_deque, call = lists.cls_for_instance, deques.__init__, deques.call_method
-
-    def refuse() -> None:
-        facts.refuse("it uses a deque with a `maxlen`, which a trace forgets: use a list, and drop items by a slice")
-
-    @functools.wraps(class_of)
-    def cls_for_instance(obj: Any) -> Any:
-        make = class_of(obj)
-        if type(obj) is not collections.deque:
-            return make
-        if obj.maxlen is not None:
-            refuse()
-
-        def make_unbounded(items: Any, source: Any) -> Any:
-            install_guard(AttrSource(source, "maxlen").make_guard(GuardBuilder.EQUALS_MATCH))
-            return make(items, source=source)
-
-        return make_unbounded
-
-    @functools.wraps(init_deque)
-    def init(self: Any, *arguments: Any, **keywords: Any) -> None:
-        init_deque(self, *arguments, **keywords)
-        maxlen = self.maxlen.as_python_constant()
-        if maxlen == 0:  # `deque(items, 0)` uses up an iterator; for Dynamo `items[-0:]` is the whole list
-            self.items.clear()
-        elif maxlen is not None:
-            refuse()
-
-    @functools.wraps(call)
-    def call_method(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        if self.maxlen.as_python_constant() is not None:
-            refuse()
-        return call(self, *arguments, **keywords)
-
-    yield lists, "cls_for_instance", cls_for_instance
-    yield deques, "__init__", init
-    yield deques, "call_method", call_method
+@probes.at(DequeVariable, "__init__")
+def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
+    """Refuse a bounded deque that the trace makes."""
+    original(self, *arguments, **keywords)
+    maxlen = self.maxlen.as_python_constant()
+    if maxlen == 0:  # `deque(items, 0)` uses up an iterator; for Dynamo `items[-0:]` is the whole list
+        self.items.clear()
+    elif maxlen is not None:
+        trace.facts.refuse(_BOUNDED)
 
 
-def _of_ordered(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    from torch._dynamo.variables.user_defined import OrderedDictVariable, UserDefinedDictVariable
+@probes.at(DequeVariable, "call_method")
+def called_method_of_deque(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Refuse methods of a bounded deque."""
+    if self.maxlen.as_python_constant() is not None:
+        trace.facts.refuse(_BOUNDED)
+    return original(self, *arguments, **keywords)
 
-    def class_of(variable: Any) -> type:
-        """Return the class; since torch 2.14 one of the variables represents only an `OrderedDict` itself."""
-        cls: type = getattr(variable, "value_type", collections.OrderedDict)
-        return cls
 
-    def is_subclass(variable: Any) -> bool:
-        return (
-            issubclass(class_of(variable), collections.OrderedDict)
-            and class_of(variable) is not collections.OrderedDict
-        )
+@probes.at_each(lambda: named_methods(OrderedDictVariable, "move_to_end"))
+@probes.at_each(lambda: named_methods(UserDefinedDictVariable, "move_to_end"))
+def called_method_of_ordered(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """Refuse `move_to_end`, and copies of a subclass."""
+    cls = _class_of(self)
+    if name == "move_to_end" and _has_method_of_ordered(cls, name):
+        trace.facts.refuse("it calls `move_to_end`, which a trace does not write back: pop the key and set it again")
+    elif name == "copy" and _is_subclass(cls) and _has_method_of_ordered(cls, name):
+        _refuse_copy(trace, cls, "`copy()` or `|`")
+    elif name == "__reduce_ex__":  # not an object of a user's class since torch 2.14
+        _refuse_copy(trace, cls, "`copy`")
+        trace.facts.raise_refusals()  # Dynamo of torch 2.14 fails next, and says less
+    return original(self, tx, name, args, kwargs)
 
-    def calling(call: Any) -> Any:
-        @functools.wraps(call)
-        def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-            if name == "move_to_end" and _has_method_of_ordered(class_of(self), name):
-                facts.refuse("it calls `move_to_end`, which a trace does not write back: pop the key and set it again")
-            elif name == "copy" and is_subclass(self) and _has_method_of_ordered(class_of(self), name):
-                _refuse_copy(facts, class_of(self), "`copy()` or `|`")
-            elif name == "__reduce_ex__":  # not an object of a user's class since torch 2.14
-                _refuse_copy(facts, class_of(self), "`copy`")
-                facts.raise_refusals()  # Dynamo of torch 2.14 fails next, and says less
-            return call(self, tx, name, args, kwargs)
 
-        return call_method
+@probes.at(OrderedDictVariable, "nb_or_impl")
+@probes.at(UserDefinedDictVariable, "nb_or_impl")
+def joined(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Refuse `|` of a subclass of `OrderedDict`."""
+    if _is_subclass(_class_of(self)):
+        _refuse_copy(trace, _class_of(self), "`copy()` or `|`")
+    return original(self, *arguments, **keywords)
 
-    def joining(join: Any) -> Any:
-        @functools.wraps(join)
-        def nb_or_impl(self: Any, *arguments: Any, **keywords: Any) -> Any:
-            if is_subclass(self):
-                _refuse_copy(facts, class_of(self), "`copy()` or `|`")
-            return join(self, *arguments, **keywords)
 
-        return nb_or_impl
+@probes.at(OrderedDictVariable, "repr_impl")
+@probes.at(UserDefinedDictVariable, "repr_impl")
+def described(trace: Any, original: Any, self: Any, *arguments: Any) -> Any:
+    """Refuse a text of a subclass of `OrderedDict`."""
+    cls = _class_of(self)
+    if _is_subclass(cls) and _has_method_of_ordered(cls, "__repr__"):
+        trace.facts.refuse(f"it makes a text of a `{cls.__qualname__}`, which a trace takes for an `OrderedDict`")
+    return original(self, *arguments)
 
-    def representing(represent: Any) -> Any:
-        @functools.wraps(represent)
-        def repr_impl(self: Any, *arguments: Any) -> Any:
-            if is_subclass(self) and _has_method_of_ordered(class_of(self), "__repr__"):
-                facts.refuse(
-                    f"it makes a text of a `{class_of(self).__qualname__}`, which a trace takes for an `OrderedDict`"
-                )
-            return represent(self, *arguments)
 
-        return repr_impl
+def _class_of(variable: Any) -> type:
+    """Return the class; since torch 2.14 one of the variables represents only an `OrderedDict` itself."""
+    cls: type = getattr(variable, "value_type", collections.OrderedDict)
+    return cls
 
-    for kind in dict.fromkeys((OrderedDictVariable, UserDefinedDictVariable)):
-        yield from named_methods(kind, ("move_to_end",), calling)
-        for name, wrap in (("nb_or_impl", joining), (name_here(kind, "repr_impl"), representing)):
-            yield kind, name, wrap(getattr(kind, name))
+
+def _is_subclass(cls: type) -> bool:
+    return issubclass(cls, collections.OrderedDict) and cls is not collections.OrderedDict
 
 
 def _has_method_of_ordered(cls: type, name: str) -> bool:
@@ -135,28 +116,20 @@ def _has_method_of_ordered(cls: type, name: str) -> bool:
     return getattr(cls, name, None) is getattr(collections.OrderedDict, name)
 
 
-def _refuse_copy(facts: Any, cls: type, way: str) -> None:
-    facts.refuse(
+def _refuse_copy(trace: Any, cls: type, way: str) -> None:
+    trace.facts.refuse(
         f"it copies a `{cls.__qualname__}` by {way}, of which a trace makes another object than Python: call the class "
         "with what the old one holds"
     )
 
 
-def _of_copies(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
-
-    objects: Any = UserDefinedObjectVariable
-    call = objects.call_method
-
-    @functools.wraps(call)
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        """`object.__reduce_ex__`, which `copy` calls, calls `__reduce__`, and also returns items."""
-        cls = self.value_type
-        if name == "__reduce_ex__" and getattr(cls, name) is object.__reduce_ex__ and not _is_copied_by_dict(cls):
-            _refuse_copy(facts, cls, "`copy`")
-        return call(self, tx, name, args, kwargs)
-
-    yield objects, "call_method", call_method
+@probes.at(UserDefinedObjectVariable, "call_method")
+def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """Refuse copies by `object.__reduce_ex__`, which calls `__reduce__`, and also returns items."""
+    cls = self.value_type
+    if name == "__reduce_ex__" and getattr(cls, name) is object.__reduce_ex__ and not _is_copied_by_dict(cls):
+        _refuse_copy(trace, cls, "`copy`")
+    return original(self, tx, name, args, kwargs)
 
 
 def _is_copied_by_dict(cls: Any) -> bool:
@@ -170,16 +143,11 @@ def _is_copied_by_dict(cls: Any) -> bool:
     )
 
 
-def _of_groups(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    from torch._dynamo.variables.iter import ItertoolsVariable
-
-    tools: Any = ItertoolsVariable
-    call = tools.call_function
-
-    @functools.wraps(call)
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        if self.value is itertools.groupby:
-            facts.refuse("it calls `itertools.groupby`, whose groups a trace keeps where Python drops them: use a loop")
-        return call(self, tx, args, kwargs)
-
-    yield tools, "call_function", call_function
+@probes.at(ItertoolsVariable, "call_function")
+def called_tool(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    """Refuse `groupby`."""
+    if self.value is itertools.groupby:
+        trace.facts.refuse(
+            "it calls `itertools.groupby`, whose groups a trace keeps where Python drops them: use a loop"
+        )
+    return original(self, tx, args, kwargs)

@@ -1,4 +1,4 @@
-"""Dynamo hooks that evaluate a comparison of sizes where a function expects a flag.
+"""Evaluate a comparison of sizes where a function expects a flag.
 
 `scaled_dot_product_attention(..., is_causal=q.shape[1] > 1)` and `x.sum(-1, keepdim=n > 1)` accept a bool but no
 symbol: Dynamo claims that the call fails, although it works. The graph then depends on the answer.
@@ -6,55 +6,52 @@ symbol: Dynamo claims that the call fails, although it works. The graph then dep
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
 import torch
+from torch._dynamo.utils import specialize_symnode
+from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+from gearcache.ge_cache.private_torch.probe import Probes
 
 #: How schemas and annotations spell a bool.
 _FLAGS = {"bool", "Optional[bool]", "<class 'bool'>", "bool | None", "typing.Optional[bool]"}
+probes = Probes()
 
 
-def watched_flags(_: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of functions that call functions of torch and methods of tensors."""
-    from torch._dynamo.utils import specialize_symnode
-    from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
-    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+@probes.at(TorchInGraphFunctionVariable, "call_function")
+def called_function(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    """Evaluate the flags of a function."""
+    if any(map(_is_symbol, (*args, *kwargs.values()))):
+        args, kwargs = _settled(self.value, args, kwargs, 0)
+    return original(self, tx, args, kwargs)
 
-    functions: Any = TorchInGraphFunctionVariable
-    tensors: Any = TensorVariable
+
+@probes.at(TensorVariable, "call_method")
+def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """Evaluate the flags of a method."""
+    if any(map(_is_symbol, (*args, *kwargs.values()))):
+        args, kwargs = _settled(f"aten::{name}", args, kwargs, 1)
+    return original(self, tx, name, args, kwargs)
+
+
+def _is_symbol(argument: Any) -> bool:
+    # `isinstance` would realise a lazy variable.
+    return type(argument) is SymNodeVariable and argument.python_type() is bool
+
+
+def _settled(function: Any, args: Any, kwargs: Any, first: int) -> tuple[Any, Any]:
+    """Return arguments with their flags evaluated; `first` is the number of the first one."""
     specialize: Any = specialize_symnode
-    call_of_function, call_of_tensor = functions.call_function, tensors.call_method
-
-    def is_symbol(argument: Any) -> bool:
-        # `isinstance` would realise a lazy variable.
-        return type(argument) is SymNodeVariable and argument.python_type() is bool
-
-    def settled(function: Any, args: Any, kwargs: Any, first: int) -> tuple[Any, Any]:
-        places = [*enumerate(args, first), *kwargs.items()]
-        flags = {place for place, value in places if is_symbol(value) and _is_flag(function, place)}
-        if not flags:
-            return args, kwargs
-        args = [specialize(value) if place in flags else value for place, value in enumerate(args, first)]
-        return args, {name: specialize(value) if name in flags else value for name, value in kwargs.items()}
-
-    @functools.wraps(call_of_function)
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        if any(map(is_symbol, (*args, *kwargs.values()))):
-            args, kwargs = settled(self.value, args, kwargs, 0)
-        return call_of_function(self, tx, args, kwargs)
-
-    @functools.wraps(call_of_tensor)
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if any(map(is_symbol, (*args, *kwargs.values()))):
-            args, kwargs = settled(f"aten::{name}", args, kwargs, 1)
-        return call_of_tensor(self, tx, name, args, kwargs)
-
-    yield functions, "call_function", call_function
-    yield tensors, "call_method", call_method
+    places = [*enumerate(args, first), *kwargs.items()]
+    flags = {place for place, value in places if _is_symbol(value) and _is_flag(function, place)}
+    if not flags:
+        return args, kwargs
+    args = [specialize(value) if place in flags else value for place, value in enumerate(args, first)]
+    return args, {name: specialize(value) if name in flags else value for name, value in kwargs.items()}
 
 
 def _is_flag(function: Any, place: int | str) -> bool:

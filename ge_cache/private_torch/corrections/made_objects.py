@@ -1,4 +1,4 @@
-"""Dynamo hooks for objects that the method makes.
+"""Watch the objects that a method makes.
 
 For an object that a method makes, Dynamo has an example whose `__init__` has not run, and records writes separately.
 Code that reads the example itself gets a wrong answer: its text, its `__dict__` as a value. Nor does the trace learn
@@ -7,91 +7,90 @@ when the last reference to an object goes, so neither `__del__` nor a weak refer
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Struct, field
+from torch._dynamo import side_effects
+from torch._dynamo.side_effects import SideEffects
+from torch._dynamo.variables.base import AttributeMutationNew
+from torch._dynamo.variables.constant import ConstantVariable
+from torch._dynamo.variables.dicts import ConstDictVariable, DunderDictVariable, SideEffectsProxyDict
+from torch._dynamo.variables.hashable import HashableTracker
+from torch._dynamo.variables.lists import BaseListVariable
+from torch._dynamo.variables.misc import DeletedVariable, WeakRefVariable
+from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
-def watched_made_objects(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of functions that read objects' `__dict__` and make references to them."""
-    from torch._dynamo import side_effects
-    from torch._dynamo.variables.dicts import ConstDictVariable, DunderDictVariable, SideEffectsProxyDict
-    from torch._dynamo.variables.misc import DeletedVariable, WeakRefVariable
+from gearcache.ge_cache.private_torch.probe import Probes
 
-    effects: Any = side_effects
-    weak: Any = WeakRefVariable
-    own_dict: Any = DunderDictVariable
-    proxy: Any = SideEffectsProxyDict
-    dictionary: Any = ConstDictVariable
-    tracked: Any = side_effects.SideEffects
-    init_weak, contains, store = weak.__init__, proxy.__contains__, tracked.store_attr
-    recreated: set[tuple[Any, str]] = set()
+effects: Any = side_effects
+probes = Probes()
 
-    @functools.wraps(init_weak)
-    def init_reference(self: Any, referent: Any, *arguments: Any, **keywords: Any) -> None:
-        init_weak(self, referent, *arguments, **keywords)
-        if is_made(referent):
-            facts.refuse("it makes a weak reference to an object that it made itself")
 
-    @functools.wraps(dictionary.reconstruct)
-    def reconstruct(self: Any, codegen: Any) -> None:
-        if self.source is None and isinstance(self, DunderDictVariable):
-            facts.refuse("it gives away the `__dict__` of an object that it makes; give away a copy: `dict(vars(o))`")
-        dictionary.reconstruct(self, codegen)
+class _Recreated(Struct):
+    """Attributes that a trace has deleted and made again: the object and the name."""
 
-    @functools.wraps(store)
-    def store_attr(self: Any, item: Any, name: str, *arguments: Any, **keywords: Any) -> None:
-        mutations = self.store_attr_mutations.get(item, {})
-        if isinstance(mutations.get(name), DeletedVariable):
-            del mutations[name]  # a recreated attribute is the last one in the `__dict__`
-            recreated.add((item, name))
-        store(self, item, name, *arguments, **keywords)
+    attributes: set[tuple[Any, str]] = field(default_factory=set)
 
-    @functools.wraps(contains)
-    def has_key(self: Any, key: Any) -> bool:
-        mutations = self.side_effects.store_attr_mutations.get(self.item, {})
-        if isinstance(mutations.get(self._maybe_unwrap_key(key)), DeletedVariable):
-            return False
-        return bool(contains(self, key))
 
-    def keys(self: Any) -> Iterator[Any]:
-        """Yield the keys in Python's order: new ones last."""
-        from torch._dynamo.variables.constant import ConstantVariable
-        from torch._dynamo.variables.hashable import HashableTracker
+@probes.at(SideEffects, "store_attr")
+def wrote(trace: Any, original: Any, self: Any, item: Any, name: str, *arguments: Any, **keywords: Any) -> Any:
+    """Put a recreated attribute last in the `__dict__`."""
+    mutations = self.store_attr_mutations.get(item, {})
+    if isinstance(mutations.get(name), DeletedVariable):
+        del mutations[name]
+        trace.state(_Recreated).attributes.add((item, name))
+    return original(self, item, name, *arguments, **keywords)
 
-        mutations = self.side_effects.store_attr_mutations.get(self.item, {})
-        if any((self.item, name) in recreated for name in self.item_dict):
-            facts.refuse("it lists the attributes of an object of which it has deleted one and made it anew")
-        for name in self.item_dict:
-            if not isinstance(mutations.get(name), DeletedVariable):
-                yield HashableTracker(ConstantVariable.create(name))
-        for name, value in mutations.items():
-            is_own = self.side_effects.has_pending_mutation_of_attr(
-                self.item, name, effects.AttrMutationKind.INSTANCE_DICT
-            )
-            if is_own and name not in self.item_dict and not isinstance(value, DeletedVariable):
-                yield HashableTracker(ConstantVariable.create(name))
 
-    yield tracked, "store_attr", store_attr
-    yield weak, "__init__", init_reference
-    yield own_dict, "reconstruct", reconstruct
-    yield proxy, "__contains__", has_key
-    yield proxy, "__iter__", keys
+@probes.at(WeakRefVariable, "__init__")
+def made_reference(trace: Any, original: Any, self: Any, referent: Any, *arguments: Any, **keywords: Any) -> None:
+    """Refuse a weak reference to an object that the trace makes."""
+    original(self, referent, *arguments, **keywords)
+    if is_made(referent):
+        trace.facts.refuse("it makes a weak reference to an object that it made itself")
+
+
+@probes.at(DunderDictVariable, "reconstruct")
+def given_away(trace: Any, original: Any, self: Any, codegen: Any) -> None:
+    """Refuse the `__dict__` of an object that the trace makes as a result."""
+    if self.source is None:
+        trace.facts.refuse("it gives away the `__dict__` of an object that it makes; give away a copy: `dict(vars(o))`")
+    original(self, codegen)
+
+
+@probes.at(SideEffectsProxyDict, "__contains__")
+def has_key(trace: Any, original: Any, self: Any, key: Any) -> bool:
+    """Do not find a deleted attribute."""
+    mutations = self.side_effects.store_attr_mutations.get(self.item, {})
+    if isinstance(mutations.get(self._maybe_unwrap_key(key)), DeletedVariable):
+        return False
+    return bool(original(self, key))
+
+
+@probes.at(SideEffectsProxyDict, "__iter__")
+def keys(trace: Any, original: Any, self: Any) -> Iterator[Any]:
+    """Yield the keys in Python's order: new ones last."""
+    mutations = self.side_effects.store_attr_mutations.get(self.item, {})
+    recreated = trace.state(_Recreated).attributes
+    if any((self.item, name) in recreated for name in self.item_dict):
+        trace.facts.refuse("it lists the attributes of an object of which it has deleted one and made it anew")
+    for name in self.item_dict:
+        if not isinstance(mutations.get(name), DeletedVariable):
+            yield HashableTracker(ConstantVariable.create(name))
+    for name, value in mutations.items():
+        is_own = self.side_effects.has_pending_mutation_of_attr(self.item, name, effects.AttrMutationKind.INSTANCE_DICT)
+        if is_own and name not in self.item_dict and not isinstance(value, DeletedVariable):
+            yield HashableTracker(ConstantVariable.create(name))
 
 
 def is_made(variable: Any) -> bool:
     """Return whether a variable represents an object that the method makes."""
-    from torch._dynamo.variables.base import AttributeMutationNew
-    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
-
     return isinstance(variable, UserDefinedObjectVariable) and isinstance(variable.mutation_type, AttributeMutationNew)
 
 
 def holds_made_object(variable: Any) -> bool:
     """Whether a variable is, or holds at any depth, an object that the method makes."""
-    from torch._dynamo.variables.dicts import ConstDictVariable
-    from torch._dynamo.variables.lists import BaseListVariable
-
     if isinstance(variable, BaseListVariable):
         return any(map(holds_made_object, variable.items))
     if isinstance(variable, ConstDictVariable):

@@ -1,4 +1,4 @@
-"""Dynamo hooks that follow tensors whose sizes or strides are changed in place.
+"""Follow tensors whose sizes or strides are changed in place.
 
 Dynamo notes both when it creates a tensor, and uses the notes also after `y.transpose_(0, 1)` or `y.squeeze_()`:
 `torch.compile` is wrong as well (torch 2.13).
@@ -6,38 +6,35 @@ Dynamo notes both when it creates a tensor, and uses the notes also after `y.tra
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
 from typing import Any
 
+from torch._dynamo.variables.tensor import TensorVariable
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
-def watched_sizes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield replacements that make Dynamo note sizes and strides anew after each operator that changes them."""
-    from torch._dynamo.variables.tensor import TensorVariable
-    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+from gearcache.ge_cache.private_torch.probe import Probes
 
-    tensor: Any = TensorVariable
-    function: Any = TorchInGraphFunctionVariable
-    method, call = tensor.call_method, function.call_function
+probes = Probes()
 
-    def note_anew(tx: Any, name: str, variables: Any) -> None:
-        if not name.partition(".")[0].endswith("_") or name.endswith("__"):
-            return
-        for variable in variables:
-            if issubclass(type(variable), TensorVariable) and variable.proxy is not None:
-                variable.synchronize_attributes(tx)
 
-    @functools.wraps(method)
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        result = method(self, tx, name, args, kwargs)
-        note_anew(tx, name, (self, *args))
-        return result
+@probes.at(TensorVariable, "call_method")
+def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """Let Dynamo note sizes and strides again after a method."""
+    result = original(self, tx, name, args, kwargs)
+    _note_again(tx, name, (self, *args))
+    return result
 
-    @functools.wraps(call)
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        result = call(self, tx, args, kwargs)
-        note_anew(tx, str(getattr(self.value, "__name__", "")), (*args, *kwargs.values()))
-        return result
 
-    yield tensor, "call_method", call_method
-    yield function, "call_function", call_function
+@probes.at(TorchInGraphFunctionVariable, "call_function")
+def called_function(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    """Let Dynamo note sizes and strides again after a function."""
+    result = original(self, tx, args, kwargs)
+    _note_again(tx, str(getattr(self.value, "__name__", "")), (*args, *kwargs.values()))
+    return result
+
+
+def _note_again(tx: Any, name: str, variables: Any) -> None:
+    if not name.partition(".")[0].endswith("_") or name.endswith("__"):
+        return
+    for variable in variables:
+        if issubclass(type(variable), TensorVariable) and variable.proxy is not None:
+            variable.synchronize_attributes(tx)

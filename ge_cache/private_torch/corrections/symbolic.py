@@ -1,4 +1,4 @@
-"""Dynamo hooks that compute with sizes and ints where Dynamo's answer is not Python's.
+"""Compute with sizes and ints where Dynamo's answer is not Python's.
 
 For a symbolic number Dynamo answers wrongly except when comparing it with a number of its kind: `(n > 3) == 0`,
 `(n > 3) is True` and `round(n, -1)`; it raises for a negative exponent, and does not for a negative shift. There the
@@ -12,11 +12,22 @@ import functools
 import operator
 import sys
 import types
-from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+from torch._dynamo.utils import specialize_symnode, unpack_iterable
+from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.builtin import BuiltinVariable
+from torch._dynamo.variables.constant import ConstantVariable
+from torch._dynamo.variables.functions import UserMethodVariable
+from torch._dynamo.variables.lazy import LazyVariableTracker
+from torch._dynamo.variables.lists import RangeVariable, TupleVariable
+from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
+from torch._dynamo.variables.user_defined import UserDefinedClassVariable
+from torch.utils._sympy.functions import FloorDiv
 
+from gearcache.ge_cache.private_torch.probe import Probes
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 _IDENTITIES = {operator.is_, operator.is_not}
@@ -25,57 +36,46 @@ _POWERS_AND_SHIFTS = {operator.pow, operator.ipow, pow}
 _POWERS_AND_SHIFTS |= {operator.lshift, operator.ilshift, operator.rshift, operator.irshift}
 _DIVISIONS = {operator.floordiv, operator.ifloordiv, operator.mod, operator.imod, divmod}
 _COMPARISONS = {*_IDENTITIES, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
+specialize: Any = specialize_symnode
+probes = Probes()
 
 
-def watched_numbers(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of functions that compute with sizes."""
-    from torch._dynamo.utils import specialize_symnode
-    from torch._dynamo.variables.base import VariableTracker
-    from torch._dynamo.variables.builtin import BuiltinVariable
-    from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
+@probes.at(SymNodeVariable, "richcompare_impl")
+def compared(trace: Any, original: Any, self: Any, tx: Any, other: Any, op: str) -> Any:
+    """Compare a number with one of another kind by its value."""
+    other = other.realize()
+    if bool in (kinds := (_kind(self), _kind(other))) or complex in kinds:
+        return getattr(specialize(self), name_here(SymNodeVariable, "richcompare_impl"))(tx, specialize(other), op)
+    return original(self, tx, other, op)
 
-    variable: Any = VariableTracker
-    symbol: Any = SymNodeVariable
-    builtin: Any = BuiltinVariable
-    specialize: Any = specialize_symnode
-    comparison = name_here(symbol, "richcompare_impl")
-    compare, round_of, smaller = getattr(symbol, comparison), builtin.call_round, builtin._call_min_max_binary
 
-    @functools.wraps(compare)
-    def richcompare_impl(self: Any, tx: Any, other: Any, op: str) -> Any:
-        other = other.realize()
-        if bool in (kinds := (_kind(self), _kind(other))) or complex in kinds:
-            return getattr(specialize(self), comparison)(tx, specialize(other), op)
-        return compare(self, tx, other, op)
+@probes.at(BuiltinVariable, "call_round")
+def rounded(trace: Any, original: Any, self: Any, tx: Any, arg: Any, *args: Any, **kwargs: Any) -> Any:
+    """Round to digits by the value."""
+    return original(self, tx, specialize(arg) if args or kwargs else arg, *args, **kwargs)
 
-    @functools.wraps(round_of)
-    def call_round(self: Any, tx: Any, arg: Any, *args: Any, **kwargs: Any) -> Any:
-        return round_of(self, tx, specialize(arg) if args or kwargs else arg, *args, **kwargs)
 
-    @functools.wraps(smaller)
-    def _call_min_max_binary(self: Any, tx: Any, a: Any, b: Any) -> Any:
-        if a is not None and b is not None:
-            a, b = a.realize(), b.realize()
-            if isinstance(a, symbol) or isinstance(b, symbol):
-                kinds = {_kind(a), _kind(b)}
-                if len(kinds) == 2 and kinds <= {int, float, bool}:  # the result has the type of the chosen one
-                    a, b = specialize(a), specialize(b)
-            forms = [_form(operand) for operand in (a, b) if isinstance(operand, TensorVariable)]
-            if any(shape.numel() != 1 for _, shape, _ in forms):  # Python raises, and `iterators.py` refuses it
-                return smaller(self, tx, a, b)
-            if len(forms) == 2 and forms[0] == forms[1]:
-                choose = variable.build(tx, _greater if self.fn is max else _less)
-                return tx.inline_user_function_return(choose, [a, b], {})
-            if forms:
-                facts.refuse(
-                    f"it takes `{self.fn.__name__}` of a tensor and of what has another type, dtype or shape, and the "
-                    "result has those of the one that is chosen: use `torch.clamp`, `torch.maximum` or `torch.minimum`"
-                )
-        return smaller(self, tx, a, b)
-
-    yield symbol, comparison, richcompare_impl
-    yield builtin, "call_round", call_round
-    yield builtin, "_call_min_max_binary", _call_min_max_binary
+@probes.at(BuiltinVariable, "_call_min_max_binary")
+def chosen(trace: Any, original: Any, self: Any, tx: Any, a: Any, b: Any) -> Any:
+    """Choose the smaller or larger of two as Python does."""
+    if a is not None and b is not None:
+        a, b = a.realize(), b.realize()
+        if isinstance(a, SymNodeVariable) or isinstance(b, SymNodeVariable):
+            kinds = {_kind(a), _kind(b)}
+            if len(kinds) == 2 and kinds <= {int, float, bool}:  # the result has the type of the chosen one
+                a, b = specialize(a), specialize(b)
+        forms = [_form(operand) for operand in (a, b) if isinstance(operand, TensorVariable)]
+        if any(shape.numel() != 1 for _, shape, _ in forms):  # Python raises, and `iterators.py` refuses it
+            return original(self, tx, a, b)
+        if len(forms) == 2 and forms[0] == forms[1]:
+            choose = VariableTracker.build(tx, _greater if self.fn is max else _less)
+            return tx.inline_user_function_return(choose, [a, b], {})
+        if forms:
+            trace.facts.refuse(
+                f"it takes `{self.fn.__name__}` of a tensor and of what has another type, dtype or shape, and the "
+                "result has those of the one that is chosen: use `torch.clamp`, `torch.maximum` or `torch.minimum`"
+            )
+    return original(self, tx, a, b)
 
 
 def _form(tensor: Any) -> tuple[Any, Any, Any]:
@@ -92,88 +92,72 @@ def _less(first: Any, second: Any) -> Any:
     return torch.where(second < first, second, first)
 
 
-def watched_comparisons(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of functions that compare two values, or compute a power or a shift."""
-    from torch._dynamo.utils import specialize_symnode
-    from torch._dynamo.variables.builtin import BuiltinVariable
-    from torch._dynamo.variables.constant import ConstantVariable
-    from torch._dynamo.variables.functions import UserMethodVariable
-    from torch._dynamo.variables.tensor import SymNodeVariable
-    from torch._dynamo.variables.user_defined import UserDefinedClassVariable
+@probes.at(BuiltinVariable, "_make_handler")
+def made_handler(trace: Any, original: Any, function: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Answer comparisons, powers, shifts and divisions."""
+    handler = original(function, *arguments, **keywords)
+    if function in _POWERS_AND_SHIFTS:
+        return functools.partial(_power_or_shift, function, handler)
+    if function in _DIVISIONS:
+        return functools.partial(_division, function, handler)
+    return functools.partial(_comparison, trace.facts, function, handler) if function in _COMPARISONS else handler
 
-    builtin: Any = BuiltinVariable
-    specialize: Any = specialize_symnode
-    make = builtin._make_handler
 
-    def check_identity(left: Any, right: Any) -> None:
-        if left is right:
-            return
-        if isinstance(left, UserMethodVariable) and isinstance(right, UserMethodVariable):
-            facts.refuse("it asks whether two bound methods are one object: each access makes a new one")
-        elif _type_of(left) is _type_of(right) is torch.device:
-            facts.refuse("it asks whether two devices are one object: compare them with `==`")
+def _power_or_shift(function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    number, count, *modulus = [arg.realize() for arg in args]
+    if isinstance(count, SymNodeVariable) and _kind(number) is not None:
+        return BuiltinVariable(function).call_function(tx, [number, specialize(count), *modulus], kwargs)
+    return handler(tx, args, kwargs)
 
-    def check_equality(left: Any, right: Any) -> None:
-        if left is not right and isinstance(left, UserMethodVariable) and isinstance(right, UserMethodVariable):
-            facts.refuse("it compares bound methods: compare the objects they are bound to")
-        for variable in (left, right):
-            if isinstance(variable, UserDefinedClassVariable):
-                equality: Any = type(variable.value).__eq__
-                if isinstance(equality, types.FunctionType):
-                    name = variable.value.__qualname__
-                    facts.refuse(f"it compares the class `{name}`, whose metaclass has an `__eq__`: use `is`")
 
-    def power_or_shift(function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        number, count, *modulus = [arg.realize() for arg in args]
-        if isinstance(count, SymNodeVariable) and _kind(number) is not None:
-            return builtin(function).call_function(tx, [number, specialize(count), *modulus], kwargs)
-        return handler(tx, args, kwargs)
+def _division(function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    operands = [arg.realize() for arg in args]
+    number, divisor = operands[:2]
+    if _is_known(divisor):
+        bool(divisor.sym_num != 0)  # it becomes a condition of the graph
+    if _is_known(number) and _is_rounded(number) and _kind(divisor) is int and not _is_positive(divisor):
+        return BuiltinVariable(function).call_function(tx, [specialize(operand) for operand in operands], kwargs)
+    return handler(tx, args, kwargs)
 
-    def division(function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        operands = [arg.realize() for arg in args]
-        number, divisor = operands[:2]
-        if _is_known(divisor):
-            bool(divisor.sym_num != 0)  # it becomes a condition of the graph
-        if _is_known(number) and _is_rounded(number) and _kind(divisor) is int and not _is_positive(divisor):
-            return builtin(function).call_function(tx, [specialize(operand) for operand in operands], kwargs)
-        return handler(tx, args, kwargs)
 
-    @functools.wraps(make)
-    def _make_handler(function: Any, *arguments: Any, **keywords: Any) -> Any:
-        handler = make(function, *arguments, **keywords)
-        if function in _POWERS_AND_SHIFTS:
-            return functools.partial(power_or_shift, function, handler)
-        if function in _DIVISIONS:
-            return functools.partial(division, function, handler)
-        if function not in _COMPARISONS:
-            return handler
+def _comparison(facts: Any, function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    operands = [arg.realize() for arg in args]
+    (_check_identity if function in _IDENTITIES else _check_equality)(facts, *operands)
+    kinds = {_kind(arg) for arg in operands if isinstance(arg, SymNodeVariable)}
+    if kinds and function in _IDENTITIES and len(set(map(_kind, operands))) > 1:
+        return ConstantVariable.create(function is operator.is_not)  # as for `n is None`, whatever n is
+    if kinds and (function in _IDENTITIES or bool in kinds or complex in map(_kind, operands)):
+        return BuiltinVariable(function).call_function(tx, [specialize(arg) for arg in operands], kwargs)
+    return handler(tx, args, kwargs)
 
-        def checked(tx: Any, args: Any, kwargs: Any) -> Any:
-            operands = [arg.realize() for arg in args]
-            (check_identity if function in _IDENTITIES else check_equality)(*operands)
-            kinds = {_kind(arg) for arg in operands if isinstance(arg, SymNodeVariable)}
-            if kinds and function in _IDENTITIES and len(set(map(_kind, operands))) > 1:
-                return ConstantVariable.create(function is operator.is_not)  # as for `n is None`, whatever n is
-            if kinds and (function in _IDENTITIES or bool in kinds or complex in map(_kind, operands)):
-                return builtin(function).call_function(tx, [specialize(arg) for arg in operands], kwargs)
-            return handler(tx, args, kwargs)
 
-        return checked
+def _check_identity(facts: Any, left: Any, right: Any) -> None:
+    if left is right:
+        return
+    if isinstance(left, UserMethodVariable) and isinstance(right, UserMethodVariable):
+        facts.refuse("it asks whether two bound methods are one object: each access makes a new one")
+    elif _type_of(left) is _type_of(right) is torch.device:
+        facts.refuse("it asks whether two devices are one object: compare them with `==`")
 
-    yield builtin, "_make_handler", _make_handler
+
+def _check_equality(facts: Any, left: Any, right: Any) -> None:
+    if left is not right and isinstance(left, UserMethodVariable) and isinstance(right, UserMethodVariable):
+        facts.refuse("it compares bound methods: compare the objects they are bound to")
+    for variable in (left, right):
+        if isinstance(variable, UserDefinedClassVariable):
+            equality: Any = type(variable.value).__eq__
+            if isinstance(equality, types.FunctionType):
+                name = variable.value.__qualname__
+                facts.refuse(f"it compares the class `{name}`, whose metaclass has an `__eq__`: use `is`")
 
 
 def _is_known(variable: Any) -> bool:
     """Return whether a variable is a symbolic number that has a value in the traced call."""
-    from torch._dynamo.variables.tensor import SymNodeVariable
-
     return isinstance(variable, SymNodeVariable) and bool(variable.sym_num.node.has_hint())
 
 
 def _is_rounded(number: Any) -> bool:
     """Return whether a number was divided and rounded before."""
-    from torch.utils._sympy.functions import FloorDiv
-
     return bool(number.sym_num.node.expr.has(FloorDiv))
 
 
@@ -184,41 +168,23 @@ def _is_positive(divisor: Any) -> bool:
 
 def _kind(variable: Any) -> Any:
     """Return the type of a number, also of a symbolic one; None for anything else."""
-    from torch._dynamo.variables.tensor import SymNodeVariable
-
     return variable.python_type() if variable.is_python_constant() or isinstance(variable, SymNodeVariable) else None
 
 
 def _type_of(variable: Any) -> Any:
     """Return the type of a constant; a container is not asked, as that would count as a use of all of it."""
-    from torch._dynamo.variables.constant import ConstantVariable
-
     return type(variable.value) if isinstance(variable, ConstantVariable) else None
 
 
-def watched_ranges(_: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of functions that pass a range as arguments."""
-    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
-    from torch._dynamo.utils import unpack_iterable
-    from torch._dynamo.variables.lazy import LazyVariableTracker
-    from torch._dynamo.variables.lists import RangeVariable, TupleVariable
-
-    translator: Any = InstructionTranslatorBase
-    pop_from = translator.pop
-
-    @functools.wraps(pop_from)
-    def pop(self: Any) -> Any:
-        """Unpack the range of `f(*range(1, 7, 2))`, for which Dynamo passes start, stop and step."""
-        item = pop_from(self)
-        # `isinstance` would realise a lazy variable.
-        if type(item) is LazyVariableTracker:
-            is_range = type(item.unwrap()) is RangeVariable if item.is_realized() else item.peek_type() is range
-        else:
-            is_range = type(item) is RangeVariable
-        if is_range:
-            callers = (sys._getframe(1), sys._getframe(2))  # a wrapper may be in between
-            if any(frame.f_code.co_name == "CALL_FUNCTION_EX" for frame in callers):
-                return TupleVariable(unpack_iterable(self, item.realize()))
-        return item
-
-    yield translator, "pop", pop
+@probes.at(InstructionTranslatorBase, "pop")
+def popped(trace: Any, original: Any, self: Any) -> Any:
+    """Unpack the range of `f(*range(1, 7, 2))`, for which Dynamo passes start, stop and step."""
+    item = original(self)
+    # `isinstance` would realise a lazy variable.
+    if type(item) is LazyVariableTracker:
+        is_range = type(item.unwrap()) is RangeVariable if item.is_realized() else item.peek_type() is range
+    else:
+        is_range = type(item) is RangeVariable
+    if is_range and sys._getframe(2).f_code.co_name == "CALL_FUNCTION_EX":
+        return TupleVariable(unpack_iterable(self, item.realize()))
+    return item

@@ -1,76 +1,47 @@
-"""Dynamo hooks that report what a trace reads and changes of autograd; each private name has a test."""
+"""Report what a trace reads and changes of autograd."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch._dynamo.variables.ctx_manager import GradModeVariable
+from torch._dynamo.variables.tensor import TensorVariable
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
-from gearcache.ge_cache.capture.exchanged import exchanged, here
-from gearcache.ge_cache.private_torch.renamed import name_here
+from gearcache.ge_cache.private_torch.probe import Probes
 
-
-@contextlib.contextmanager
-def watched_autograd(reads: Any) -> Iterator[None]:
-    """Report to `reads` (`AutogradReads`) when Dynamo answers a question about autograd."""
-    from torch._dynamo.variables.ctx_manager import GradModeVariable
-    from torch._dynamo.variables.tensor import TensorVariable
-    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
-
-    tensor: Any = TensorVariable
-    function: Any = TorchInGraphFunctionVariable
-    grad_mode: Any = GradModeVariable
-    attribute = name_here(tensor, "var_getattr")
-    read, call_of_tensor, call, create = (
-        getattr(tensor, attribute),
-        tensor.call_method,
-        function.call_function,
-        grad_mode.create,
-    )
-
-    def var_getattr(self: Any, tx: Any, name: str) -> Any:
-        variable = read(self, tx, name)
-        if self.source is None and name in reads.PROPERTIES and variable.is_python_constant():
-            reads.of_result(name, variable.as_python_constant())
-        return variable
-
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name == "requires_grad_" and self.source is not None:
-            reads.of_tensor(self.source)
-        return call_of_tensor(self, tx, name, args, kwargs)
-
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        if self.value in (torch.is_grad_enabled, torch._C._set_grad_enabled):
-            reads.of_mode()
-        return call(self, tx, args, kwargs)
-
-    def create_grad_mode(tx: Any, target_value: Any, initialized: bool = False, **kwargs: Any) -> Any:
-        if initialized:  # `torch.set_grad_enabled`, which may be called without a `with`
-            reads.of_mode()
-        return create(tx, target_value, initialized, **kwargs)
-
-    replacements = [
-        (tensor, attribute, here(var_getattr, read)),
-        (tensor, "call_method", here(call_method, call_of_tensor)),
-        (function, "call_function", here(call_function, call)),
-        (grad_mode, "create", staticmethod(here(create_grad_mode, create))),
-    ]
-    with exchanged(replacements):
-        yield
+probes = Probes()
 
 
-def is_grad_switch(node: torch.fx.Node) -> bool:
-    """Return whether a captured node only turns autograd on or off, which has no effect in a graph without it."""
-    return node.target in (torch._C._set_grad_enabled, torch.set_grad_enabled) and not node.users
+@probes.at(TensorVariable, "var_getattr")
+def read_attribute(trace: Any, original: Any, self: Any, tx: Any, name: str) -> Any:
+    """Note what the trace reads of a result."""
+    variable = original(self, tx, name)
+    if self.source is None and name in trace.autograd.PROPERTIES and variable.is_python_constant():
+        trace.autograd.of_result(name, variable.as_python_constant())
+    return variable
 
 
-def enters_inference_mode(node: torch.fx.Node) -> bool:
-    """Whether a captured node begins a region of inference mode, on or off by its argument."""
-    return node.target is torch.autograd.grad_mode._enter_inference_mode
+@probes.at(TensorVariable, "call_method")
+def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """Note a tensor of which the trace asks for a gradient."""
+    if name == "requires_grad_" and self.source is not None:
+        trace.autograd.of_tensor(self.source)
+    return original(self, tx, name, args, kwargs)
 
 
-def leaves_inference_mode(node: torch.fx.Node) -> bool:
-    """Return whether a captured node ends the innermost region."""
-    return node.target is torch.autograd.grad_mode._exit_inference_mode
+@probes.at(TorchInGraphFunctionVariable, "call_function")
+def called_function(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    """Note reads and changes of the mode."""
+    if self.value in (torch.is_grad_enabled, torch._C._set_grad_enabled):
+        trace.autograd.of_mode()
+    return original(self, tx, args, kwargs)
+
+
+@probes.at(GradModeVariable, "create")
+def made_mode(trace: Any, original: Any, tx: Any, target_value: Any, initialized: bool = False, **keywords: Any) -> Any:
+    """Note `torch.set_grad_enabled`, which may be called without a `with`."""
+    if initialized:
+        trace.autograd.of_mode()
+    return original(tx, target_value, initialized, **keywords)

@@ -1,4 +1,4 @@
-"""Dynamo hooks that detect iterators that leave the method, and generators that it leaves early.
+"""Refuse iterators that leave the method, and generators that it leaves early.
 
 Dynamo rebuilds an iterator from the items that were left when the trace ended: later changes of its container are lost,
 and so are its type and the effects of a generator. A generator that is left early never reaches its `finally`.
@@ -7,61 +7,62 @@ and so are its type and the effects of a generator. A generator that is left ear
 from __future__ import annotations
 
 import collections.abc
-import functools
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-from gearcache.ge_cache.private_torch.probes.attributes import with_subclasses
+from msgspec import Struct, field
+from torch._dynamo.output_graph import OutputGraph
+from torch._dynamo.variables.functions import LocalGeneratorObjectVariable
+from torch._dynamo.variables.iter import CountIteratorVariable, IteratorVariable, RepeatIteratorVariable
+from torch._dynamo.variables.lists import RangeIteratorVariable, TupleIteratorVariable
+
+from gearcache.ge_cache.private_torch.probe import Place, Probes, overriding
 
 #: Its `try` has only an `except IndexError`, which the end of a generator does not trigger.
 _SEQUENCE = collections.abc.Sequence.__iter__.__code__
+#: What they give is known: the items of an immutable tuple, numbers, one object.
+_HARMLESS = (CountIteratorVariable, RangeIteratorVariable, RepeatIteratorVariable, TupleIteratorVariable)
+probes = Probes()
 
 
-def watched_escapes(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of functions that rebuild iterators, and of the one that ends a trace."""
-    from torch._dynamo.output_graph import OutputGraph
-    from torch._dynamo.variables.functions import LocalGeneratorObjectVariable
-    from torch._dynamo.variables.iter import CountIteratorVariable, IteratorVariable, RepeatIteratorVariable
-    from torch._dynamo.variables.lists import RangeIteratorVariable, TupleIteratorVariable
+class _Generators(Struct):
+    """The generators that a trace has made."""
 
-    graph: Any = OutputGraph
-    generator: Any = LocalGeneratorObjectVariable
-    init_generator, compile_graph = generator.__init__, graph.compile_subgraph
-    generators: list[Any] = []
+    made: list[Any] = field(default_factory=list)
 
-    @functools.wraps(init_generator)
-    def init(self: Any, *arguments: Any, **keywords: Any) -> None:
-        init_generator(self, *arguments, **keywords)
-        generators.append(self)
 
-    @functools.wraps(compile_graph)
-    def compile_subgraph(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        for variable in generators:
-            if _is_left_early(variable):
-                name = getattr(variable.code, "co_qualname", variable.code.co_name)  # Python 3.10's name has no path
-                facts.refuse(f"it leaves the generator `{name}` in a `try` or `with` whose end Python would run")
-        return compile_graph(self, *arguments, **keywords)
+@probes.at(LocalGeneratorObjectVariable, "__init__")
+def made_generator(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
+    """Remember a generator."""
+    original(self, *arguments, **keywords)
+    trace.state(_Generators).made.append(self)
 
-    # What they give is known: the items of an immutable tuple, numbers, one object.
-    harmless = (CountIteratorVariable, RangeIteratorVariable, RepeatIteratorVariable, TupleIteratorVariable)
 
-    def refused(original: Any) -> Any:
-        @functools.wraps(original)
-        def reconstruct(self: Any, codegen: Any) -> None:
-            if type(self) not in harmless:
-                facts.refuse(
-                    f"an iterator leaves it ({self.python_type().__name__}), which cannot be stored: give away a list"
-                )
-            original(self, codegen)
+@probes.at(OutputGraph, "compile_subgraph")
+def ended(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Refuse generators that are left early: the trace ends here."""
+    for variable in trace.state(_Generators).made:
+        if _is_left_early(variable):
+            name = getattr(variable.code, "co_qualname", variable.code.co_name)  # Python 3.10's name has no path
+            trace.facts.refuse(f"it leaves the generator `{name}` in a `try` or `with` whose end Python would run")
+    return original(self, *arguments, **keywords)
 
-        return reconstruct
 
-    yield generator, "__init__", init
-    yield graph, "compile_subgraph", compile_subgraph
-    for kind in (generator, *with_subclasses(IteratorVariable)):
-        if "reconstruct" in vars(kind):
-            yield kind, "reconstruct", refused(vars(kind)["reconstruct"])
+def _iterators() -> Iterator[Place]:
+    if "reconstruct" in vars(LocalGeneratorObjectVariable):
+        yield LocalGeneratorObjectVariable, "reconstruct"
+    yield from overriding(IteratorVariable, "reconstruct")
+
+
+@probes.at_each(_iterators)
+def given_away(trace: Any, original: Any, self: Any, codegen: Any) -> None:
+    """Refuse an iterator that leaves the method."""
+    if type(self) not in _HARMLESS:
+        trace.facts.refuse(
+            f"an iterator leaves it ({self.python_type().__name__}), which cannot be stored: give away a list"
+        )
+    original(self, codegen)
 
 
 def _is_outside(variable: Any) -> bool:

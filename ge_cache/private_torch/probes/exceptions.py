@@ -1,4 +1,4 @@
-"""Dynamo hooks for reads of exception messages by the traced code.
+"""Refuse reads of exception messages by the traced code.
 
 Where Python would raise, Dynamo raises an exception of the same class, whose message often differs: reading it refuses
 the trace. Merely catching the exception is allowed.
@@ -6,101 +6,91 @@ the trace. Merely catching the exception is allowed.
 
 from __future__ import annotations
 
-import functools
 import sys
 import types
 from collections.abc import Iterator
 from typing import Any
 
-from gearcache.ge_cache.private_torch.renamed import name_here
+from torch._dynamo.exc import raise_observed_exception
+from torch._dynamo.symbolic_convert import ExceptionStack
+from torch._dynamo.variables import ExceptionVariable  # type: ignore[attr-defined]
+from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.lists import BaseListVariable, TupleVariable
+
+from gearcache.ge_cache.private_torch.probe import Probes
 
 #: Functions that raise for the traced code, in torch 2.13 and 2.14.
 _RAISING = ("_raise_exception_variable", "do_raise")
+#: Marks an exception that was raised before.
+_RAISED = "gearcache_raised"
+#: Makes the text of an exception since torch 2.14.
+_TEXT = "tp_str_impl"
 _OF_KEY = "it makes a text of a `KeyError`, which Python makes by `repr()` and a trace does not: make a text of the key"
 
 
-def watched_exceptions(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, replacement) of functions that raise exceptions, and make texts of them."""
-    from torch._dynamo.exc import raise_observed_exception
-    from torch._dynamo.symbolic_convert import ExceptionStack
-    from torch._dynamo.variables import ExceptionVariable  # type: ignore[attr-defined]
-    from torch._dynamo.variables.base import VariableTracker
-    from torch._dynamo.variables.lists import BaseListVariable, TupleVariable
+probes = Probes()
 
-    stack: Any = ExceptionStack
-    errors: Any = ExceptionVariable
-    lists: Any = BaseListVariable
-    setting = name_here(stack, "set_current_exception")
-    set_exception, init_error, item_of = getattr(stack, setting), errors.__init__, lists.getitem_const
 
-    @functools.wraps(set_exception)
-    def set_current_exception(self: Any, val: Any, *arguments: Any, **keywords: Any) -> None:
-        set_exception(self, val, *arguments, **keywords)
-        if isinstance(val, errors) and not hasattr(val, "gearcache_raised"):
-            val.gearcache_raised = True
-            if not _is_right(val) and _is_raised_by_dynamo():
-                val.args = _Unread(facts, val)
+@probes.at(ExceptionStack, "set_current_exception")
+def raised(trace: Any, original: Any, self: Any, val: Any, *arguments: Any, **keywords: Any) -> None:
+    """Refuse reads of an exception that Dynamo raises, unless it has the arguments of Python's."""
+    original(self, val, *arguments, **keywords)
+    if isinstance(val, ExceptionVariable) and _RAISED not in vars(val):
+        vars(val)[_RAISED] = True
+        if not _is_right(val) and _is_raised_by_dynamo():
+            val.args = _Unread(trace.facts, val)
 
-    @functools.wraps(init_error)
-    def init(self: Any, exc_type: Any, args: Any, *rest: Any, **keywords: Any) -> None:
-        init_error(self, exc_type, args, *rest, **keywords)
-        if text_of is None and is_of_key(self):
-            self.args = _Key(facts, args)
 
-    def is_of_key(error: Any) -> bool:
-        """Return whether the text of an error is that of its key's `repr()`, which Dynamo does not make."""
-        return error.exc_type.__str__ is KeyError.__str__ and len(error.args) == 1
+@probes.at(ExceptionVariable, "__init__")
+def made(trace: Any, original: Any, self: Any, exc_type: Any, args: Any, *rest: Any, **keywords: Any) -> None:
+    """Refuse texts of a `KeyError`."""
+    original(self, exc_type, args, *rest, **keywords)
+    if not hasattr(ExceptionVariable, _TEXT) and _is_of_key(self):
+        self.args = _Key(trace.facts, args)
 
-    text_of = getattr(errors, "tp_str_impl", None)  # since torch 2.14
 
-    def tp_str_impl(self: Any, tx: Any) -> Any:
-        assert text_of is not None
-        if is_of_key(self):
-            facts.refuse(_OF_KEY)
-        return text_of(self, tx)
+@probes.at(ExceptionVariable, "debug_repr")
+def described(trace: Any, original: Any, self: Any) -> Any:
+    """Describe an exception in a message of Dynamo's own, which does not count as a read by the method."""
+    arguments = self.args
+    if not isinstance(arguments, _Unread) or _is_for_method():
+        return original(self)
+    self.args = list.copy(arguments)
+    try:
+        return original(self)
+    finally:
+        self.args = arguments
 
-    @functools.wraps(item_of)
-    def getitem_const(self: Any, tx: Any, arg: Any) -> Any:
-        index = arg.as_python_constant() if isinstance(self, TupleVariable) and arg.is_python_constant() else None
-        if type(index) is int and not -len(self.items) <= index < len(self.items):
-            raise_observed_exception(IndexError, tx, args=["tuple index out of range"])
-        return item_of(self, tx, arg)
 
-    describe = errors.debug_repr
+@probes.at_each(lambda: [(ExceptionVariable, _TEXT)] if hasattr(ExceptionVariable, _TEXT) else [])
+def made_text(trace: Any, original: Any, self: Any, tx: Any) -> Any:
+    """Refuse texts of a `KeyError`."""
+    if _is_of_key(self):
+        trace.facts.refuse(_OF_KEY)
+    return original(self, tx)
 
-    @functools.wraps(describe)
-    def debug_repr(self: Any) -> Any:
-        """Describe an exception in a message of Dynamo's own, which does not count as a read by the method."""
-        arguments = self.args
-        if not isinstance(arguments, _Unread) or _is_for_method():
-            return describe(self)
-        self.args = list.copy(arguments)
-        try:
-            return describe(self)
-        finally:
-            self.args = arguments
 
-    def length(function: Any) -> Any:
-        @functools.wraps(function)
-        def checked(self: Any, tx: Any) -> Any:
-            if hasattr(self.python_type(), "__len__"):  # Dynamo has no answer, and claims that Python has none
-                facts.refuse(
-                    f"it asks for the length of a `{self.python_type_name()}` that is made when the graph runs"
-                )
-                facts.raise_refusals()
-            return function(self, tx)
+@probes.at(BaseListVariable, "getitem_const")
+def indexed(trace: Any, original: Any, self: Any, tx: Any, arg: Any) -> Any:
+    """Raise what Python raises for an index beyond a tuple."""
+    index = arg.as_python_constant() if isinstance(self, TupleVariable) and arg.is_python_constant() else None
+    if type(index) is int and not -len(self.items) <= index < len(self.items):
+        raise_observed_exception(IndexError, tx, args=["tuple index out of range"])
+    return original(self, tx, arg)
 
-        return checked
 
-    yield stack, setting, set_current_exception
-    yield errors, "__init__", init
-    yield errors, "debug_repr", debug_repr
-    if text_of is not None:
-        yield errors, "tp_str_impl", functools.wraps(text_of)(tp_str_impl)
-    yield lists, "getitem_const", getitem_const
-    variable: Any = VariableTracker
-    for name in (name_here(variable, "sq_length"), name_here(variable, "mp_length")):
-        yield VariableTracker, name, length(vars(VariableTracker)[name])
+@probes.at(VariableTracker, "sq_length", "mp_length")
+def measured(trace: Any, original: Any, self: Any, tx: Any) -> Any:
+    """Refuse a length for which Dynamo has no answer, claiming that Python has none."""
+    if hasattr(self.python_type(), "__len__"):
+        trace.facts.refuse(f"it asks for the length of a `{self.python_type_name()}` that is made when the graph runs")
+        trace.facts.raise_refusals()
+    return original(self, tx)
+
+
+def _is_of_key(error: Any) -> bool:
+    """Return whether the text of an error is that of its key's `repr()`, which Dynamo does not make."""
+    return error.exc_type.__str__ is KeyError.__str__ and len(error.args) == 1
 
 
 class _Unread(list[Any]):

@@ -1,4 +1,4 @@
-"""Dynamo hooks that leave logging out of a trace: graphs log nothing.
+"""Leave logging out of a trace: graphs log nothing.
 
 A logging call of a method returns None whatever the levels are. Whether a level is enabled is a fact that a result may
 depend on: the trace gets an answer, and calls check it again. Code that changes a logger or reads anything else of it
@@ -7,11 +7,16 @@ is refused.
 
 from __future__ import annotations
 
-import functools
 import logging
-from collections.abc import Iterator
 from typing import Any
 
+from torch._dynamo.source import AttrSource, TypeSource
+from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.constant import ConstantVariable
+from torch._dynamo.variables.functions import UserFunctionVariable, UserMethodVariable
+from torch._dynamo.variables.misc import LoggingLoggerVariable
+
+from gearcache.ge_cache.private_torch.probe import Probes
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 #: Methods of loggers and adapters, and functions of `logging`, that log and return None.
@@ -31,69 +36,62 @@ _ALLOWED = (
 )
 
 
-def watched_loggers(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (class, name, replacement) of Dynamo's functions for loggers and functions of `logging`."""
-    from torch._dynamo.source import AttrSource, TypeSource
-    from torch._dynamo.variables.base import VariableTracker
-    from torch._dynamo.variables.constant import ConstantVariable
-    from torch._dynamo.variables.functions import UserFunctionVariable, UserMethodVariable
-    from torch._dynamo.variables.misc import LoggingLoggerVariable
+probes = Probes()
 
-    loggers: Any = LoggingLoggerVariable
-    functions: Any = UserFunctionVariable
-    variables: Any = VariableTracker
-    constants: Any = ConstantVariable
-    attribute = name_here(loggers, "var_getattr")
-    call_of_logger, attribute_of_logger = loggers.call_method, getattr(loggers, attribute)
 
-    @functools.wraps(call_of_logger)
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        facts.met_class(type(self.value), None if self.source is None else TypeSource(self.source))
-        function: Any = getattr(getattr(self.value, name, None), "__func__", None)
-        if function is not None and function is _METHODS.get(name):
-            facts.left_out(f"`{name}` of the logger `{self.value.name}`")
-            return constants.create(None)
-        level = args[0].as_python_constant() if len(args) == 1 and args[0].is_python_constant() else None
-        if function is _IS_ENABLED and type(level) is int and self.source is not None:
-            facts.asked_level(self.source, level)
-            return constants.create(self.value.isEnabledFor(level))
-        if _is_foreign(function) and self.source is not None:  # `warning_once` of transformers: traced unchanged
-            source = AttrSource(TypeSource(self.source), name)
-            if hasattr(function, "cache_info"):  # the cached arguments do not matter for a graph either
-                function, source = function.__wrapped__, AttrSource(source, "__wrapped__")
-            return variables.build(tx, function, source).call_function(tx, [self, *args], kwargs)
-        facts.refuse(f"it calls `{name}` of the logger `{self.value.name}`, {_ALLOWED}")
-        facts.raise_refusals()
-        return call_of_logger(self, tx, name, args, kwargs)
+@probes.at(LoggingLoggerVariable, "call_method")
+def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """Leave out what is said to a logger, and answer which levels are enabled."""
+    facts = trace.facts
+    facts.met_class(type(self.value), None if self.source is None else TypeSource(self.source))
+    function: Any = getattr(getattr(self.value, name, None), "__func__", None)
+    if function is not None and function is _METHODS.get(name):
+        facts.left_out(f"`{name}` of the logger `{self.value.name}`")
+        return ConstantVariable.create(None)
+    level = args[0].as_python_constant() if len(args) == 1 and args[0].is_python_constant() else None
+    if function is _IS_ENABLED and type(level) is int and self.source is not None:
+        facts.asked_level(self.source, level)
+        return ConstantVariable.create(self.value.isEnabledFor(level))
+    if _is_foreign(function) and self.source is not None:  # `warning_once` of transformers: traced unchanged
+        source = AttrSource(TypeSource(self.source), name)
+        if hasattr(function, "cache_info"):  # the cached arguments do not matter for a graph either
+            function, source = function.__wrapped__, AttrSource(source, "__wrapped__")
+        return VariableTracker.build(tx, function, source).call_function(tx, [self, *args], kwargs)
+    facts.refuse(f"it calls `{name}` of the logger `{self.value.name}`, {_ALLOWED}")
+    facts.raise_refusals()
+    return original(self, tx, name, args, kwargs)
 
-    @functools.wraps(attribute_of_logger)
-    def var_getattr(self: Any, tx: Any, name: str) -> Any:
-        if name in vars(self.value):
-            facts.refuse(f"it reads `{name}` of the logger `{self.value.name}`, {_ALLOWED}")
-            facts.raise_refusals()
-        return attribute_of_logger(self, tx, name)
 
-    def calling(call: Any) -> Any:
-        @functools.wraps(call)
-        def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-            function = getattr(getattr(self, "im_func", self), "fn", None)
-            name = _FUNCTIONS.get(function)
-            if name is not None:
-                facts.left_out(name)
-                return constants.create(None)
-            if function is _GET_LOGGER and all(item.is_python_constant() for item in (*args, *kwargs.values())):
-                positional = [item.as_python_constant() for item in args]
-                keywords = {name: item.as_python_constant() for name, item in kwargs.items()}
-                return loggers(_GET_LOGGER(*positional, **keywords))
-            return call(self, tx, args, kwargs)
+@probes.at(LoggingLoggerVariable, "var_getattr")
+def read_attribute(trace: Any, original: Any, self: Any, tx: Any, name: str) -> Any:
+    """Refuse reads of what a logger has."""
+    if name in vars(self.value):
+        trace.facts.refuse(f"it reads `{name}` of the logger `{self.value.name}`, {_ALLOWED}")
+        trace.facts.raise_refusals()
+    return original(self, tx, name)
 
-        return call_function
 
-    yield loggers, "call_method", call_method
-    yield loggers, attribute, var_getattr
-    yield functions, "call_function", calling(functions.call_function)
-    if not issubclass(UserMethodVariable, functions):  # since torch 2.15, where a method has a function (`im_func`)
-        yield UserMethodVariable, "call_function", calling(UserMethodVariable.call_function)
+def _methods() -> list[tuple[Any, str]]:
+    """Return what calls methods since torch 2.15, where a method is no function and has one (`im_func`)."""
+    method: Any = UserMethodVariable
+    name = name_here(UserMethodVariable, "call_function")
+    return [] if issubclass(method, UserFunctionVariable) else [(method, name)]
+
+
+@probes.at(UserFunctionVariable, "call_function")
+@probes.at_each(_methods)
+def called_function(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    """Leave out what a function of `logging` says, and find loggers by name."""
+    function = getattr(getattr(self, "im_func", self), "fn", None)
+    name = _FUNCTIONS.get(function)
+    if name is not None:
+        trace.facts.left_out(name)
+        return ConstantVariable.create(None)
+    if function is _GET_LOGGER and all(item.is_python_constant() for item in (*args, *kwargs.values())):
+        positional = [item.as_python_constant() for item in args]
+        keywords = {name: item.as_python_constant() for name, item in kwargs.items()}
+        return LoggingLoggerVariable(_GET_LOGGER(*positional, **keywords))
+    return original(self, tx, args, kwargs)
 
 
 def _is_foreign(function: Any) -> bool:

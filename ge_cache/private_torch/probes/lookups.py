@@ -1,16 +1,22 @@
-"""Dynamo hooks that report how a trace uses dictionaries of a user's class."""
+"""Report how a trace uses dictionaries of a user's class.
+
+Every method of Dynamo's two variable classes that is not known to be harmless counts as a use of all keys. So does code
+that reads the content without these methods, as `str()` of the variable does.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
-import threading
-import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from gearcache.ge_cache.capture.exchanged import exchanged, here
+from msgspec import Struct
+from torch._dynamo.exc import ObservedKeyError
+from torch._dynamo.variables.dicts import ConstDictVariable
+from torch._dynamo.variables.user_defined import UserDefinedDictVariable
+
+from gearcache.ge_cache.private_torch.probe import Place, Probes, methods_of
 from gearcache.ge_cache.private_torch.renamed import all_names
 
 #: Dynamo's methods of a dictionary variable that learn no more of it than single keys. All lookups end in
@@ -54,81 +60,114 @@ _HARMLESS |= {"call_base_method", "inherits_base_slot", "lookup_slotdefs", "meth
 _PLAIN = {"__init__", "_get_dict_cls_from_user_cls"}
 #: Functions of Dynamo that read the value of a variable for its class.
 _CLASS_READERS = {"_call_getattr", "call_isinstance"}
+_CALL, _CONTAINS = "call_method", "__contains__"
 _LOOKUP_CALLS = {"get", "__getitem__", "__contains__"}
+probes = Probes()
+
+
+class _Methods(Struct):
+    """Methods of these variables that run now, each inside the one before."""
+
+    depth: int = 0
+
+
+def _methods(is_chosen: Callable[[str], bool]) -> Iterator[Place]:
+    for cls in (UserDefinedDictVariable, ConstDictVariable):
+        for name in methods_of(cls):
+            if not name.isupper() and is_chosen(name):
+                yield cls, name
+
+
+@probes.at_each(lambda: _methods(lambda name: name in _PLAIN))
+def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Make a variable."""
+    with _inside(trace):
+        return original(self, *arguments, **keywords)
+
+
+@probes.at_each(lambda: _methods(lambda name: name in _HARMLESS - _LOOKUPS - _PLAIN))
+def used_harmlessly(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Learn no more than single keys."""
+    with _inside(trace):
+        _note_met(trace, self)
+        return original(self, *arguments, **keywords)
+
+
+@probes.at_each(lambda: _methods(lambda name: name == _CALL))
+def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, *arguments: Any, **keywords: Any) -> Any:
+    """Note a method of the dictionary; those that look single keys up end in `looked_up`."""
+    with _inside(trace):
+        _note_met(trace, self)
+        if name not in _LOOKUP_CALLS and self.source is not None:
+            trace.lookups.used(self.source)
+        return original(self, tx, name, *arguments, **keywords)
+
+
+@probes.at_each(lambda: _methods(lambda name: name not in _HARMLESS | _PLAIN | {_CALL}))
+def used(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Note a use of all keys."""
+    with _inside(trace):
+        _note_met(trace, self)
+        if self.source is not None:
+            trace.lookups.used(self.source)
+        return original(self, *arguments, **keywords)
+
+
+@probes.at_each(lambda: _methods(lambda name: name in _LOOKUPS - {_CONTAINS}))
+def looked_up(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Note a key, and whether it was there."""
+    with _inside(trace):
+        _note_met(trace, self)
+        try:
+            result = original(self, *arguments, **keywords)
+        except ObservedKeyError:
+            _note_key(trace, self, arguments[-1], present=False)
+            raise
+        _note_key(trace, self, arguments[-1], present=True)
+        return result
+
+
+@probes.at_each(lambda: _methods(lambda name: name == _CONTAINS))
+def asked_for_key(trace: Any, original: Any, self: Any, key: Any) -> Any:
+    """Note a key, and whether it was there."""
+    with _inside(trace):
+        _note_met(trace, self)
+        result = original(self, key)
+        _note_key(trace, self, key, present=result)
+        return result
+
+
+@probes.at_field(UserDefinedDictVariable, "value")
+@probes.at_field(ConstDictVariable, "items", "original_items")
+def read_content(trace: Any, self: Any) -> None:
+    """Note a read of the content without any of the methods."""
+    # The caller of the property that calls this function.
+    if trace.state(_Methods).depth or self.source is None or sys._getframe(2).f_code.co_name in _CLASS_READERS:
+        return
+    trace.lookups.used(self.source)
+    if type(self) is ConstDictVariable:  # `[*self.table]`, for which Dynamo guards nothing
+        self.install_dict_keys_match_guard()
 
 
 @contextlib.contextmanager
-def watched_lookups(lookups: Any) -> Iterator[None]:
-    """Report to `dependencies.looked_up.Lookups` the dictionaries of a user's class that a trace sees, and their uses.
-
-    Every method of Dynamo's two variable classes that is not known to be harmless counts as a use of all keys. So does
-    code that reads the content without these methods, as `str()` of the variable does.
-    """
-    from torch._dynamo.exc import ObservedKeyError
-    from torch._dynamo.variables.dicts import ConstDictVariable
-    from torch._dynamo.variables.user_defined import UserDefinedDictVariable
-
-    outer: Any = UserDefinedDictVariable
-    inner: Any = ConstDictVariable
-    depth, thread = 0, threading.get_ident()
-
-    def watched(name: str, function: Any) -> Any:
-        def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
-            nonlocal depth
-            depth += 1
-            try:
-                if name in _PLAIN or self.source is None:
-                    return function(self, *arguments, **keywords)
-                note_call(self, arguments)
-                try:
-                    result = function(self, *arguments, **keywords)
-                except ObservedKeyError:
-                    if name in _LOOKUPS:
-                        note_lookup(self.source, arguments[-1], present=False)
-                    raise
-                if name in _LOOKUPS:
-                    note_lookup(self.source, arguments[-1], present=result if name == "__contains__" else True)
-                return result
-            finally:
-                depth -= 1
-
-        def note_call(self: Any, arguments: tuple[Any, ...]) -> None:
-            if type(self) is outer:
-                lookups.met(self.source, self.value)
-            is_lookup = name == "call_method" and len(arguments) > 1 and arguments[1] in _LOOKUP_CALLS
-            if name not in _HARMLESS and not is_lookup:
-                lookups.used(self.source)
-
-        def note_lookup(source: Any, key: Any, present: bool) -> None:
-            if key.is_python_constant():
-                lookups.asked(source, key.as_python_constant(), present)
-            else:
-                lookups.used(source)
-
-        return method
-
-    def content(name: str) -> property:
-        def read(self: Any) -> Any:
-            is_watched = depth == 0 and self.source is not None and threading.get_ident() == thread
-            if is_watched and sys._getframe(1).f_code.co_name not in _CLASS_READERS:
-                lookups.used(self.source)
-                if type(self) is inner:  # `[*self.table]`, for which Dynamo guards nothing
-                    self.install_dict_keys_match_guard()
-            return self.__dict__[name]
-
-        def write(self: Any, value: Any) -> None:
-            self.__dict__[name] = value
-
-        return property(read, write)
-
-    patches: list[tuple[Any, str, Any]] = []
-    for cls, attributes in ((outer, ("value",)), (inner, ("items", "original_items"))):
-        patches += [(cls, name, content(name)) for name in attributes]
-        members: dict[str, Any] = {}
-        for base in reversed(cls.__mro__):  # `inspect.getattr_static` for each name takes longer than many a trace
-            members |= vars(base)
-        for name, function in members.items():
-            if isinstance(function, types.FunctionType) and not name.isupper():
-                patches.append((cls, name, functools.wraps(function)(here(watched(name, function), function))))
-    with exchanged(patches):
+def _inside(trace: Any) -> Iterator[None]:
+    methods = trace.state(_Methods)
+    methods.depth += 1
+    try:
         yield
+    finally:
+        methods.depth -= 1
+
+
+def _note_met(trace: Any, variable: Any) -> None:
+    if variable.source is not None and type(variable) is UserDefinedDictVariable:
+        trace.lookups.met(variable.source, variable.value)
+
+
+def _note_key(trace: Any, variable: Any, key: Any, present: bool) -> None:
+    if variable.source is None:
+        return
+    if key.is_python_constant():
+        trace.lookups.asked(variable.source, key.as_python_constant(), present)
+    else:
+        trace.lookups.used(variable.source)

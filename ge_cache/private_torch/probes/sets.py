@@ -1,13 +1,21 @@
-"""Dynamo hooks that report when a trace depends on the order of sets."""
+"""Report when a trace depends on the order of sets."""
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Struct, field
+from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.builtin import BuiltinVariable, DictBuiltinVariable
+from torch._dynamo.variables.constant import ConstantVariable
+from torch._dynamo.variables.functions import BaseUserFunctionVariable
+from torch._dynamo.variables.lists import BaseListVariable, DequeVariable, ListVariable
+from torch._dynamo.variables.sets import DictKeySetVariable, FrozensetVariable, OrderedSetVariable, SetVariable
+
 from gearcache.ge_cache.private_torch.method_tables import named_methods
+from gearcache.ge_cache.private_torch.probe import Place, Probes
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 #: Functions of Dynamo's own that iterate over a set for a result that does not depend on the order.
@@ -24,148 +32,128 @@ _SET_POLYFILLS = {
 }
 #: Folded builtins whose result depends on the order of a set.
 _ORDERED = (str, repr, ascii, format, str.format, sum, operator.mod)
+probes = Probes()
 
 
-def watched_sets(facts: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (class, name, replacement) of Dynamo's functions for sets."""
-    from torch._dynamo.variables import functions
-    from torch._dynamo.variables.base import VariableTracker
-    from torch._dynamo.variables.builtin import BuiltinVariable, DictBuiltinVariable
-    from torch._dynamo.variables.constant import ConstantVariable
-    from torch._dynamo.variables.lists import BaseListVariable, DequeVariable, ListVariable
-    from torch._dynamo.variables.sets import DictKeySetVariable, FrozensetVariable, OrderedSetVariable, SetVariable
+class _Sets(Struct):
+    """The sets that a trace has used so far."""
 
-    lists: Any = BaseListVariable
-    sets: Any = SetVariable
-    frozen: Any = FrozensetVariable
-    builtin: Any = BuiltinVariable
-    dictionaries: Any = DictBuiltinVariable
-    constants: Any = ConstantVariable
-    unordered: list[Any] = []
+    #: Sets that a function goes through now whose result does not depend on their order.
+    unordered: list[Any] = field(default_factory=list)
     #: Sets that were iterated over, with their items in that order: unchanged sets keep it.
-    orders: dict[int, tuple[Any, list[Any]]] = {}
+    orders: dict[int, tuple[Any, list[Any]]] = field(default_factory=dict)
 
-    def is_unordered(variable: Any) -> bool:
-        """Return whether it is a set without an order, or one of a user's class (a variable too since torch 2.15)."""
-        is_ordered = isinstance(variable, (DictKeySetVariable, OrderedSetVariable))
-        return isinstance(variable, (sets, frozen)) and not is_ordered
 
-    def note_use(self: Any, tx: Any, *, at_once: bool = False) -> None:
-        """Note that a set is iterated over; `at_once`: by Python itself, so that its order cannot be chosen here."""
-        if not is_unordered(self) or len(self.items) < 2 or any(self is item for item in unordered):
-            return
-        if tx.f_code.co_name in _SET_POLYFILLS and tx.f_code.co_filename.endswith("polyfills/__init__.py"):
-            return
-        items = [key.vt.as_python_constant() if key.vt.is_python_constant() else key for key in self.items]
-        if self.source is not None and not tx.output.side_effects.is_modified(self):
-            facts.ordered(self.source)
-            return
-        if not at_once and id(self) in orders and orders[id(self)][1] == list(self.items):
-            return
-        order = facts.order_of_made(items, getattr(self, "gearcache_constant", None), at_once=at_once)
-        if order is not None:
-            by_item = dict(zip(items, list(self.items.items()), strict=True))
-            self.items = dict(by_item[item] for item in order)
-        orders[id(self)] = self, list(self.items)
+@probes.at_each(lambda: named_methods(SetVariable, "pop"))
+def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """Note `pop`, which takes the first item."""
+    if name == "pop":
+        _note_use(trace, self, tx, at_once=True)
+    return original(self, tx, name, args, kwargs)
 
-    def using(function: Any) -> Any:
-        @functools.wraps(function)
-        def method(self: Any, tx: Any, *arguments: Any, **keywords: Any) -> Any:
-            note_use(self, tx)
-            return function(self, tx, *arguments, **keywords)
 
-        return method
-
-    def without_order(function: Any, *, keywords_matter: bool) -> Any:
-        """Wrap a function whose result does not depend on the order of its set."""
-
-        @functools.wraps(function)
-        def call(self: Any, tx: Any, *arguments: Any, **keywords: Any) -> Any:
-            free = len(arguments) == 1 and not (keywords_matter and keywords.keys() - {"reverse"})
-            if not free or not all(map(_is_constant, getattr(arguments[0].realize(), "items", ()))):
-                return function(self, tx, *arguments, **keywords)
-            unordered.append(arguments[0].realize())
-            try:
-                return function(self, tx, *arguments, **keywords)
-            finally:
-                unordered.pop()
-
-        return call
-
-    def popping(call: Any) -> Any:
-        @functools.wraps(call)
-        def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-            if name == "pop":
-                note_use(self, tx, at_once=True)
-            return call(self, tx, name, args, kwargs)
-
-        return call_method
-
-    def extending(function: Any) -> Any:
-        """Wrap a function that calls a method of a list, or extends one: it takes the items of a set at once."""
-
-        @functools.wraps(function)
-        def extend(self: Any, tx: Any, *arguments: Any) -> Any:
-            *name, args, _ = arguments
-            if name in ([], ["extend"]) and len(args) == 1:
-                note_use(args[0].realize(), tx)
-            return function(self, tx, *arguments)
-
-        return extend
-
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        """Call a builtin, which may be folded with whole sets and functions as arguments."""
-        by_key = self.fn in (max, min) and "key" in kwargs
-        if by_key or self.fn in _ORDERED:
-            for operand in (*args, *kwargs.values()):
-                note_use(operand.realize(), tx, at_once=True)
-        result = call(self, tx, args, kwargs)
-        if by_key and result.is_python_constant():
-            key = kwargs["key"].realize()
-            if isinstance(key, functions.BaseUserFunctionVariable):
-                facts.ran(key.get_function(), key.source)
-        return result
-
-    def call_custom_dict_fromkeys(tx: Any, user_cls: Any, *args: Any, **kwargs: Any) -> Any:
-        """`dict.fromkeys`, which iterates over a set in its own way since torch 2.14."""
-        for operand in args[:1]:
-            note_use(operand.realize(), tx)
-        return from_keys(tx, user_cls, *args, **kwargs)
-
-    def create(value: Any, **keywords: Any) -> Any:
-        variable = original_create(value, **keywords)
-        if type(value) is frozenset and variable.source is None:
-            variable.gearcache_constant = value
-        return variable
-
-    call, from_keys, original_create = (
-        builtin.call_function,
-        dictionaries.call_custom_dict_fromkeys,
-        constants.create,
-    )
-    yield from named_methods(sets, ("pop",), popping)
+def _extending() -> Iterator[Place]:
     for kind in (ListVariable, DequeVariable):
-        yield from named_methods(kind, ("extend",), extending)
-    if (list_extend := getattr(lists, "list_extend", None)) is not None:  # since torch 2.15: `items += some` calls it
-        yield lists, "list_extend", extending(list_extend)
-    yield builtin, "call_function", functools.wraps(call)(call_function)
-    yield dictionaries, "call_custom_dict_fromkeys", functools.wraps(from_keys)(call_custom_dict_fromkeys)
-    # Since torch 2.15 both have a base, with these methods: dict views share it, and `note_use` passes them over.
-    owners = dict.fromkeys(
-        base for owner in (sets, frozen) for base in owner.__mro__ if issubclass(base, VariableTracker)
-    )
-    for owner in owners:
-        for name in ("tp_iter_impl", "unpack_var_sequence", name_here(owner, "repr_impl")):
-            if name in vars(owner) and owner is not VariableTracker:
-                yield owner, name, using(vars(owner)[name])
-    for name, keywords_matter in (
-        ("call_sorted", True),
-        ("call_min", True),
-        ("call_max", True),
-        ("call_frozenset", False),
-    ):
-        yield builtin, name, without_order(vars(builtin)[name], keywords_matter=keywords_matter)
-    yield constants, "create", functools.wraps(original_create)(create)
+        yield from named_methods(kind, "extend")
+    if hasattr(BaseListVariable, "list_extend"):  # since torch 2.15: `items += some` calls it
+        yield BaseListVariable, "list_extend"
+
+
+@probes.at_each(_extending)
+def extended(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any) -> Any:
+    """Note a set by which a list is extended: it takes the items at once."""
+    *name, args, _ = arguments
+    if name in ([], ["extend"]) and len(args) == 1:
+        _note_use(trace, args[0].realize(), tx)
+    return original(self, tx, *arguments)
+
+
+@probes.at(BuiltinVariable, "call_function")
+def called_builtin(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    """Note sets that are arguments of a builtin, which may be folded with whole sets and functions as arguments."""
+    by_key = self.fn in (max, min) and "key" in kwargs
+    if by_key or self.fn in _ORDERED:
+        for operand in (*args, *kwargs.values()):
+            _note_use(trace, operand.realize(), tx, at_once=True)
+    result = original(self, tx, args, kwargs)
+    if by_key and result.is_python_constant():
+        key = kwargs["key"].realize()
+        if isinstance(key, BaseUserFunctionVariable):
+            trace.facts.ran(key.get_function(), key.source)
+    return result
+
+
+@probes.at(DictBuiltinVariable, "call_custom_dict_fromkeys")
+def made_from_keys(trace: Any, original: Any, tx: Any, user_cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """Note the set of `dict.fromkeys`, which iterates in its own way since torch 2.14."""
+    for operand in args[:1]:
+        _note_use(trace, operand.realize(), tx)
+    return original(tx, user_cls, *args, **kwargs)
+
+
+def _iterating() -> Iterator[Place]:
+    # Since torch 2.15 both have a base, with these methods: dict views share it, and `_note_use` passes them over.
+    kinds = (base for kind in (SetVariable, FrozensetVariable) for base in kind.__mro__)
+    for kind in dict.fromkeys(base for base in kinds if issubclass(base, VariableTracker)):
+        for name in ("tp_iter_impl", "unpack_var_sequence", name_here(kind, "repr_impl")):
+            if name in vars(kind) and kind is not VariableTracker:
+                yield kind, name
+
+
+@probes.at_each(_iterating)
+def iterated(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Note a set that is iterated over, or made a text."""
+    _note_use(trace, self, tx)
+    return original(self, tx, *arguments, **keywords)
+
+
+@probes.at(BuiltinVariable, "call_sorted", "call_min", "call_max", "call_frozenset")
+def used_unordered(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Let a set be iterated over for a result that, without a key, does not depend on its order."""
+    is_free = len(arguments) == 1 and not keywords.keys() - {"reverse"}
+    if not is_free or not all(map(_is_constant, getattr(arguments[0].realize(), "items", ()))):
+        return original(self, tx, *arguments, **keywords)
+    unordered = trace.state(_Sets).unordered
+    unordered.append(arguments[0].realize())
+    try:
+        return original(self, tx, *arguments, **keywords)
+    finally:
+        unordered.pop()
+
+
+@probes.at(ConstantVariable, "create")
+def made_constant(trace: Any, original: Any, value: Any, **keywords: Any) -> Any:
+    """Remember the set that a constant of the code is."""
+    variable = original(value, **keywords)
+    if type(value) is frozenset and variable.source is None:
+        variable.gearcache_constant = value
+    return variable
+
+
+def _note_use(trace: Any, variable: Any, tx: Any, *, at_once: bool = False) -> None:
+    """Note that a set is iterated over; `at_once`: by Python itself, so that its order cannot be chosen here."""
+    state = trace.state(_Sets)
+    if not _is_unordered(variable) or len(variable.items) < 2 or any(variable is item for item in state.unordered):
+        return
+    if tx.f_code.co_name in _SET_POLYFILLS and tx.f_code.co_filename.endswith("polyfills/__init__.py"):
+        return
+    items = [key.vt.as_python_constant() if key.vt.is_python_constant() else key for key in variable.items]
+    if variable.source is not None and not tx.output.side_effects.is_modified(variable):
+        trace.facts.ordered(variable.source)
+        return
+    if not at_once and id(variable) in state.orders and state.orders[id(variable)][1] == list(variable.items):
+        return
+    order = trace.facts.order_of_made(items, getattr(variable, "gearcache_constant", None), at_once=at_once)
+    if order is not None:
+        by_item = dict(zip(items, list(variable.items.items()), strict=True))
+        variable.items = dict(by_item[item] for item in order)
+    state.orders[id(variable)] = variable, list(variable.items)
+
+
+def _is_unordered(variable: Any) -> bool:
+    """Return whether it is a set without an order, or one of a user's class (a variable too since torch 2.15)."""
+    is_ordered = isinstance(variable, (DictKeySetVariable, OrderedSetVariable))
+    return isinstance(variable, (SetVariable, FrozensetVariable)) and not is_ordered
 
 
 def _is_constant(key: Any) -> bool:

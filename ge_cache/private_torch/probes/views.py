@@ -1,4 +1,4 @@
-"""Dynamo hooks that detect reads of a value that the trace wrote in another place.
+"""Detect reads of a value that the trace wrote in another place.
 
 Dynamo keeps a trace's writes with the object that is written. A read through that object sees the new value. A class
 that is read through an instance or a subclass, and a global that is also an attribute of its module, are read as they
@@ -7,129 +7,130 @@ were before the trace.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from gearcache.ge_cache.capture.exchanged import exchanged, here
-from gearcache.ge_cache.private_torch.renamed import name_here
+from msgspec import Struct, field
+from torch._dynamo.side_effects import SideEffects
+from torch._dynamo.symbolic_convert import InstructionTranslator, InstructionTranslatorBase
+from torch._dynamo.variables.misc import DeletedVariable, PythonModuleVariable
+from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
+
+from gearcache.ge_cache.private_torch.probe import Probes
+
+probes = Probes()
 
 
-@contextlib.contextmanager
-def watched_views(stale: Callable[[str, str], None], missing: Callable[[str], None]) -> Iterator[None]:
-    """Call `stale` with a name and a text for the written object before Dynamo reads an old value of it.
+class _Shown(Struct):
+    """Classes and modules whose `__dict__` the trace uses, by id."""
 
-    Call `missing` with the name of a missing attribute that is deleted, which Dynamo allows.
-    """
-    from torch._dynamo.side_effects import SideEffects
-    from torch._dynamo.symbolic_convert import InstructionTranslator, InstructionTranslatorBase
-    from torch._dynamo.variables.misc import DeletedVariable, PythonModuleVariable
-    from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
+    holders: dict[int, Any] = field(default_factory=dict)
 
-    instance: Any = UserDefinedObjectVariable
-    of_class: Any = UserDefinedClassVariable
-    of_module: Any = PythonModuleVariable
-    translator: Any = InstructionTranslatorBase
-    side_effects: Any = SideEffects
 
-    def effects() -> Any:
-        return InstructionTranslator.current_tx().output.side_effects
+@probes.at(UserDefinedObjectVariable, "lookup_class_mro_attr")
+def read_class_of_object(trace: Any, original: Any, self: Any, name: str) -> Any:
+    """Check an attribute that is read of the class of an object."""
+    if not _effects().has_pending_mutation_of_attr(self, name) and name not in _instance_dict(self.value):
+        _check(trace, type(self.value).__mro__, name)
+    return original(self, name)
 
-    shown: dict[int, Any] = {}  # classes and modules whose `__dict__` the trace uses
 
-    def show(holder: Any) -> None:
-        shown[id(holder)] = holder
-        variable = effects().id_to_variable.get(id(holder))
-        for name in effects().store_attr_mutations.get(variable, ()):
-            stale(name, _describe(holder))
-        if isinstance(holder, types.ModuleType):
-            for name in InstructionTranslator.current_tx().symbolic_globals:
-                check_module(holder, name)
+@probes.at(UserDefinedClassVariable, "lookup_cls_mro_attr")
+def read_class(trace: Any, original: Any, self: Any, name: str) -> Any:
+    """Check an attribute that is read of a class."""
+    _check(trace, self.value.__mro__, name)
+    return original(self, name)
 
-    def check(holders: Iterable[Any], name: str) -> None:
-        pending = effects()
-        if not pending.store_attr_mutations:
-            return
-        for holder in holders:
-            variable = pending.id_to_variable.get(id(holder))
-            if variable is not None and name in pending.store_attr_mutations.get(variable, ()):
-                stale(name, _describe(holder))
 
-    def check_module(module: types.ModuleType, name: str) -> None:
-        root = InstructionTranslator.current_tx()
-        if vars(module) is root.output.global_scope and name in root.symbolic_globals:
-            stale(name, f"globals of `{module.__name__}`")
+@probes.at(UserDefinedClassVariable, "lookup_metaclass_attr")
+def read_metaclass(trace: Any, original: Any, self: Any, name: str) -> Any:
+    """Check an attribute that is read of a metaclass."""
+    if name == "__dict__":
+        _show(trace, self.value)
+    _check(trace, type(self.value).__mro__, name)
+    return original(self, name)
 
-    def lookup_class_mro_attr(self: Any, name: str) -> Any:
-        pending = effects()
-        if not pending.has_pending_mutation_of_attr(self, name) and name not in _instance_dict(self.value):
-            check(type(self.value).__mro__, name)
-        return of_instance(self, name)
 
-    def lookup_cls_mro_attr(self: Any, name: str) -> Any:
-        check(self.value.__mro__, name)
-        return of_bases(self, name)
+@probes.at(UserDefinedClassVariable, "call_obj_hasattr")
+def asked_class(trace: Any, original: Any, self: Any, tx: Any, name: str) -> Any:
+    """Check an attribute that a class may have."""
+    _check(trace, self.value.__mro__, name)
+    return original(self, tx, name)
 
-    def lookup_metaclass_attr(self: Any, name: str) -> Any:
-        if name == "__dict__":
-            show(self.value)
-        check(type(self.value).__mro__, name)
-        return of_metaclass(self, name)
 
-    def class_has(self: Any, tx: Any, name: str) -> Any:
-        check(self.value.__mro__, name)
-        return has_of_class(self, tx, name)
+@probes.at(PythonModuleVariable, "call_obj_hasattr")
+def asked_module(trace: Any, original: Any, self: Any, tx: Any, name: str) -> Any:
+    """Check an attribute that a module may have."""
+    _check(trace, (self.value,), name)
+    _check_module(trace, self.value, name)
+    return original(self, tx, name)
 
-    def module_has(self: Any, tx: Any, name: str) -> Any:
-        check((self.value,), name)
-        check_module(self.value, name)
-        return has_of_module(self, tx, name)
 
-    def module_getattr(self: Any, tx: Any, name: str) -> Any:
-        if name == "__dict__":
-            show(self.value)
-        check_module(self.value, name)
-        return get_of_module(self, tx, name)
+@probes.at(PythonModuleVariable, "var_getattr")
+def read_module(trace: Any, original: Any, self: Any, tx: Any, name: str) -> Any:
+    """Check an attribute that is read of a module."""
+    if name == "__dict__":
+        _show(trace, self.value)
+    _check_module(trace, self.value, name)
+    return original(self, tx, name)
 
-    def load_global(self: Any, instruction: Any) -> Any:
-        if self.f_globals is self.output.global_scope:
-            module = sys.modules.get(self.f_globals.get("__name__", ""))
-            if module is not None and vars(module) is self.f_globals:
-                check((module,), instruction.argval)
-        return get_global(self, instruction)
 
-    def store_attr(self: Any, item: Any, name: str, value: Any, *rest: Any, **keywords: Any) -> Any:
-        if isinstance(value, DeletedVariable):
-            if self.has_pending_mutation_of_attr(item, name):
-                is_there = not isinstance(self.load_attr(item, name, deleted_ok=True), DeletedVariable)
-            else:
-                is_there = name in _attributes(getattr(item, "value", None))
-            if not is_there:
-                missing(name)
-        if id(getattr(item, "value", None)) in shown:
-            stale(name, _describe(item.value))
-        return store(self, item, name, value, *rest, **keywords)
+@probes.at(SideEffects, "store_attr")
+def wrote(trace: Any, original: Any, self: Any, item: Any, name: str, value: Any, *rest: Any, **keywords: Any) -> Any:
+    """Check an attribute that is written or deleted."""
+    if isinstance(value, DeletedVariable):
+        if self.has_pending_mutation_of_attr(item, name):
+            is_there = not isinstance(self.load_attr(item, name, deleted_ok=True), DeletedVariable)
+        else:
+            is_there = name in _attributes(getattr(item, "value", None))
+        if not is_there:
+            trace.observer.missing(name)
+    if id(getattr(item, "value", None)) in trace.state(_Shown).holders:
+        trace.observer.stale(name, _describe(item.value))
+    return original(self, item, name, value, *rest, **keywords)
 
-    store = side_effects.store_attr
-    of_instance = instance.lookup_class_mro_attr
-    of_bases, of_metaclass = of_class.lookup_cls_mro_attr, of_class.lookup_metaclass_attr
-    has_of_class, has_of_module = of_class.call_obj_hasattr, of_module.call_obj_hasattr
-    attribute = name_here(of_module, "var_getattr")
-    get_of_module, get_global = getattr(of_module, attribute), translator._load_global
-    replacements = [
-        (instance, "lookup_class_mro_attr", here(lookup_class_mro_attr, of_instance)),
-        (of_class, "lookup_cls_mro_attr", here(lookup_cls_mro_attr, of_bases)),
-        (of_class, "lookup_metaclass_attr", here(lookup_metaclass_attr, of_metaclass)),
-        (of_class, "call_obj_hasattr", here(class_has, has_of_class)),
-        (of_module, "call_obj_hasattr", here(module_has, has_of_module)),
-        (of_module, attribute, here(module_getattr, get_of_module)),
-        (side_effects, "store_attr", here(store_attr, store)),
-        (translator, "_load_global", here(load_global, get_global)),
-    ]
-    with exchanged(replacements):
-        yield
+
+@probes.at(InstructionTranslatorBase, "_load_global")
+def read_global(trace: Any, original: Any, self: Any, instruction: Any) -> Any:
+    """Check a global that is read."""
+    if self.f_globals is self.output.global_scope:
+        module = sys.modules.get(self.f_globals.get("__name__", ""))
+        if module is not None and vars(module) is self.f_globals:
+            _check(trace, (module,), instruction.argval)
+    return original(self, instruction)
+
+
+def _effects() -> Any:
+    return InstructionTranslator.current_tx().output.side_effects
+
+
+def _show(trace: Any, holder: Any) -> None:
+    """Check all that was written to a class or module whose `__dict__` the trace uses."""
+    trace.state(_Shown).holders[id(holder)] = holder
+    variable = _effects().id_to_variable.get(id(holder))
+    for name in _effects().store_attr_mutations.get(variable, ()):
+        trace.observer.stale(name, _describe(holder))
+    if isinstance(holder, types.ModuleType):
+        for name in InstructionTranslator.current_tx().symbolic_globals:
+            _check_module(trace, holder, name)
+
+
+def _check(trace: Any, holders: Iterable[Any], name: str) -> None:
+    pending = _effects()
+    if not pending.store_attr_mutations:
+        return
+    for holder in holders:
+        variable = pending.id_to_variable.get(id(holder))
+        if variable is not None and name in pending.store_attr_mutations.get(variable, ()):
+            trace.observer.stale(name, _describe(holder))
+
+
+def _check_module(trace: Any, module: types.ModuleType, name: str) -> None:
+    root = InstructionTranslator.current_tx()
+    if vars(module) is root.output.global_scope and name in root.symbolic_globals:
+        trace.observer.stale(name, f"globals of `{module.__name__}`")
 
 
 def _describe(holder: Any) -> str:

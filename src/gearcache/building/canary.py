@@ -27,7 +27,6 @@ from gearcache.ge_cache.capture.turns import turn
 from gearcache.ge_cache.graphs.static import input_spec, lift_attributes, trace_gear
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
-from gearcache.ge_cache.private_torch.corrections.user_containers import deque_variable
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.torch_release import NEWEST, TESTED_TEXT
 
@@ -81,10 +80,12 @@ def _reachable(hooks: Hooks) -> tuple[str, ...]:
 
 def _calls(canary: Canary) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     """Yield the functions to trace, with their arguments."""
+    from torch._dynamo.variables import user_defined
+
     x = torch.ones(3, 2, device="cpu")
     yield canary.watched, (x, 5, x[0].numpy() if importlib.util.find_spec("numpy") else x[0])
     yield canary.refused_at_once, (x,)
-    if deque_variable() is not None:
+    if hasattr(user_defined, "UserDefinedDequeVariable"):  # since torch 2.14
         yield canary.copied, (x,)
     yield canary.recorded, (x,)
 

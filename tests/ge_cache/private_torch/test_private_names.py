@@ -15,10 +15,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.numbers import NO_NUMBERS, WantedNumbers
-from gearcache.ge_cache.capture.weights import Weights
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import fake as private_fake
+from gearcache.ge_cache.private_torch import grad_nodes as private_grad_nodes
 from gearcache.ge_cache.private_torch import jobs as private_jobs
 from gearcache.ge_cache.private_torch import module_hooks as private_hooks
 from gearcache.ge_cache.private_torch import shapes as private_shapes
@@ -26,7 +26,6 @@ from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.private_torch import threads as private_threads
 from gearcache.ge_cache.private_torch import under_way as private_under_way
 from gearcache.ge_cache.private_torch.corrections.constant_tensors import only_own_operators_computed
-from gearcache.ge_cache.private_torch.probes import autograd as private_autograd
 from gearcache.ge_cache.private_torch.renamed import name_here
 from gearcache.guards.dispatch.tensors.native import is_operator
 
@@ -122,16 +121,11 @@ def nothing() -> None:
 
 def test_capture_settings_are_known_to_dynamo_and_undone() -> None:
     import torch._dynamo.config as config
-    from torch._dynamo.variables import builder
 
-    names = ("is_from_unspecialized_nn_module_source", "is_from_global_source", "is_from_nonlocal_source")
     settings = ("install_free_tensors", "specialize_int", "specialize_float", "assume_static_by_default")
-    functions = [getattr(builder, name) for name in names]
     values = [getattr(config, name) for name in settings]
-    with private_dynamo.capture_settings(Weights(nothing), WantedNumbers(NO_NUMBERS), dynamic=True):
+    with private_dynamo.capture_settings(WantedNumbers(NO_NUMBERS), dynamic=True):
         assert (config.install_free_tensors, config.assume_static_by_default) == (True, False)
-        assert all(getattr(builder, name) is not old for name, old in zip(names, functions, strict=True))
-    assert [getattr(builder, name) for name in names] == functions
     assert [getattr(config, name) for name in settings] == values
 
 
@@ -147,7 +141,7 @@ def test_a_frame_is_compiled_to_bytecode_guards_and_sources() -> None:
         graphs.append(module)
         return module
 
-    with torch.no_grad(), private_dynamo.capture_settings(Weights(nothing), WantedNumbers(NO_NUMBERS), dynamic=True):
+    with torch.no_grad(), private_dynamo.capture_settings(WantedNumbers(NO_NUMBERS), dynamic=True):
         frame, captured = private_dynamo.compile_frame(method, (torch.ones(3),), {}, keep, begun.append)[:2]
     assert frame.code is method.__code__
     assert begun == [frame]
@@ -163,7 +157,7 @@ def test_dynamo_refuses_with_the_errors_that_are_caught() -> None:
 
     with (
         torch.no_grad(),
-        private_dynamo.capture_settings(Weights(nothing), WantedNumbers(NO_NUMBERS), dynamic=True),
+        private_dynamo.capture_settings(WantedNumbers(NO_NUMBERS), dynamic=True),
         pytest.raises(private_dynamo.dynamo_errors()),
     ):
         private_dynamo.compile_frame(broken, (torch.ones(3),), {}, lambda module, inputs: module, [].append)
@@ -184,8 +178,8 @@ def test_switching_autograd_is_recognised_as_a_node() -> None:
     graph = torch.fx.Graph()
     switch = graph.call_function(torch._C._set_grad_enabled, (False,))
     other = graph.call_function(torch.relu, (graph.placeholder("x"),))
-    assert private_autograd.is_grad_switch(switch)
-    assert not private_autograd.is_grad_switch(other)
+    assert private_grad_nodes.is_grad_switch(switch)
+    assert not private_grad_nodes.is_grad_switch(other)
 
 
 def test_symbolic_inputs_tell_what_a_compiler_assumed() -> None:
@@ -564,10 +558,10 @@ def test_regions_of_inference_mode_are_recognised_as_nodes() -> None:
     graph = torch.fx.Graph()
     begin = graph.call_function(torch.autograd.grad_mode._enter_inference_mode, (True,))
     end = graph.call_function(torch.autograd.grad_mode._exit_inference_mode, (begin,))
-    assert private_autograd.enters_inference_mode(begin)
-    assert private_autograd.leaves_inference_mode(end)
-    assert not private_autograd.enters_inference_mode(end)
-    assert not private_autograd.leaves_inference_mode(begin)
+    assert private_grad_nodes.enters_inference_mode(begin)
+    assert private_grad_nodes.leaves_inference_mode(end)
+    assert not private_grad_nodes.enters_inference_mode(end)
+    assert not private_grad_nodes.leaves_inference_mode(begin)
 
 
 def test_a_module_calls_what_lies_at_the_seam_and_gives_it_to_no_copy() -> None:

@@ -1,0 +1,167 @@
+"""Probes: functions that run in place of functions of torch while this process traces a method.
+
+A file has one `Probes`, whose decorators say where a function listens. The function receives the trace, which is the
+`capture.recording.Recording` that it reports to, the function that it stands for, and the arguments:
+
+    probes = Probes()
+
+    @probes.at(BuiltinVariable, "call_id")
+    def called_id(trace, original, self, tx, *arguments):
+        ...
+
+A probe applies to the thread that traces: `torch.compile` and eager code of other threads use the original.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from torch._dynamo.variables import object_protocol
+from torch._dynamo.variables.builtin import BuiltinVariable
+
+from gearcache.ge_cache.capture.exchanged import entries_of, exchanged, stands_for
+from gearcache.ge_cache.private_torch.renamed import name_here
+from gearcache.ge_cache.private_torch.subclasses import with_subclasses
+
+#: A class, a module or a dictionary, and the name of one of its functions in torch 2.13.
+Place = tuple[Any, Any]
+Function = Callable[..., Any]
+
+
+class _Listener:
+    """The trace that probes report to, and the thread that traces."""
+
+    trace: Any = None
+    thread: int | None = None
+
+
+_listener = _Listener()
+#: The probe, the id of the owner, and the name -> the owner, the original, and the function that replaces it.
+_links: dict[tuple[Function, int, Any], tuple[Any, Any, Any]] = {}
+#: As they are when a trace begins.
+_modules_of_dynamo: list[types.ModuleType] = []
+_subclasses = functools.cache(with_subclasses)
+
+
+@functools.cache
+def methods_of(cls: type) -> tuple[str, ...]:
+    """Return the names of a class's methods, also of those that it inherits."""
+    members: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):  # `inspect.getattr_static` for each name takes longer than many a trace
+        members |= vars(base)
+    return tuple(name for name, member in members.items() if isinstance(member, types.FunctionType))
+
+
+class Probes:
+    """The probes of one file, in the order in which they are put in place."""
+
+    def __init__(self) -> None:
+        self._probes: list[tuple[Callable[[], Iterable[Place]], Callable[[Any, Any], Any]]] = []
+
+    def at(self, owner: Any, *names: str) -> Callable[[Function], Function]:
+        """Decorate a function that runs in place of functions of a class, a module or a dictionary."""
+        return self.at_each(lambda: [(owner, name) for name in names])
+
+    def at_each(self, places: Callable[[], Iterable[Place]]) -> Callable[[Function], Function]:
+        """Decorate a function that runs in place of many; each trace asks for them, as modules may be new."""
+
+        def register(function: Function) -> Function:
+            self._probes.append((places, functools.partial(_link, function)))
+            return function
+
+        return register
+
+    def at_field(self, owner: Any, *names: str) -> Callable[[Function], Function]:
+        """Decorate a function of a trace and an object that runs before a field of the object is read."""
+
+        def register(function: Function) -> Function:
+            self._probes.append((lambda: [(owner, name) for name in names], functools.partial(_field, function)))
+            return function
+
+        return register
+
+    def replacements(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Yield (owner, name, replacement); each is to be put in place before the next one is asked for."""
+        for places, replace in self._probes:
+            for owner, name in places():
+                name = name_here(owner, name)
+                owners = [owner, *_modules_with(owner, name)]
+                replacement = replace(owner, name)
+                yield from ((each, name, replacement) for each in owners)
+
+
+@contextlib.contextmanager
+def listening(trace: Any, files: Iterable[Probes]) -> Iterator[None]:
+    """Let the probes of some files report to the trace that this thread begins."""
+    protocol: Any = object_protocol
+    protocol._get_cached_slots.cache_clear()  # a class may have got a `__bool__` since the last trace
+    _modules_of_dynamo[:] = [module for name, module in sys.modules.items() if name.startswith("torch._dynamo")]
+    _subclasses.cache_clear()
+    methods_of.cache_clear()
+    _listener.trace, _listener.thread = trace, threading.get_ident()
+    # Dynamo's handlers of builtins hold the functions that are there when they are made.
+    handlers: tuple[Any, Any, Any] = (BuiltinVariable, "call_function_handler_cache", {})
+    try:
+        with exchanged([handlers]), exchanged(entry for probes in files for entry in probes.replacements()):
+            yield
+    finally:
+        _listener.trace = _listener.thread = None
+        _modules_of_dynamo.clear()
+
+
+def overriding(cls: Any, name: str) -> Iterator[Place]:
+    """Yield a class and its subclasses that have a function of their own by a name, with its name in this release."""
+    name = name_here(cls, name)
+    return ((kind, name) for kind in _subclasses(cls) if name in vars(kind))
+
+
+def _modules_with(owner: Any, name: str) -> list[types.ModuleType]:
+    """Return the other modules of Dynamo that have imported a function from the module that defines it."""
+    if not isinstance(owner, types.ModuleType) or vars(owner)[name].__module__ != owner.__name__:
+        return []
+    function = vars(owner)[name]
+    return [other for other in _modules_of_dynamo if other is not owner and vars(other).get(name) is function]
+
+
+def _link(function: Function, owner: Any, name: Any) -> Any:
+    """Return what replaces a function of torch, made once in a process as long as that function is the same."""
+    entry = entries_of(owner).get(name)
+    original = getattr(owner, name) if entry is None else entry
+    key = function, id(owner), name
+    made = _links.get(key)
+    if made is None or made[1] is not original:
+        link = _listening(function, getattr(original, "__func__", original))
+        made = _links[key] = owner, original, staticmethod(link) if isinstance(original, staticmethod) else link
+    return made[2]
+
+
+def _listening(function: Function, original: Function) -> Function:
+    @functools.wraps(original)
+    def link(*arguments: Any, **keywords: Any) -> Any:
+        if threading.get_ident() != _listener.thread:
+            return original(*arguments, **keywords)
+        return function(_listener.trace, original, *arguments, **keywords)
+
+    stands_for(link, function)
+    return link
+
+
+def _field(function: Function, owner: Any, name: str) -> Any:
+    """Return a property in place of a field, which stays in the object."""
+
+    def read(self: Any) -> Any:
+        if threading.get_ident() == _listener.thread:
+            function(_listener.trace, self)
+        return self.__dict__[name]
+
+    def write(self: Any, value: Any) -> None:
+        self.__dict__[name] = value
+
+    stands_for(read, function)
+    return property(read, write)

@@ -1,0 +1,74 @@
+"""Report the classes that a trace meets and calls, and its tests of types."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from torch._dynamo.variables import object_protocol
+from torch._dynamo.variables.builtin import BuiltinVariable
+from torch._dynamo.variables.lists import TupleVariable
+from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
+from torch._library.fake_class_registry import FakeScriptObject
+
+from gearcache.ge_cache.private_torch.probe import Probes
+
+probes = Probes()
+
+
+@probes.at(UserDefinedClassVariable, "__init__")
+def met_class(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
+    """Note a class that the trace sees."""
+    original(self, *arguments, **keywords)
+    trace.facts.met_class(self.value, self.source)
+
+
+@probes.at(UserDefinedObjectVariable, "__init__")
+def met_object(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
+    """Note the class of an object that the trace sees or makes."""
+    original(self, *arguments, **keywords)
+    trace.facts.met_class(self.value_type, self.cls_source, made=self.source is None)
+
+
+@probes.at(UserDefinedClassVariable, "call_function")
+def called_class(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Note a class that the trace calls."""
+    trace.facts.called_class(self.value, self.source)
+    return original(self, *arguments, **keywords)
+
+
+@probes.at(BuiltinVariable, "call_isinstance")
+def asked_instance(trace: Any, original: Any, self: Any, tx: Any, arg: Any, isinstance_type_var: Any) -> Any:
+    """Note the answer to `isinstance`."""
+    result = original(self, tx, arg, isinstance_type_var)
+    # From its own dictionary: for some classes `value` is computed from the variable's content, if that is constant.
+    value = vars(arg.realize()).get("value", arg) if arg.source is not None else arg
+    if type(value) is FakeScriptObject:  # it represents a process group, which has a check of its own
+        return result
+    classes = [*_classes(isinstance_type_var)]
+    trace.facts.type_test("instance", arg.python_type(), arg.source, value, classes, result.as_python_constant())
+    return result
+
+
+@probes.at(object_protocol, "generic_issubclass")
+def asked_subclass(trace: Any, original: Any, tx: Any, derived: Any, cls: Any) -> Any:
+    """Note the answer to `issubclass`."""
+    result = original(tx, derived, cls)
+    if result.is_python_constant():
+        value = derived.get_real_python_backed_value()
+        trace.facts.type_test("subclass", value, derived.source, value, [*_classes(cls)], result.as_python_constant())
+    return result
+
+
+def _classes(variable: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the classes of a variable that may be a tuple of classes, each with its source."""
+    variable = variable.realize()
+    if isinstance(variable, TupleVariable):
+        for item in variable.items:
+            yield from _classes(item)
+        return
+    value = variable.as_python_constant()
+    parts = typing.get_args(value) if typing.get_origin(value) in (types.UnionType, typing.Union) else None
+    yield from ((part, None) for part in parts) if parts is not None else [(value, variable.source)]
