@@ -23,7 +23,7 @@ from rich.table import Table
 
 from benchmarks.fuzz.campaign import Campaign
 
-_TRACE = "gearcache.ge_cache.private_torch.facts"
+_TRACE = "gearcache.ge_cache.private_torch"
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -41,15 +41,13 @@ def _in_place(module: str, path: str, value: Any) -> None:
     setattr(owner, name, value)
 
 
-def _without(watched: str) -> Callable[[], None]:
+def _without(file: str) -> Callable[[], None]:
+    """Leave out the probes of a file."""
+
     def remove() -> None:
-        facts: Any = importlib.import_module(_TRACE)
-        kept = tuple(
-            each for each in facts._WATCHED if not f"{each.__module__}.{each.__name__}".endswith(f".{watched}")
-        )
-        if len(kept) == len(facts._WATCHED):
-            raise ValueError(f"nothing that watches a trace is called {watched!r}")
-        facts._WATCHED = kept
+        every, left_out = (importlib.import_module(f"{_TRACE}.{name}") for name in ("every_probe", file))
+        kept = tuple(probes for probes in every.PROBES if probes is not left_out.probes)
+        _in_place("ge_cache.private_torch.every_probe", "PROBES", kept)
 
     return remove
 
@@ -122,11 +120,11 @@ BUGS: dict[str, Callable[[], None]] = {
     "5 classes are not compared": _classes_unchecked,
     "5 type tests are not asked again": _exchange(("ge_cache.dependencies.facts", "Facts.type_test", _nothing)),
     "5 hashes are those of the first process": _exchange(("ge_cache.dependencies.facts", "Facts.hashed", _nothing)),
-    "5 sets have one order": _without("sets.watched_sets"),
-    "5 keys are not compared": _without("attributes.watched_keys"),
-    "5 containers are constants": _without("constants.watched_constants"),
-    "5 constants are not looked for among objects": _without("comparisons.watched_comparisons"),
-    "5 texts and addresses": _without("texts.watched_addresses"),
+    "5 sets have one order": _without("probes.sets"),
+    "5 keys are not compared": _without("probes.keys"),
+    "5 containers are constants": _without("probes.constants"),
+    "5 constants are not looked for among objects": _without("corrections.comparisons"),
+    "5 texts and addresses": _without("probes.addresses"),
 }
 
 

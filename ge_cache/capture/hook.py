@@ -14,8 +14,7 @@ from gearcache.ge_cache.dependencies.identities import Identities
 from gearcache.ge_cache.graphs.tensor_data import take_data
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.private_torch import under_way as private_under_way
-from gearcache.ge_cache.private_torch.corrections.powers import name_powers
-from gearcache.ge_cache.private_torch.probes import identities as private_identities
+from gearcache.ge_cache.private_torch.powers import name_powers
 from gearcache.guards.evidence.names import a_type, module_of
 
 
@@ -41,7 +40,7 @@ class GraphHook:
         self.shape_env = private_under_way.tracing_context().fake_mode.shape_env
         self.writes = [Write(*write) for write in private_under_way.writes()]
         self.attribute_sources = private_under_way.attribute_sources()
-        self._identities.at_the_end(private_identities.tracked_objects())
+        self._identities.at_the_end(private_under_way.tracked_objects())
         self.drop_references = private_under_way.references_dropper()
         private_shapes.check_marked_dims()
         self.graph_name = str(module.meta["backend_id"])

@@ -19,10 +19,10 @@ from gearcache.ge_cache.dependencies.looked_up import Lookups
 from gearcache.ge_cache.dependencies.observer import Observer
 from gearcache.ge_cache.dependencies.tensor_reads import TensorReads
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
+from gearcache.ge_cache.private_torch import every_probe
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import raised as private_raised
-from gearcache.ge_cache.private_torch.corrections.constant_tensors import only_own_operators_computed
-from gearcache.ge_cache.private_torch.every_probe import PROBES
+from gearcache.ge_cache.private_torch.constant_tensors import only_own_operators_computed
 from gearcache.ge_cache.private_torch.probe import listening
 from gearcache.guards.access import Scope
 from gearcache.guards.evidence.code import is_library_file
@@ -95,7 +95,7 @@ class Recording:
                 private_dynamo.capture_settings(self.numbers, dynamic=dynamic),
                 private_fake.without_reports(),
                 only_own_operators_computed(),
-                listening(self, PROBES),
+                listening(self, every_probe.PROBES),
             ):
                 self.frame, self.output, self.installed = private_dynamo.compile_frame(
                     self._function, arguments, keywords, self.hook, self._begin

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from gearcache.ge_cache.capture.exchanged import put_back
+from gearcache.ge_cache.private_torch import decompositions as private_decompositions
 from gearcache.ge_cache.private_torch import fake as private_fake
+from gearcache.ge_cache.private_torch import strides as private_strides
 from gearcache.ge_cache.private_torch import threads as private_threads
-from gearcache.ge_cache.private_torch.corrections import decompositions as private_decompositions
-from gearcache.ge_cache.private_torch.corrections import strides as private_strides
 
 Item = TypeVar("Item")
 

@@ -12,7 +12,7 @@ from typing import Any
 from torch import fx
 
 from gearcache.ge_cache.private_torch import core as private_core
-from gearcache.ge_cache.private_torch.corrections import decompositions as private_decompositions
+from gearcache.ge_cache.private_torch import decompositions as private_decompositions
 from gearcache.guards.evidence.operators import is_outside
 from gearcache.guards.evidence.registry import has_kernel
 

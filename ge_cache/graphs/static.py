@@ -27,7 +27,7 @@ from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outpu
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import grad_nodes as private_grad_nodes
-from gearcache.ge_cache.private_torch.corrections.constant_tensors import only_own_operators_computed
+from gearcache.ge_cache.private_torch.constant_tensors import only_own_operators_computed
 from gearcache.ge_cache.private_torch.transforms import transforms_of
 from gearcache.ge_cache.tensor_spec import GearInput
 

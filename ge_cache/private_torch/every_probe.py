@@ -14,6 +14,7 @@ from gearcache.ge_cache.private_torch.corrections import (
     user_containers,
 )
 from gearcache.ge_cache.private_torch.probes import (
+    addresses,
     attributes,
     autograd,
     builtins,
@@ -53,6 +54,7 @@ PROBES = tuple(
         comparisons,
         constants,
         symbolic,
+        addresses,
         texts,
         resized,
         made_objects,

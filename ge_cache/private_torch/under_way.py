@@ -128,3 +128,15 @@ def tracing_context() -> Any:
     from torch._guards import TracingContext
 
     return TracingContext.get()
+
+
+def tracked_objects() -> Iterator[tuple[Any, Any, bool]]:
+    """Yield (source, object, whether the frame writes it) for all objects that the current capture tracks."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    effects: Any = InstructionTranslator.current_tx().output.side_effects
+    values = {id(value): value for value in effects.keepalive}
+    for key, variable in effects.id_to_variable.items():
+        if key in values and getattr(variable, "source", None) is not None:
+            is_written = variable in effects.store_attr_mutations or effects.is_modified(variable)
+            yield variable.source, values[key], is_written

@@ -7,7 +7,7 @@ the class. And since torch 2.14 it copies an object of a subclass of `deque` as 
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from torch._dynamo.variables import user_defined
@@ -71,10 +71,14 @@ def _goes_its_own_way(cls: type) -> bool:
     return own.__iter__ is not dict.__iter__ and any(isinstance(each, types.FunctionType) for each in asked)
 
 
-def _deques(*names: str) -> Iterator[Place]:
-    """Yield functions of Dynamo's class for deques of users' classes; until torch 2.13 it traces none."""
-    kind = getattr(user_defined, "UserDefinedDequeVariable", None)
-    yield from ((kind, name) for name in names if kind is not None)
+def deque_variable() -> Any:
+    """Return Dynamo's class for deques of users' classes; None until torch 2.13, which traces no such deque."""
+    return getattr(user_defined, "UserDefinedDequeVariable", None)
+
+
+def _deques(*names: str) -> list[Place]:
+    kind = deque_variable()
+    return [(kind, name) for name in names if kind is not None]
 
 
 @probes.at_each(lambda: _deques("call_method"))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Iterator
 from typing import Any
 
 from torch._dynamo.guards import GuardBuilder
-from torch._dynamo.symbolic_convert import InstructionTranslator
 from torch._dynamo.variables import object_protocol
 from torch._dynamo.variables.builder import VariableBuilder
 from torch._dynamo.variables.constant import FakeIdVariable
@@ -56,13 +54,3 @@ def met(trace: Any, original: Any, self: Any, value: Any) -> Any:
     elif isinstance(value, DESCRIPTORS):
         trace.identities.met_descriptor(self.source)
     return original(self, value)
-
-
-def tracked_objects() -> Iterator[tuple[Any, Any, bool]]:
-    """Yield (source, object, whether the frame writes it) for all objects that the current capture tracks."""
-    effects: Any = InstructionTranslator.current_tx().output.side_effects
-    values = {id(value): value for value in effects.keepalive}
-    for key, variable in effects.id_to_variable.items():
-        if key in values and getattr(variable, "source", None) is not None:
-            is_written = variable in effects.store_attr_mutations or effects.is_modified(variable)
-            yield variable.source, values[key], is_written

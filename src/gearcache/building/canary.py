@@ -80,12 +80,12 @@ def _reachable(hooks: Hooks) -> tuple[str, ...]:
 
 def _calls(canary: Canary) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     """Yield the functions to trace, with their arguments."""
-    from torch._dynamo.variables import user_defined
+    from gearcache.ge_cache.private_torch.corrections.user_containers import deque_variable  # imports Dynamo
 
     x = torch.ones(3, 2, device="cpu")
     yield canary.watched, (x, 5, x[0].numpy() if importlib.util.find_spec("numpy") else x[0])
     yield canary.refused_at_once, (x,)
-    if hasattr(user_defined, "UserDefinedDequeVariable"):  # since torch 2.14
+    if deque_variable() is not None:
         yield canary.copied, (x,)
     yield canary.recorded, (x,)
 

@@ -25,7 +25,7 @@ from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.private_torch import threads as private_threads
 from gearcache.ge_cache.private_torch import under_way as private_under_way
-from gearcache.ge_cache.private_torch.corrections.constant_tensors import only_own_operators_computed
+from gearcache.ge_cache.private_torch.constant_tensors import only_own_operators_computed
 from gearcache.ge_cache.private_torch.renamed import name_here
 from gearcache.guards.dispatch.tensors.native import is_operator
 

@@ -1,0 +1,100 @@
+"""Report when a trace uses identities of objects, hashes, or results of calls that Dynamo folds."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Any
+
+from msgspec import Struct
+from torch._dynamo.source import ConstDictKeySource
+from torch._dynamo.variables import base, object_protocol
+from torch._dynamo.variables.builtin import BuiltinVariable
+from torch._dynamo.variables.constant import ConstantVariable, FakeIdVariable
+from torch._dynamo.variables.functions import PolyfilledFunctionVariable
+from torch._dynamo.variables.hashable import HashableTracker
+from torch._dynamo.variables.lazy import LazyVariableTracker
+from torch._dynamo.variables.lists import BaseListVariable
+from torch._dynamo.variables.misc import StringFormatVariable
+
+from gearcache.ge_cache.private_torch.probe import Probes
+
+probes = Probes()
+
+
+class _Keys(Struct):
+    """Keys of dictionaries that Dynamo makes now, each inside the one before."""
+
+    depth: int = 0
+
+
+@probes.at(BuiltinVariable, "call_id")
+def asked_id(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any) -> Any:
+    """Refuse `id()`, except where it is only compared."""
+    result = original(self, tx, *arguments)
+    if not isinstance(result, FakeIdVariable):
+        trace.facts.refuse("it calls `id()`, whose result differs between processes")
+    return result
+
+
+@probes.at(ConstantVariable, "call_method")
+def asked_hash_of_constant(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """Note `text.__hash__()`."""
+    if name == "__hash__":
+        trace.facts.hashed(self.value)
+    return original(self, tx, name, args, kwargs)
+
+
+@probes.at(object_protocol, "generic_hash")
+def asked_hash(trace: Any, original: Any, tx: Any, obj: Any) -> Any:
+    """Note `hash(thing)`."""
+    result = original(tx, obj)
+    _note_hash(trace, obj, result)
+    return result
+
+
+@probes.at_each(lambda: [(vars(slot), "wrapper") for slot in getattr(base, "_SLOTDEFS", ()) if slot.name == "__hash__"])
+def called_hash(trace: Any, original: Any, self: Any, *arguments: Any) -> Any:
+    """Note `thing.__hash__()`, which since torch 2.15 is a slot."""
+    result = original(self, *arguments)
+    _note_hash(trace, self, result)
+    return result
+
+
+def _note_hash(trace: Any, obj: Any, result: Any) -> None:
+    if trace.state(_Keys).depth == 0 and not isinstance(result, FakeIdVariable):
+        constant = obj.is_python_constant()
+        trace.facts.hashed(obj.as_python_constant() if constant else obj.get_real_python_backed_value())
+
+
+@probes.at(HashableTracker, "__init__")
+def made_key(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
+    """Make a key of a dictionary: its hash does not matter."""
+    if _holds_open_text(arguments[0]):
+        trace.facts.refuse("it looks for a text of a tensor among keys: what it says is known when the graph runs")
+        trace.facts.raise_refusals()  # before Dynamo finds that the key is missing
+    keys = trace.state(_Keys)
+    keys.depth += 1
+    try:
+        original(self, *arguments, **keywords)
+    finally:
+        keys.depth -= 1
+
+
+@probes.at(PolyfilledFunctionVariable, "call_function")
+def folded(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    """Note a call that Dynamo replaces by its result."""
+    bounds_a_loop = self.fn is sys.getrecursionlimit and tx.f_globals.get("__name__") == inspect.__name__
+    if self.can_constant_fold_through() and not args and not kwargs and not bounds_a_loop:
+        # `inspect.unwrap` reads the recursion limit, which Inductor raises when it compiles.
+        trace.facts.folded(self.fn, self.source)
+    return original(self, tx, args, kwargs)
+
+
+def _holds_open_text(variable: Any) -> bool:
+    """Return whether a variable is, or is a tuple with, a text that is made when the graph runs."""
+    if type(variable) is LazyVariableTracker and type(variable.source) is ConstDictKeySource:
+        return False  # a key from before the call: `isinstance` would make evidence of every key of a table
+    if isinstance(variable, BaseListVariable):
+        return any(map(_holds_open_text, variable.items))
+    return isinstance(variable, StringFormatVariable)
