@@ -70,16 +70,22 @@ def compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let each process begin with its share of the files that have slow tests: begun last, one would keep all waiting.
 
-    Each of them takes a run of neighbours, and processes that are done take over from the end of those of others.
+    Each of them takes a run of neighbours, and processes that are done take over from the end of those of others. Files
+    that need one large library are neighbours: importing transformers, or Inductor, takes ten seconds.
     """
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    slow = [tests for tests in files.values() if any(test.get_closest_marker("slow") for test in tests)]
-    others = [tests for tests in files.values() if tests not in slow]
     shares: list[list[pytest.Item]] = [[] for _ in range(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))]
-    for number, tests in enumerate(slow):
-        shares[number % len(shares)] += tests
+    others = []
+    for path, tests in files.items():
+        if "integrations" in path.parts:
+            shares[0] += tests
+        elif any("compiled_here" in getattr(test, "fixturenames", ()) for test in tests):
+            shares[-1] += tests
+        else:
+            others.append(tests)
+    others.sort(key=lambda tests: not any(test.get_closest_marker("slow") for test in tests))
     for tests in others:
         min(shares, key=len).extend(tests)
     items[:] = [item for share in shares for item in share]

@@ -45,6 +45,7 @@ def build(target: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_here")
+@pytest.mark.thorough  # it compiles torch's headers for a minute; nothing else runs a package
 def test_a_cpp_program_runs_every_gear_of_a_package(cache_dir: Path, tmp_path: Path) -> None:
     model = Step().eval()
     target = next(name for name in LEVELS[platform.machine()] if name in host_targets())

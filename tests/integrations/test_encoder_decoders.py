@@ -122,6 +122,7 @@ def served(family: str, root: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough  # the tests above have a T5
 def test_every_family_gives_what_plain_generate_gives(tmp_path: Path) -> None:
     models = {family: language_model(family) for family in FAMILIES}
     expected = {family: [generated(model, **call) for call in SERVED.values()] for family, model in models.items()}

@@ -58,6 +58,7 @@ def served(family: str, root: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough  # `test_generate` has a Mistral, `test_plain_generate` a Llama
 def test_every_family_gives_what_plain_generate_gives(tmp_path: Path) -> None:
     expected = {family: texts(small(family)) for family in TRIED}
     assert len({json.dumps(texts) for texts in expected.values()}) == len(TRIED)

@@ -85,6 +85,7 @@ def same_as_plain(model: Any, attached: Any) -> None:
     assert (attached.stats.calls, attached.stats.eager_calls) == (2, 0)
 
 
+@pytest.mark.thorough  # the proof of padding has its own tests
 def test_other_poolings(root: Path) -> None:
     poolings = ("cls", "max", "lasttoken", "weightedmean", "mean_sqrt_len_tokens")
     same_as_plain(*served(root, root / "cache", "bert", poolings, on_miss="raise"))
@@ -103,6 +104,7 @@ def test_their_kin(root: Path, architecture: str) -> None:
 
 
 @pytest.mark.parametrize("side", sampled(["left", "right"], ["left"]))
+@pytest.mark.thorough  # the other tests have a BERT
 def test_a_decoder_that_encodes(root: Path, side: str) -> None:
     same_as_plain(*served(root, root / "cache", "qwen3", "lasttoken", on_miss="raise", padding_side=side))
 
@@ -259,6 +261,7 @@ def test_two_models_share_an_entry(root: Path) -> None:
     assert other.stats.traces == 0
 
 
+@pytest.mark.thorough  # the test of a relaunch above has float32
 def test_weights_of_another_dtype(root: Path) -> None:
     model, attached = served(root, root / "cache")
     model.double()

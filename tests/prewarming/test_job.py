@@ -87,6 +87,7 @@ def test_the_environment_is_as_before(cache_dir: Path, monkeypatch: pytest.Monke
     assert (os.environ["LOCAL_RANK"], "RANK" in os.environ) == ("5", False)
 
 
+@pytest.mark.thorough  # the tests of ranks have jobs
 def test_processes_of_torchrun_compile_each_entry_once(cache_dir: Path) -> None:
     """Both act as no rank, so both meet the same two entries; the cache is of one host."""
     target = "tests.scenarios.prewarmed:on_meta"

@@ -83,6 +83,7 @@ def assert_right(answer: dict[str, Any], right: dict[str, torch.Tensor]) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.thorough  # `test_server_example` serves with one worker
 def test_cold_restarted_odd_sizes_and_new_code_under_traffic(folder: Path, client: Any) -> None:
     right = [expected(folder, texts) for texts in TEXTS]
     assert all((found["mean"] - found["first token"]).abs().max() > 0.01 for found in right)

@@ -54,6 +54,7 @@ def test_doctor_lists_the_targets_of_this_host(cache_dir: Path, monkeypatch: pyt
         assert check["detail"].endswith(words)
 
 
+@pytest.mark.thorough  # few hosts have fewer cores than the variable says
 def test_fewer_threads_than_the_variable_says_are_told_before_anything_is_compiled(
     deploy: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,7 +83,7 @@ def assert_equal(found: Any, expected: Any) -> None:
     ("method", "dims"),
     [
         *((method, "gears") for method in METHODS),
-        *((method, "dynamic") for method in METHODS[2:]),
+        *(pytest.param(method, "dynamic", marks=pytest.mark.thorough) for method in METHODS[2:]),
         ("nested", "static"),
     ],
 )

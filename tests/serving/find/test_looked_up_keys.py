@@ -15,6 +15,7 @@ from torch.utils import _pytree
 
 import gearcache
 from gearcache.errors import CaptureError
+from tests.support.sampled import sampled
 from tests.support.scenarios import strict_config
 
 
@@ -149,7 +150,7 @@ def _caching(cached: dict[Any, Any], module: Equal, name: str) -> Callable[[Tens
 
 
 @pytest.mark.parametrize("name", LOOKUPS)
-@pytest.mark.parametrize("key", [1, True, 1.0, 1 + 0j, Level.ONE], ids=repr)
+@pytest.mark.parametrize("key", [True, 1.0, Level.ONE, *sampled([1, 1 + 0j], [])], ids=repr)
 def test_an_equal_key_of_another_type_is_the_key(cache_dir: Path, key: Any, name: str) -> None:
     x, cached = torch.ones(2), {}  # type: ignore[var-annotated]
     for first in ([], [2], [1], [True], [1.0]):

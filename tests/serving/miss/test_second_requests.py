@@ -16,6 +16,7 @@ _COMPILED = ["a_decode_step_begun_static", "an_int_in_a_dict"]
 
 
 @pytest.mark.usefixtures("compiled_here")
+@pytest.mark.thorough  # `test_inductor` has one that varies, `test_what_varies` all without a compiler
 def test_compiled_graphs_take_what_varies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path))
     options = {"backend": "inductor", "tolerance": 1e-5}
