@@ -42,8 +42,8 @@ class _Listener:
 
 
 _listener = _Listener()
-#: The probe, the id of the owner, and the name -> the owner, the original, and the function that replaces it.
-_links: dict[tuple[Function, int, Any], tuple[Any, Any, Any]] = {}
+#: The probe and the id of a function -> that function, and what replaces it.
+_links: dict[tuple[Function, int], tuple[Any, Any]] = {}
 #: As they are when a trace begins.
 _modules_of_dynamo: list[types.ModuleType] = []
 _subclasses = functools.cache(with_subclasses)
@@ -65,7 +65,14 @@ class Probes:
         self._probes: list[tuple[Callable[[], Iterable[Place]], Callable[[Any, Any], Any]]] = []
 
     def at(self, owner: Any, *names: str) -> Callable[[Function], Function]:
-        """Decorate a function that runs in place of functions of a class, a module or a dictionary."""
+        """Decorate a function that runs in place of functions of a class, or of a module and those that import them.
+
+        Keywords of a call that a method chooses reach a probe too: its own parameters are then positional-only.
+        """
+        return self.at_each(lambda: [(each, name) for name in names for each in [owner, *_importing(owner, name)]])
+
+    def at_import(self, owner: types.ModuleType, *names: str) -> Callable[[Function], Function]:
+        """Decorate a function that one module sees in place of functions that it imports from another."""
         return self.at_each(lambda: [(owner, name) for name in names])
 
     def at_each(self, places: Callable[[], Iterable[Place]]) -> Callable[[Function], Function]:
@@ -91,9 +98,7 @@ class Probes:
         for places, replace in self._probes:
             for owner, name in places():
                 name = name_here(owner, name)
-                owners = [owner, *_modules_with(owner, name)]
-                replacement = replace(owner, name)
-                yield from ((each, name, replacement) for each in owners)
+                yield owner, name, replace(owner, name)
 
 
 @contextlib.contextmanager
@@ -104,14 +109,15 @@ def listening(trace: Any, files: Iterable[Probes]) -> Iterator[None]:
     _modules_of_dynamo[:] = [module for name, module in sys.modules.items() if name.startswith("torch._dynamo")]
     _subclasses.cache_clear()
     methods_of.cache_clear()
-    _listener.trace, _listener.thread = trace, threading.get_ident()
+    outer = _listener.trace, _listener.thread
     # Dynamo's handlers of builtins hold the functions that are there when they are made.
     handlers: tuple[Any, Any, Any] = (BuiltinVariable, "call_function_handler_cache", {})
     try:
+        _listener.trace, _listener.thread = trace, threading.get_ident()
         with exchanged([handlers]), exchanged(entry for probes in files for entry in probes.replacements()):
             yield
     finally:
-        _listener.trace = _listener.thread = None
+        _listener.trace, _listener.thread = outer
         _modules_of_dynamo.clear()
 
 
@@ -121,24 +127,24 @@ def overriding(cls: Any, name: str) -> Iterator[Place]:
     return ((kind, name) for kind in _subclasses(cls) if name in vars(kind))
 
 
-def _modules_with(owner: Any, name: str) -> list[types.ModuleType]:
-    """Return the other modules of Dynamo that have imported a function from the module that defines it."""
-    if not isinstance(owner, types.ModuleType) or vars(owner)[name].__module__ != owner.__name__:
+def _importing(owner: Any, name: str) -> list[types.ModuleType]:
+    """Return the other modules of Dynamo that have imported a function of a module."""
+    if not isinstance(owner, types.ModuleType):
         return []
+    name = name_here(owner, name)
     function = vars(owner)[name]
     return [other for other in _modules_of_dynamo if other is not owner and vars(other).get(name) is function]
 
 
 def _link(function: Function, owner: Any, name: Any) -> Any:
-    """Return what replaces a function of torch, made once in a process as long as that function is the same."""
+    """Return what replaces a function of torch; the same one wherever the function is."""
     entry = entries_of(owner).get(name)
     original = getattr(owner, name) if entry is None else entry
-    key = function, id(owner), name
-    made = _links.get(key)
-    if made is None or made[1] is not original:
+    key = function, id(original)
+    if key not in _links:
         link = _listening(function, getattr(original, "__func__", original))
-        made = _links[key] = owner, original, staticmethod(link) if isinstance(original, staticmethod) else link
-    return made[2]
+        _links[key] = original, staticmethod(link) if isinstance(original, staticmethod) else link
+    return _links[key][1]
 
 
 def _listening(function: Function, original: Function) -> Function:

@@ -122,6 +122,10 @@ SERVED = texts(
         """,
         "sizes of one tensor under two names": "y = x * 1\nz = y\ny.t_()\nreturn z.shape, z * 1",
         "strides given in place": "y = x * 1\ny.as_strided_((2, 1), (1, 1))\nreturn y.shape, y.stride(), y * 1",
+        "keywords of any name": """
+        names = dict(original=1, trace=2, self=3, tx=4, args=5, user_cls=6)
+        return x * sum(names.values()), "{original}, {trace}, {text}".format(original=1, trace=2, text=3)
+        """,
         "any leaves the rest": "rest = iter([1, 2, 3])\nreturn x * 1, any(rest), list(rest)",
         "all uses up": "rest = iter((1, 2, 3))\nreturn x * 1, all(rest), list(rest)",
         "sum uses up": "rest = iter(self.numbers)\nreturn x * 1, sum(rest), list(rest)",

@@ -25,7 +25,7 @@ probes = Probes()
 
 
 @probes.at(DictBuiltinVariable, "call_custom_dict")
-def made_dictionary(trace: Any, original: Any, tx: Any, user_cls: Any, *args: Any, **kwargs: Any) -> Any:
+def made_dictionary(trace: Any, original: Any, tx: Any, user_cls: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Refuse `dict(table)`."""
     _check(trace, args)
     return original(tx, user_cls, *args, **kwargs)

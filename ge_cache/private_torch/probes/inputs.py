@@ -18,19 +18,19 @@ from gearcache.ge_cache.private_torch.probe import Probes
 probes = Probes()
 
 
-@probes.at(builder, "is_from_global_source", "is_from_nonlocal_source")
+@probes.at_import(builder, "is_from_global_source", "is_from_nonlocal_source")
 def is_elsewhere(trace: Any, original: Any, source: Any) -> bool:
     """Treat a tensor of a global or a closure as any other."""
     return False
 
 
-@probes.at(builder, "is_from_unspecialized_nn_module_source")
+@probes.at_import(builder, "is_from_unspecialized_nn_module_source")
 def is_weight(trace: Any, original: Any, source: Any) -> bool:
     """Return whether a tensor of a module becomes an attribute of the graph."""
     return bool(original(source)) and trace.weights.are_bound(source)
 
 
-@probes.at(builder, "tensor_always_has_static_shape")
+@probes.at_import(builder, "tensor_always_has_static_shape")
 def has_one_shape(trace: Any, original: Any, tensor: Any, is_tensor: bool, tensor_source: Any) -> Any:
     """Let a buffer grow that the method replaces: Dynamo treats all buffers as static."""
     if is_tensor and trace.weights.are_replaced(tensor_source) and type(tensor) is not torch.nn.Parameter:
@@ -48,7 +48,7 @@ def wrapped(trace: Any, original: Any, self: Any, value: Any, wrap_fn: Any = Non
     return original(self, value)
 
 
-@probes.at(builder, "is_int_specialization_case")
+@probes.at_import(builder, "is_int_specialization_case")
 def is_constant(trace: Any, original: Any, value: Any, source: Any) -> bool:
     """Leave the decision to `wrapped`."""
     return False

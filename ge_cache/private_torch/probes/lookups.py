@@ -132,7 +132,11 @@ def asked_for_key(trace: Any, original: Any, self: Any, key: Any) -> Any:
     """Note a key, and whether it was there."""
     with _inside(trace):
         _note_met(trace, self)
-        result = original(self, key)
+        try:
+            result = original(self, key)
+        except ObservedKeyError:  # of an `__eq__`
+            _note_key(trace, self, key, present=False)
+            raise
         _note_key(trace, self, key, present=result)
         return result
 

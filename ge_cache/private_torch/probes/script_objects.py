@@ -30,10 +30,10 @@ def asked_type(trace: Any, original: Any, self: Any, tx: Any, obj: Any) -> Any:
 
 
 @probes.at(_ScriptObjectVariable, "var_getattr", "call_method")
-def used_member(trace: Any, original: Any, self: Any, tx: Any, name: str, *arguments: Any) -> Any:
+def used_member(trace: Any, original: Any, self: Any, tx: Any, name: str, *arguments: Any, **keywords: Any) -> Any:
     """Refuse what another group would answer otherwise."""
     if name in _VARYING_MEMBERS:
         trace.facts.refuse(
             f"it asks a process group for `{name}`, which may be another one in the next process: {_WAY_OUT}"
         )
-    return original(self, tx, name, *arguments)
+    return original(self, tx, name, *arguments, **keywords)

@@ -84,7 +84,7 @@ def called_builtin(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwa
 
 
 @probes.at(DictBuiltinVariable, "call_custom_dict_fromkeys")
-def made_from_keys(trace: Any, original: Any, tx: Any, user_cls: Any, *args: Any, **kwargs: Any) -> Any:
+def made_from_keys(trace: Any, original: Any, tx: Any, user_cls: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Note the set of `dict.fromkeys`, which iterates in its own way since torch 2.14."""
     for operand in args[:1]:
         _note_use(trace, operand.realize(), tx)

@@ -59,7 +59,7 @@ def called_method_of_class(trace: Any, original: Any, self: Any, tx: Any, name: 
 
 
 @probes.at(BuiltinVariable, "call_format")
-def called_format(trace: Any, original: Any, self: Any, tx: Any, text: Any, *args: Any, **kwargs: Any) -> Any:
+def called_format(trace: Any, original: Any, self: Any, tx: Any, text: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Answer `format(n, "05d")`, which Dynamo takes for `"...".format(...)`."""
     if self.fn is not format:
         return original(self, tx, text, *args, **kwargs)
