@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -68,20 +68,21 @@ def missing_for_hits() -> tuple[str, ...]:
     return _lacking({name for part in _OF_HITS for name in _used(_PACKAGE / part)}, _may_exist)
 
 
-def _lacking(names: set[str], exists: Callable[[str], bool]) -> tuple[str, ...]:
+def _lacking(names: Set[str], exists: Callable[[str], bool]) -> tuple[str, ...]:
     """Return the missing names, without those below another missing name."""
     missing = [name for name in names if not _is_optional(name) and not exists(name)]
     return tuple(sorted(name for name in missing if not name.startswith(tuple(f"{other}." for other in missing))))
 
 
-def _used(place: Path) -> set[str]:
+@functools.cache
+def _used(place: Path) -> frozenset[str]:
     """Return the names of torch in a file, or in all files of a folder."""
     files = (
         [place]
         if place.suffix
         else [Path(at, file) for at, _, all_ in os.walk(place, followlinks=True) for file in all_]
     )
-    return {name for file in files if file.suffix == ".py" for name in names_in(ast.parse(file.read_bytes()))}
+    return frozenset(name for file in files if file.suffix == ".py" for name in names_in(ast.parse(file.read_bytes())))
 
 
 def _is_optional(name: str) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from torchair._ge_concrete_graph.ge_ir_pb2 import ModelDef
 
 from gearcache.exporting.export_manifest import MANIFEST
@@ -50,6 +51,7 @@ def weights_of(folder: Path, rank: int) -> list[float]:
     return sorted(round(float(np.frombuffer(data, np.float32)[0]), 3) for data in constants if len(data) == 16)
 
 
+@pytest.mark.thorough  # `test_export` exports, and ranks below have entries of their own
 def test_two_ranks_export_into_one_folder_again_and_again(tmp_path: Path) -> None:
     folder = tmp_path / "mp"
     expected = {f"mp_rank{rank}{UNCHECKED_SUFFIX}" for rank in range(2)}
