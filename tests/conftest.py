@@ -8,6 +8,7 @@ import importlib.util
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -64,6 +65,16 @@ def compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
     show what workers make.
     """
     compile_here(monkeypatch)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Let pytest keep what it makes of the test files, as nothing writes them meanwhile: a third of a collection."""
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    try:
+        return (yield)
+    finally:
+        sys.dont_write_bytecode = before
 
 
 @pytest.hookimpl(trylast=True)
