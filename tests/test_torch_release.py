@@ -13,7 +13,7 @@ import gearcache
 from gearcache import CompilerConfig
 from gearcache.building.canary import check_hooks, uncalled_hooks
 from gearcache.errors import CaptureError, PreparationError, UncalledHooks
-from gearcache.ge_cache.private_torch.probes import attributes
+from gearcache.ge_cache.private_torch.probes import attributes, keys
 from gearcache.guards.dispatch.tensors import native
 from gearcache.telemetry.outcomes import EAGER_REASONS
 from gearcache.torch_names import functions, missing_for_hits, missing_names, names_in
@@ -313,6 +313,8 @@ def test_a_hook_that_fails_under_another_release_leaves_the_call_to_the_method(
 def test_the_installed_torch_lacks_none_of_the_names_in_the_source() -> None:
     names = names_in(ast.parse(Path(attributes.__file__).read_text(encoding="utf-8")))
     assert "torch._dynamo.variables.user_defined.UserDefinedClassVariable.get_source_by_walking_mro" in names
+    looked_up = names_in(ast.parse(Path(keys.__file__).read_text(encoding="utf-8")))
+    assert "torch._dynamo.variables.dicts.ConstDictVariable.getitem_const_raise_exception_if_absent" in looked_up
     assert "torch._dynamo.variables.base.VariableTracker.var_getattr" in names  # renamed in torch 2.14
     assert "torch._dynamo.variables.functions.MemberDescriptorVariable.tp_descr_get_impl" in names
     names = names_in(ast.parse(Path(native.__file__).read_text(encoding="utf-8")))

@@ -117,7 +117,7 @@ def text(of: type[Case], body: str, *, name: str = "run", refused: str | bool | 
 
 
 def texts(
-    of: type[Case], bodies: Mapping[str, str | tuple[str, str | None]], refused: str | bool | None = False
+    of: type[Case], bodies: Mapping[str, str | tuple[str, str | bool]], refused: str | bool | None = False
 ) -> dict[str, type[Case]]:
     """Return cases that are given as texts, by name. Each may have what its refusal says; `refused` says it for all."""
     rows = {name: (row, refused) if isinstance(row, str) else row for name, row in bodies.items()}

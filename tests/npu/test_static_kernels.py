@@ -175,7 +175,7 @@ def test_a_graph_with_dynamic_dims_keeps_kernels_by_the_sizes_of_its_first_call(
     assert run(cann, rows=(3, 5), dynamic=True)[1] == FOUND
 
 
-@pytest.mark.thorough  # a fact of npugraph_ex, which the emulated device has not
+@pytest.mark.thorough  # npugraph_ex alone asks for links: it may wait for a release of torch_npu
 def test_a_cache_behind_a_link_is_served(cann: Path) -> None:
     """npugraph_ex refuses a folder with a link in its path."""
     (cann / "far").mkdir()

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from tests.support.fork_server import run_code
-from tests.support.sampled import examples
 from tests.support.source_tree import ROOT
 from tests.support.store_actors import ACTORS, load
 
@@ -79,12 +78,11 @@ def report(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_processes_killed_at_random_moments_leave_whole_entries(tmp_path: Path) -> None:
-    count = examples(600)
-    found = report(run("store_actors.py", tmp_path / "cache", "random", str(count), "1"))
-    assert found["kills"] == count
+def test_processes_killed_at_600_random_moments_leave_whole_entries(tmp_path: Path) -> None:
+    found = report(run("store_actors.py", tmp_path / "cache", "random", "600", "1"))
+    assert found["kills"] == 600
     assert found["ended by themselves"] == 0
-    assert min(found["hits"], found["misses"]) > count // 6, "the test must meet both"
+    assert min(found["hits"], found["misses"]) > 100, "the test must meet both"
 
 
 @pytest.mark.slow

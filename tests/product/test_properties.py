@@ -94,11 +94,10 @@ def _compare(root: Path, count: int, backend: str, tolerance: float) -> None:
 
 @pytest.mark.slow
 def test_cold_relaunched_and_eager_are_bit_for_bit_equal(tmp_path: Path) -> None:
-    _compare(tmp_path, 12, "eager", 0.0)
+    _compare(tmp_path, 20, "eager", 0.0)
 
 
 @pytest.mark.usefixtures("compiled_here")
 @pytest.mark.slow
-@pytest.mark.thorough  # the fuzzer compares more, and runs in CI
 def test_compiled_graphs_are_equal_within_tolerance(tmp_path: Path) -> None:
     _compare(tmp_path, 1, "inductor", 1e-4)

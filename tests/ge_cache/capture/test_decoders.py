@@ -63,7 +63,6 @@ def _states(output: Any) -> list[torch.Tensor]:
 
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")  # in that of Mamba
 @pytest.mark.parametrize("family", sampled(FAMILIES, ["Mamba"]))
-@pytest.mark.thorough  # the tests of transformers have decoders
 def test_a_decoder_is_served_as_it_is_and_in_another_process(family: str, cache_dir: Path) -> None:
     pytest.importorskip("transformers")
     cold = served(family)

@@ -82,7 +82,6 @@ def test_an_int_of_more_than_64_bits_raises_what_eager_raises(cache_dir: Path) -
 @pytest.mark.parametrize(
     ("family", "dynamic"), [("Mistral", False), pytest.param("Gemma2", True, marks=pytest.mark.thorough)]
 )
-@pytest.mark.thorough  # the relaunch below has such a cache
 def test_a_sliding_window_cache_takes_few_variants(cache_dir: Path, family: str, dynamic: bool) -> None:
     transformers = pytest.importorskip("transformers")
     model = _model(transformers, family)

@@ -59,7 +59,6 @@ print(json.dumps([right, cached.stats.traces, sorted(cached.stats.gears)]))
 
 
 @pytest.mark.slow
-@pytest.mark.thorough  # a fact of the process, as those of tests/cases
 def test_the_environment_variable_names_dynamic_dims_and_is_in_the_key(cache_dir: Path) -> None:
     environ = {"TORCHAIR_CACHE_HOME": str(cache_dir)}
     named = environ | {"TORCH_COMPILE_DYNAMIC_SOURCES": "L['x']"}

@@ -7,14 +7,18 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from torch._dynamo.variables.dicts import ConstDictVariable, DictViewVariable
+from torch._dynamo.variables import builder
+from torch._dynamo.variables.ctx_manager import GradModeVariable
+from torch._dynamo.variables.dicts import ConstDictVariable, DictKeysVariable, DictViewVariable
+from torch._dynamo.variables.tensor import TensorVariable
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch._dynamo.variables.user_defined import UserDefinedDictVariable
 
 from gearcache.ge_cache.capture.exchanged import entries_of
 from gearcache.ge_cache.private_torch.every_probe import PROBES
 from gearcache.ge_cache.private_torch.probe import Probes, listening
 from gearcache.ge_cache.private_torch.probes import lookups as private_lookups
-from gearcache.ge_cache.private_torch.renamed import RENAMED
+from gearcache.ge_cache.private_torch.renamed import RENAMED, name_here
 
 _ABSENT = object()
 
@@ -27,6 +31,13 @@ def test_every_probe_is_put_in_place_and_undone() -> None:
 
     before = entries()
     assert len(places) > 200
+    named = [
+        *((builder, f"is_from_{kind}_source") for kind in ("unspecialized_nn_module", "global", "nonlocal")),
+        *((ConstDictVariable, "__contains__"), (UserDefinedDictVariable, "value"), (DictKeysVariable, "dv_dict")),
+        *((TensorVariable, name_here(TensorVariable, "var_getattr")), (TensorVariable, "call_method")),
+        *((TorchInGraphFunctionVariable, "call_function"), (GradModeVariable, "create")),
+    ]
+    assert [place for place in named if place not in places] == []
     for _ in range(2):  # what replaces a function is made once
         with listening(SimpleNamespace(), PROBES):
             assert not [place for place, old, new in zip(places, before, entries(), strict=True) if old is new]
