@@ -101,12 +101,24 @@ def of_value(name: str, meaning: str, plain: Callable[[Any], Any], **others: Any
     return Kind(name, meaning, **(row | others))
 
 
-def of_question(name: str, meaning: str, answer: Callable[[Any, Any], bool], **others: Any) -> Kind:
-    """Return a kind that asks a value about the expected data."""
+def of_question(
+    name: str,
+    meaning: str,
+    answer: Callable[[Any, Any], bool],
+    *,
+    was: str,
+    now: Callable[[Any, Any], str],
+    **others: Any,
+) -> Kind:
+    """Return a kind that asks a value about the expected data.
+
+    A failure is the sentence of `was`, which has `{}` where the expected data is, and what `now` finds instead.
+    """
     row: dict[str, Any] = {
         "observe": lambda value, argument: argument,
         "holds": lambda value, expected, walker: answer(value, expected),
-        "found": lambda value, expected, walker: "no longer so",
+        "found": lambda value, expected, walker: now(value, expected),
+        "words": lambda path, expected, wanted, present: f"`{path}`: {was.format(wanted)}, is now {present}",
     }
     return Kind(name, meaning, **(row | others))
 

@@ -20,7 +20,7 @@ from gearcache.guards.evidence.kind import Kind, Writer, of_question, of_value
 from gearcache.guards.evidence.members import changed_class
 from gearcache.guards.evidence.names import a_type, name_of
 from gearcache.guards.evidence.relations import RELATIONS
-from gearcache.guards.evidence.tensor_facts import is_tensor, reads, tensor_predicate
+from gearcache.guards.evidence.tensor_facts import is_tensor, read, reads, tensor_plain, tensor_predicate, tensor_text
 from gearcache.guards.keys import asked_key, has_key, is_asked
 
 
@@ -51,6 +51,10 @@ def _contains(value: Any, key: Any) -> bool:
     if is_asked(key):
         return has_key(value, asked_key(key))
     return any(_constant(item) == key for item in value)
+
+
+def _key_text(key: Any) -> str:
+    return repr(asked_key(key)) if is_asked(key) else readable(key)
 
 
 def _process_group(value: Any) -> Any:
@@ -144,6 +148,8 @@ def _attribute_test(name: str, *, is_there: bool) -> Kind:
         name,
         f"`hasattr` is {str(is_there).lower()}",
         lambda value, attribute: hasattr(value, attribute) is is_there,
+        was=f"attribute {{}} was {negation}there",
+        now=lambda value, attribute: f"{'not ' if is_there else ''}there",
         watch=_watch_attribute,
         source=lambda writer, access, expected, compared: (
             f"{negation}{writer.builtin(hasattr)}({writer.path(access)}, {str(expected)!r})"
@@ -194,13 +200,26 @@ KINDS: dict[str, Kind] = {
             "not_own",
             "the object itself does not hold the attribute: its class makes it (`__getattr__`)",
             lambda value, name: name not in (own_attributes(value) or ()),
+            was="attribute {} was not its own",
+            now=lambda value, name: "its own",
             watch=_watch_attribute,
         ),
-        of_question("contains", "the container holds the constant", _contains, reads_key=True),
+        of_question(
+            "contains",
+            "the container holds the constant",
+            _contains,
+            was="{} was in it",
+            now=lambda value, key: "not in it",
+            wanted=_key_text,
+            reads_key=True,
+        ),
         of_question(
             "lacks",
             "the container does not hold the constant",
             lambda value, key: not _contains(value, key),
+            was="{} was not in it",
+            now=lambda value, key: "in it",
+            wanted=_key_text,
             source=lambda writer, access, expected, compared: (
                 f"{expected!r} not in {writer.path(access)}" if isinstance(expected, str) else None
             ),
@@ -270,6 +289,9 @@ KINDS: dict[str, Kind] = {
             "tensor",
             "the value is an ordinary tensor of this dtype, device type, layout and rank (and sizes and strides)",
             is_tensor,
+            was="was {}",
+            now=lambda value, expected: tensor_text(tensor_plain(value, sizes=len(expected) > 4)),
+            wanted=tensor_text,
             source=lambda writer, access, expected, compared: (
                 f"{writer.bind(tensor_predicate(expected))}({writer.path(access)})"
             ),
@@ -278,6 +300,9 @@ KINDS: dict[str, Kind] = {
             "reads",
             "an attribute of the value, or a method without arguments, gives this constant",
             reads,
+            was="{}",
+            now=lambda value, expected: readable(_constant(read(value, expected[0]))),
+            wanted=lambda expected: f"`{expected[0]}` was {readable(expected[1])}",
             source=_reads_source,
         ),
         Kind(

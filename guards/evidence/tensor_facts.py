@@ -22,6 +22,15 @@ def tensor_plain(value: Any, *, sizes: bool) -> list[Any]:
     return [*plain, list(value.shape), list(value.stride())] if sizes else plain
 
 
+def tensor_text(plain: list[Any]) -> str:
+    """Return `tensor_plain` for people."""
+    dtype, device, layout, rank, *sizes = plain
+    text = f"a {rank}-d {dtype} tensor on {device}"
+    if layout != "torch.strided":
+        text += f" ({layout})"
+    return f"{text} with sizes {sizes[0]} and strides {sizes[1]}" if sizes else text
+
+
 def is_tensor(value: Any, expected: list[Any]) -> bool:
     """Whether a value is an ordinary tensor like the expected one."""
     return type(value) in PLAIN_TYPES and tensor_plain(value, sizes=len(expected) > 4) == expected
@@ -42,8 +51,13 @@ def tensor_predicate(expected: list[Any]) -> Callable[[Any], bool]:
     return holds
 
 
+def read(value: Any, name: str) -> Any:
+    """Return an attribute, or what a method without arguments gives."""
+    member = getattr(value, name)
+    return member() if callable(member) else member
+
+
 def reads(value: Any, expected: list[Any]) -> bool:
     """Whether an attribute, or a method without arguments, gives `[name, constant]`."""
     name, constant = expected
-    member = getattr(value, name)
-    return bool(to_plain(member() if callable(member) else member) == constant)
+    return bool(to_plain(read(value, name)) == constant)
