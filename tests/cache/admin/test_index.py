@@ -52,20 +52,15 @@ def names(store: DiskStore) -> set[str]:
 ALL = {key.name for key in KEYS}
 
 
-def test_what_was_published_is_listed_without_reading_a_manifest(store: DiskStore, reads: list[Path]) -> None:
-    assert names(store) == ALL
-    assert names(store) == ALL
+def test_what_was_published_is_listed_as_manifests_say_without_reading_one(store: DiskStore, reads: list[Path]) -> None:
+    paths = [store.layout.manifest(key) for key in KEYS]
+    for _ in range(2):
+        listed = sorted(Catalog(store.layout).entries())
+        assert listed == sorted(read_entry(store.layout, path) for path in paths)
     assert reads == []
 
 
-def test_the_index_holds_what_the_manifests_say(store: DiskStore) -> None:
-    listed = sorted(Catalog(store.layout).entries())
-    paths = [store.layout.manifest(key) for key in KEYS]
-    assert listed == sorted(read_entry(store.layout, path) for path in paths)
-
-
-@pytest.mark.parametrize("few", [0, 10_000])
-@pytest.mark.parametrize("lost", ["journal", "index", "both", "torn"])
+@pytest.mark.parametrize("lost, few", [("journal", 0), ("index", 10_000), ("both", 0), ("both", 10_000), ("torn", 0)])
 def test_a_lost_index_is_rebuilt_from_the_manifests(
     store: DiskStore, reads: list[Path], lost: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,17 +128,12 @@ def test_an_exact_scan_sees_a_manifest_whose_use_file_was_not_touched(store: Dis
     assert reads == [path]
 
 
-@pytest.mark.parametrize("damage", ["text", "pickle", "flip", "truncated", "folder", "link"])
+@pytest.mark.parametrize("damage", ["text", "pickle", "flip", "link"])
 def test_a_damaged_index_is_made_anew(store: DiskStore, damage: str, tmp_path: Path) -> None:
     names(store)
     database = store.layout.index_folder / "cache.db"
     if damage == "text":
         database.write_bytes(b"not a database, but long enough to be one" * 100)
-    elif damage == "truncated":
-        database.write_bytes(database.read_bytes()[:5000])
-    elif damage == "folder":
-        database.unlink()
-        database.mkdir()
     elif damage == "link":
         database.rename(tmp_path / "elsewhere")
         database.symlink_to(tmp_path / "elsewhere")
@@ -158,10 +148,9 @@ def test_a_damaged_index_is_made_anew(store: DiskStore, damage: str, tmp_path: P
     assert names(store) == ALL
     assert names(store) == ALL
     assert Bomb.exploded == 0
-    if damage != "folder":
-        with open_index(store.layout) as index:
-            assert index is not None
-            assert len({entry.identity for entry in index.entries}) == 3
+    with open_index(store.layout) as index:
+        assert index is not None
+        assert len({entry.identity for entry in index.entries}) == 3
 
 
 class Bomb:
@@ -197,15 +186,6 @@ def test_diskcache_unpickles_and_pickles_nothing(tmp_path: Path) -> None:
     assert Bomb.exploded == 0
 
 
-def test_the_index_evicts_nothing_by_itself(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
-    layout.prepare()
-    with open_index(layout) as index:
-        assert index is not None
-        settings = index._cache
-        assert (settings.eviction_policy, settings.cull_limit, settings.disk.__class__) == ("none", 0, RowDisk)
-
-
 @pytest.mark.parametrize("holder", ["a command", "another program"])
 def test_a_locked_index_delays_neither_lists_nor_publishes(store: DiskStore, holder: str) -> None:
     names(store)
@@ -238,7 +218,7 @@ def test_a_locked_index_delays_neither_lists_nor_publishes(store: DiskStore, hol
     assert names(store) == ALL
 
 
-@pytest.mark.parametrize("obstacle", ["file", "others may write", "journal is a folder"])
+@pytest.mark.parametrize("obstacle", ["file", "others may write"])
 def test_an_index_that_cannot_be_written_breaks_nothing(store: DiskStore, obstacle: str) -> None:
     folder = store.layout.index_folder
     for path in folder.iterdir():
@@ -246,10 +226,8 @@ def test_an_index_that_cannot_be_written_breaks_nothing(store: DiskStore, obstac
     if obstacle == "file":
         folder.rmdir()
         folder.touch()
-    elif obstacle == "others may write":
-        folder.chmod(0o777)
     else:
-        (folder / JOURNAL_NAME).mkdir()
+        folder.chmod(0o777)
     store.publish(KEYS[0], {"a": 1}, {}, {})
     assert names(store) == ALL
 
@@ -273,10 +251,3 @@ def test_the_journal_takes_the_rows_of_many_writers_and_ends_at_a_torn_one(store
     flipped[size // 2] ^= 1
     (folder / JOURNAL_NAME).write_bytes(flipped)
     assert len(read_journal(folder)[0]) < 20
-
-
-def test_files_of_the_index_are_private(store: DiskStore) -> None:
-    names(store)
-    folder = store.layout.index_folder
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}

