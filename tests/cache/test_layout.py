@@ -103,12 +103,6 @@ def test_git_sees_the_project_and_not_the_cache(tmp_path: Path, inside: bool) ->
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "?? code.py\n"
 
 
-def test_an_empty_root_and_one_that_several_formats_share_are_marked(tmp_path: Path) -> None:
-    (tmp_path / "v1" / "entries").mkdir(parents=True)
-    Layout(tmp_path).prepare()
-    assert {path.name for path in tmp_path.iterdir()} == {"v1", f"v{FORMAT_VERSION}", "CACHEDIR.TAG", ".gitignore"}
-
-
 def test_a_folder_of_somebody_else_in_the_place_of_the_bucket_is_refused(tmp_path: Path) -> None:
     mine = tmp_path / f"v{FORMAT_VERSION}" / "main.py"
     mine.parent.mkdir()

@@ -44,26 +44,6 @@ def test_the_store_on_disk_obeys_the_law(store: DiskStore, tmp_path: Path, law: 
     law(store, tmp_path)
 
 
-def test_ranks_keep_their_entries_apart(store: DiskStore) -> None:
-    store.publish(KEY, {}, {}, {})
-    other = DiskStore(Layout(store.layout.root, "rank1"))
-    assert "for other ranks" in missed(other).detail
-    other.publish(KEY, {"rank": 1}, {}, {})
-    found = store.lookup(KEY)
-    assert isinstance(found, Hit)
-    assert found.manifest.payload == {}
-
-
-def test_an_absent_entry_names_the_first_difference(store: DiskStore) -> None:
-    store.publish(OTHER, {}, {}, {})
-    found = missed(store)
-    assert found.reason is MissReason.ABSENT
-    assert "`config.mode` is `'max'`, stored is `'min'`" in found.detail
-    assert OTHER.short_name in found.detail
-    assert found.difference is not None
-    assert (found.difference.component, found.difference.path) == ("config", "mode")
-
-
 @pytest.mark.parametrize("damage", ["flipped", "empty"])
 def test_a_corrupt_manifest_is_a_miss_and_only_it_is_quarantined(store: DiskStore, damage: str) -> None:
     store.publish(OTHER, {}, {store.put_blob(b"code"): 4}, {})

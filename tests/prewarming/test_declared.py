@@ -43,9 +43,6 @@ class Net(nn.Module):
     def optional(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         return self.linear(x) if y is None else self.linear(x) + y
 
-    def second_row(self, x: Tensor) -> Tensor:
-        return x[1] * 2
-
     @gearcache.cache_compile(config=strict_config(), input_signature=SPEC)
     def decorated(self, x: Tensor) -> Tensor:
         return self.linear(x)
@@ -149,19 +146,6 @@ def test_size_one_of_an_open_dim_is_compiled_too(shape: tuple[object, ...], shap
     for sizes in shapes:
         served(torch.randn(sizes))
     assert (served.stats.traces, served.stats.misses) == (0, 0)
-
-
-def test_a_method_that_size_one_is_not_for_is_prewarmed_without_it(cache_dir: Path) -> None:
-    signature = TensorSpec((None, 4), torch.float32)
-
-    def made() -> Any:
-        return gearcache.cache_compile(Net().second_row, config=strict_config(), input_signature=signature)
-
-    report = gearcache.prewarm(made)
-    assert (report.is_complete, report.failed) == (True, 0)
-    served = made()
-    served(torch.randn(5, 4))
-    assert served.stats.traces == 0
 
 
 @pytest.mark.parametrize("gears", [{"x": {0: [2, 4]}, "y": {0: [2, 4]}}, {"y": (None, 4)}])

@@ -52,13 +52,6 @@ def test_one_process_prewarms_a_job_that_hits_with_a_real_group(cache_dir: Path)
     assert told == [{"rank": rank, **expected} for rank in (0, 1)], served.stderr
 
 
-def test_what_reads_more_of_a_group_than_a_trace_can_take_is_refused(cache_dir: Path) -> None:
-    report = gearcache.prewarm(collectives.build_chosen, world_size=2)
-    assert [list(entry.compiled) for entry in report.entries] == [[], []]
-    causes = [cause for entry in report.entries for cause in entry.failed.values()]
-    assert ["`Chosen.choose` cannot be cached" in cause for cause in causes] == [True, True]
-
-
 def test_a_function_that_joins_another_job_is_refused(cache_dir: Path) -> None:
     with pytest.raises(OptionError, match="rank is 3, but the prewarm acts as rank 0 of 2"):
         gearcache.prewarm(collectives.elsewhere, world_size=2)

@@ -93,11 +93,3 @@ def test_a_load_that_serves_nothing_keeps_an_entry_young_and_is_no_hit(layout: L
     (entry,) = Catalog(layout).entries()
     assert (entry.hits, counted(layout)) == (0, (0, 0))
     assert abs(layout.use(KEY).stat().st_mtime - time.time()) < 60
-
-
-def test_a_bucket_with_a_reset_is_still_one_of_gearcache(layout: Layout) -> None:
-    reset_counts(layout, Catalog(layout).entries(), 5.0)
-    for name in ("CACHEDIR.TAG", ".gitignore"):
-        (layout.root / name).unlink()
-    layout.prepare()
-    assert (layout.root / "CACHEDIR.TAG").exists()

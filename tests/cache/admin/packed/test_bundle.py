@@ -93,16 +93,6 @@ def test_of_an_entry_that_is_present_nothing_is_lost(tmp_path: Path) -> None:
     assert verify(target).faults == []
 
 
-def test_an_entry_of_another_form_stays(source: Layout, tmp_path: Path) -> None:
-    bundle = bundle_of(source, tmp_path / "bundle.tar")
-    target = Layout(tmp_path / "target", "rank1")
-    fill(target, created=0.5)
-    take_bundle(target, bundle, joined)
-    found = DiskStore(target).lookup(KEYS[0])
-    assert isinstance(found, Hit)
-    assert found.manifest.payload == {"created": 0.5}
-
-
 def test_an_entry_that_is_being_compiled_is_waited_for(
     source: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
