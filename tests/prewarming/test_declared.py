@@ -74,12 +74,6 @@ def test_what_is_declared_is_compiled_although_nothing_was_called(function: obje
     assert (served.stats.traces, served.stats.misses) == (0, 0)
 
 
-def test_decorated_methods_of_a_model_that_is_returned(cache_dir: Path) -> None:
-    report = gearcache.prewarm(lambda: {"model": [(nn.Sequential(Net()), 3)]})
-    assert [(entry.method, entry.failed) for entry in report.entries] == [("Net.decorated", {})]
-    assert report.compiled == 2
-
-
 class Holding(Net):
     """A net with another one that is no part of its tree of modules."""
 
@@ -88,10 +82,11 @@ class Holding(Net):
         self.kept = [{"other": Net()}]
 
 
-def test_a_decorated_method_that_is_not_declared_was_never_called(cache_dir: Path) -> None:
-    report = gearcache.prewarm(Holding)
+def test_decorated_methods_of_what_is_returned_are_compiled_where_they_are_declared(cache_dir: Path) -> None:
+    report = gearcache.prewarm(lambda: {"model": [(nn.Sequential(Holding()), 3)]})
     assert report.never_called == ["Holding.not_declared", "Net.not_declared"]
     assert sorted(entry.method for entry in report.entries) == ["Holding.decorated", "Net.decorated"]
+    assert (report.compiled, report.failed) == (4, 0)
 
 
 def test_a_method_that_was_called_is_compiled_for_its_calls_only(cache_dir: Path) -> None:

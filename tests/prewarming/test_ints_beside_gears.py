@@ -36,9 +36,6 @@ class Net(nn.Module):
     def item(self, x: Tensor, n: int) -> Tensor:
         return self.linear(x)[n]
 
-    def narrowed(self, x: Tensor, n: int) -> Tensor:
-        return self.linear(x).narrow(0, 0, n)
-
 
 def cached_method(net: Net, name: str) -> Any:
     return gearcache.cache_compile(getattr(net, name), gears={"x": {0: GEARS}}, config=strict_config(), dynamic=True)
@@ -56,22 +53,13 @@ def build(name: str, *calls: tuple[int, int]) -> Callable[[], None]:
 @pytest.mark.parametrize("name", ["head", "branch", "equal", "viewed"])
 def test_a_server_compiles_nothing_for_the_call_at_any_gear(name: str, cache_dir: Path) -> None:
     net, n = Net(), 2
-    expected = {size: _answer(getattr(net, name), torch.ones(size, 8), n) for size in GEARS}
     assert gearcache.prewarm(build(name, (4, n))).failed == 0
     assert gearcache.prewarm(build(name, (4, n)), dry_run=True).is_complete
     cached = cached_method(net, name)
     for size in GEARS:
-        answer = _answer(cached, torch.ones(size, 8), n)
-        assert torch.equal(answer, expected[size]) if isinstance(answer, Tensor) else answer == expected[size]
+        x = torch.ones(size, 8)
+        assert torch.equal(cached(x, n), getattr(net, name)(x, n))
     assert cached.stats.compiles == 0
-
-
-def _answer(function: Any, x: Tensor, n: int) -> Tensor | str:
-    try:
-        result: Tensor = function(x, n)
-    except (IndexError, RuntimeError) as error:
-        return type(error).__name__
-    return result
 
 
 def test_one_more_trace_serves_all_gears_that_are_left(cache_dir: Path) -> None:
@@ -95,14 +83,6 @@ def test_a_gear_at_which_the_method_raises_is_compiled_for_a_call_of_other_ints(
     cached(torch.ones(2, 8), 1)
     assert gearcache.prewarm(build("item", (8, 5), (2, 1)), dry_run=True).is_complete
     assert cached.stats.compiles <= 1
-
-
-def test_a_call_of_its_own_is_missing_at_a_gear_that_another_one_excludes(cache_dir: Path) -> None:
-    gearcache.prewarm(build("narrowed", (8, 5)))
-    look = gearcache.prewarm(build("narrowed", (8, 5), (2, 2)), dry_run=True)
-    assert look.entries[0].missing == ["x.size(0)=2"]
-    assert gearcache.prewarm(build("narrowed", (8, 5), (2, 2))).failed == 0
-    assert gearcache.prewarm(build("narrowed", (8, 5), (2, 2)), dry_run=True).is_complete
 
 
 @pytest.mark.parametrize("name", ["head", "branch"])

@@ -97,19 +97,6 @@ def test_entries_that_came_went_and_changed_past_the_index_are_seen(
     assert found == {KEYS[1].name: ("changed",), KEYS[2].name: (KEYS[2].digest[:3],), new.name: ("changed",)}
 
 
-def test_loads_are_counted_without_reading_a_manifest(store: DiskStore, reads: list[Path]) -> None:
-    names(store)
-    begin = time.time()
-    for _ in range(3):
-        other = DiskStore(store.layout)
-        other.use(KEYS[1])
-        other.count_load(KEYS[1])
-    newest = Catalog(store.layout).entries()[0]
-    assert (newest.name, newest.hits) == (KEYS[1].name, 3)
-    assert newest.last_use >= begin - 0.1
-    assert reads == []
-
-
 @pytest.mark.parametrize("damage", ["text", "pickle", "flip", "link"])
 def test_a_damaged_index_is_made_anew(store: DiskStore, damage: str, tmp_path: Path) -> None:
     names(store)

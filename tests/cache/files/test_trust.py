@@ -44,14 +44,6 @@ def test_a_file_that_others_can_write_is_not_trusted(tmp_path: Path, mode: int) 
     assert "chmod go-w" in caught.value.remedy
 
 
-@pytest.mark.parametrize("mode", [0o400, 0o644], ids=oct)
-def test_a_file_that_others_can_only_read_is_trusted(tmp_path: Path, mode: int) -> None:
-    path = tmp_path / "file"
-    write_atomic(path, b"data")
-    path.chmod(mode)
-    assert read_trusted(path) == b"data"
-
-
 def test_a_file_of_another_user_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_atomic(tmp_path / "file", b"data")
     give_to_another_user(tmp_path / "file", monkeypatch)
@@ -64,15 +56,6 @@ def test_a_file_of_root_is_trusted_by_all(tmp_path: Path, monkeypatch: pytest.Mo
     write_atomic(tmp_path / "file", b"data")
     monkeypatch.setattr(os, "geteuid", lambda: 54321)
     assert read_trusted(tmp_path / "file") == b"data"
-
-
-def test_only_regular_files_are_trusted(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
-    for name, reason in (("folder", "regular"), ("pipe", "regular"), ("dangling", "symbolic link")):
-        with pytest.raises(UnsafePath, match=reason):
-            read_trusted(tmp_path / name)
 
 
 def test_no_descriptor_stays_open_after_a_refusal(tmp_path: Path) -> None:

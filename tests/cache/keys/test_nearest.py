@@ -43,14 +43,6 @@ def test_the_entry_with_the_fewest_differing_components_is_nearest(store: DiskSt
     assert found.difference == Difference("c", "", 1, 0)
 
 
-def test_a_component_on_one_side_only_counts_as_differing(store: DiskStore) -> None:
-    publish(store, key(a=1, z=1))
-    found = nearest_entry(store.layout, key(a=1, b=1))
-    assert found is not None
-    assert found.differing == 2
-    assert "(2 components differ)" in str(found)
-
-
 def test_of_equally_near_entries_the_newest_is_named(store: DiskStore) -> None:
     publish(store, key(a=2), age=5)
     newest = publish(store, key(a=3), age=1)
