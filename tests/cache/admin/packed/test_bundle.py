@@ -164,24 +164,17 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
     "traversal inside": lambda path: write(path, header(), ("entries/../../../outside", b"x")),
     "absolute": lambda path: write(path, header(), ("/tmp/gearcache-outside", b"x")),
     "blob traversal": lambda path: write(path, header(), ("blobs/../../outside", b"x")),
-    "absolute blob": lambda path: write(path, header(), ("blobs//etc/passwd", b"x")),
     "link": lambda path: write(path, header(), special("blobs/" + DIGEST, tarfile.SYMTYPE, "/etc/passwd")),
     "hard link": lambda path: write(path, header(), special("blobs/" + DIGEST, tarfile.LNKTYPE, HEADER_NAME)),
-    "folder": lambda path: write(path, header(), special("entries", tarfile.DIRTYPE)),
     "device": lambda path: write(path, header(), special("blobs/" + DIGEST, tarfile.CHRTYPE)),
-    "pipe": lambda path: write(path, header(), special("blobs/" + DIGEST, tarfile.FIFOTYPE)),
     "sparse": lambda path: write(path, header(), special("blobs/" + DIGEST, tarfile.GNUTYPE_SPARSE)),
     "label traversal": lambda path: write(
         path, header(), (f"entries/../{KEYS[0].digest}/manifest.msgpack", manifest(f"..-{KEYS[0].digest}"))
-    ),
-    "label with folders": lambda path: write(
-        path, header(), (f"entries/a/b/{KEYS[0].digest}/manifest.msgpack", manifest(f"a/b-{KEYS[0].digest}"))
     ),
     "ranks traversal": lambda path: write(
         path, header(), (f"entries/Model.decode/{KEYS[0].digest}/../manifest.msgpack", manifest())
     ),
     "another name": lambda path: write(path, header(), (PLACE, manifest(f"Model.other-{KEYS[0].digest}"))),
-    "a name without its digest": lambda path: write(path, header(), (PLACE, manifest("Model.decode"))),
     "another place": lambda path: write(path, header(), (PLACE.replace(KEYS[0].digest, KEYS[1].digest), manifest())),
     "damaged manifest": lambda path: write(path, header(), (PLACE, manifest()[:-1])),
     "blob that it lacks": lambda path: write(path, header(), (PLACE, manifest(blobs={DIGEST: 3000}))),
@@ -189,20 +182,16 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
         path, header(), ("blobs/" + DIGEST, CODE), (PLACE, manifest(blobs={DIGEST: 2999}))
     ),
     "blob of other bytes": lambda path: write(path, header(), ("blobs/" + DIGEST, b"other")),
-    "unknown file": lambda path: write(path, header(), ("README", b"x")),
     "twice": lambda path: write(path, header(), ("blobs/" + DIGEST, CODE), ("blobs/" + DIGEST, CODE)),
     "no header": lambda path: write(path, ("blobs/" + DIGEST, CODE)),
     "large header": lambda path: write(path, (HEADER_NAME, b"[" * 5000)),
     "nested header": lambda path: write(path, (HEADER_NAME, b"[" * 4000)),
-    "header that is a list": lambda path: write(path, (HEADER_NAME, b"[]")),
     "another kind": lambda path: write(path, header(bundle=2)),
     "another format": lambda path: write(path, header(format=FORMAT_VERSION + 1)),
     "compressed": lambda path: write(path, header(), mode="w:gz"),
-    "empty": lambda path: path.write_bytes(b""),
     "text": lambda path: path.write_bytes(b"hello" * 1000),
     "missing": lambda path: None,
     "a pipe": lambda path: os.mkfifo(path),
-    "a folder in its place": lambda path: path.mkdir(),
     "huge extended header": lambda path: path.write_bytes(huge_extended_header()),
 }
 
