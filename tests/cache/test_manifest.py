@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
@@ -24,6 +24,7 @@ from gearcache.cache.manifest import (
     encode_manifest,
 )
 from gearcache.errors import CorruptEntry
+from tests.support.sampled import examples
 
 PATH = Path("entry/manifest.msgpack")
 DIGEST = "0123456789abcdef" * 4
@@ -71,6 +72,7 @@ MAPS = st.dictionaries(st.text(max_size=3), PLAIN, max_size=4)
 DIGESTS = st.binary(min_size=32, max_size=32).map(bytes.hex)
 
 
+@settings(max_examples=examples(100))
 @given(
     st.builds(
         lambda **fields: Manifest(**fields),

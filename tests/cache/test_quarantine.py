@@ -57,10 +57,10 @@ def size_of(layout: Layout) -> int:
 def test_a_disk_that_damages_what_it_holds_does_not_fill_with_it(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    damage(layout, 3 * MAX_KEPT)
+    damage(layout, MAX_KEPT + 9)
     kept = quarantined(layout)
     assert len(kept) == MAX_KEPT
-    assert {item.reason for item in kept} >= {f"`{layout.blobs_folder / 'bad'}` is corrupt: damage {3 * MAX_KEPT - 1}"}
+    assert {item.reason for item in kept} >= {f"`{layout.blobs_folder / 'bad'}` is corrupt: damage {MAX_KEPT + 8}"}
     assert len(list(layout.quarantine_folder.iterdir())) == 2 * MAX_KEPT
     monkeypatch.setattr(quarantine_module, "MAX_KEPT_SIZE", 5500)
     damage(layout, 1)

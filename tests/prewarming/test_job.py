@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from gearcache.prewarming.launched import Launched, launched
 from gearcache.prewarming.meeting import ShareMeeting
 from tests.scenarios import collectives
 from tests.support.commands import run, run_json
+from tests.support.relaunch import run_python
 from tests.support.source_tree import ROOT
 
 
@@ -46,10 +49,14 @@ def test_one_process_prewarms_a_job_that_hits_with_a_real_group(cache_dir: Path)
     assert [(entry.rank, len(entry.compiled), entry.failed) for entry in report.entries] == [(0, 2, {}), (1, 2, {})]
     assert not dist.is_initialized()
     assert dist.init_process_group.__module__ == "torch.distributed.distributed_c10d"
-    served = torchrun("-m", "tests.scenarios.collectives")
-    told = sorted(documents(served.stdout), key=lambda each: str(each["rank"]))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+    environs = [{**place, "RANK": str(rank), "TORCHAIR_CACHE_HOME": str(cache_dir)} for rank in (0, 1)]
+    program = "from tests.scenarios.collectives import serve; serve()"
+    with ThreadPoolExecutor(2) as pool:
+        told = list(pool.map(lambda environ: run_python(program, environ=environ), environs))
     expected = {"equal": True, "traces": 0, "compiles": 0, "hits": 1}
-    assert told == [{"rank": rank, **expected} for rank in (0, 1)], served.stderr
+    assert told == [{"rank": rank, **expected} for rank in (0, 1)]
 
 
 def test_a_function_that_joins_another_job_is_refused(cache_dir: Path) -> None:

@@ -87,11 +87,3 @@ def test_dims_that_follow_a_gear_do_not_count(cache_dir: Path) -> None:
         assert gearcache.prewarm(function, dry_run=True).is_complete
         report = gearcache.prewarm(function)
         assert [list(entry.compiled) for entry in report.entries] == [[]]
-
-
-def test_graphs_of_several_sizes_are_counted_each(cache_dir: Path) -> None:
-    report = gearcache.prewarm(calls("sized", (rows(2, 3),), (rows(4, 3),), (rows(2, 5),)))
-    assert report.compiled == 6
-    assert {name for name in report.entries[0].compiled if "size(1)" in name} == {
-        f"x.size(0)={size}, x.size(1)=5" for size in (1, 2, 4)
-    }
