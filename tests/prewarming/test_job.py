@@ -8,10 +8,8 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -163,27 +161,6 @@ def test_who_fails_tells_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     found = meet([lambda: first.divide({"x": 1}), lambda: second.give_up("ValueError: no weights")])
     assert isinstance(found[0], PrewarmNotShared)
     assert "process 1 of 2: it failed: ValueError: no weights" in str(found[0])
-
-
-def test_who_fails_before_the_first_process_has_come_tells_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Outside `torchrun` the first process hosts the store: until it comes, others cannot leave a message."""
-    first, second = meetings(monkeypatch, [tmp_path] * 2, 20)
-    store, has_come = dist.HashStore(), threading.Event()
-
-    def open_store(url: str, rank: int, world: int, **options: object) -> Any:
-        assert rank == 0 or has_come.wait(20)
-        return iter([(store, rank, world)])
-
-    def come() -> object:
-        time.sleep(3.5)  # longer than a message may take
-        has_come.set()
-        return first.divide({"x": 1})
-
-    monkeypatch.setattr("gearcache.prewarming.meeting.rendezvous", open_store)
-    monkeypatch.setattr("gearcache.ranks.seat.LEAVE", 0.1)
-    found = meet([come, lambda: (second.give_up("ValueError: no weights"), has_come.is_set())])
-    assert "process 1 of 2: it failed: ValueError: no weights" in str(found[0])
-    assert found[1] == (None, True), "its process may end only then"
 
 
 def test_who_is_missing_is_named_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

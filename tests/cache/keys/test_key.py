@@ -66,11 +66,6 @@ def test_labels_become_safe_file_names(label: str, safe: str) -> None:
     assert key.name == f"{safe}-{key.digest}"
 
 
-def test_a_key_names_each_component_once() -> None:
-    with pytest.raises(ValueError, match="each component once"):
-        CacheKey("x", (("a", 1), ("a", 1)))
-
-
 @pytest.mark.parametrize(
     "wanted, stored, path, left, right",
     [

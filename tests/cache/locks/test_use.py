@@ -65,25 +65,6 @@ def is_link_to(link: Path, path: Path) -> bool:
         return False
 
 
-def test_one_descriptor_does_for_all_users_of_an_entry_in_a_process(path: Path, tmp_path: Path) -> None:
-    (tmp_path.parent / "link").unlink(missing_ok=True)
-    (tmp_path.parent / "link").symlink_to(tmp_path)
-    uses = [register_use(path, create=True)]
-    uses += [register_use(place) for place in (path, tmp_path.parent / "link" / "use") for _ in range(300)]
-    assert None not in uses
-    assert descriptors_of(path) == 1
-    for use in uses[:-1]:
-        assert use is not None
-        use.count()
-        use.close()
-    with exclusive_use(path) as alone:
-        assert not alone, "the last one holds it still"
-    uses.clear()
-    del use
-    assert descriptors_of(path) == 0
-    assert path.stat().st_size == 600
-
-
 def test_a_file_made_anew_after_the_cache_was_deleted_is_another_one(path: Path) -> None:
     old = register_use(path, create=True)
     path.unlink()
