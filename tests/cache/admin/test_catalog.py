@@ -62,6 +62,21 @@ def test_texts_that_name_no_entry_find_none(layout: Layout) -> None:
         assert catalog.find(text) == []
 
 
+def test_labels_that_differ_by_case_may_share_a_folder(layout: Layout) -> None:
+    """As on a file system without case, where `model.decode` is stored in the folder of `Model.decode`."""
+    other = CacheKey("model.decode", (("name", "other"),))
+    publish(layout, other, 9)
+    folder = layout.manifest(other).parent
+    folder.rename(layout.entries_folder / "Model.decode" / other.digest)
+    before = set(layout.blobs())
+    catalog = Catalog(layout)
+    assert len(catalog.entries()) == 5
+    assert catalog.faults == []
+    assert (catalog.collect().fault, catalog.collect().blobs) == (None, [])
+    assert set(layout.blobs()) == before
+    assert verify(layout).faults == []
+
+
 @pytest.mark.parametrize("state, ranks", [("empty", ""), ("full", "rank1")])
 def test_what_a_backend_keeps_is_no_leftover_of_a_sound_entry(tmp_path: Path, state: str, ranks: str) -> None:
     layout = Layout(tmp_path / "cache", ranks)

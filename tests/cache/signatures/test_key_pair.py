@@ -33,6 +33,16 @@ print(json.dumps([cached.stats.hits, cached.stats.compiles, brought]))
 """
 
 
+@pytest.mark.parametrize("place", ["key", "nothing"])
+def test_a_new_key_is_not_written_through_a_link(tmp_path: Path, place: str) -> None:
+    (tmp_path / "key").write_bytes(b"precious")
+    (tmp_path / "link").symlink_to(tmp_path / place)
+    with pytest.raises(FileExistsError):
+        new_key_file(tmp_path / "link")
+    assert (tmp_path / "key").read_bytes() == b"precious"
+    assert not (tmp_path / "nothing").exists()
+
+
 def test_a_new_key_is_not_written_where_others_could_exchange_it(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
