@@ -16,7 +16,7 @@ from gearcache.cache.admin import scan as scan_module
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.index import open_index
 from gearcache.cache.admin.journal import JOURNAL_NAME, append_entry, read_journal
-from gearcache.cache.admin.scan import read_entry
+from gearcache.cache.admin.scan import read_entry, scan
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore, Hit
@@ -95,6 +95,22 @@ def test_entries_that_came_went_and_changed_past_the_index_are_seen(
         (store.layout.index_folder / JOURNAL_NAME).write_bytes(b"")
     found = {entry.name: entry.gears for entry in Catalog(store.layout).entries()}
     assert found == {KEYS[1].name: ("changed",), KEYS[2].name: (KEYS[2].digest[:3],), new.name: ("changed",)}
+
+
+def test_an_exact_scan_sees_a_manifest_whose_use_file_was_not_touched(
+    store: DiskStore, reads: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A collection of blobs makes such a scan: the publisher may have been killed before it touched the use file."""
+    monkeypatch.setattr(scan_module, "MANY_ENTRIES", 0)
+    names(store)
+    path = store.layout.manifest(KEYS[0])
+    path.with_name("new").write_bytes(path.read_bytes())
+    path.with_name("new").chmod(0o600)
+    path.with_name("new").rename(path)
+    scan(store.layout)
+    assert reads == []
+    scan(store.layout, exact=True)
+    assert reads == [path]
 
 
 @pytest.mark.parametrize("damage", ["text", "pickle", "flip", "link"])
