@@ -24,6 +24,7 @@ from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore, Hit
 from gearcache.errors import CacheError
 from gearcache.readable.joined import joined
+from tests.support.sampled import examples
 
 CALLS = ("open", "read", "readv", "write", "fsync", "stat", "lstat", "scandir", "listdir", "mkdir", "rmdir")
 CALLS += ("rename", "replace", "unlink", "link", "utime", "fstat", "chmod")
@@ -117,7 +118,7 @@ def test_a_disk_that_fails_at_any_call_raises_nothing_unexpected(tmp_path: Path,
     total = made[0]
     assert total >= 3
     # Each of the first calls, where the paths part, and some of the rest.
-    for number in [*range(1, min(total, 30) + 1), *range(31, total + 1, 1 + total // 25)]:
+    for number in [*range(1, min(total, 20) + 1), *range(21, total + 1, 1 + total // examples(36))]:
         shutil.rmtree(root)
         shutil.copytree(pristine, root)
         with failing(root, number, errors[number % 3], more=number % 2 == 0):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore, Hit, Miss, prepare_folder
@@ -52,16 +53,16 @@ def write_everything(layout: Layout) -> None:
     store.publish(KEY, {"new": 1}, {}, {})
 
 
-@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777, 0o1777], ids=oct)
 @pytest.mark.parametrize("name", FOLDERS)
-def test_a_folder_that_others_can_write_is_refused(layout: Layout, name: str, mode: int) -> None:
+def test_a_folder_that_others_can_write_is_refused(layout: Layout, name: str) -> None:
     folder = FOLDERS[name](layout)
-    folder.chmod(mode)
-    for work in (use_everything, write_everything):
-        with pytest.raises(UnsafePath) as caught:
-            work(layout)
-        assert caught.value.path == folder
-        assert f"chmod go-w {folder}" in str(caught.value)
+    for mode in (0o770, 0o707, 0o1777):
+        folder.chmod(mode)
+        for work in (use_everything, write_everything):
+            with pytest.raises(UnsafePath) as caught:
+                work(layout)
+            assert caught.value.path == folder
+            assert f"chmod go-w {folder}" in str(caught.value)
     folder.chmod(0o755)
     use_everything(layout)
     write_everything(layout)
@@ -116,6 +117,7 @@ def test_what_is_written_is_private_whatever_the_umask(tmp_path: Path) -> None:
             store.publish(KEY, {}, {store.put_blob(b"code"): 4}, {})
         layout.manifest(KEY).write_bytes(b"damaged")
         assert isinstance(store.lookup(KEY), Miss)
+        assert Catalog(layout).entries() == []
     finally:
         os.umask(before)
     modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in (layout.root, *layout.root.rglob("*"))}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,10 +16,9 @@ from gearcache.cache.files import trust
 from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import MAGIC
-from gearcache.cache.protocol import Store
 from gearcache.cache.store import DiskStore, Hit, Miss, MissReason
 from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath
-from tests.support.conformance import STORE_LAWS, StoreLaw, check_store, read_file
+from tests.support.conformance import STORE_LAWS, StoreLaw, read_file
 
 KEY = CacheKey("Model.decode", (("config", {"mode": "max"}), ("gears", (1, 2))))
 OTHER = CacheKey("Model.decode", (("config", {"mode": "min"}), ("gears", (1, 2))))
@@ -46,53 +44,14 @@ def test_the_store_on_disk_obeys_the_law(store: DiskStore, tmp_path: Path, law: 
     law(store, tmp_path)
 
 
-@pytest.mark.parametrize("ranks", ["", "rank1"])
-def test_all_laws_hold_in_one_store(tmp_path: Path, ranks: str) -> None:
-    store: Store = DiskStore(Layout(tmp_path / "cache", ranks), lock_timeout=0.05)
-    check_store(store, tmp_path)
-
-
-def test_another_store_on_the_same_folder_finds_the_entry(store: DiskStore) -> None:
-    published = store.publish(KEY, {"a": 1}, {}, {})
-    assert published.created == 12.5
-    assert DiskStore(Layout(store.layout.root)).lookup(KEY) == Hit(published)
-
-
-def test_ranks_keep_their_entries_apart(store: DiskStore) -> None:
-    store.publish(KEY, {}, {}, {})
-    other = DiskStore(Layout(store.layout.root, "rank1"))
-    assert "for other ranks" in missed(other).detail
-    other.publish(KEY, {"rank": 1}, {}, {})
-    found = store.lookup(KEY)
-    assert isinstance(found, Hit)
-    assert found.manifest.payload == {}
-
-
-def test_an_absent_entry_names_the_first_difference(store: DiskStore) -> None:
-    store.publish(OTHER, {}, {}, {})
-    found = missed(store)
-    assert found.reason is MissReason.ABSENT
-    assert "`config.mode` is `'max'`, stored is `'min'`" in found.detail
-    assert OTHER.short_name in found.detail
-    assert found.difference is not None
-    assert (found.difference.component, found.difference.path) == ("config", "mode")
-
-
-def test_an_absent_entry_is_not_explained_unless_asked(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gearcache.cache.keys.nearest.nearest_entry", None)
-    assert store.lookup(KEY, explain=False) == Miss(MissReason.ABSENT, "no entry for `Model.decode`")
-
-
-@pytest.mark.parametrize("position", ["magic", "length", "sha256", "body", "end", "empty", "half"])
-def test_a_corrupt_manifest_is_a_miss_and_only_it_is_quarantined(store: DiskStore, position: str) -> None:
+@pytest.mark.parametrize("damage", ["flipped", "empty"])
+def test_a_corrupt_manifest_is_a_miss_and_only_it_is_quarantined(store: DiskStore, damage: str) -> None:
     store.publish(OTHER, {}, {store.put_blob(b"code"): 4}, {})
     path = store.layout.manifest(KEY)
     store.publish(KEY, {"a": 1}, {}, {})
     data = bytearray(path.read_bytes())
-    at = {"magic": 0, "length": 12, "sha256": 20, "body": 60, "end": len(data) - 1}.get(position)
-    if at is not None:
-        data[at] ^= 1
-    path.write_bytes({"empty": b"", "half": data[: len(data) // 2]}.get(position, data))
+    data[60] ^= 1
+    path.write_bytes(data if damage == "flipped" else b"")
     damaged, before = path.read_bytes(), files_below(store.layout.root)
 
     found = missed(store)
@@ -146,38 +105,27 @@ def test_a_manifest_that_may_not_be_read_is_left_alone(store: DiskStore, monkeyp
     assert isinstance(store.lookup(KEY), Hit)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_manifest_without_read_permission_is_unreadable(store: DiskStore) -> None:
-    store.publish(KEY, {}, {}, {})
-    store.layout.manifest(KEY).chmod(0)
-    assert missed(store).reason is MissReason.UNREADABLE
-
-
-def test_entries_that_cannot_be_listed_are_unreadable(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    def deny(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("gearcache.cache.keys.nearest.nearest_entry", deny)
-    assert missed(store).reason is MissReason.UNREADABLE
-
-
 @pytest.mark.parametrize("how", ["writable", "link"])
-def test_a_manifest_that_others_may_have_changed_is_refused(store: DiskStore, how: str) -> None:
-    store.publish(KEY, {}, {}, {})
-    path = store.layout.manifest(KEY)
-    if how == "writable":
-        path.chmod(0o666)
-    else:
-        path.symlink_to(path.rename(path.with_name("elsewhere")))
-    with pytest.raises(UnsafePath):
-        store.lookup(KEY)
-    assert os.path.lexists(path)
-    store.publish(KEY, {}, {}, {})
+def test_files_that_others_may_have_changed_are_refused_until_they_are_stored_again(store: DiskStore, how: str) -> None:
+    digest = store.put_blob(b"code")
+    store.publish(KEY, {}, {digest: 4}, {})
+    paths = store.layout.manifest(KEY), store.layout.blob(digest)
+    for path in paths:
+        if how == "writable":
+            path.chmod(0o660)
+        else:
+            path.symlink_to(path.rename(path.with_name("elsewhere")))
+    for work in (lambda: store.lookup(KEY), lambda: store.read_blob(digest), lambda: read_file(store, digest)):
+        with pytest.raises(UnsafePath):
+            work()
+    assert all(map(os.path.lexists, paths))
+    store.publish(KEY, {}, {store.put_blob(b"code"): 4}, {})
     assert isinstance(store.lookup(KEY), Hit)
+    assert store.read_blob(digest) == b"code"
 
 
 @pytest.mark.parametrize("read", [DiskStore.read_blob, read_file])
-@pytest.mark.parametrize("damage", [b"", b"cod", b"codE", b"code and more"], ids=repr)
+@pytest.mark.parametrize("damage", [b"codE", b"code and more"], ids=repr)
 def test_a_corrupt_blob_is_quarantined_and_only_it(
     store: DiskStore, read: Callable[[DiskStore, str], bytes], damage: bytes
 ) -> None:
@@ -197,24 +145,6 @@ def test_a_corrupt_blob_is_quarantined_and_only_it(
     assert store.read_blob(digest) == b"code"
 
 
-@pytest.mark.parametrize("read", [DiskStore.read_blob, read_file])
-@pytest.mark.parametrize("how", ["writable", "link"])
-def test_a_blob_that_others_may_have_changed_is_refused(
-    store: DiskStore, read: Callable[[DiskStore, str], bytes], how: str
-) -> None:
-    digest = store.put_blob(b"code")
-    path = store.layout.blob(digest)
-    if how == "writable":
-        path.chmod(0o660)
-    else:
-        path.symlink_to(path.rename(path.with_name("elsewhere")))
-    with pytest.raises(UnsafePath):
-        read(store, digest)
-    assert os.path.lexists(path)
-    store.put_blob(b"code")
-    assert store.read_blob(digest) == b"code"
-
-
 def test_a_blob_that_may_not_be_read_is_a_cache_error_and_stays(
     store: DiskStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,19 +160,16 @@ def test_a_blob_that_may_not_be_read_is_a_cache_error_and_stays(
     assert store.read_blob(digest) == b"code"
 
 
-def test_a_sound_blob_is_not_written_again(store: DiskStore) -> None:
+def test_a_blob_that_is_put_again_is_written_only_if_it_is_damaged(store: DiskStore) -> None:
     digest = store.put_blob(b"code")
-    inode = store.layout.blob(digest).stat().st_ino
+    path = store.layout.blob(digest)
+    inode = path.stat().st_ino
     assert store.put_blob(b"code") == digest
-    assert store.layout.blob(digest).stat().st_ino == inode
-
-
-@pytest.mark.parametrize("damage", [b"codE", b"cod"], ids=["same size", "another size"])
-def test_a_damaged_blob_is_replaced_when_it_is_put_again(store: DiskStore, damage: bytes) -> None:
-    digest = store.put_blob(b"code")
-    store.layout.blob(digest).write_bytes(damage)
-    assert store.put_blob(b"code") == digest
-    assert store.read_blob(digest) == b"code"
+    assert path.stat().st_ino == inode
+    for damage in (b"codE", b"cod"):
+        path.write_bytes(damage)
+        assert store.put_blob(b"code") == digest
+        assert store.read_blob(digest) == b"code"
 
 
 def test_a_cache_that_cannot_be_written_is_looked_up_but_not_published(tmp_path: Path) -> None:
@@ -306,52 +233,3 @@ def test_a_baked_read_only_cache_is_a_hit_for_another_user() -> None:
         for path in (root, *root.rglob("*")):
             path.chmod(0o755 if path.is_dir() else 0o644)
     assert (done.stdout, done.stderr) == ("b'code' True\nrefused\nrefused\nrefused\n", "")
-
-
-def test_a_cache_removed_under_a_store_is_made_again(store: DiskStore) -> None:
-    store.publish(KEY, {}, {}, {})
-    shutil.rmtree(store.layout.root)
-    assert missed(store).reason is MissReason.ABSENT
-    store.publish(KEY, {}, {store.put_blob(b"code"): 4}, {})
-    assert isinstance(store.lookup(KEY), Hit)
-
-
-PUBLISHER = """
-import sys
-from pathlib import Path
-from gearcache.cache.keys.key import CacheKey
-from gearcache.cache.store import DiskStore
-from gearcache.cache.layout import Layout
-store = DiskStore(Layout(Path(sys.argv[1])), lock_timeout=60)
-key = CacheKey("Model.decode", (("config", {"mode": "max"}), ("gears", (1, 2))))
-for turn in range(20):
-    with store.exclusive(key):
-        blob = store.put_blob(bytes(10000 + turn))
-        store.publish(key, {"turn": [turn] * 5000}, {blob: 10000 + turn}, {})
-"""
-
-
-def test_readers_see_whole_entries_while_writers_replace_them(store: DiskStore) -> None:
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", PUBLISHER, str(store.layout.root)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-        for _ in range(2)
-    ]
-    hits = 0
-    while any(writer.poll() is None for writer in writers):
-        found = store.lookup(KEY, explain=False)
-        if isinstance(found, Hit):
-            hits += 1
-            turns = found.manifest.payload["turn"]
-            assert isinstance(turns, list)
-            assert len(set(turns)) == 1
-            for digest, size in found.manifest.blobs.items():
-                assert len(store.read_blob(digest)) == size
-        else:
-            assert found.reason is MissReason.ABSENT
-    assert [writer.returncode for writer in writers] == [0, 0]
-    assert hits
-    assert isinstance(store.lookup(KEY), Hit)
-    assert list(store.layout.quarantine_folder.iterdir()) == []

@@ -43,25 +43,20 @@ def build() -> Any:
     return Branches("small", Symbol("n", min=2, max=64), 4)
 
 
-@pytest.mark.parametrize("shape", [(Symbol("n", min=2, max=64), 4), (None, 4)])
-def test_the_part_of_a_range_that_a_branch_splits_off_is_compiled_too(shape: Any, cache_dir: Any) -> None:
-    report = gearcache.prewarm(lambda: Branches("small", *shape))
-    assert "x.size(0)=2 to 4" in report.entries[0].compiled
-    assert report.is_complete
-    served = Branches("small", *shape).cached
-    for size in (2, 4, 5, 64):
-        assert torch.equal(served(torch.ones(size, 4)), torch.ones(size, 4) * (2 if size > 4 else 3))
-    assert served.stats.compiles == 0
-
-
-def test_until_then_it_is_missing_and_not_ready(cache_dir: Any) -> None:
+def test_the_part_of_a_range_that_a_branch_splits_off_is_not_ready_until_it_is_compiled_too(cache_dir: Any) -> None:
     build().cached.warm()
     report = gearcache.prewarm(build, dry_run=True)
     assert (report.entries[0].missing, report.is_complete) == (["x.size(0)=2 to 4"], False)
     ok, text = checks(f"{__name__}:build", code=1)["Branches.small"]
     assert (ok, "missing: x.size(0)=2 to 4; because: " + LEFT_OUT in text) == (False, True)
-    gearcache.prewarm(build)
+    report = gearcache.prewarm(build)
+    assert list(report.entries[0].compiled) == ["x.size(0)=2 to 4"]
+    assert report.is_complete
     assert checks(f"{__name__}:build", code=0)["Branches.small"][0] is True
+    served = build().cached
+    for size in (2, 4, 5, 64):
+        assert torch.equal(served(torch.ones(size, 4)), torch.ones(size, 4) * (2 if size > 4 else 3))
+    assert served.stats.compiles == 0
 
 
 def test_sizes_that_a_method_refuses_are_stored_as_that(cache_dir: Any) -> None:
@@ -76,7 +71,6 @@ def test_sizes_that_a_method_refuses_are_stored_as_that(cache_dir: Any) -> None:
     ("method", "shape", "parts"),
     [
         ("small", (Symbol("n", max=64, divisor=8), 4), 0),
-        ("plain", (None, None), 0),
         ("plain", (Symbol("a"), Symbol("b", min=3, max=900)), 0),
         ("compared", (Symbol("a", min=2), Symbol("b", min=2)), 1),
         ("compared", (Symbol("g", gears=[2, 8]), Symbol("b", min=2, max=64)), 2),

@@ -12,7 +12,6 @@ import pytest
 import torch
 from msgspec.structs import replace
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 import gearcache
 from gearcache import Symbol, TensorSpec
@@ -22,7 +21,6 @@ from gearcache.errors import CompileError
 from gearcache.guards.dispatch.stored.stored_rows import IMPOSSIBLE
 from gearcache.readable.joined import covers_manifests, joined
 from gearcache.serving.call.call import Call
-from gearcache.serving.call.input_signature import InputSignature
 from gearcache.serving.find.binding import Binding
 from tests.support.scenarios import strict_config
 
@@ -45,9 +43,6 @@ class Net(nn.Module):
     def optional(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         return self.linear(x) if y is None else self.linear(x) + y
 
-    def second_row(self, x: Tensor) -> Tensor:
-        return x[1] * 2
-
     @gearcache.cache_compile(config=strict_config(), input_signature=SPEC)
     def decorated(self, x: Tensor) -> Tensor:
         return self.linear(x)
@@ -63,17 +58,11 @@ def on_meta() -> None:
     gearcache.cache_compile(net.run, config=strict_config(), input_signature=SPEC)
 
 
-def fake() -> None:
-    with FakeTensorMode():
-        net = Net()
-    gearcache.cache_compile(net.run, config=strict_config()).set_inputs(SPEC)
-
-
 def real() -> None:
     gearcache.cache_compile(Net().run, config=strict_config(), input_signature={"x": SPEC})
 
 
-@pytest.mark.parametrize("function", [on_meta, fake, real])
+@pytest.mark.parametrize("function", [on_meta, real])
 def test_what_is_declared_is_compiled_although_nothing_was_called(function: object, cache_dir: Path) -> None:
     missing = gearcache.prewarm(function, dry_run=True)  # type: ignore[arg-type]
     assert (missing.missing, missing.is_complete) == (2, False)
@@ -85,13 +74,6 @@ def test_what_is_declared_is_compiled_although_nothing_was_called(function: obje
     assert (served.stats.traces, served.stats.misses) == (0, 0)
 
 
-@pytest.mark.parametrize("wrap", [lambda net: net, lambda net: {"model": [net]}, lambda net: (nn.Sequential(net), 3)])
-def test_decorated_methods_of_a_model_that_is_returned(wrap: object, cache_dir: Path) -> None:
-    report = gearcache.prewarm(lambda: wrap(Net()))  # type: ignore[operator]
-    assert [(entry.method, entry.failed) for entry in report.entries] == [("Net.decorated", {})]
-    assert report.compiled == 2
-
-
 class Holding(Net):
     """A net with another one that is no part of its tree of modules."""
 
@@ -100,10 +82,11 @@ class Holding(Net):
         self.kept = [{"other": Net()}]
 
 
-def test_a_decorated_method_that_is_not_declared_was_never_called(cache_dir: Path) -> None:
-    report = gearcache.prewarm(Holding)
+def test_decorated_methods_of_what_is_returned_are_compiled_where_they_are_declared(cache_dir: Path) -> None:
+    report = gearcache.prewarm(lambda: {"model": [(nn.Sequential(Holding()), 3)]})
     assert report.never_called == ["Holding.not_declared", "Net.not_declared"]
     assert sorted(entry.method for entry in report.entries) == ["Holding.decorated", "Net.decorated"]
+    assert (report.compiled, report.failed) == (4, 0)
 
 
 def test_a_method_that_was_called_is_compiled_for_its_calls_only(cache_dir: Path) -> None:
@@ -138,12 +121,9 @@ def test_another_device_than_that_of_the_prewarm_is_in_the_report(cache_dir: Pat
 
 
 OPEN = [
-    ((Symbol("rows"), 4), [(1, 4), (5, 4)]),
-    ((None, 4), [(1, 4), (5, 4)]),
     ((Symbol("rows", min=2, max=6, divisor=2), 4), [(2, 4), (6, 4)]),
     ((BATCH, Symbol("length"), 4), [(2, 1, 4), (4, 1, 4), (2, 3, 4)]),
     ((Symbol("rows"), Symbol("length"), 4), [(1, 1, 4), (1, 3, 4), (3, 1, 4), (3, 5, 4)]),
-    ((None, None, None, None, 4), [(1, 1, 1, 1, 4), (3, 1, 5, 6, 4), (3, 4, 5, 6, 4)]),
 ]
 
 
@@ -163,20 +143,7 @@ def test_size_one_of_an_open_dim_is_compiled_too(shape: tuple[object, ...], shap
     assert (served.stats.traces, served.stats.misses) == (0, 0)
 
 
-def test_a_method_that_size_one_is_not_for_is_prewarmed_without_it(cache_dir: Path) -> None:
-    signature = TensorSpec((None, 4), torch.float32)
-
-    def made() -> Any:
-        return gearcache.cache_compile(Net().second_row, config=strict_config(), input_signature=signature)
-
-    report = gearcache.prewarm(made)
-    assert (report.is_complete, report.failed) == (True, 0)
-    served = made()
-    served(torch.randn(5, 4))
-    assert served.stats.traces == 0
-
-
-@pytest.mark.parametrize("gears", [{"y": {0: [2, 4]}}, {"x": {0: [2, 4]}, "y": {0: [2, 4]}}, {"y": (None, 4)}])
+@pytest.mark.parametrize("gears", [{"x": {0: [2, 4]}, "y": {0: [2, 4]}}, {"y": (None, 4)}])
 def test_gears_of_an_argument_that_is_not_given_are_left_out(gears: Any, cache_dir: Path) -> None:
     signature = {"x": TensorSpec((None if "x" in gears else 4, 4), torch.float32)}
     net = Net()
@@ -225,26 +192,6 @@ def prepared(method: str, spec: TensorSpec = OPEN) -> Callable[[], None]:
     return build
 
 
-@pytest.mark.parametrize(("rows", "gear"), [(None, ""), (BATCH, "x.size(0)=2, ")])
-def test_size_1_of_an_open_dim_is_asked_for(
-    rows: Symbol | None, gear: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build = prepared("any_rows", TensorSpec((rows, None), torch.float32))
-    special = "x.size(0)=1, x.size(1)=1" if rows is None else f"{gear}x.size(1)=1"
-    assert special in gearcache.prewarm(build, dry_run=True).entries[0].missing
-    with monkeypatch.context() as before:  # as if these were not called
-        before.setattr(InputSignature, "specials", lambda self: [])
-        assert gearcache.prewarm(build).is_complete
-    missing = gearcache.prewarm(build, dry_run=True).entries[0]
-    assert (special in missing.missing, missing.reasons[special]) == (True, "the entry has no graph for it")
-    made = gearcache.prewarm(build).entries[0]
-    assert (len(made.compiled), made.failed) == (3 if rows is None else 2, {})
-    report = gearcache.prewarm(build, dry_run=True)
-    assert (report.is_complete, report.compiled, report.missing) == (True, 0, 0)
-    again = gearcache.prewarm(build)
-    assert (again.compiled, again.present) == (0, report.present)
-
-
 def test_a_call_of_size_1_that_only_a_graph_of_more_rows_is_there_for_is_missing(cache_dir: Path) -> None:
     def calls(rows: int) -> Callable[[], None]:
         def build() -> None:
@@ -291,19 +238,6 @@ def test_what_no_graph_could_be_made_of_is_asked_for_again_after_an_edit(
     report = gearcache.prewarm(build)
     assert (report.compiled, report.is_complete, report.entries[0].impossible) == (1, True, {})
     monkeypatch.delitem(sys.modules, "one_row")
-
-
-def test_other_attributes_of_the_module_say_nothing_of_an_impossible_call(cache_dir: Path) -> None:
-    def build() -> None:
-        model = OneRow()
-        model.least = least  # type: ignore[assignment]
-        gearcache.cache_compile(model.more_rows, config=strict_config(), input_signature=OPEN)
-
-    least = 1
-    gearcache.prewarm(build)
-    assert gearcache.prewarm(build, dry_run=True).is_complete
-    least = 2
-    assert gearcache.prewarm(build, dry_run=True).entries[0].missing == ["x.size(0)=1"]
 
 
 def test_a_compiler_that_fails_at_size_1_may_do_better_next_time(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ from gearcache.prewarming.launched import Launched, launched
 from gearcache.prewarming.meeting import ShareMeeting
 from tests.scenarios import collectives
 from tests.support.commands import run, run_json
-from tests.support.scenarios import strict_config
+from tests.support.relaunch import run_python
 from tests.support.source_tree import ROOT
 
 
@@ -42,27 +42,19 @@ def documents(text: str) -> list[dict[str, object]]:
     return found
 
 
-@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.thorough)])
-def test_one_process_prewarms_a_job_that_hits_with_a_real_group(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch, backend: str
-) -> None:
-    monkeypatch.setenv("COLLECTIVES_BACKEND", backend)
-    monkeypatch.setattr(collectives, "CONFIG", strict_config(backend))
+def test_one_process_prewarms_a_job_that_hits_with_a_real_group(cache_dir: Path) -> None:
     report = gearcache.prewarm(collectives.build, world_size=2)
     assert [(entry.rank, len(entry.compiled), entry.failed) for entry in report.entries] == [(0, 2, {}), (1, 2, {})]
     assert not dist.is_initialized()
     assert dist.init_process_group.__module__ == "torch.distributed.distributed_c10d"
-    served = torchrun("-m", "tests.scenarios.collectives")
-    told = sorted(documents(served.stdout), key=lambda each: str(each["rank"]))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+    environs = [{**place, "RANK": str(rank), "TORCHAIR_CACHE_HOME": str(cache_dir)} for rank in (0, 1)]
+    program = "from tests.scenarios.collectives import serve; serve()"
+    with ThreadPoolExecutor(2) as pool:
+        told = list(pool.map(lambda environ: run_python(program, environ=environ), environs))
     expected = {"equal": True, "traces": 0, "compiles": 0, "hits": 1}
-    assert told == [{"rank": rank, **expected} for rank in (0, 1)], served.stderr
-
-
-def test_what_reads_more_of_a_group_than_a_trace_can_take_is_refused(cache_dir: Path) -> None:
-    report = gearcache.prewarm(collectives.build_chosen, world_size=2)
-    assert [list(entry.compiled) for entry in report.entries] == [[], []]
-    causes = [cause for entry in report.entries for cause in entry.failed.values()]
-    assert ["`Chosen.choose` cannot be cached" in cause for cause in causes] == [True, True]
+    assert told == [{"rank": rank, **expected} for rank in (0, 1)]
 
 
 def test_a_function_that_joins_another_job_is_refused(cache_dir: Path) -> None:
@@ -169,27 +161,6 @@ def test_who_fails_tells_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     found = meet([lambda: first.divide({"x": 1}), lambda: second.give_up("ValueError: no weights")])
     assert isinstance(found[0], PrewarmNotShared)
     assert "process 1 of 2: it failed: ValueError: no weights" in str(found[0])
-
-
-def test_who_fails_before_the_first_process_has_come_tells_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Outside `torchrun` the first process hosts the store: until it comes, others cannot leave a message."""
-    first, second = meetings(monkeypatch, [tmp_path] * 2, 20)
-    store, has_come = dist.HashStore(), threading.Event()
-
-    def open_store(url: str, rank: int, world: int, **options: object) -> Any:
-        assert rank == 0 or has_come.wait(20)
-        return iter([(store, rank, world)])
-
-    def come() -> object:
-        time.sleep(3.5)  # longer than a message may take
-        has_come.set()
-        return first.divide({"x": 1})
-
-    monkeypatch.setattr("gearcache.prewarming.meeting.rendezvous", open_store)
-    monkeypatch.setattr("gearcache.ranks.seat.LEAVE", 0.1)
-    found = meet([come, lambda: (second.give_up("ValueError: no weights"), has_come.is_set())])
-    assert "process 1 of 2: it failed: ValueError: no weights" in str(found[0])
-    assert found[1] == (None, True), "its process may end only then"
 
 
 def test_who_is_missing_is_named_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

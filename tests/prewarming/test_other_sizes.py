@@ -66,7 +66,6 @@ def test_a_call_of_another_size_is_not_ready(case: str, cache_dir: Path) -> None
     name, first, second, reason = CASES[case]
     stored = gearcache.prewarm(calls(name, first))
     assert sum(len(entry.compiled) for entry in stored.entries) == 3
-    assert gearcache.prewarm(calls(name, first), dry_run=True).is_complete
     look = gearcache.prewarm(calls(name, first, second), dry_run=True)
     assert not look.is_complete
     (entry,) = look.entries
@@ -80,19 +79,11 @@ def test_a_call_of_another_size_is_not_ready(case: str, cache_dir: Path) -> None
     assert gearcache.prewarm(calls(name, first, second), dry_run=True).is_complete
 
 
-@pytest.mark.parametrize("batch", [1, 2, 4])
-def test_dims_that_follow_a_gear_do_not_count(batch: int, cache_dir: Path) -> None:
+def test_dims_that_follow_a_gear_do_not_count(cache_dir: Path) -> None:
     """Prewarmed at one gear, looked up at another: the mask has another size, too."""
     gearcache.prewarm(calls("masked", (rows(2, 3), torch.ones(2, 1, 8))))
-    function = calls("masked", (rows(batch, 3), torch.ones(batch, 1, 8)))
-    assert gearcache.prewarm(function, dry_run=True).is_complete
-    report = gearcache.prewarm(function)
-    assert [list(entry.compiled) for entry in report.entries] == [[]]
-
-
-def test_graphs_of_several_sizes_are_counted_each(cache_dir: Path) -> None:
-    report = gearcache.prewarm(calls("sized", (rows(2, 3),), (rows(4, 3),), (rows(2, 5),)))
-    assert report.compiled == 6
-    assert {name for name in report.entries[0].compiled if "size(1)" in name} == {
-        f"x.size(0)={size}, x.size(1)=5" for size in (1, 2, 4)
-    }
+    for batch in (1, 2, 4):
+        function = calls("masked", (rows(batch, 3), torch.ones(batch, 1, 8)))
+        assert gearcache.prewarm(function, dry_run=True).is_complete
+        report = gearcache.prewarm(function)
+        assert [list(entry.compiled) for entry in report.entries] == [[]]

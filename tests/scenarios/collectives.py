@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import torch
 import torch.distributed as dist
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 
 import gearcache
 
-CONFIG = gearcache.CompilerConfig(backend=os.environ.get("COLLECTIVES_BACKEND", "eager"), strict=True)
+CONFIG = gearcache.CompilerConfig(backend="eager", strict=True)
 
 
 class Reduced(nn.Module):

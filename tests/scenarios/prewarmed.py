@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import gearcache
 
-CONFIG = gearcache.CompilerConfig(backend=os.environ.get("PREWARM_BACKEND", "eager"), strict=True)
+CONFIG = gearcache.CompilerConfig(backend="eager", strict=True)
 
 
 class Decoder(nn.Module):

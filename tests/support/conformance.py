@@ -1,4 +1,4 @@
-"""The laws that every store obeys; `check_store` runs them all on one."""
+"""The laws that every store obeys."""
 
 from __future__ import annotations
 
@@ -168,9 +168,3 @@ STORE_LAWS: tuple[StoreLaw, ...] = (
     a_failed_writer_frees_its_key,
     a_load_is_a_lookup,
 )
-
-
-def check_store(store: Store, folder: Path) -> None:
-    """Run every law, in one store; `folder` is for files outside it."""
-    for law in STORE_LAWS:
-        law(store, folder)

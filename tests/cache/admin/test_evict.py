@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,42 +20,6 @@ def entry(number: int, blobs: list[int], last_use: float = 0.0) -> EntryRow:
     digest = sha256(b"key" + bytes([number])).hexdigest()
     manifest = Manifest("M-" + digest, digest, {}, {}, sizes, 1.0, {"gears": ["a", "b"], "compile_seconds": 1.5})
     return entry_of(manifest, ("M", digest, ""), 5)._replace(last_use=last_use)
-
-
-def test_an_entry_says_what_its_manifest_does() -> None:
-    found = entry(1, [0, 2])
-    assert (found.size, found.gears, found.compile_seconds) == (5 + 10 + 30, ("a", "b"), 1.5)
-    assert found.blob_sizes() == {DIGESTS[0]: 10, DIGESTS[2]: 30}
-
-
-def test_a_shared_blob_counts_once() -> None:
-    assert total_size([entry(1, [0, 1]), entry(2, [1, 2])]) == 10 + 10 + 20 + 30
-
-
-def test_the_least_recently_used_go_first() -> None:
-    entries = [entry(1, [0], last_use=3.0), entry(2, [1], last_use=1.0), entry(3, [2], last_use=2.0)]
-    assert entries_to_evict(entries, Limits(max_size=50), 9.0) == [entries[1]]
-    assert entries_to_evict(entries, Limits(max_size=49), 9.0) == [entries[1], entries[2]]
-    assert entries_to_evict(entries, Limits(max_size=1000), 9.0) == []
-
-
-def test_a_blob_is_freed_with_its_last_user_only() -> None:
-    entries = [entry(1, [5], last_use=1.0), entry(2, [5], last_use=2.0), entry(3, [0], last_use=3.0)]
-    # Dropping the first frees 5 bytes: the second still needs its blob of 60.
-    assert entries_to_evict(entries, Limits(max_size=80), 9.0) == [entries[0]]
-    assert entries_to_evict(entries, Limits(max_size=79), 9.0) == [entries[0], entries[1]]
-
-
-def test_age_is_counted_from_the_last_use() -> None:
-    entries = [entry(1, [0], last_use=1.0), entry(2, [0], last_use=2.0)]
-    assert entries_to_evict(entries, Limits(max_age=7.5), 9.0) == [entries[0]]
-    assert entries_to_evict(entries, Limits(max_age=8.0), 9.0) == []
-
-
-@pytest.mark.parametrize("limits", [{"max_size": -1}, {"max_age": float("nan")}])
-def test_a_limit_is_at_least_0(limits: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="at least 0"):
-        Limits(**limits)  # type: ignore[arg-type]
 
 
 ENTRIES = st.lists(

@@ -49,14 +49,6 @@ def test_a_cache_that_this_user_may_only_read_is_no_fault(layout: Layout, monkey
     assert "locks" not in found
 
 
-def test_a_cache_that_is_not_there_is_not_created(tmp_path: Path) -> None:
-    found = checks(Layout(tmp_path / "a" / "cache"))
-    assert found["folder"].ok is None
-    assert found["writing"].ok is True
-    assert found["locks"].ok is True
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("fault", ["folder", "permissions", "entries", "writing", "locks", "space", "signatures"])
 def test_a_fault_is_named_with_what_to_do(
     layout: Layout, tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch

@@ -14,7 +14,7 @@ import pytest
 
 from gearcache.cache.admin import scan as scan_module
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.index import RowDisk, open_index
+from gearcache.cache.admin.index import open_index
 from gearcache.cache.admin.journal import JOURNAL_NAME, append_entry, read_journal
 from gearcache.cache.admin.scan import read_entry, scan
 from gearcache.cache.keys.key import CacheKey
@@ -52,20 +52,15 @@ def names(store: DiskStore) -> set[str]:
 ALL = {key.name for key in KEYS}
 
 
-def test_what_was_published_is_listed_without_reading_a_manifest(store: DiskStore, reads: list[Path]) -> None:
-    assert names(store) == ALL
-    assert names(store) == ALL
+def test_what_was_published_is_listed_as_manifests_say_without_reading_one(store: DiskStore, reads: list[Path]) -> None:
+    paths = [store.layout.manifest(key) for key in KEYS]
+    for _ in range(2):
+        listed = sorted(Catalog(store.layout).entries())
+        assert listed == sorted(read_entry(store.layout, path) for path in paths)
     assert reads == []
 
 
-def test_the_index_holds_what_the_manifests_say(store: DiskStore) -> None:
-    listed = sorted(Catalog(store.layout).entries())
-    paths = [store.layout.manifest(key) for key in KEYS]
-    assert listed == sorted(read_entry(store.layout, path) for path in paths)
-
-
-@pytest.mark.parametrize("few", [0, 10_000])
-@pytest.mark.parametrize("lost", ["journal", "index", "both", "torn"])
+@pytest.mark.parametrize("lost, few", [("journal", 0), ("index", 10_000), ("both", 0), ("both", 10_000), ("torn", 0)])
 def test_a_lost_index_is_rebuilt_from_the_manifests(
     store: DiskStore, reads: list[Path], lost: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,48 +97,28 @@ def test_entries_that_came_went_and_changed_past_the_index_are_seen(
     assert found == {KEYS[1].name: ("changed",), KEYS[2].name: (KEYS[2].digest[:3],), new.name: ("changed",)}
 
 
-@pytest.fixture
-def large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exact_scan_sees_a_manifest_whose_use_file_was_not_touched(
+    store: DiskStore, reads: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A collection of blobs makes such a scan: the publisher may have been killed before it touched the use file."""
     monkeypatch.setattr(scan_module, "MANY_ENTRIES", 0)
-
-
-def test_loads_are_counted_without_reading_a_manifest(store: DiskStore, reads: list[Path]) -> None:
-    names(store)
-    begin = time.time()
-    for _ in range(3):
-        other = DiskStore(store.layout)
-        other.use(KEYS[1])
-        other.count_load(KEYS[1])
-    newest = Catalog(store.layout).entries()[0]
-    assert (newest.name, newest.hits) == (KEYS[1].name, 3)
-    assert newest.last_use >= begin - 0.1
-    assert reads == []
-
-
-@pytest.mark.usefixtures("large")
-def test_an_exact_scan_sees_a_manifest_whose_use_file_was_not_touched(store: DiskStore, reads: list[Path]) -> None:
     names(store)
     path = store.layout.manifest(KEYS[0])
     path.with_name("new").write_bytes(path.read_bytes())
     path.with_name("new").chmod(0o600)
-    path.with_name("new").rename(path)  # as by a publisher that was killed before it touched the use file
+    path.with_name("new").rename(path)
     scan(store.layout)
     assert reads == []
     scan(store.layout, exact=True)
     assert reads == [path]
 
 
-@pytest.mark.parametrize("damage", ["text", "pickle", "flip", "truncated", "folder", "link"])
+@pytest.mark.parametrize("damage", ["text", "pickle", "flip", "link"])
 def test_a_damaged_index_is_made_anew(store: DiskStore, damage: str, tmp_path: Path) -> None:
     names(store)
     database = store.layout.index_folder / "cache.db"
     if damage == "text":
         database.write_bytes(b"not a database, but long enough to be one" * 100)
-    elif damage == "truncated":
-        database.write_bytes(database.read_bytes()[:5000])
-    elif damage == "folder":
-        database.unlink()
-        database.mkdir()
     elif damage == "link":
         database.rename(tmp_path / "elsewhere")
         database.symlink_to(tmp_path / "elsewhere")
@@ -158,10 +133,9 @@ def test_a_damaged_index_is_made_anew(store: DiskStore, damage: str, tmp_path: P
     assert names(store) == ALL
     assert names(store) == ALL
     assert Bomb.exploded == 0
-    if damage != "folder":
-        with open_index(store.layout) as index:
-            assert index is not None
-            assert len({entry.identity for entry in index.entries}) == 3
+    with open_index(store.layout) as index:
+        assert index is not None
+        assert len({entry.identity for entry in index.entries}) == 3
 
 
 class Bomb:
@@ -175,35 +149,6 @@ class Bomb:
     @staticmethod
     def explode() -> None:
         Bomb.exploded += 1
-
-
-def test_diskcache_unpickles_and_pickles_nothing(tmp_path: Path) -> None:
-    folder = str(tmp_path)
-    with diskcache.Cache(folder) as cache:
-        cache[("a", "tuple")] = b"key"
-        cache["object"] = Bomb()
-        cache["large"] = b"x" * 100_000
-    with diskcache.Cache(folder, disk=RowDisk) as cache:
-        with pytest.raises(ValueError, match="not ours"):
-            list(cache)
-        for name in ("object", "large"):
-            with pytest.raises(ValueError, match="not ours"):
-                cache.get(name)
-        for value in (Bomb(), "text", 1):
-            with pytest.raises(TypeError, match="is bytes"):
-                cache["new"] = value
-        with pytest.raises(TypeError, match="is a text"):
-            cache[1] = b"value"
-    assert Bomb.exploded == 0
-
-
-def test_the_index_evicts_nothing_by_itself(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
-    layout.prepare()
-    with open_index(layout) as index:
-        assert index is not None
-        settings = index._cache
-        assert (settings.eviction_policy, settings.cull_limit, settings.disk.__class__) == ("none", 0, RowDisk)
 
 
 @pytest.mark.parametrize("holder", ["a command", "another program"])
@@ -238,7 +183,7 @@ def test_a_locked_index_delays_neither_lists_nor_publishes(store: DiskStore, hol
     assert names(store) == ALL
 
 
-@pytest.mark.parametrize("obstacle", ["file", "others may write", "journal is a folder"])
+@pytest.mark.parametrize("obstacle", ["file", "others may write"])
 def test_an_index_that_cannot_be_written_breaks_nothing(store: DiskStore, obstacle: str) -> None:
     folder = store.layout.index_folder
     for path in folder.iterdir():
@@ -246,10 +191,8 @@ def test_an_index_that_cannot_be_written_breaks_nothing(store: DiskStore, obstac
     if obstacle == "file":
         folder.rmdir()
         folder.touch()
-    elif obstacle == "others may write":
-        folder.chmod(0o777)
     else:
-        (folder / JOURNAL_NAME).mkdir()
+        folder.chmod(0o777)
     store.publish(KEYS[0], {"a": 1}, {}, {})
     assert names(store) == ALL
 
@@ -273,10 +216,3 @@ def test_the_journal_takes_the_rows_of_many_writers_and_ends_at_a_torn_one(store
     flipped[size // 2] ^= 1
     (folder / JOURNAL_NAME).write_bytes(flipped)
     assert len(read_journal(folder)[0]) < 20
-
-
-def test_files_of_the_index_are_private(store: DiskStore) -> None:
-    names(store)
-    folder = store.layout.index_folder
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}

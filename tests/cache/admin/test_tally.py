@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from gearcache.cache.admin.tally import count_misses, misses
 from gearcache.cache.layout import Layout
-
-
-def test_misses_add_up_by_reason(cache_dir: Path) -> None:
-    layout = Layout(cache_dir)
-    layout.prepare()
-    assert misses(layout) == {}
-    count_misses(layout, "Model.decode", ["absent", "other version", "absent"])
-    count_misses(layout, "Model.decode", ["absent"])
-    count_misses(layout, "Model.prefill", ["absent"])
-    assert misses(layout) == {"Model.decode": {"absent": 3, "other version": 1}, "Model.prefill": {"absent": 1}}
 
 
 def test_files_of_others_beside_the_counts_are_no_misses(cache_dir: Path) -> None:
@@ -31,18 +19,6 @@ def test_files_of_others_beside_the_counts_are_no_misses(cache_dir: Path) -> Non
     (folder / "folder").mkdir()
     (folder / "link").symlink_to("/etc/hostname")
     assert misses(layout) == {"Model.decode": {"absent": 1}}
-
-
-def test_no_count_is_lost_between_processes(cache_dir: Path) -> None:
-    Layout(cache_dir).prepare()
-    program = (
-        "import sys\nfrom pathlib import Path\nfrom gearcache.cache.layout import Layout\n"
-        "from gearcache.cache.admin.tally import count_misses\n"
-        "for _ in range(500): count_misses(Layout(Path(sys.argv[1])), 'Model.decode', ['absent'])\n"
-    )
-    writers = [subprocess.Popen([sys.executable, "-c", program, str(cache_dir)]) for _ in range(4)]
-    assert [writer.wait(timeout=200) for writer in writers] == [0] * 4
-    assert misses(Layout(cache_dir)) == {"Model.decode": {"absent": 2000}}
 
 
 def test_a_cache_that_is_not_there_or_full_of_links_loses_the_count_and_no_more(cache_dir: Path) -> None:

@@ -110,11 +110,9 @@ def test_the_order_of_a_dict_does_not_matter(value: dict[str, int]) -> None:
     "left, right",
     [
         pytest.param(1, True, id="int and bool"),
-        pytest.param(0, False, id="zero and false"),
         pytest.param(1, 1.0, id="int and float"),
         pytest.param(0.0, -0.0, id="signs of zero"),
         pytest.param("1", b"1", id="str and bytes"),
-        pytest.param("", None, id="empty and none"),
         pytest.param([], {}, id="empty list and dict"),
         pytest.param(["ab"], ["a", "b"], id="where a text ends"),
         pytest.param([[1], 2], [[1, 2]], id="where a list ends"),
@@ -147,16 +145,13 @@ def test_a_tuple_and_an_enum_alias_are_what_they_stand_for() -> None:
     [
         pytest.param(object(), "object", "", id="object"),
         pytest.param({1}, "set", "", id="set"),
-        pytest.param(1j, "complex", "", id="complex"),
         pytest.param(bytearray(b"x"), "bytearray", "", id="bytearray"),
-        pytest.param(len, "builtin_function_or_method", "", id="function"),
         pytest.param(Point, "StructMeta", "", id="class"),
         pytest.param(Loose(), "Loose", "", id="struct that is not frozen"),
         pytest.param(Pair(1, 2), "Pair", "", id="named tuple"),
         pytest.param(type("Name", (str,), {})("x"), "Name", "", id="subclass of str"),
         pytest.param({1: 2}, "int", "dict key", id="dict key"),
         pytest.param("\ud800", "str", "lone surrogates", id="surrogate"),
-        pytest.param({"\ud800": 1}, "str", "lone surrogates", id="surrogate in a name"),
         pytest.param({"a": [0, Point({1})]}, "set", "at `a.1.x`", id="nested"),
     ],
 )
@@ -179,16 +174,3 @@ def test_a_lowered_value_comes_back_from_msgpack_as_it_was(value: object) -> Non
     lowered = lower(value)
     back = msgpack.unpackb(msgpack.packb(lowered), strict_map_key=True)
     assert encode("c", back) == encode("c", lowered)
-
-
-def test_lowered_values_are_readable() -> None:
-    assert lower({"a": (1, Color.RED), "b": Point(1 << 70)}) == {
-        "a": [1, f"{__name__}.Color.RED"],
-        "b": {"class": f"{__name__}.Point", "x": hex(1 << 70), "y": 0},
-    }
-    assert lower(Access.READ | Access.WRITE) == f"{__name__}.Access.3"
-
-
-def test_an_unkeyable_value_cannot_be_lowered() -> None:
-    with pytest.raises(UnkeyableValue):
-        lower({1})  # type: ignore[arg-type]

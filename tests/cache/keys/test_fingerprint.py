@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 import torch
 from torch import nn
 
@@ -59,9 +58,3 @@ def test_values_are_no_part_of_it() -> None:
             torch.nn.init.uniform_(tensor.data)
 
     assert module_component(made(filled)) == module_component(made())
-
-
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_tensor_of_two_names_is_told_by_its_first_place(place: int) -> None:
-    module = made(tie("ab"[place], "c"))
-    assert module_component(module)["parameters"][4] == f"same as {2 * place}: c.weight"

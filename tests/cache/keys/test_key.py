@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import enum
-import os
-import pickle
-import subprocess
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +9,6 @@ from hypothesis import strategies as st
 from gearcache.cache.keys import key as key_module
 from gearcache.cache.keys.encoding import encode
 from gearcache.cache.keys.key import CacheKey, Difference, Missing, first_difference
-from gearcache.errors import UnkeyableValue
 
 GOLDEN = CacheKey(
     "Model.decode",
@@ -33,39 +26,12 @@ def test_the_digest_is_golden_for_format_4() -> None:
     assert GOLDEN.digest == "9f4b75255b44c2831008e4b10e94619663575d4652af56ff6bbc5d23a9801306"
 
 
-def test_the_digest_is_the_same_in_a_process_with_another_hash_seed() -> None:
-    code = (
-        "from gearcache.cache.keys.key import CacheKey\n"
-        "print(CacheKey('x', (('a', {'p': 1, 'q': (True, None)}), ('b', 'text'))).digest)"
-    )
-    seen = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert seen == {CacheKey("y", (("a", {"p": 1, "q": (True, None)}), ("b", "text"))).digest + "\n"}
-
-
-def test_the_format_version_is_in_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = CacheKey("x", ()).digest
-    monkeypatch.setattr(key_module, "FORMAT_VERSION", key_module.FORMAT_VERSION + 1)
-    assert CacheKey("x", ()).digest != before
-
-
 @pytest.mark.parametrize(
     "components, same",
     [
         pytest.param((("a", [1]), ("b", 2)), True, id="equal"),
-        pytest.param((("a", (1,)), ("b", 3)), False, id="another value"),
         pytest.param((("a", (1,)), ("c", 2)), False, id="another name"),
         pytest.param((("b", 2), ("a", (1,))), False, id="another order"),
-        pytest.param((("a", (1,)),), False, id="one less"),
-        pytest.param((("a", (True,)), ("b", 2)), False, id="another type"),
     ],
 )
 def test_a_key_is_its_components(components: tuple[tuple[str, object], ...], same: bool) -> None:
@@ -100,32 +66,9 @@ def test_labels_become_safe_file_names(label: str, safe: str) -> None:
     assert key.name == f"{safe}-{key.digest}"
 
 
-def test_a_key_names_each_component_once() -> None:
-    with pytest.raises(ValueError, match="each component once"):
-        CacheKey("x", (("a", 1), ("a", 1)))
-
-
-def test_an_unkeyable_component_is_named() -> None:
-    with pytest.raises(UnkeyableValue) as caught:
-        _ = CacheKey("x", (("config", {"options": object()}),)).digest  # type: ignore[dict-item]
-    assert caught.value.component == "config"
-
-
-def test_a_key_is_frozen_and_survives_pickling() -> None:
-    with pytest.raises(AttributeError):
-        GOLDEN.label = "x"  # type: ignore[misc]
-    assert pickle.loads(pickle.dumps(GOLDEN)) == GOLDEN
-
-
-class Mode(enum.Enum):
-    FAST = 1
-    SMALL = 2
-
-
 @pytest.mark.parametrize(
     "wanted, stored, path, left, right",
     [
-        pytest.param(1, 2, "", 1, 2, id="scalar"),
         pytest.param(1, True, "", 1, True, id="type"),
         pytest.param({"a": 1, "b": [0, 1]}, {"a": 1, "b": [0, 2]}, "b.1", 1, 2, id="nested"),
         pytest.param(
@@ -137,11 +80,8 @@ class Mode(enum.Enum):
             id="parameter",
         ),
         pytest.param([1], [1, 2], "1", Missing.MISSING, 2, id="longer"),
-        pytest.param([1, 2], [1], "1", 2, Missing.MISSING, id="shorter"),
         pytest.param({"a": None}, {}, "a", None, Missing.MISSING, id="none is not missing"),
-        pytest.param({}, {"a": 1}, "a", Missing.MISSING, 1, id="more names"),
         pytest.param([], {}, "", [], {}, id="list and dict"),
-        pytest.param({"a": [1]}, {"a": 1}, "a", [1], 1, id="list and scalar"),
         pytest.param({"a": 0.0}, {"a": -0.0}, "a", 0.0, -0.0, id="signs of zero"),
     ],
 )
@@ -152,23 +92,12 @@ def test_the_first_differing_leaf_is_named(
     assert found == Difference("c", path, left, right)  # type: ignore[arg-type]
 
 
-def test_equal_components_have_no_difference() -> None:
-    nan = float("nan")
-    assert first_difference({"a": [nan, (1, 2)]}, {"a": [-nan, [1, 2]]}) is None
-
-
 def test_components_differ_in_the_wanted_order_and_stored_ones_come_last() -> None:
     found = first_difference({"b": 1, "a": 1}, {"a": 2, "b": 2, "c": 0})
     assert found is not None
     assert found.component == "b"
     assert first_difference({"a": 1}, {"z": 1, "a": 1}) == Difference("z", "", Missing.MISSING, 1)
     assert first_difference({"a": 1}, {}) == Difference("a", "", 1, Missing.MISSING)
-
-
-def test_a_difference_reads_as_a_sentence() -> None:
-    assert str(Difference("config", "mode", "max", None)) == "`config.mode` is `'max'`, stored is `None`"
-    assert str(Difference("passes", "", Missing.MISSING, "x" * 500)).endswith("...`")
-    assert str(Difference("passes", "", Missing.MISSING, 1)) == "`passes` is missing, stored is `1`"
 
 
 LEAVES = st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from(["a", "", 0.0, 1.0])
@@ -185,12 +114,3 @@ def test_a_difference_is_found_exactly_where_the_encodings_differ(left: object, 
     assert (found is None) == (encode("c", left) == encode("c", right))  # type: ignore[arg-type]
     if found is not None and Missing.MISSING not in (found.wanted, found.stored):
         assert encode("c", found.wanted) != encode("c", found.stored)  # type: ignore[arg-type]
-
-
-def test_an_enum_in_a_key_is_compared_with_its_stored_name() -> None:
-    found = first_difference(
-        CacheKey("x", (("mode", Mode.FAST),)).lowered(), CacheKey("x", (("mode", Mode.SMALL),)).lowered()
-    )
-    assert found is not None
-    assert str(found.wanted).endswith("Mode.FAST")
-    assert str(found.stored).endswith("Mode.SMALL")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache.keys import nearest as nearest_module
 from gearcache.cache.keys.key import CacheKey, Difference
 from gearcache.cache.keys.nearest import nearest_entry
 from gearcache.cache.layout import Layout
@@ -30,10 +29,6 @@ def publish(store: DiskStore, stored: CacheKey, age: int = 0) -> Path:
     return path
 
 
-def test_an_empty_cache_has_no_nearest_entry(store: DiskStore) -> None:
-    assert nearest_entry(store.layout, key(a=1)) is None
-
-
 def test_entries_of_other_labels_are_not_near(store: DiskStore) -> None:
     publish(store, key("Model.prefill", a=1))
     assert nearest_entry(store.layout, key("Model.decode", a=1)) is None
@@ -48,14 +43,6 @@ def test_the_entry_with_the_fewest_differing_components_is_nearest(store: DiskSt
     assert found.difference == Difference("c", "", 1, 0)
 
 
-def test_a_component_on_one_side_only_counts_as_differing(store: DiskStore) -> None:
-    publish(store, key(a=1, z=1))
-    found = nearest_entry(store.layout, key(a=1, b=1))
-    assert found is not None
-    assert found.differing == 2
-    assert "(2 components differ)" in str(found)
-
-
 def test_of_equally_near_entries_the_newest_is_named(store: DiskStore) -> None:
     publish(store, key(a=2), age=5)
     newest = publish(store, key(a=3), age=1)
@@ -63,16 +50,6 @@ def test_of_equally_near_entries_the_newest_is_named(store: DiskStore) -> None:
     found = nearest_entry(store.layout, key(a=1))
     assert found is not None
     assert found.path == newest
-
-
-def test_only_the_newest_manifests_are_looked_at(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nearest_module, "MAX_CANDIDATES", 2)
-    publish(store, key(a=1, b=0), age=9)
-    publish(store, key(a=2, b=2), age=1)
-    publish(store, key(a=3, b=3), age=2)
-    found = nearest_entry(store.layout, key(a=1, b=1))
-    assert found is not None
-    assert found.manifest.components == {"a": 2, "b": 2}
 
 
 def test_faulty_manifests_are_passed_over_and_left_alone(store: DiskStore) -> None:
@@ -92,18 +69,3 @@ def test_the_same_key_for_other_ranks_is_named_as_such(store: DiskStore) -> None
     assert found is not None
     assert found.difference is None
     assert "for other ranks" in str(found)
-
-
-def test_a_missing_manifest_in_between_is_passed_over(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Layout, "names", lambda *_: iter([("Model.decode", key(a=7).digest)]))
-    assert nearest_entry(store.layout, key(a=1)) is None
-
-
-def test_a_crowded_label_costs_no_more_than_a_few_reads(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nearest_module, "MAX_SEEN", 3)
-    for number in range(9):
-        publish(store, key(a=number))
-    looked_at = []
-    monkeypatch.setattr(nearest_module.os, "lstat", lambda path: looked_at.append(path) or os.stat(path))
-    assert nearest_entry(store.layout, key(a=99)) is not None
-    assert len(looked_at) == 3

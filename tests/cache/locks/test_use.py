@@ -11,42 +11,12 @@ from typing import Any
 import pytest
 
 from gearcache.cache.locks import use as use_module
-from gearcache.cache.locks.use import Use, exclusive_use, register_use, users_of
+from gearcache.cache.locks.use import Use, exclusive_use, register_use
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "use"
-
-
-def test_a_use_is_shared_and_ends_when_it_is_closed_or_forgotten(path: Path) -> None:
-    assert register_use(path) is None, "there is no entry"
-    first = register_use(path, create=True)
-    second = register_use(path)
-    assert first is not None
-    assert second is not None
-    for use in (first, second):
-        with exclusive_use(path) as alone:
-            assert not alone
-        use.close()
-        use.close()
-    with exclusive_use(path) as alone:
-        assert alone
-        assert register_use(path) is None, "the entry is being removed: nobody waits"
-    third = register_use(path)
-    assert third is not None
-    del third
-    with exclusive_use(path) as alone:
-        assert alone
-
-
-def test_loads_are_counted_in_the_size_of_the_file(path: Path) -> None:
-    for _ in range(3):
-        use = register_use(path, create=True)
-        assert use is not None
-        use.count()
-    assert path.stat().st_size == 3
-    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_file_that_lost_its_name_before_it_was_locked_is_no_use(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,21 +33,6 @@ def test_a_file_that_lost_its_name_before_it_was_locked_is_no_use(path: Path, mo
 
     monkeypatch.setattr(use_module, "fcntl", Fcntl)
     assert register_use(path) is None
-
-
-@pytest.mark.parametrize("obstacle", ["link", "folder", "pipe", "no folder"])
-def test_what_is_no_plain_file_is_no_use_and_blocks_nobody(path: Path, obstacle: str) -> None:
-    if obstacle == "link":
-        path.with_name("target").touch()
-        path.symlink_to(path.with_name("target"))
-    elif obstacle == "folder":
-        path.mkdir()
-    elif obstacle == "pipe":
-        os.mkfifo(path)
-    else:
-        path = path / "use"
-    found = register_use(path)
-    assert found is None
 
 
 def test_a_file_that_may_only_be_read_is_locked_and_not_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,15 +54,6 @@ def test_a_file_that_may_only_be_read_is_locked_and_not_counted(path: Path, monk
         assert not alone
 
 
-def test_descriptors_are_not_leaked(path: Path) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    for _ in range(20):
-        register_use(path, create=True)
-        with exclusive_use(path):
-            register_use(path)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
-
-
 def descriptors_of(path: Path) -> int:
     return sum(1 for link in Path("/proc/self/fd").iterdir() if is_link_to(link, path))
 
@@ -117,25 +63,6 @@ def is_link_to(link: Path, path: Path) -> bool:
         return link.samefile(path)
     except OSError:
         return False
-
-
-def test_one_descriptor_does_for_all_users_of_an_entry_in_a_process(path: Path, tmp_path: Path) -> None:
-    (tmp_path.parent / "link").unlink(missing_ok=True)
-    (tmp_path.parent / "link").symlink_to(tmp_path)
-    uses = [register_use(path, create=True)]
-    uses += [register_use(place) for place in (path, tmp_path.parent / "link" / "use") for _ in range(300)]
-    assert None not in uses
-    assert descriptors_of(path) == 1
-    for use in uses[:-1]:
-        assert use is not None
-        use.count()
-        use.close()
-    with exclusive_use(path) as alone:
-        assert not alone, "the last one holds it still"
-    uses.clear()
-    del use
-    assert descriptors_of(path) == 0
-    assert path.stat().st_size == 600
 
 
 def test_a_file_made_anew_after_the_cache_was_deleted_is_another_one(path: Path) -> None:
@@ -168,11 +95,3 @@ def test_threads_that_begin_to_use_one_entry_at_once_share_it(path: Path) -> Non
     assert None not in uses
     del uses[1:]
     assert descriptors_of(path) == 1
-
-
-def test_the_users_of_a_file_are_this_process(path: Path) -> None:
-    assert users_of(path) == []
-    use = register_use(path, create=True)
-    assert use is not None
-    assert [user.pid for user in users_of(path)] == [os.getpid()]
-    assert users_of(path)[0].command

@@ -9,21 +9,9 @@ from pathlib import Path
 import pytest
 
 from gearcache.cache.locks.lock import key_lock, store_lock
-from gearcache.cache.locks.waits import waiting_time, waits_end_after
+from gearcache.cache.locks.waits import waits_end_after
 from gearcache.errors import LockTimeout, PublishError
 from gearcache.serving.call.preparing import MethodLock
-
-
-def test_the_nearest_end_counts_and_only_in_its_own_thread() -> None:
-    with waits_end_after(50), waits_end_after(1000):
-        assert 49 < waiting_time(1800) <= 50
-        assert waiting_time(3) == 3
-        found: list[float] = []
-        thread = threading.Thread(target=lambda: found.append(waiting_time(1800)))
-        thread.start()
-        thread.join()
-        assert found == [1800]
-    assert waiting_time(1800) == 1800
 
 
 def test_locks_that_others_hold_are_given_up_then_and_waited_for_again_later(tmp_path: Path) -> None:

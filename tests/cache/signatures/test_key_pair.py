@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,13 +12,11 @@ import torch
 import gearcache
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.manifest import decode_manifest, signed_parts
-from gearcache.cache.signatures.key_pair import SigningKey, fingerprint, new_key_file
-from gearcache.cache.signatures.signature import Signer
-from gearcache.cache.store import DiskStore, Hit
+from gearcache.cache.signatures.key_pair import SigningKey, new_key_file
+from gearcache.cache.store import DiskStore
 from gearcache.errors import CacheError, UnsafePath
 from tests.support.relaunch import run_python
-from tests.support.signing import Pair, hide_package, hmac_key, manifest
+from tests.support.signing import Pair, hide_package, manifest
 
 KEY = CacheKey("Model.decode", (("a", 1),))
 
@@ -37,23 +33,14 @@ print(json.dumps([cached.stats.hits, cached.stats.compiles, brought]))
 """
 
 
-def test_a_new_key_is_of_its_owner_alone_and_never_overwrites(tmp_path: Path) -> None:
-    path = tmp_path / "key.pem"
-    public = new_key_file(path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert len(public) == 32
-    assert SigningKey(path).public_key == public
-    assert len(fingerprint(public)) == 16
-    data = path.read_bytes()
-    assert data.startswith(b"-----BEGIN PRIVATE KEY-----\n")
-    for there in (path, tmp_path / "link", tmp_path / "dangling"):
-        if there.name != path.name:
-            there.symlink_to(path if there.name == "link" else tmp_path / "nothing")
-        with pytest.raises(FileExistsError):
-            new_key_file(there)
-    assert path.read_bytes() == data
+@pytest.mark.parametrize("place", ["key", "nothing"])
+def test_a_new_key_is_not_written_through_a_link(tmp_path: Path, place: str) -> None:
+    (tmp_path / "key").write_bytes(b"precious")
+    (tmp_path / "link").symlink_to(tmp_path / place)
+    with pytest.raises(FileExistsError):
+        new_key_file(tmp_path / "link")
+    assert (tmp_path / "key").read_bytes() == b"precious"
     assert not (tmp_path / "nothing").exists()
-    assert new_key_file(tmp_path / "other.pem") != public
 
 
 def test_a_new_key_is_not_written_where_others_could_exchange_it(tmp_path: Path) -> None:
@@ -62,16 +49,6 @@ def test_a_new_key_is_not_written_where_others_could_exchange_it(tmp_path: Path)
     with pytest.raises(UnsafePath, match="lets others write"):
         new_key_file(tmp_path / "open" / "key.pem")
     assert list((tmp_path / "open").iterdir()) == []
-
-
-def test_a_key_that_cannot_be_written_whole_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        new_key_file(tmp_path / "key.pem")
-    assert list(tmp_path.iterdir()) == []
 
 
 def _rsa() -> bytes:
@@ -93,8 +70,6 @@ def _with_password() -> bytes:
 NO_KEYS: dict[str, tuple[Callable[[], bytes], str]] = {
     "rsa": (_rsa, "of another kind than Ed25519"),
     "password": (_with_password, "no private key in PEM without a password"),
-    "empty": (lambda: b"", "no private key in PEM"),
-    "huge": (lambda: b"x" * 5000, "no private key in PEM"),
     "bytes": (lambda: bytes(range(32)), "no private key in PEM"),
 }
 
@@ -123,23 +98,6 @@ def test_a_key_that_others_may_read_or_exchange_is_refused(fault: str, tmp_path:
     with pytest.raises(UnsafePath) as caught:
         SigningKey(path).trailer(manifest())
     assert str(path) in str(caught.value)
-
-
-def test_a_store_with_a_signing_key_publishes_what_others_can_check_and_reads_as_ever(tmp_path: Path) -> None:
-    build = Pair(tmp_path)
-    layout = Layout(tmp_path / "cache")
-    for secret in (None, Signer(hmac_key(tmp_path))):
-        published = DiskStore(layout, signer=secret, signing_key=build.private).publish(KEY, {"a": 1}, {}, {})
-        data = layout.manifest(KEY).read_bytes()
-        assert build.checks.check(data, "here") == "build"
-        assert decode_manifest(data, Path("m")) == published
-        assert bool(signed_parts(data).hmac) is (secret is not None)
-        for found in (
-            DiskStore(layout),
-            DiskStore(layout, signer=secret),
-            DiskStore(layout, signing_key=build.private),
-        ):
-            assert found.lookup(KEY) == Hit(published)
 
 
 def test_nothing_is_published_unsigned_where_the_key_or_the_package_is_missing(

@@ -74,29 +74,24 @@ def test_what_is_not_signed_with_the_key_is_a_miss_and_is_replaced(tmp_path: Pat
     assert isinstance(signed.lookup(KEY), Hit)
 
 
-@pytest.mark.parametrize(
-    "fault", ["missing", "short", "empty", "huge", "folder", "writable", "readable", "group", "foreign", "above"]
-)
+@pytest.mark.parametrize("fault", ["missing", "short", "huge", "writable", "readable", "foreign", "above"])
 def test_without_its_key_a_signed_cache_is_not_used(tmp_path: Path, fault: str) -> None:
     key = key_file(tmp_path)
     store(tmp_path, key).publish(KEY, {}, {}, {})
     if fault == "missing":
         key.unlink()
-    elif fault == "folder":
-        key.unlink()
-        key.mkdir()
     elif fault == "foreign":
         if os.geteuid() != 0:
             pytest.skip("only root can give files away")
         os.chown(key, 65534, 65534)
-    elif fault in ("writable", "readable", "group"):
-        key.chmod({"writable": 0o620, "readable": 0o604, "group": 0o640}[fault])
+    elif fault in ("writable", "readable"):
+        key.chmod({"writable": 0o620, "readable": 0o604}[fault])
     elif fault == "above":
         (tmp_path / "open").mkdir()
         key = key.rename(tmp_path / "open" / "key")
         key.parent.chmod(0o777)
     else:
-        key.write_bytes({"short": b"x" * 15 + b"\n", "empty": b"", "huge": b"x" * 5000}[fault])
+        key.write_bytes({"short": b"x" * 15 + b"\n", "huge": b"x" * 5000}[fault])
     with pytest.raises(UnsafePath) as caught:
         store(tmp_path, key).lookup(KEY)
     assert str(key) in str(caught.value)

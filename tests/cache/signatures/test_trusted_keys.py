@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache.signatures.trusted_keys import is_key_name, moment_text, trusted_keys
+from gearcache.cache.signatures.trusted_keys import trusted_keys
 from gearcache.errors import OptionError, UnsafePath
 from tests.support.signing import Pair
 
@@ -56,12 +56,9 @@ def test_keys_in_a_file_have_a_line_each(lines: list[str], tmp_path: Path, monke
         pytest.param("{old};", "", id="nothing behind a semicolon is nothing"),
         pytest.param("build:AAAA", "which is no public key of 32 bytes", id="short"),
         pytest.param("{old}x", "which is no public key", id="long"),
-        pytest.param("build:" + "!" * 44, "which is no public key", id="no base64"),
         pytest.param("_b:AAAA", "names a key `_b`; a name is", id="name"),
-        pytest.param(":AAAA", "names a key ``", id="no name"),
         pytest.param("hmac:AAAA", "and not `hmac`", id="name of the other kind"),
         pytest.param("{old};from=yesterday", "says `from=yesterday` of the key `build-2025`; a day", id="day"),
-        pytest.param("{old};from=2026-13-01", "says `from=2026-13-01`", id="month"),
         pytest.param("{old};from=0001-01-01T00:00:00+14:00", "says `from=0001", id="before all times"),
         pytest.param("{old};since=2026-11-01", "holds `since=2026-11-01` behind the key `build-2025`", id="word"),
         pytest.param("{old};from=2026-11-01;from=2026-11-02", "holds `from=2026-11-02`", id="twice"),
@@ -70,7 +67,6 @@ def test_keys_in_a_file_have_a_line_each(lines: list[str], tmp_path: Path, monke
         pytest.param("{old} other:{key}", "lists `other`, whose key, ", id="key twice"),
         pytest.param("{old} from=2026-11-01", "names a key `from=2026-11-01`", id="blank before the time"),
         pytest.param("/no/such/file", "is `/no/such/file`, which cannot be read: No such file", id="no file"),
-        pytest.param("keys", "is `keys`, which cannot be read", id="no file here"),
     ],
 )
 def test_anything_else_is_refused_with_what_is_allowed(text: str, words: str, lines: list[str]) -> None:
@@ -99,18 +95,19 @@ def test_a_private_key_in_the_wrong_place_is_not_shown(tmp_path: Path) -> None:
         assert secret not in refused(value)
 
 
-@pytest.mark.parametrize("number", [0, 1, 2**255 - 20, 2**255 - 19, 2**255 - 18, 1 << 255, (1 << 255) + 1])
+ORDER_EIGHT = int.from_bytes(
+    bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), byteorder="little"
+)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [0, 1, 2**255 - 20, 2**255 - 19, 1 << 255, ORDER_EIGHT, 2**255 - 19 - ORDER_EIGHT, ORDER_EIGHT | 1 << 255],
+)
 def test_a_key_for_which_anybody_can_sign_is_refused(number: int) -> None:
     """Zeros, as somebody may leave in a template, among them."""
     text = base64.b64encode(number.to_bytes(32, "little")).decode()
     assert "for which anybody can sign" in refused(f"build:{text}")
-
-
-@pytest.mark.parametrize("key", ["26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"])
-def test_the_keys_of_order_eight_are_refused(key: str) -> None:
-    number = int.from_bytes(bytes.fromhex(key), "little")
-    for each in (number, 2**255 - 19 - number, number | 1 << 255):
-        assert "anybody can sign" in refused(f"build:{base64.b64encode(each.to_bytes(32, 'little')).decode()}")
 
 
 @pytest.mark.parametrize("fault", ["writable", "folder above", "foreign"])
@@ -131,9 +128,3 @@ def test_a_file_that_others_may_change_is_not_used(fault: str, lines: list[str],
     with pytest.raises(UnsafePath, match="only you or root may write it") as caught:
         trusted_keys({VARIABLE: str(file)})
     assert str(file) in str(caught.value)
-
-
-def test_names_and_moments() -> None:
-    assert all(map(is_key_name, ("a", "build-2026", "A.b_c", "0" * 64)))
-    assert not any(map(is_key_name, ("", "-a", ".a", "a:b", "a b", "a\n", "ä", "hmac", "0" * 65)))
-    assert [moment_text(DAY), moment_text(DAY + 3661)] == ["2026-11-01", "2026-11-01T01:01:01"]
