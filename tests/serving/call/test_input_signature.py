@@ -114,28 +114,11 @@ def test_unchecked_calls_get_no_graph_of_another_dtype(cache_dir: Path) -> None:
     assert (cached.entry_path, cached.stats.traces) == (other.entry_path, 0)
 
 
-def test_a_spec_that_holds_itself_is_refused() -> None:
-    cyclic: list[Any] = [IDS]
-    cyclic.append({"inner": cyclic})
-    with pytest.raises(GearSpecError, match=r"input_signature\[0\]\[1\]\['inner'\] is a list that holds itself"):
-        _cached(Net().doubled, input_signature=(cyclic,))
-    twice = [IDS]
-    _cached(input_signature=(twice, twice))
-
-
 @pytest.mark.parametrize("spec", [TensorSpec((2,), torch.quint8), TensorSpec((10**12, 1000), FLOATS)])
 @pytest.mark.filterwarnings("ignore:.*quantized tensor creation")
 def test_a_spec_without_an_example_asks_for_one(spec: TensorSpec) -> None:
     with pytest.raises(GearSpecError, match=r"no tensor can be made for `x`, declared as .* give one: `.warm\(x="):
         _cached(Net().doubled, input_signature=spec).warm()
-
-
-def test_nan_is_what_a_spec_of_nan_says(cache_dir: Path) -> None:
-    cached = _cached(input_signature=(IDS, MASK, float("nan")))
-    for _ in range(2):
-        assert cached(IDS, MASK, float("nan")).isnan().all()
-    with pytest.raises(InputError, match=r"`scale` is 1\.0; allowed: nan"):
-        cached(IDS, MASK, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -290,9 +273,8 @@ def test_a_decorated_method_is_checked_in_the_class_body_and_set_for_each_instan
     first.run.warm()
     with pytest.raises(InputError, match=r"allowed: dtype torch\.float32"):
         first.run(MASK.double())
-    for each in (second, copy.deepcopy(second)):
-        with pytest.raises(InputError, match=r"allowed: dtype torch\.float64"):
-            each.run(MASK)
+    with pytest.raises(InputError, match=r"allowed: dtype torch\.float64"):
+        second.run(MASK)
 
 
 def test_copies_and_pickles_keep_what_is_declared(cache_dir: Path) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import functools
 import gc
-import importlib.util
 import inspect
 import re
-import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -318,63 +315,6 @@ def test_a_method_that_dynamo_takes_for_one_that_raises_is_refused(cache_dir: Pa
         if not isinstance(told.value, MethodRaises):
             pytest.skip("Dynamo of torch 2.14 fails here in another way, which is refused without a run")
         assert re.search(r"(?s)exception.*it was run once", str(told.value))
-
-
-def test_coroutines_may_call_cached_methods(cache_dir: Path) -> None:
-    net = Kinds()
-    cached = gearcache.cache_compile(net.plain, config=strict_config())
-
-    async def serve() -> Tensor:
-        return cached(X)  # type: ignore[no-any-return]
-
-    with torch.no_grad():
-        assert torch.equal(asyncio.run(serve()), net.plain(X))
-
-
-NAMELESS = """
-import torch
-
-{line}
-
-
-class Helper:
-    def __init__(self, factor):
-        self.factor = factor
-
-
-def doubled(value):
-    return value * 2
-
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.helper = Helper(3.0)
-
-    def compute(self, x):
-        return doubled(x) * self.helper.factor, isinstance(self.helper, Helper)
-"""
-
-
-@pytest.mark.parametrize(
-    "line", ["__name__ = torch.ones(3)", "__name__ = None", "__file__ = 4.5", "__file__ = None", "class __file__: pass"]
-)
-def test_a_file_whose_name_is_no_text_is_served_or_refused_by_name(
-    line: str, tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "nameless.py"
-    file.write_text(NAMELESS.format(line=line))
-    specification = importlib.util.spec_from_file_location("nameless", file)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    monkeypatch.setitem(sys.modules, "nameless", module)
-    specification.loader.exec_module(module)
-    net = module.Net()
-    found, error = outcome(lambda: gearcache.cache_compile(net.compute, config=strict_config())(X))
-    assert error is None or (isinstance(error, CaptureError) and "Net.compute" in str(error))
-    if error is None:
-        assert_same(found, net.compute(X))
 
 
 def test_writing_a_weight_made_in_inference_mode_and_given_other_data_is_refused(cache_dir: Path) -> None:

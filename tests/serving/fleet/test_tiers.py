@@ -451,29 +451,6 @@ def test_what_is_no_tier_is_refused_at_once(tmp_path: Path, given: Any) -> None:
         Host(tmp_path, given)
 
 
-def test_of_hosts_that_lack_the_same_at_once_one_compiles(tmp_path: Path, share: str) -> None:
-    hosts = [Host(tmp_path / f"host{number}", share) for number in range(4)]
-    start = threading.Barrier(len(hosts))
-    errors: list[BaseException] = []
-
-    def begin(host: Host) -> None:
-        try:
-            start.wait()
-            host.call()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=begin, args=(host,)) for host in hosts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
-    assert sorted(host.compiles for host in hosts) == [0, 0, 0, 2]
-    assert outbox().flush(30) == 0
-    assert not objects(share, "leases")
-
-
 def _lease(share: str, **changes: Any) -> lease.Lease:
     """A lease that somebody else holds, for whatever work."""
     path = share.removeprefix("folder:").partition("?")[0]
@@ -555,24 +532,6 @@ def test_hosts_that_may_write_and_not_delete_wait_for_no_lease_of_the_dead(
     assert time.monotonic() - begin < 5
 
 
-@pytest.mark.usefixtures("one_lease")
-def test_a_lease_that_nobody_can_read_is_waited_for_as_long_as_for_the_dead(
-    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = _lease(share)
-    assert held.take()
-    monkeypatch.setattr(turn, "LIFE_SECONDS", 1.0)
-
-    def refuse(self: lease.Lease) -> None:
-        raise RemoteError("folder", "denied")
-
-    monkeypatch.setattr(lease.Lease, "holder", refuse)
-    begin = time.monotonic()
-    assert Host(tmp_path / "a", share).call().compiles == 2
-    assert 1.0 < time.monotonic() - begin < 20
-    held.release()
-
-
 def test_a_process_does_not_wait_for_its_own_upload(
     tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -628,22 +587,6 @@ def test_a_host_does_not_wait_longer_than_for_a_lock(
     assert held.take()
     assert Host(tmp_path / "a", share).call().compiles == 2
     held.release()
-
-
-def test_a_lease_that_was_taken_over_is_not_taken_back(tmp_path: Path, share: str) -> None:
-    hung = _lease(share, life=0.1, beat=1000.0)
-    assert hung.take()
-    other = _lease(share, life=0.1, beat=0.05)
-    assert other.holder() is not None
-    time.sleep(0.3)
-    assert other.holder() is None
-    assert other.take()
-    hung._beat_once(1)
-    hung.release()
-    (path,) = objects(share, "leases")
-    assert lease.Holder.decoded(path.read_bytes()).identity == other._identity  # type: ignore[union-attr]
-    other.release()
-    assert not objects(share, "leases")
 
 
 def test_a_build_that_fails_gives_the_lease_up(tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch) -> None:

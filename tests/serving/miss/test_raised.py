@@ -200,14 +200,13 @@ def test_a_construct_that_cannot_be_served_stays_a_refusal_and_nothing_runs(cach
     assert net.limit == 2
 
 
-@pytest.mark.parametrize("gears", [{}, {"x": {0: [3, 5, 7]}}], ids=["free", "gears"])
-def test_what_dynamo_cannot_do_with_symbols_is_traced_with_sizes(gears: dict[str, Any], cache_dir: Path) -> None:
+def test_what_dynamo_cannot_do_with_symbols_is_traced_with_sizes(cache_dir: Path) -> None:
     class Parts(nn.Module):
         def run(self, x: Tensor) -> Tensor:
             return x * divmod(x.shape[0], 4)[1]
 
     net = Parts()
-    cached = gearcache.cache_compile(net.run, dynamic=True, gears=gears, config=strict_config())
+    cached = gearcache.cache_compile(net.run, dynamic=True, config=strict_config())
     for size in (3, 5, 7):
         assert torch.equal(cached(torch.ones(size, 2)), net.run(torch.ones(size, 2)))
     assert cached.stats.compiles == 3

@@ -124,38 +124,6 @@ def test_what_is_refused_for_each_int_and_size_is_traced_a_few_times(varies: str
     assert torch.equal(cached(torch.ones(3, 4), {"length": 1}, 1, "sum"), torch.full((3, 4), 3.0))
 
 
-class Shadowing(torch.nn.Module):
-    """A module whose attributes hide methods of `torch.nn.Module`, and a dictionary that may not be asked."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.child = torch.nn.Linear(4, 4)
-        for name in ("modules", "named_modules", "children", "stride", "items"):
-            setattr(self, name, 4.5)
-
-    def run(self, x: Tensor, other: object = None) -> Tensor:
-        print("no graph")
-        return x
-
-
-class Hostile(dict):  # type: ignore[type-arg]
-    def __hash__(self) -> int:
-        raise AssertionError("asked for its hash")
-
-    def items(self) -> None:  # type: ignore[override]
-        raise AssertionError("asked for its items")
-
-
-def test_nothing_of_the_users_is_called(cache_dir: Path) -> None:
-    net = Shadowing()
-    net.hostile = Hostile(a=1)
-    cached = gearcache.cache_compile(net.run, config=strict_config())
-    for _ in range(2):
-        with pytest.raises(CaptureError, match="cannot be cached"):
-            cached(torch.ones(3))
-    assert cached.stats.traces == 1
-
-
 class Decoder(nn.Module):
     """A decode step with a cache of 16 positions, which rejects what lies beyond, by itself or by torch."""
 
