@@ -308,7 +308,7 @@ def test_an_int_that_is_by_chance_the_size_of_another_gear_is_not_tied_to_it(met
     config = strict_config(on_miss="eager")  # where a graph that does not fit its call is not followed by another
     for launch in range(2):
         cached = gearcache.cache_compile(plain, gears={"x": {0: [1, 3]}}, config=config)
-        for rows, number in ((1, 3), (3, 3), (3, 2), (1, 2)):
+        for rows, number in ((1, 3), (3, 3), (3, 2)):
             x = torch.randn(rows, 12, 4)
             assert all(map(torch.equal, cached(x, number), plain(x, number)))
         assert launch == 0 or cached.stats.traces == 0

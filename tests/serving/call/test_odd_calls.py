@@ -168,7 +168,6 @@ SURROUNDINGS: dict[str, Callable[[nn.Module], Any]] = {
     "make_fx before dispatch": functools.partial(recorded, pre_dispatch=True),
     "jit.trace": lambda module: torch.jit.trace(module, X, check_trace=False)(X * 2),
     "grad": lambda module: torch.func.grad(lambda x: module(x).sum())(X),
-    "jvp": lambda module: torch.func.jvp(module, (X,), (X,)),
     "fake tensors": faked,
 }
 

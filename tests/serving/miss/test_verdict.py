@@ -11,13 +11,11 @@ from gearcache.errors import InputError, RecompileRefused, UnknownGear
 from gearcache.guards.dispatch.inputs import Problem
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.gears.parse import gear_text, parse_gears
-from gearcache.guards.gears.symbol import Symbol
 from gearcache.serving.call.call import Call
 from gearcache.serving.miss.verdict import Compile, Eager, Known, MissRules, Pad, Refuse, decide
 
 GEARS = {"x": {0: [2, 4]}}
 TWO, FOUR = (gear_text(parse_gears(GEARS), (size,)) for size in (2, 4))
-RANGE = {"x": {0: Symbol("tokens", min=2, max=8)}}
 SHAPE = Problem("x", "of 4 rows", "2 rows", "shape", dims=(0,))
 ASSUMED = Problem("x", "of 5 columns", "3 columns", "shape", is_assumption=True, dims=(1,))
 
@@ -51,14 +49,6 @@ def test_a_size_outside_all_gears_is_what_on_miss_says(on_miss: str, kind: type)
         assert gears_of(found) == ((3,),)
     if isinstance(found, Pad):  # what is to be compiled where no loaded gear can be padded to
         assert gears_of(found) == ((2,), (4,))
-
-
-@pytest.mark.parametrize("on_miss, kind", [("raise", Refuse), ("compile", Compile), ("eager", Eager), ("pad", Refuse)])
-def test_a_size_outside_a_declared_range_is_what_on_miss_says(on_miss: str, kind: type) -> None:
-    found = verdict(call(9), ("dynamic", SHAPE), gears=RANGE, on_miss=on_miss)
-    assert type(found) is kind
-    if isinstance(found, Compile):
-        assert not found.spec.ranges, "a graph of its own sizes"
 
 
 @pytest.mark.parametrize("on_miss, kind", [("raise", Refuse), ("compile", Compile)])
@@ -116,13 +106,6 @@ def test_a_loaded_gear_that_assumes_more_than_the_spec_is_compiled_alone() -> No
     found = verdict(call(2), (TWO, ASSUMED), **given)
     assert isinstance(found, Compile)
     assert gears_of(found) == ((2,),)
-
-
-def test_a_dim_without_gears_is_never_an_error() -> None:
-    given = {"gears": GEARS, "on_miss": "raise", "missing": (), "loaded": (TWO,)}
-    found = verdict(call(2), (TWO, Problem("x", "a", "b", "shape", dims=(1,))), **given)
-    assert isinstance(found, Compile)
-    assert gears_of(found) == ((2,), (4,))
 
 
 def test_stances_that_forbid_a_compile() -> None:
