@@ -183,11 +183,11 @@ def test_an_example_keeps_the_order_of_its_strides_and_its_gears(cache_dir: Path
 
 def test_warm_takes_what_is_given_and_makes_the_rest(cache_dir: Path) -> None:
     cached = _cached()
+    with pytest.raises(TypeError, match=r"`Net\.pooled`: warm: got an unexpected keyword argument 'odd'$"):
+        cached.warm(IDS, MASK, odd=1)
     cached.set_inputs(ids=TensorSpec((2, 7), INTS))
     with pytest.raises(TypeError, match=r"`Net\.pooled`: warm: missing a required argument: 'mask'; give it,"):
         cached.warm()
-    with pytest.raises(TypeError, match=r"`Net\.pooled`: warm: got an unexpected keyword argument 'odd'$"):
-        cached.warm(mask=MASK, odd=1)
     cached.warm(mask=MASK)
     cached(IDS, MASK)
     assert cached.stats.traces == 1

@@ -104,7 +104,7 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
 def test_other_strides_are_served_between_gears(name: str, on_strides: str, cache_dir: Path) -> None:
     for launch in ("first", "second"):
         method = cached("run", on_strides=on_strides)
-        for flag in (True, False):
+        for flag in (True, False) if name == "gear first" else (True,):
             for make, *shape in CALLS[name]:
                 assert_served(method, make(*shape), flag)
         if (name, on_strides, launch) == ("gear first", "copy", "first"):

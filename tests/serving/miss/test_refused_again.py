@@ -77,7 +77,6 @@ def test_after_a_refresh_or_when_an_attempt_is_due_it_is_traced(
         assert cached.stats.traces == traces
         if traces == 1:
             cached.refresh()
-        else:
             monkeypatch.setattr(refused, "_PATIENCE", 0.0)
 
 

@@ -93,8 +93,15 @@ def test_another_dtype_at_sizes_that_no_graph_is_loaded_for_is_compiled_alone_wh
     assert gears_of(found) == gears
 
 
-@pytest.mark.parametrize("kind", ["dtype", "stride", "rank"])
-@pytest.mark.parametrize("on_miss, expected", [("raise", Refuse), ("compile", Compile), ("eager", Eager)])
+@pytest.mark.parametrize(
+    ("kind", "on_miss", "expected"),
+    [
+        *(("dtype", *row) for row in (("raise", Refuse), ("compile", Compile), ("eager", Eager))),
+        *(("stride", *row) for row in (("raise", Refuse), ("compile", Compile), ("eager", Eager))),
+        ("rank", "raise", Refuse),
+        ("rank", "compile", Compile),
+    ],
+)
 def test_without_gears_on_miss_says_what_becomes_of_another_dtype_strides_or_rank(
     kind: str, on_miss: str, expected: type
 ) -> None:
