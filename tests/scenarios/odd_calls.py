@@ -27,7 +27,7 @@ class Holder:
 
 
 class Raising(nn.Module):
-    """Methods that raise for some calls; here, as pytest rewrites the `assert` of its own files."""
+    """Its method raises for some calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,10 +37,6 @@ class Raising(nn.Module):
         self.seen.append(x.shape[0])
         if x.shape[0] > 2:
             raise ValueError(f"too long: {x.shape[0]}")
-        return x + 1
-
-    def asserted(self, x: Tensor) -> Tensor:
-        assert x.shape[0] <= 2, "too long"
         return x + 1
 
 

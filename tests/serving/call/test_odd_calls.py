@@ -335,14 +335,13 @@ def test_writing_a_weight_made_in_inference_mode_and_given_other_data_is_refused
     assert net.weight.tolist() == [0.0] * 4
 
 
-@pytest.mark.parametrize("name", ["value", "asserted"])
-def test_what_a_method_raises_for_some_calls_comes_out_as_it_is(name: str, cache_dir: Path) -> None:
+def test_what_a_method_raises_for_some_calls_comes_out_as_it_is(cache_dir: Path) -> None:
     net, twin = Raising(), Raising()
-    cached = gearcache.cache_compile(getattr(net, name), config=strict_config())
+    cached = gearcache.cache_compile(net.value, config=strict_config())
     for rows in (3, 2, 4, 1):
         x = torch.ones(rows, 4)
         found, error = outcome(lambda x=x: cached(x))
-        expected, expected_error = outcome(lambda x=x: getattr(twin, name)(x))
+        expected, expected_error = outcome(lambda x=x: twin.value(x))
         assert (type(error), str(error)) == (type(expected_error), str(expected_error))
         assert_same(found, expected)
     assert net.seen == twin.seen
