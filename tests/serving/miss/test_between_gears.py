@@ -95,7 +95,6 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
     ("name", "on_strides"),
     [
         ("gear first", "copy"),
-        ("gear first", "compile"),
         ("sliced first", "compile"),
         ("ranks", "copy"),
         ("lengths", "compile"),
