@@ -24,9 +24,6 @@ class Base(nn.Module):
     def method(self, x: Tensor) -> Tensor:
         return self.linear(x) * 2 + self.shift
 
-    def by_mode(self, x: Tensor) -> Tensor:
-        return x * 2 if self.training else x * 3
-
     @gearcache.cache_compile(config=CONFIG)
     def run(self, x: Tensor) -> Tensor:
         return self.linear(x) * 2 + self.shift

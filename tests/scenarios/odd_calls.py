@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import decimal
-import enum
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +13,6 @@ import torch
 from torch import Tensor, nn
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
-
-
-class Color(enum.Enum):
-    RED = 1
-    BLUE = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +27,7 @@ class Holder:
 
 
 class Raising(nn.Module):
-    """Methods that raise for some calls; here, as pytest rewrites the `assert` of its own files."""
+    """Its method raises for some calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,45 +39,6 @@ class Raising(nn.Module):
             raise ValueError(f"too long: {x.shape[0]}")
         return x + 1
 
-    def asserted(self, x: Tensor) -> Tensor:
-        assert x.shape[0] <= 2, "too long"
-        return x + 1
-
-    def key(self, x: Tensor, name: str = "b") -> Tensor:
-        return {"a": x * 2}[name]
-
-    def late(self, x: Tensor) -> Tensor:
-        y = x + 1
-        raise LookupError(f"of rank {y.dim()}")
-
-
-class Quantized(torch.Tensor):
-    """An int8 weight with a scale, as torchao has them."""
-
-    @staticmethod
-    def __new__(cls, values: Tensor, scale: Tensor) -> Quantized:
-        return torch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=scale.dtype)
-
-    def __init__(self, values: Tensor, scale: Tensor) -> None:
-        self.values_, self.scale = values, scale
-
-    def __tensor_flatten__(self) -> tuple[list[str], None]:
-        return ["values_", "scale"], None
-
-    @staticmethod
-    def __tensor_unflatten__(inner: dict[str, Tensor], *_: Any) -> Quantized:
-        return Quantized(inner["values_"], inner["scale"])
-
-    @classmethod
-    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        first = args[0]
-        if function is torch.ops.aten.detach.default:
-            return Quantized(first.values_, first.scale)
-        if function is torch.ops.aten.t.default:
-            return Quantized(first.values_.t(), first.scale)
-        plain = [item.values_ * item.scale if isinstance(item, Quantized) else item for item in args]
-        return function(*plain, **(kwargs or {}))
-
 
 class Net(nn.Module):
     def __init__(self) -> None:
@@ -92,10 +47,7 @@ class Net(nn.Module):
         self.linear = nn.Linear(4, 4)
         self.count: Any = 0
         self.price = decimal.Decimal("1.5")
-        self.text, self.huge, self.nan = "a\ud800b", 10**40, float("nan")
-        self.quantized = nn.Linear(4, 4)
-        values = (self.quantized.weight.detach() * 10).to(torch.int8)
-        self.quantized.weight = nn.Parameter(Quantized(values, torch.tensor(0.1)), requires_grad=False)
+        self.text, self.huge = "a\ud800b", 10**40
 
     def no_input(self) -> Tensor:
         return self.linear.weight * 2
@@ -105,9 +57,6 @@ class Net(nn.Module):
 
     def nothing(self, x: Tensor) -> None:
         self.linear(x)
-
-    def no_operation(self, x: Tensor) -> int:
-        return 3
 
     def decimals(self, x: Tensor) -> Tensor:
         return x * float(self.price)
@@ -132,9 +81,6 @@ class Net(nn.Module):
     def sized(self, x: Tensor, value: Any) -> Tensor:
         return x + len(value)
 
-    def chosen(self, x: Tensor, color: Color) -> Tensor:
-        return x + 1 if color is Color.RED else x - 1
-
     def held(self, value: Any) -> Tensor:
         return value.tensor + 1
 
@@ -149,9 +95,6 @@ class Net(nn.Module):
     def big(self, x: Tensor) -> Tensor:
         return x + self.huge % 7
 
-    def not_a_number(self, x: Tensor) -> tuple[Tensor, float, float]:
-        return x * self.nan, float("nan"), -0.0
-
     def doubles(self, x: Tensor) -> Tensor:
         return x * 2
 
@@ -160,9 +103,6 @@ class Net(nn.Module):
 
     def dequantized(self, x: Tensor) -> Tensor:
         return x.dequantize() + 1
-
-    def from_numpy(self, value: Any) -> Tensor:
-        return torch.from_numpy(value) + 1
 
     def as_set(self, x: Tensor) -> set[int]:
         self.linear(x)
@@ -175,11 +115,6 @@ class Net(nn.Module):
         y = x + 1
         return lambda: y
 
-    def strict(self, x: Tensor) -> Tensor:
-        if x.shape[0] > 3:
-            raise ValueError("too long")
-        return x + 1
-
     def catches(self, x: Tensor) -> Tensor:
         try:
             return x + self.missing
@@ -191,9 +126,6 @@ class Net(nn.Module):
 
     def two(self, x: Tensor, y: Tensor) -> Tensor:
         return x + y
-
-    def quantized_weight(self, x: Tensor) -> Tensor:
-        return self.quantized(x)
 
 
 def nested(depth: int) -> Any:
@@ -219,35 +151,22 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]], str]] = {
     "no input": (Net.no_input, [(), ()], ""),
     "a number only": (Net.number, [(1,), (2,), (1,)], ""),
     "returns nothing": (Net.nothing, [(X,), (X,)], ""),
-    "no operation": (Net.no_operation, [(X,)], ""),
     "decimal attribute": (Net.decimals, [(X,)], "Recursion|Decimal"),
-    "decimal argument": (Net.takes, [(X, decimal.Decimal("2.5")), (X, decimal.Decimal("3"))], ""),
     "attribute of many types": (Net.counts, [(X, n) for n in (1, 2, "a", None, 2.5, [1], True, (1, 2), "a")], ""),
     "attribute that changes type": (Net.grows, [(X,)] * 5, ""),
     "surrogate in an attribute": (Net.reads_text, [(X,)], "surrogate"),
     "surrogate in an argument": (Net.sized, [(X, "a\udfff")], "surrogate"),
-    "surrogate written": (Net.counts, [(X, "\ud800")], "surrogate"),
-    "enum": (Net.chosen, [(X, Color.RED), (X, Color.BLUE), (X, Color.RED)], ""),
     "frozen dataclass": (Net.held, [(Frozen(X),), (Frozen(X * 2, 3),)], ""),
     "object that holds itself": (Net.held, [(Holder(X),), (Holder(X * 2),)], ""),
     "list that holds itself": (Net.first, [(endless(X),), (endless(X * 2),)], ""),
-    "unused list that holds itself": (Net.takes, [(X, endless(1)), (X, endless(1))], ""),
-    "deep list": (Net.first, [(nested(30),), (nested(30),)], ""),
     "deeper list": (Net.first, [(nested(2000),)], "[Rr]ecursion"),
-    "unused deeper list": (Net.takes, [(X, nested(2000))], ""),
-    "bytes": (Net.sized, [(X, b"ab"), (X, b"abc")], ""),
     "bytearray": (Net.sized, [(X, bytearray(b"ab"))], "bytearray"),
     "huge int": (Net.remainder, [(X, 10**30), (X, 10**30 + 1), (X, 2**63), (X, -(2**64))], ""),
-    "huge factor": (Net.times, [(X, 2**63 - 1), (X, 2**64)], ""),
     "huge attribute": (Net.big, [(X,), (X,)], ""),
-    "not a number": (Net.not_a_number, [(X,), (X,)], ""),
     "floats": (Net.times, [(X, value) for value in (float("nan"), float("inf"), -0.0, 0.0, 1 + 2j)], ""),
     "numpy scalar": (Net.times, [(X, np.float32(2))], "NumPy"),
-    "numpy array": (Net.from_numpy, [(np.ones((3, 4)),)], "NumPy"),
     "unused numpy array": (Net.takes, [(X, np.ones(2)), (X, np.ones(2))], ""),
-    "scalar tensor": (Net.doubles, [(torch.tensor(3.0),), (torch.tensor(4.0),), (X,)], ""),
     "no elements": (Net.doubles, [(torch.empty(0, 4),), (torch.empty(0, 4),), (X,)], ""),
-    "complex": (Net.doubles, [(X + 1j,), (X + 2j,)], ""),
     "complex after real": (Net.doubles, [(X,), (X + 2j,), (X,)], ""),
     "meta": (Net.doubles, [(X.to("meta"),)], ""),
     "meta after real": (Net.doubles, [(X,), (X.to("meta"),)], "meta"),
@@ -255,11 +174,9 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]], str]] = {
     "quantized": (Net.dequantized, [(QUANTIZED,)], "quantized"),
     "mkldnn": (Net.doubles, [(X.to_mkldnn(),)], "mkldnn"),
     "jagged": (Net.doubles, [(JAGGED,)], "subclass"),
-    "quantized weight": (Net.quantized_weight, [(X,), (X * 2,)], ""),
     "set": (Net.as_set, [(X,), (X,)], ""),
     "object": (Net.as_object, [(X,), (X,)], ""),
     "lambda": (Net.as_lambda, [(X,)], "constant|frame|value of its own"),
-    "raises": (Net.strict, [(torch.ones(5, 4),), (X,)], ""),
     "catches": (Net.catches, [(X,), (X,)], ""),
     "bad index": (Net.embeds, [(torch.tensor([1]),), (torch.tensor([9]),), (torch.tensor([2]),)], ""),
     "missing argument": (Net.two, [(X,), (X, X), (X,), (X, X, X)], ""),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import importlib
 import logging
 import os
 import random
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +26,6 @@ from gearcache.cache.store import DiskStore
 from gearcache.errors import GearcacheError
 from tests.product.test_disk import needs_mount, run_mounted
 from tests.support.relaunch import run_python
-from tests.support.sampled import chosen
 
 GEARS = {"x": {0: [2, 3]}}
 
@@ -72,13 +69,10 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 # -- faults of the surroundings -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", [None, b"short"], ids=["missing", "too short"])
 def test_a_key_of_signatures_that_cannot_be_had(
-    cache_dir: Path, content: bytes | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     key = cache_dir.parent / "key"
-    if content is not None:
-        write_atomic(key, content)
     monkeypatch.setenv("GEARCACHE_HMAC_KEY_FILE", str(key))
     served = Served(cache_dir)
     with caplog.at_level(logging.WARNING):
@@ -105,23 +99,10 @@ def test_a_cache_that_cannot_be_written_and_no_temporary_folder(
     assert sum(served.cached.stats.gears.values()) == 2
 
 
-def test_a_working_folder_that_was_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "gone").mkdir()
-    with contextlib.chdir(tmp_path) if sys.version_info >= (3, 11) else contextlib.nullcontext():
-        os.chdir(tmp_path / "gone")
-        (tmp_path / "gone").rmdir()
-        served = Served(".torchair_cache")
-        assert served.answers(2, 3)
-        os.chdir(tmp_path)
-    assert len(warnings_of(caplog)) == 1
-
-
 #: What happens to a cache between publish and load.
 LOSSES: dict[str, Callable[[Path], None]] = {
     "folder removed": shutil.rmtree,
     "blobs removed": lambda root: shutil.rmtree(Layout(root).blobs_folder),
-    "entry removed": lambda root: shutil.rmtree(Layout(root).entries_folder),
-    "blob damaged": lambda root: [path.write_bytes(b"other") for path in Layout(root).blobs()] and None,
     "manifest damaged": lambda root: [path.write_bytes(b"other") for path in Layout(root).entries()] and None,
     "open to all": lambda root: root.chmod(0o777),
 }
@@ -195,29 +176,21 @@ except BaseException:
 finally:
     os._exit(0)
 """
-LIMITS = [
-    *("0", "1", "2", "3", "5"),
-    "files",
-    pytest.param("umask", marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs root")),
-]
-
-
-@pytest.fixture(scope="module")
-def limited() -> Iterator[dict[str, Any]]:
-    # Not in tmp_path, which only its owner may enter.
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o1777)
-        yield run_python(LIMITED, folder, "0", "1", "2", "3", "5", "files", "umask", compiles=True)
+#: Some free descriptors, files of no length, and files that nobody may use.
+LIMITS = ["0", "1", "2", "5", "files", *(["umask"] if os.geteuid() == 0 else [])]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", LIMITS)
-def test_a_process_that_may_not_do_much(limited: dict[str, Any], what: str) -> None:
-    right, faults, traces, calls = limited[what]
-    assert right is True, right
-    assert traces <= 1
-    assert calls == 3
-    assert faults >= 1 or what in ("3", "5"), "so many descriptors may do"
+def test_a_process_that_may_not_do_much(subtests: pytest.Subtests) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # not in tmp_path, which only its owner may enter
+        Path(folder).chmod(0o1777)
+        limited = run_python(LIMITED, folder, *LIMITS, compiles=True)
+    for what, (right, faults, traces, calls) in limited.items():
+        with subtests.test(what):
+            assert right is True, right
+            assert traces <= 1
+            assert calls == 3
+            assert faults >= 1 or what == "5", "so many descriptors may do"
 
 
 # -- faults of any part -------------------------------------------------------------------------------------
@@ -259,28 +232,23 @@ def test_any_method_of_the_store_may_raise_anything(
     cache_dir: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     Served(cache_dir / "present").answers(2, 3)
-    errors = {
-        "odd": RuntimeError("odd"),
-        "input": OSError(5, "Input/output error"),
-        "large": OverflowError("inf"),
-        "memory": MemoryError(),
-    }
-    for number, error in enumerate(errors[kind] for kind in chosen(errors, ("odd", "memory"))):
-        # What is raised later meets the same code: one kind of it shows that.
-        moments = chosen((0, 1, 2), (0, 1, 2) if number == 0 else (0,))
-        for root in (cache_dir / f"cold{number}", cache_dir / "present"):
-            for after in moments:
-                caplog.clear()
-                with monkeypatch.context() as patch:
-                    Fault(patch, DiskStore, name, after, error)
-                    served = Served(root)
-                    assert served.answers(2, 3, 2), (error, after)
-                assert served.cached.stats.traces <= 1
-                assert len(warnings_of(caplog)) <= 1
-                assert served.cached.stats.calls == 3
+    for root, error, after in (
+        ("cold", RuntimeError("odd"), 0),
+        ("present", RuntimeError("odd"), 0),
+        ("cold later", MemoryError(), 1),
+        ("present", MemoryError(), 1),
+    ):
+        caplog.clear()
+        with monkeypatch.context() as patch:
+            Fault(patch, DiskStore, name, after, error)
+            served = Served(cache_dir / root)
+            assert served.answers(2, 3, 2), (root, error, after)
+        assert served.cached.stats.traces <= 1
+        assert len(warnings_of(caplog)) <= 1
+        assert served.cached.stats.calls == 3
 
 
-@pytest.mark.parametrize("name", ["exclusive", "publish", "lookup", "read_blob", "put_blob", "load"])
+@pytest.mark.parametrize("name", ["exclusive", "publish", "read_blob", "load"])
 def test_where_the_fallback_faults_too_the_method_runs_and_nothing_is_compiled_again(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -312,7 +280,7 @@ def test_strict_raises_what_faulted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 # -- manifests of another form ------------------------------------------------------------------------------
 
 #: More of them by hand.
-ODD_MANIFESTS = int(os.environ.get("ODD_MANIFESTS", "25"))
+ODD_MANIFESTS = int(os.environ.get("ODD_MANIFESTS", "10"))
 ODD = [None, 0, -1, 7, 1 << 62, 0.5, "", "text", "x.size(0)=9", b"bytes", [], [1], ["a", "b"], [[]], {}, {"a": 1}, True]
 
 

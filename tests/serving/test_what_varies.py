@@ -108,15 +108,15 @@ def _broadcast(x: Tensor) -> Tensor:
 
 #: Name -> the method, and the arguments of its calls, made when they are due.
 CASES: dict[str, tuple[Callable[..., Any], list[Callable[[Net], tuple[Any, ...]]]]] = {
-    "size": (Net.size, [lambda _, n=n: (torch.randn(n, 8),) for n in (3, 5, 6, 9)]),
-    "width": (Net.width, [lambda _, n=n: (torch.randn(3, n),) for n in (8, 5, 6, 9)]),
-    "number": (Net.number, [lambda _, n=n: (X, n) for n in (3, 5, 6, 2)]),
-    "nested": (Net.nested, [lambda _, n=n: (X, {"width": n}) for n in (3, 5, 6, 2)]),
-    "position": (Net.at_position, [lambda net, n=n: _at(net, n) for n in (3, 5, 6, 0)]),
-    "blocks": (Net.held, [lambda net, n=n: _holding(net, n) for n in (100, 103, 90, 7)]),
-    "turns": (Net.turns, [lambda _, n=n: (X, n) for n in (3, 5, 6, 2)]),
+    "size": (Net.size, [lambda _, n=n: (torch.randn(n, 8),) for n in (3, 5, 9)]),
+    "width": (Net.width, [lambda _, n=n: (torch.randn(3, n),) for n in (8, 5, 9)]),
+    "number": (Net.number, [lambda _, n=n: (X, n) for n in (3, 5, 2)]),
+    "nested": (Net.nested, [lambda _, n=n: (X, {"width": n}) for n in (3, 5, 2)]),
+    "position": (Net.at_position, [lambda net, n=n: _at(net, n) for n in (3, 5, 0)]),
+    "blocks": (Net.held, [lambda net, n=n: _holding(net, n) for n in (100, 103, 7)]),
+    "turns": (Net.turns, [lambda _, n=n: (X, n) for n in (3, 5, 2)]),
     "factor": (Net.factor, [lambda _, n=n: (X, n) for n in (0.5, 1.5, -2.0)]),
-    "text": (Net.text, [lambda _, n=n: (X, n) for n in ("add", "double", True, False)]),
+    "text": (Net.text, [lambda _, n=n: (X, n) for n in ("add", "double", True)]),
     "items": (Net.items, [lambda _, n=n: (X, [X + i for i in range(n)]) for n in (2, 3, 4)]),
     "dtype": (Net.dtype, [lambda _, n=n: (X.to(n),) for n in (torch.float32, torch.float64, torch.int64)]),
     "strides": (Net.strides, [lambda _, n=n: (n(torch.randn(3, 8)),) for n in (Tensor.clone, _transposed, _broadcast)]),
@@ -171,9 +171,8 @@ class Flagged(nn.Module):
         return x + 1 if not counts[0] else x * counts[0]
 
 
-@pytest.mark.parametrize("gears", [None, {"x": {0: [2, 4]}}])
-@pytest.mark.parametrize("method", ["scaled", "branched"])
-@pytest.mark.parametrize("first", [0, 1, 2])
+@pytest.mark.parametrize(("method", "gears"), [("scaled", None), ("branched", None), ("branched", {"x": {0: [2, 4]}})])
+@pytest.mark.parametrize("first", [0, 1])
 def test_an_int_that_is_0_or_1_at_first_takes_no_more_graphs_than_torch_compile_makes(
     method: str, first: int, gears: dict[str, Any] | None, cache_dir: Path
 ) -> None:
@@ -195,14 +194,11 @@ class Optional(nn.Module):
     def compared(self, x: Tensor, n: int | None) -> Tensor:
         return x + (7 if n is None else n)
 
-    def listed(self, x: Tensor, n: int | None) -> Tensor:
-        return x * [n if n is not None else -1, 5][0]
-
     def flagged(self, x: Tensor, n: int | None) -> Tensor:
         return x - (n if n is not True and n is not None else 100)
 
 
-@pytest.mark.parametrize("method", ["compared", "listed", "flagged"])
+@pytest.mark.parametrize("method", ["compared", "flagged"])
 def test_an_int_that_may_be_none_is_an_input(method: str, cache_dir: Path) -> None:
     body = getattr(Optional(), method)
     for launch in range(2):
@@ -241,8 +237,10 @@ class Tied(nn.Module):
         return torch.arange(n)
 
 
-@pytest.mark.parametrize("validate", ["inputs", "gears"])
-@pytest.mark.parametrize("method", ["within", "equal", "cut", "absolute", "divided"])
+@pytest.mark.parametrize(
+    ("method", "validate"),
+    [("within", "inputs"), ("equal", "gears"), ("cut", "inputs"), ("absolute", "gears"), ("divided", "inputs")],
+)
 def test_what_ties_an_int_to_a_size_is_checked_at_each_call(method: str, validate: str, cache_dir: Path) -> None:
     body = getattr(Tied(), method)
     calls = [(4, 1), (4, 2), (2, 5), (4, 3), (2, 2), (4, 4), (4, 0), (2, 1)]
@@ -279,7 +277,7 @@ class Counting(nn.Module):
         return first + self.step
 
 
-@pytest.mark.parametrize("gears", [None, {"x": {0: [3, 5]}}, {"x": {0: [3, 7]}}])
+@pytest.mark.parametrize("gears", [None, {"x": {0: [3, 7]}}])
 def test_a_number_on_which_the_count_of_parts_depends_is_not_computed_from_a_size(
     gears: dict[str, Any] | None, cache_dir: Path
 ) -> None:
@@ -310,7 +308,7 @@ def test_an_int_that_is_by_chance_the_size_of_another_gear_is_not_tied_to_it(met
     config = strict_config(on_miss="eager")  # where a graph that does not fit its call is not followed by another
     for launch in range(2):
         cached = gearcache.cache_compile(plain, gears={"x": {0: [1, 3]}}, config=config)
-        for rows, number in ((1, 3), (3, 3), (3, 2), (1, 2), (1, 1)):
+        for rows, number in ((1, 3), (3, 3), (3, 2)):
             x = torch.randn(rows, 12, 4)
             assert all(map(torch.equal, cached(x, number), plain(x, number)))
         assert launch == 0 or cached.stats.traces == 0

@@ -35,25 +35,23 @@ def _pooled(**parameters: Any) -> Any:
 
 
 IDS, MASK = torch.ones(2, 7, dtype=INTS), torch.ones(2, 7)
-WRONG: list[Any] = [
-    pytest.param(
+WRONG: dict[str, tuple[tuple[Any, ...], str]] = {
+    "dtype": (
         (IDS.int(), MASK),
         r"`Net\.pooled`: argument `ids` is of dtype torch\.int32; allowed: dtype torch\.int64",
-        id="dtype",
     ),
-    pytest.param((IDS, MASK[0]), r"argument `mask` is of rank 1; allowed: rank 2.*shape \(batch, 7\)", id="rank"),
-    pytest.param((IDS, MASK[:, :5]), r"argument `mask` is of shape \(2, 5\); allowed: shape \(batch, 7\)", id="size"),
-    pytest.param((IDS.to("meta"), MASK), r"argument `ids` is on device meta; allowed: device cpu", id="device"),
-    pytest.param((IDS, None), r"argument `mask` is None; allowed: a tensor of torch\.float32", id="none"),
-    pytest.param((IDS, MASK, 2), r"argument `scale` is 2; allowed: 1, as its spec says", id="number"),
-    pytest.param((IDS, MASK, True), r"argument `scale` is True; allowed: 1", id="bool"),
-]
+    "rank": ((IDS, MASK[0]), r"argument `mask` is of rank 1; allowed: rank 2.*shape \(batch, 7\)"),
+    "size": ((IDS, MASK[:, :5]), r"argument `mask` is of shape \(2, 5\); allowed: shape \(batch, 7\)"),
+    "device": ((IDS.to("meta"), MASK), r"argument `ids` is on device meta; allowed: device cpu"),
+    "none": ((IDS, None), r"argument `mask` is None; allowed: a tensor of torch\.float32"),
+    "number": ((IDS, MASK, 2), r"argument `scale` is 2; allowed: 1, as its spec says"),
+    "bool": ((IDS, MASK, True), r"argument `scale` is True; allowed: 1"),
+}
 
 
-@pytest.mark.parametrize("call, words", WRONG)
 @pytest.mark.parametrize("on_miss", ["raise", "compile", "eager"])
 def test_another_call_is_refused_before_anything_is_compiled(
-    cache_dir: Path, call: Any, words: str, on_miss: str
+    cache_dir: Path, on_miss: str, subtests: pytest.Subtests
 ) -> None:
     cached = gearcache.cache_compile(
         Net().pooled,
@@ -64,18 +62,20 @@ def test_another_call_is_refused_before_anything_is_compiled(
             "scale": 1,
         },
     )
-    with pytest.raises(InputError, match=words):
-        cached(*call)
-    assert (cached.stats.traces, cached.stats.refused_calls) == (0, 1)
+    for name, (call, words) in WRONG.items():
+        with subtests.test(name), pytest.raises(InputError, match=words):
+            cached(*call)
+    assert (cached.stats.traces, cached.stats.refused_calls) == (0, len(WRONG))
     assert not list(cache_dir.rglob("manifest*"))
 
 
-@pytest.mark.parametrize("call, words", WRONG)
-def test_another_call_is_refused_with_graphs_loaded_too(cache_dir: Path, call: Any, words: str) -> None:
+def test_another_call_is_refused_with_graphs_loaded_too(cache_dir: Path, subtests: pytest.Subtests) -> None:
     cached = _pooled()
     cached(IDS, MASK)
-    with pytest.raises(InputError, match=words):
-        cached(*call)
+    for name, (call, words) in WRONG.items():
+        with subtests.test(name), pytest.raises(InputError, match=words):
+            cached(*call)
+    cached(IDS, MASK)
     assert cached.stats.traces == 1
 
 
@@ -102,27 +102,16 @@ def test_a_graph_that_another_program_made_for_another_dtype_serves_no_call(cach
         cached(IDS, MASK, 2)
 
 
-@pytest.mark.parametrize("first", [torch.float32, torch.float64])
-def test_unchecked_calls_get_no_graph_of_another_dtype(cache_dir: Path, first: torch.dtype) -> None:
+def test_unchecked_calls_get_no_graph_of_another_dtype(cache_dir: Path) -> None:
     net, batch = Net(), _batch()
     other = gearcache.cache_compile(net.of_dtype, config=strict_config(on_miss="compile"), gears={"x": (batch, 7)})
-    other(MASK.to(first))
-    other(MASK.float())
     other(MASK.double())
+    other(MASK.float())
     signature = TensorSpec((batch, 7), FLOATS)
     cached = gearcache.cache_compile(net.of_dtype, config=strict_config(validate="gears"), input_signature=signature)
     for _ in range(2):
         assert torch.equal(cached(MASK), MASK)
     assert (cached.entry_path, cached.stats.traces) == (other.entry_path, 0)
-
-
-def test_a_spec_that_holds_itself_is_refused() -> None:
-    cyclic: list[Any] = [IDS]
-    cyclic.append({"inner": cyclic})
-    with pytest.raises(GearSpecError, match=r"input_signature\[0\]\[1\]\['inner'\] is a list that holds itself"):
-        _cached(Net().doubled, input_signature=(cyclic,))
-    twice = [IDS]
-    _cached(input_signature=(twice, twice))
 
 
 @pytest.mark.parametrize("spec", [TensorSpec((2,), torch.quint8), TensorSpec((10**12, 1000), FLOATS)])
@@ -132,33 +121,17 @@ def test_a_spec_without_an_example_asks_for_one(spec: TensorSpec) -> None:
         _cached(Net().doubled, input_signature=spec).warm()
 
 
-def test_warm_names_the_method_whose_argument_is_missing() -> None:
-    with pytest.raises(TypeError, match=r"`Net\.pooled`: warm: missing a required argument: 'mask'; give it,"):
-        _cached().warm(IDS)
-    with pytest.raises(TypeError, match=r"`Net\.pooled`: warm: got an unexpected keyword argument 'odd'$"):
-        _cached().warm(IDS, MASK, odd=1)
-
-
-def test_nan_is_what_a_spec_of_nan_says(cache_dir: Path) -> None:
-    cached = _cached(input_signature=(IDS, MASK, float("nan")))
-    for _ in range(2):
-        assert cached(IDS, MASK, float("nan")).isnan().all()
-    with pytest.raises(InputError, match=r"`scale` is 1\.0; allowed: nan"):
-        cached(IDS, MASK, 1.0)
-
-
-DIMS: list[Any] = [
-    pytest.param(lambda: _batch(), id="gears"),
-    pytest.param(lambda: Symbol("batch"), id="range"),
-    pytest.param(lambda: None, id="any"),
-]
-
-
-@pytest.mark.parametrize("dim", DIMS)
-@pytest.mark.parametrize("validate", ["inputs", "gears"])
+@pytest.mark.parametrize(
+    ("dim", "validate"),
+    [
+        pytest.param(lambda: _batch(), "gears", id="gears"),
+        pytest.param(lambda: Symbol("batch"), "inputs", id="range"),
+        pytest.param(lambda: None, "gears", id="any"),
+    ],
+)
 def test_what_is_declared_is_compiled_whatever_else_was(cache_dir: Path, dim: Any, validate: str) -> None:
     """By another binding or process, or before `set_inputs`; in any order."""
-    kinds = [(2, 7, FLOATS), (2, 7, torch.float64), (2, 7, INTS), (2, 1, FLOATS)]
+    kinds = [(2, 7, FLOATS), (2, 7, torch.float64), (2, 1, FLOATS)]
     net, config = Net(), strict_config(validate=validate)
     for round_ in range(2):
         last = gearcache.cache_compile(net.doubled, config=config)
@@ -210,6 +183,8 @@ def test_an_example_keeps_the_order_of_its_strides_and_its_gears(cache_dir: Path
 
 def test_warm_takes_what_is_given_and_makes_the_rest(cache_dir: Path) -> None:
     cached = _cached()
+    with pytest.raises(TypeError, match=r"`Net\.pooled`: warm: got an unexpected keyword argument 'odd'$"):
+        cached.warm(IDS, MASK, odd=1)
     cached.set_inputs(ids=TensorSpec((2, 7), INTS))
     with pytest.raises(TypeError, match=r"`Net\.pooled`: warm: missing a required argument: 'mask'; give it,"):
         cached.warm()
@@ -251,7 +226,6 @@ def test_specs_that_are_refused_change_nothing(cache_dir: Path) -> None:
         ((IDS, MASK, 1, None, 2), {}, "too many positional arguments"),
         ((), {"idx": IDS}, "unexpected keyword argument 'idx'"),
         ((IDS,), {"mask": MASK}, "set_inputs: 1 specs are given by position and `mask` by name"),
-        ((IDS, len), {}, r"set_inputs\[1\] is .*; it must be a TensorSpec"),
         ((), {"ids": [IDS, {1: nn.ReLU()}]}, r"set_inputs of `ids`\[1\]\[1\] is a"),
         ((), {"ids": TensorSpec((2 * Symbol("n"), 7), INTS)}, "symbol `n` is the whole size of no dim"),
         ((), {"ids": TensorSpec((Symbol("n") + _batch(), 7), INTS)}, "mixes symbols with and without gears"),
@@ -269,11 +243,6 @@ def test_specs_that_do_not_fit_the_method_are_refused(inputs: Any, named: Any, w
         (3, "input_signature is an int; it must be a TensorSpec or an example tensor"),
         ((), r"input_signature is \(\); it must name at least one argument"),
         ({3: IDS}, "input_signature names 3; it must be the name of an argument"),
-        ((IDS,), "missing a required argument: 'mask'"),
-        (
-            {"ids": TensorSpec((_batch(), 7), INTS)},
-            "`ids`, dim 0: its spec has shape .batch, 7., and gears= declares this",
-        ),
         (
             {"ids": TensorSpec((2, 7), INTS)},
             "`ids`, dim 0: its spec has shape .2, 7., and gears= declares this dim too",
@@ -304,9 +273,8 @@ def test_a_decorated_method_is_checked_in_the_class_body_and_set_for_each_instan
     first.run.warm()
     with pytest.raises(InputError, match=r"allowed: dtype torch\.float32"):
         first.run(MASK.double())
-    for each in (second, copy.deepcopy(second)):
-        with pytest.raises(InputError, match=r"allowed: dtype torch\.float64"):
-            each.run(MASK)
+    with pytest.raises(InputError, match=r"allowed: dtype torch\.float64"):
+        second.run(MASK)
 
 
 def test_copies_and_pickles_keep_what_is_declared(cache_dir: Path) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import collections
-import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,54 +14,31 @@ from torch import Tensor, nn
 import gearcache
 from gearcache.guards.watch import watch as watch_module
 from gearcache.guards.watch.python_watch import PythonWatch
-from tests.support.sampled import chosen
 from tests.support.scenarios import strict_config
 
 OFFSET = 1.0
-TABLE = {"level": 1.0, "other": 5.0}
 
 
 def helper(x: Tensor) -> Tensor:
     return x + OFFSET
 
 
-def _closed() -> Callable[[Tensor], Tensor]:
-    bias = 0.75
-
-    def add(x: Tensor) -> Tensor:
-        return x + bias
-
-    return add
-
-
-@dataclasses.dataclass
-class Config:
-    factor: float = 1.5
-
-
-class Slotted:
-    __slots__ = ("bias",)
-
-    def __init__(self) -> None:
-        self.bias = 0.25
-
-
 class Left(nn.Module):
-    scale, mode, on = 2.0, "sum", True
+    scale, mode = 2.0, "sum"
 
     def forward(self, x: Tensor) -> Tensor:
         y = x * self.scale
-        return y.cumsum(0) if self.mode == "sum" else y - 1.0 if self.on else y
+        return y.cumsum(0) if self.mode == "sum" else y - 1.0
 
 
 class Right(nn.Module):
     """Has the very objects that `Left` has: equal numbers and texts of one file are one object."""
 
-    scale, mode, on = 2.0, "sum", True
+    scale, mode = 2.0, "sum"
 
     def forward(self, x: Tensor) -> Tensor:
         y = x * self.scale
-        return y.cumsum(0) if self.mode == "sum" else y - 1.0 if self.on else y
+        return y.cumsum(0) if self.mode == "sum" else y - 1.0
 
 
 class Adapted(nn.Module):
@@ -72,11 +47,9 @@ class Adapted(nn.Module):
     def __init__(self, base: nn.Module) -> None:
         super().__init__()
         self.base, self.down, self.up = base, nn.Linear(4, 2), nn.Linear(2, 4)
-        self.enabled = True
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.base(x)
-        return y + self.up(self.down(x)) if self.enabled else y
+        return self.base(x) + self.up(self.down(x))
 
 
 class Child(nn.Module):
@@ -90,95 +63,46 @@ class Child(nn.Module):
 
 
 class Net(nn.Module):
-    level = 1.0
-
     def __init__(self) -> None:
         super().__init__()
         self.child, self.linear, self.twin = Child(), nn.Linear(4, 4), nn.Linear(4, 4)
-        self.adapted = Adapted(nn.Linear(4, 4))
         self.register_buffer("mean", torch.randn(4))
-        self.register_buffer("table", torch.randn(4))
-        self.scale, self.steps, self.rates = 2.0, [1.0, 2.0], {"a": {"b": 3.0}}
-        self.names, self.config, self.slotted = {"one", "two"}, Config(), Slotted()
-        self.pair = [nn.Linear(4, 4), 1.0]
-        self.queue, self.closed, self.plain = collections.deque([0.5]), _closed(), torch.randn(4)
-        self.plain.factor = 1.25  # type: ignore[attr-defined]
+        self.scale, self.rates, self.pair = 2.0, {"a": 3.0}, [nn.Linear(4, 4), 1.0]
 
     def run(self, x: Tensor) -> Tensor:
-        y = helper(self.adapted(self.twin(self.linear(self.child(x))))) * self.scale + self.mean + self.table
-        for step in self.steps:
-            y = y + step
-        if "three" in self.names:
-            y = y * 3
+        y = helper(self.twin(self.linear(self.child(x)))) * self.scale + self.mean
         if getattr(self, "extra", None) is not None:
             y = y * self.extra
-        y = y * self.config.factor + self.rates["a"]["b"] + TABLE["level"] + self.level + self.slotted.bias
-        y = self.pair[0](y) * self.pair[1] * self.plain.factor
-        y = self.closed(y) + self.queue[0]
+        y = self.pair[0](y) * self.pair[1] + self.rates["a"]
         return y * 2 if os.environ.get("GEARCACHE_TEST_CHANGES") else y
 
 
+#: What tests/cases changes as well (attributes, containers, globals, the environment) is not among them, nor hooks of
+#: all modules (tests/attaching/test_hooks.py).
 CHANGES: dict[str, Callable[[Net, pytest.MonkeyPatch], Any]] = {
     "a parameter replaced": lambda net, patch: setattr(net.linear, "weight", nn.Parameter(torch.randn(4, 4))),
-    "a parameter put into the dictionary": lambda net, patch: net.linear._parameters.update(
-        weight=nn.Parameter(torch.randn(4, 4))
-    ),
     "a parameter of another dtype": lambda net, patch: (net.double(), net.pair[0].double()),
     "a parameter removed": lambda net, patch: setattr(net.linear, "bias", None),
     "parameters tied": lambda net, patch: setattr(net.twin, "weight", net.linear.weight),
-    "a buffer replaced": lambda net, patch: setattr(net, "table", torch.randn(4)),
-    "a buffer registered again": lambda net, patch: net.register_buffer("table", torch.randn(4)),
+    "a buffer replaced": lambda net, patch: setattr(net, "mean", torch.randn(4)),
     "data exchanged": lambda net, patch: setattr(net.linear.weight, "data", torch.randn(4, 4)),
-    "a state dict assigned": lambda net, patch: net.load_state_dict(Net().state_dict(), assign=True),
     "a child replaced": lambda net, patch: setattr(net, "child", nn.Sequential(nn.Sigmoid())),
     "a child wrapped": lambda net, patch: setattr(net, "linear", Adapted(net.linear)),
-    "an adapter disabled": lambda net, patch: setattr(net.adapted, "enabled", False),
-    "an adapter merged": lambda net, patch: setattr(net, "adapted", net.adapted.base),
     "a hook": lambda net, patch: net.child.register_forward_hook(lambda module, args, out: out * 3),
-    "a hook before": lambda net, patch: net.twin.register_forward_pre_hook(lambda module, args: (args[0] * 3,)),
-    "a hook of all modules": lambda net, patch: patch.setitem(
-        nn.modules.module._global_forward_hooks, -1, lambda module, args, out: out * 3
-    ),
     "forward on the instance": lambda net, patch: setattr(net.child, "forward", torch.tanh),
     "forward of a class": lambda net, patch: patch.setattr(Child, "forward", lambda self, x: x * 4),
-    "forward of a class of torch": lambda net, patch: patch.setattr(nn.Linear, "forward", lambda self, x: x * 4),
     "eval": lambda net, patch: net.eval(),
-    "an attribute": lambda net, patch: setattr(net, "scale", 5.0),
-    "an attribute of another type": lambda net, patch: setattr(net, "scale", 2),
     "an attribute that was absent": lambda net, patch: setattr(net, "extra", 7.0),
-    "an attribute of the class": lambda net, patch: patch.setattr(Net, "level", 9.0),
-    "an attribute that hides the class'": lambda net, patch: setattr(net, "level", 9.0),
-    "a list": lambda net, patch: net.steps.append(4.0),
-    "an item of a list": lambda net, patch: net.steps.__setitem__(0, 4.0),
     "a module in a list": lambda net, patch: net.pair.__setitem__(0, nn.Linear(4, 4)),
-    "a number in a list": lambda net, patch: net.pair.__setitem__(1, 4.0),
-    "a dictionary": lambda net, patch: net.rates["a"].update(b=4.0),
-    "a dictionary above": lambda net, patch: net.rates.update(a={"b": 4.0}),
-    "a set": lambda net, patch: net.names.add("three"),
-    "a dataclass": lambda net, patch: setattr(net.config, "factor", 4.0),
-    "a queue": lambda net, patch: net.queue.__setitem__(0, 9.0),
-    "a closure": lambda net, patch: setattr(net.closed.__closure__[0], "cell_contents", 4.0),  # type: ignore[index]
-    "an attribute of a tensor": lambda net, patch: setattr(net.plain, "factor", 4.0),
-    "a slot": lambda net, patch: setattr(net.slotted, "bias", 4.0),
-    "a global": lambda net, patch: patch.setitem(globals(), "OFFSET", 9.0),
     "a global function": lambda net, patch: patch.setitem(globals(), "helper", lambda x: x - 7),
-    "a global dictionary": lambda net, patch: patch.setitem(TABLE, "level", 9.0),
-    "the environment": lambda net, patch: patch.setenv("GEARCACHE_TEST_CHANGES", "1"),
     "a function of torch": lambda net, patch: patch.setattr(nn.functional, "linear", lambda x, w, b=None: x * 4),
-}
-
-#: What tests/cases changes as well.
-IN_THE_CORPUS = {
-    *("an attribute", "an attribute of another type", "an attribute of the class", "a list", "an item of a list"),
-    *("a number in a list", "a dictionary", "a dictionary above", "a set", "a queue", "a closure", "a slot"),
-    *("an attribute of a tensor", "a global", "a global dictionary", "the environment"),
 }
 
 IRRELEVANT: dict[str, Callable[[Net, pytest.MonkeyPatch], Any]] = {
     "another attribute": lambda net, patch: setattr(net, "unrelated", 1),
     "an equal attribute": lambda net, patch: setattr(net, "scale", float("2.0")),
     "another global": lambda net, patch: patch.setitem(globals(), "UNRELATED", 1),
-    "another key": lambda net, patch: TABLE.update(other=6.0),
+    "another key": lambda net, patch: net.rates.update(other=6.0),
     "weights in place": lambda net, patch: nn.init.normal_(net.linear.weight),
     "a state dict copied": lambda net, patch: net.load_state_dict(Net().state_dict()),
     "a hook elsewhere": lambda net, patch: nn.Linear(1, 1).register_forward_hook(lambda module, args, out: out),
@@ -195,26 +119,19 @@ def each_watch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         assert watch_module.watch_class() is not PythonWatch
 
 
-@pytest.fixture
-def no_hooks() -> Iterator[None]:
-    yield
-    nn.modules.module._global_forward_hooks.pop(-1, None)
-
-
 def _input(net: Net) -> Tensor:
     return torch.randn(2, 4, dtype=next(iter(net.child.parameters()), torch.empty(0)).dtype)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("each_watch", "no_hooks")
+@pytest.mark.usefixtures("each_watch")
 def test_the_next_call_sees_every_change_and_its_end(cache_dir: Path) -> None:
     """One net after the other meets one change; the graphs of all of them lie in one cache.
 
-    What both watches answer is compared in tests/guards/watch/test_watch.py: the one in Python meets every fifth
-    change.
+    What both watches answer is compared in tests/guards/watch/test_watch.py: the one in Python meets few changes.
     """
-    step = 5 if watch_module.watch_class() is PythonWatch else 1
-    for name in chosen(CHANGES, CHANGES.keys() - IN_THE_CORPUS)[::step]:
+    step = 7 if watch_module.watch_class() is PythonWatch else 1
+    for name in [*CHANGES][::step]:
         change = CHANGES[name]
         net = Net()
         cached = gearcache.cache_compile(net.run, config=strict_config(max_variants=len(CHANGES)))
@@ -266,17 +183,6 @@ def test_functional_call_is_seen_and_its_end_too(cache_dir: Path) -> None:
         assert torch.equal(net(x), torch.relu(net.linear(x)))
 
 
-def test_a_change_back_is_served_from_what_was_stored(cache_dir: Path) -> None:
-    net, x = Net(), torch.randn(2, 4)
-    cached = gearcache.cache_compile(net.run, config=strict_config())
-    with torch.no_grad():
-        for _ in range(3):
-            for net.adapted.enabled in (True, False):
-                assert torch.equal(cached(x), net.run(x))
-    assert cached.stats.traces == 2
-    assert "changed" in cached.explain() or cached.stats.hits >= 4
-
-
 class Plain(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -296,7 +202,6 @@ def _resized(net: Plain) -> None:
 
 MOVES: dict[str, Callable[[Plain], Any]] = {
     "data exchanged": lambda net: setattr(net.linear.weight, "data", torch.randn(64, 64)),
-    "data of a buffer exchanged": lambda net: setattr(net.mean, "data", torch.randn(64)),
     "data in a flat buffer": lambda net: setattr(net.linear.weight, "data", torch.randn(9000)[7:4103].view(64, 64)),
     "data transposed in place": lambda net: setattr(net.linear.weight, "data", net.linear.weight.data.t()),
     "shared memory": lambda net: net.share_memory(),
@@ -321,8 +226,7 @@ def test_weights_that_move_in_memory_are_followed_by_compiled_code(cache_dir: Pa
             del rubbish
 
 
-@pytest.mark.parametrize(("name", "value"), [("scale", 5.0), ("mode", "plain")])
-@pytest.mark.parametrize("changed", [Left, Right])
+@pytest.mark.parametrize(("changed", "name", "value"), [(Left, "scale", 5.0), (Right, "mode", "plain")])
 def test_an_attribute_of_a_class_is_compared_though_another_class_has_the_very_same_object(
     changed: type[nn.Module], name: str, value: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,17 +24,14 @@ class Net(torch.nn.Module):
         super().__init__()
         self.weight = torch.nn.Parameter(torch.ones(2))
         self.scale = 2.0
-        self.parts = [1.0, 2.0]
 
     def compute(self, x: torch.Tensor) -> torch.Tensor:
-        return x * self.weight * self.scale + self.parts[0]
+        return x * self.weight * self.scale
 
 
 CHANGES: list[Callable[[Net], Any]] = [
     lambda net: setattr(net, "scale", 3.0),
-    lambda net: setattr(net, "weight", torch.nn.Parameter(torch.full((2,), 5.0))),
     lambda net: setattr(net.weight, "data", torch.full((2,), 7.0)),
-    lambda net: net.parts.__setitem__(0, 9.0),
 ]
 #: Where in a first call the other thread gets its turn.
 MOMENTS = [(eager.EagerBackend, "load"), (WatchedFacts, "collect"), (basis, "Watched"), (binding_watch, "joined")]

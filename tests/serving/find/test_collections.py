@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.fork_server import run_code
 from tests.support.source_tree import ROOT
 
 #: Counts full collections in each phase, with thresholds at which some thousand new objects suffice for one.
@@ -54,17 +56,13 @@ print(json.dumps([gc.isenabled(), method.stats.hits, full["import"], full["load"
 """
 
 
-def run(cache_dir: Path, program: str = PROGRAM) -> list[int]:
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(cache_dir)], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return list(json.loads(done.stdout.splitlines()[-1]))
-
-
 def test_neither_the_import_nor_a_load_sets_off_a_full_collection(tmp_path: Path) -> None:
-    run(tmp_path)
-    is_enabled, hits, imported, loaded, at_the_end = run(tmp_path)
+    cold = run_code(PROGRAM, str(tmp_path), environ=os.environ, cwd=ROOT, compiles=True)
+    assert cold.returncode == 0, cold.stderr
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    is_enabled, hits, imported, loaded, at_the_end = json.loads(done.stdout.splitlines()[-1])
     assert (is_enabled, hits) == (True, 1)
     assert (imported, loaded) == (0, 0)
     assert at_the_end > 0  # at these thresholds 10,000 objects are enough

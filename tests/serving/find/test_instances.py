@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
-import threading
 import weakref
 from pathlib import Path
 from typing import Any
@@ -35,39 +34,6 @@ def test_two_instances_share_an_entry_and_keep_their_own_weights(cache_dir: Path
     assert (first.run.stats.traces, second.run.stats.traces) == (1, 0)
 
 
-def test_a_bound_method_and_a_decorated_one_give_the_same(cache_dir: Path) -> None:
-    net = Base()
-    cached = gearcache.cache_compile(net.method, config=strict_config())
-    x = torch.randn(2, 4)
-    assert torch.equal(cached(x), net.run(x))
-
-
-def test_a_deep_copy_has_a_binding_of_its_own(cache_dir: Path) -> None:
-    net = Base()
-    net.cached = gearcache.cache_compile(net.method, config=strict_config())
-    x = torch.randn(2, 4)
-    net.cached(x), net.run(x)
-    twin = copy.deepcopy(net)
-    with torch.no_grad():
-        twin.linear.weight.zero_()
-    assert torch.equal(twin.cached(x), _expected(twin, x))
-    assert torch.equal(twin.run(x), _expected(twin, x))
-    assert torch.equal(net.cached(x), _expected(net, x))
-    assert twin.cached.stats.traces == 0
-
-
-def test_a_module_with_cached_methods_survives_pickling(cache_dir: Path) -> None:
-    net = Base()
-    net.cached = gearcache.cache_compile(net.method, config=strict_config())
-    x = torch.randn(2, 4)
-    expected = net.cached(x)
-    net.run(x)
-    loaded = pickle.loads(pickle.dumps(net))
-    assert torch.equal(loaded.cached(x), expected)
-    assert torch.equal(loaded.run(x), expected)
-    assert loaded.cached._function.__self__ is loaded
-
-
 def _of_dictionary(net: Base) -> Base:
     made = Base.__new__(Base)
     made.__dict__ = dict(net.__dict__)
@@ -79,11 +45,10 @@ def _of_dictionary(net: Base) -> Base:
     [copy.copy, copy.deepcopy, _of_dictionary, lambda net: pickle.loads(pickle.dumps(net))],
     ids=["copy", "deepcopy", "dictionary", "pickle"],
 )
-@pytest.mark.parametrize("called_before", [True, False])
-def test_a_copy_answers_with_what_it_has_now(copied: Any, called_before: bool, cache_dir: Path) -> None:
+def test_a_copy_answers_with_what_it_has_now(copied: Any, cache_dir: Path) -> None:
     net, x = Base(), torch.randn(2, 4)
-    if called_before:
-        net.run(x)
+    net.cached = gearcache.cache_compile(net.method, config=strict_config())
+    net.run(x), net.cached(x)
     twin = copied(net)
     twin._modules, twin._buffers = dict(twin._modules), dict(twin._buffers)
     twin.linear, twin.shift = nn.Linear(4, 4), torch.randn(4)
@@ -93,6 +58,10 @@ def test_a_copy_answers_with_what_it_has_now(copied: Any, called_before: bool, c
     assert twin.run is twin.run
     assert twin.run is not net.run
     assert twin.run.function.__self__ is twin
+    # The other one stays bound, as any bound method: only a deep copy or a pickle copies its module.
+    is_own = twin.cached is not net.cached
+    assert is_own == (copied not in (copy.copy, _of_dictionary))
+    assert torch.equal(twin.cached(x), _expected(twin if is_own else net, x))
 
 
 def test_a_replica_answers_with_its_own_weights(cache_dir: Path) -> None:
@@ -106,32 +75,25 @@ def test_a_replica_answers_with_its_own_weights(cache_dir: Path) -> None:
     assert torch.equal(net.run(x), _expected(net, x))
 
 
-def test_an_explicit_cached_method_stays_bound_as_any_bound_method(cache_dir: Path) -> None:
-    net, x = Base(), torch.randn(2, 4)
-    net.cached = gearcache.cache_compile(net.method, config=strict_config())
-    twin = copy.copy(net)
-    assert twin.cached is net.cached
-    assert copy.deepcopy(net).cached.function.__self__ is not net
-    assert torch.equal(twin.cached(x), _expected(net, x))
+def test_a_subclass_overrides_a_decorated_method_and_calls_super(cache_dir: Path) -> None:
+    net = Derived()
+    x = torch.randn(2, 4)
+    for _ in range(2):
+        assert torch.equal(net.run(x), _expected(net, x) + 100)
+    assert torch.equal(Base.run(net, x), _expected(net, x))
 
 
 def test_a_decorated_override_and_what_it_overrides_are_kept_apart(cache_dir: Path) -> None:
     x = torch.randn(2, 4)
-    for net in (Twice(), pickle.loads(pickle.dumps(Twice())), copy.copy(Twice()), copy.deepcopy(Twice())):
+    for net in (Twice(), pickle.loads(pickle.dumps(Twice())), copy.copy(Twice())):
         with torch.no_grad():
             own, under = net.linear(x) * 3 - net.shift, net.linear(x) * 2 + net.shift
         for _ in range(2):
             assert torch.equal(net.both(x), own * 10 + under)
             assert torch.equal(net.run(x), own)
-        again = pickle.loads(pickle.dumps(net))
-        assert torch.equal(again.both(x), own * 10 + under)
-
-
-def test_classes_of_one_name_do_not_share_a_method(cache_dir: Path) -> None:
-    net, x = twice_again()(), torch.randn(2, 4)
+    again = twice_again()()  # another class of this name has a method of its own
     with torch.no_grad():
-        expected = net.linear(x) * 7 + (net.linear(x) * 3 - net.shift)
-    assert torch.equal(net.run.function(x), expected)
+        assert torch.equal(again.run.function(x), again.linear(x) * 7 + (again.linear(x) * 3 - again.shift))
 
 
 def test_what_is_assigned_in_place_of_a_decorated_method_is_used(
@@ -162,64 +124,6 @@ def test_a_module_with_a_decorated_method_is_collected_with_it(cache_dir: Path) 
     assert gone() is None
 
 
-def test_a_subclass_overrides_a_decorated_method_and_calls_super(cache_dir: Path) -> None:
-    net = Derived()
-    x = torch.randn(2, 4)
-    for _ in range(2):
-        assert torch.equal(net.run(x), _expected(net, x) + 100)
-    assert torch.equal(Base.run(net, x), _expected(net, x))
-
-
-def test_an_in_place_weight_update_is_seen(cache_dir: Path) -> None:
-    net, x = Base(), torch.randn(2, 4)
-    net.run(x)
-    with torch.no_grad():
-        net.linear.weight.mul_(3)
-        net.shift.add_(1)
-    assert torch.equal(net.run(x), _expected(net, x))
-
-
-def test_replaced_weights_are_seen_after_refresh(cache_dir: Path) -> None:
-    net, x = Base(), torch.randn(2, 4)
-    net.run(x)
-    net.linear.weight = torch.nn.Parameter(torch.randn(4, 4))
-    net.shift = torch.randn(4)
-    net.run.refresh()
-    assert torch.equal(net.run(x), _expected(net, x))
-    assert net.run.stats.traces == 1
-
-
-def test_load_state_dict_is_seen(cache_dir: Path) -> None:
-    net, x = Base(), torch.randn(2, 4)
-    net.run(x)
-    net.load_state_dict(Base().state_dict())
-    assert torch.equal(net.run(x), _expected(net, x))
-
-
-def test_threads_may_call_at_once_from_the_first_call_on(cache_dir: Path) -> None:
-    net = Base()
-    wrong: list[object] = []
-    barrier = threading.Barrier(4)
-
-    def serve(size: int) -> None:
-        barrier.wait()
-        try:
-            for _ in range(20):
-                x = torch.randn(size, 4)
-                if not torch.equal(net.run(x), _expected(net, x)):
-                    wrong.append(size)
-        except Exception as error:
-            wrong.append(error)
-
-    threads = [threading.Thread(target=serve, args=(size,)) for size in (2, 3, 4, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-    assert net.run.stats.calls == 80
-
-
 def test_autocast_may_be_toggled_between_calls(cache_dir: Path) -> None:
     net, x = Base(), torch.randn(2, 4)
     for _ in range(3):
@@ -242,17 +146,6 @@ def test_callers_in_every_grad_mode_get_the_same(cache_dir: Path) -> None:
             assert torch.equal(net.run(x), expected)
             assert torch.equal(net.run(torch.clone(x)), expected)
     assert torch.is_grad_enabled()
-
-
-def test_default_dtype_and_determinism_are_part_of_the_state(cache_dir: Path) -> None:
-    net, x = Base(), torch.randn(2, 4)
-    net.run(x)
-    torch.set_default_dtype(torch.float64)
-    try:
-        assert torch.equal(net.run(x), _expected(net, x))
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert torch.equal(net.run(x), _expected(net, x))
 
 
 class _OfDefaults(nn.Module):
@@ -284,26 +177,3 @@ def test_a_binding_tells_its_entry_and_history(cache_dir: Path) -> None:
     again = Base()
     again.run(torch.randn(2, 4))
     assert "hit: " in again.run.explain()
-
-
-@pytest.mark.parametrize("mode", ["train", "eval"])
-def test_training_and_evaluation_mode_are_told_apart_after_refresh(cache_dir: Path, mode: str) -> None:
-    net, x = Base(), torch.ones(2, 4)
-    getattr(net, mode)()
-    plain = gearcache.cache_compile(net.by_mode, config=strict_config())
-    assert torch.equal(plain(x), net.by_mode(x))
-    net.train(not net.training)
-    plain.refresh()
-    assert torch.equal(plain(x), net.by_mode(x))
-
-
-def test_toggling_autocast_adds_no_check_per_toggle(cache_dir: Path) -> None:
-    module, x = torch.nn.Linear(4, 4), torch.randn(2, 4)
-    cached = gearcache.cache_compile(module.forward, config=strict_config())
-    with torch.no_grad():
-        for _ in range(5):
-            cached(x)
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                cached(x)
-    graphs = [graph for each in cached._bindings for active in each.loaded.variants for graph in active.graphs]
-    assert [len(graph._checks) for graph in graphs] == [1, 1]

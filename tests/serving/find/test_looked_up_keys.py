@@ -15,7 +15,6 @@ from torch.utils import _pytree
 
 import gearcache
 from gearcache.errors import CaptureError
-from tests.support.sampled import sampled
 from tests.support.scenarios import strict_config
 
 
@@ -59,9 +58,8 @@ def test_a_made_key_that_was_absent_is_looked_for_again(cache_dir: Path) -> None
         gearcache.cache_compile(Table().of_made_key, config=strict_config(), dynamic=False)(torch.ones(2))
 
 
-@pytest.mark.parametrize(("key", "other"), [(Left, Right), ("a", "b"), (3, 4)])
-@pytest.mark.parametrize("name", ["of_made_key", "of_class"])
-def test_a_changed_table_is_seen_by_the_next_instance(cache_dir: Path, key: Any, other: Any, name: str) -> None:
+@pytest.mark.parametrize(("name", "key", "other"), [("of_made_key", 3, 4), ("of_class", Left, Right)])
+def test_a_changed_table_is_seen_by_the_next_instance(cache_dir: Path, name: str, key: Any, other: Any) -> None:
     x = torch.ones(2)
     contents: list[dict[Any, float]] = [{}, {key: 2.0}, {(other, 1): 3.0, other: 4.0}, {other: 4.0, key: 5.0}]
     for content in contents:
@@ -105,12 +103,10 @@ class Equal(nn.Module):
         self.key = key
         self.table: dict[Any, float] = {}
         self.ordered: collections.OrderedDict[Any, float] = collections.OrderedDict()
-        self.lists: collections.defaultdict[Any, list[float]] = collections.defaultdict(list)
         self.members: set[Any] = set()
 
     def put(self, key: Any) -> None:
         self.table[key] = self.ordered[key] = 2.0
-        self.lists[key].append(2.0)
         self.members.add(key)
 
     def get(self, x: Tensor) -> Tensor:
@@ -134,44 +130,41 @@ class Equal(nn.Module):
     def is_key(self, x: Tensor) -> Tensor:
         return x * (2.0 if self.key in self.table.keys() else 5.0)  # noqa: SIM118
 
-    def list_of(self, x: Tensor) -> Tensor:
-        if self.key not in self.lists:
-            self.lists[self.key].append(3.0)
-        return x * self.lists[self.key][0]
 
-
-LOOKUPS = ("get", "get_made", "get_ordered", "item", "is_member", "is_key")
-
-
-def _caching(cached: dict[Any, Any], module: Equal, name: str) -> Callable[[Tensor], Tensor]:
-    return cached.setdefault(
-        (module, name), gearcache.cache_compile(getattr(module, name), config=strict_config(), dynamic=False)
-    )
-
-
-@pytest.mark.parametrize("name", LOOKUPS)
-@pytest.mark.parametrize("key", [True, 1.0, Level.ONE, *sampled([1, 1 + 0j], [])], ids=repr)
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        *((name, True) for name in ("get", "get_made", "get_ordered", "item", "is_member", "is_key")),
+        ("get", Level.ONE),
+        ("item", 1.0),
+        ("is_member", 1.0),
+    ],
+)
 def test_an_equal_key_of_another_type_is_the_key(cache_dir: Path, key: Any, name: str) -> None:
-    x, cached = torch.ones(2), {}  # type: ignore[var-annotated]
-    for first in ([], [2], [1], [True], [1.0]):
+    x = torch.ones(2)
+    for first in ([], [2], [1]):
         module = Equal(key)
+        cached = gearcache.cache_compile(getattr(module, name), config=strict_config(), dynamic=False)
         for present in first:
             module.put((present, "a") if name == "get_made" else present)
-        assert torch.equal(_caching(cached, module, name)(x), getattr(module, name)(x)), first
-        for later in (1.0, True, 1):
-            module.put((later, "a") if name == "get_made" else later)
-            assert torch.equal(_caching(cached, module, name)(x), getattr(module, name)(x)), (first, later)
+        assert torch.equal(cached(x), getattr(module, name)(x)), first
+        module.put((1.0, "a") if name == "get_made" else 1.0)
+        assert torch.equal(cached(x), getattr(module, name)(x)), first
 
 
 @pytest.mark.parametrize(
-    "key",
-    [True, 2.5, (3, 1), (0, (True, None)), Place(1, "b"), frozenset({1, 2}), b"ab", None, 1j, 1 << 70, torch.float16],
+    ("name", "key"),
+    [
+        ("item", (0, (True, None))),
+        ("item", Place(1, "b")),
+        ("get", frozenset({1, 2})),
+        ("get", 1 << 70),
+        ("is_member", 1j),
+        ("is_member", torch.float16),
+    ],
     ids=repr,
 )
-@pytest.mark.parametrize("name", ["item", "get", "is_member"])
-def test_a_key_that_is_found_is_found_again_and_its_change_is_seen(cache_dir: Path, key: Any, name: str) -> None:
-    if isinstance(key, Place) and name == "is_member":
-        pytest.skip("objects as members of a set are refused by name")
+def test_a_key_that_is_found_is_found_again_and_its_change_is_seen(cache_dir: Path, name: str, key: Any) -> None:
     x, traces = torch.ones(2), []
     for value in (2.0, 2.0, 7.0):
         module = Equal(key)
@@ -187,22 +180,6 @@ def test_a_key_that_is_found_is_found_again_and_its_change_is_seen(cache_dir: Pa
         module.members.remove(key)
         assert torch.equal(cached(x), getattr(module, name)(x))
     assert traces[:2] == [1, 0]
-
-
-def test_comparing_makes_no_item_of_a_defaultdict(cache_dir: Path) -> None:
-    x = torch.ones(2)
-    module, reference = Equal(0), Equal(0)
-    cached = gearcache.cache_compile(module.list_of, config=strict_config(), dynamic=False)
-    for key, clears in ((0, False), (0, False), (2, True), (0, False), (3, True), (2, False)):
-        for each in (module, reference):
-            each.key = key
-            if clears:
-                each.lists.clear()
-        assert torch.equal(cached(x), reference.list_of(x))
-        assert module.lists == reference.lists
-    fresh = Equal(9)
-    assert torch.equal(gearcache.cache_compile(fresh.list_of, config=strict_config(), dynamic=False)(x), 3 * x)
-    assert fresh.lists == {9: [3.0]}
 
 
 class OfArgument(nn.Module):
@@ -235,13 +212,6 @@ class Noting(nn.Module):
     def hooked(self, x: Tensor) -> Tensor:
         return self.second(self.first(x) + 1)  # type: ignore[no-any-return]
 
-    def get(self, x: Tensor) -> Tensor:
-        return x * self.table.get(self.first, 5.0)
-
-    def counted(self, x: Tensor) -> Tensor:
-        self.table[self.first] = self.table.get(self.first, 0.0) + 1.0
-        return x * self.table[self.first] + len(self.table)
-
     def paired(self, x: Tensor) -> Tensor:
         self.table[self.first, "a"] = 2.0
         return x * self.table.get((self.second, "a"), 3.0)
@@ -267,13 +237,12 @@ class Noting(nn.Module):
         ]
 
 
-@pytest.mark.parametrize("name", ["hooked", "get", "counted", "paired", "popped", "placed"])
+@pytest.mark.parametrize("name", ["hooked", "paired", "popped", "placed"])
 def test_modules_as_keys_of_a_table_are_found_and_stay_apart(cache_dir: Path, name: str) -> None:
     x = torch.ones(2)
     first_keys: list[Callable[[Noting], list[Any]]] = [
         lambda net: [],
         lambda net: [net.first],
-        lambda net: [net.other, net.first],
         lambda net: [net.first, net.other],
         lambda net: [nn.Identity()],
         lambda net: [(net.second, "a"), net.second],
@@ -286,8 +255,7 @@ def test_modules_as_keys_of_a_table_are_found_and_stay_apart(cache_dir: Path, na
             for each in (net, reference):
                 each.table.clear()
                 each.table.update(dict.fromkeys(keys(each), 2.0))
-            for _ in range(2):
-                assert torch.equal(cached(x), getattr(reference, name)(x))
-                assert net.named() == reference.named()
+            assert torch.equal(cached(x), getattr(reference, name)(x))
+            assert net.named() == reference.named()
         traces.append(cached.stats.traces)
     assert traces[0] > 0 == traces[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,6 @@ from gearcache.cache.admin.evict import Limits
 from gearcache.cache.layout import Layout
 from gearcache.cache.upkeep import keep_limits
 from tests.support.relaunch import run_python
-from tests.support.sampled import sampled
 from tests.support.scenarios import strict_config
 
 
@@ -65,9 +63,6 @@ class Model(nn.Module):
     def named(self, x: Tensor) -> Tensor:
         return self.decode(x) * len(sorted(self.layers[0].low.keys())[-1])
 
-    def sized(self, x: Tensor) -> Tensor:
-        return self.decode(x) * self.rest[0].weight.shape[0]
-
     def half(self, x: Tensor) -> Tensor:
         return x.to(next(self.rest.parameters()).dtype)
 
@@ -75,23 +70,21 @@ class Model(nn.Module):
 X = torch.arange(8.0).reshape(2, 4)
 
 
-def served(model: nn.Module, name: str = "decode", backend: str = "eager", **options: Any) -> Any:
+def served(model: nn.Module, name: str = "decode", **options: Any) -> Any:
     """Call a method once; returns its counters. The result has to be eager's."""
-    cached = gearcache.cache_compile(getattr(model, name), config=strict_config(backend), dynamic=False, **options)
+    cached = gearcache.cache_compile(getattr(model, name), config=strict_config(), dynamic=False, **options)
     with torch.no_grad():
         expected = getattr(model, name)(X)
-    torch.testing.assert_close(cached(X), expected, rtol=0 if backend == "eager" else 1e-4, atol=1e-4)
+    torch.testing.assert_close(cached(X), expected, rtol=0, atol=1e-4)
     return cached
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        pytest.param(lambda: Model("own", "c"), id="renamed"),
         pytest.param(lambda: Model("own"), id="removed"),
-        pytest.param(lambda: Model("c", "own", "d", "e"), id="added before"),
+        pytest.param(lambda: Model("c", "own", "d", "e"), id="renamed and added before"),
         pytest.param(lambda: Model("own", "b", heads=3), id="further heads"),
-        pytest.param(lambda: Model("own", "b", heads=0), id="without the other head"),
     ],
 )
 def test_what_a_method_does_not_reach_costs_no_trace(cache_dir: Path, other: Callable[[], nn.Module]) -> None:
@@ -118,25 +111,6 @@ class Outside(Model):
         return x * _children()
 
 
-class Whole(nn.Module):
-    """Its method reaches all its modules."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.only = nn.Linear(4, 4)
-
-    def decode(self, x: Tensor) -> Tensor:
-        return self.only(x)
-
-
-def test_the_entry_of_a_module_that_is_reached_as_a_whole_serves_a_larger_one(cache_dir: Path) -> None:
-    assert served(Whole()).stats.traces == 1
-    larger = Whole()
-    larger.more = nn.Linear(4, 4)
-    assert served(larger).stats.traces == 0
-
-
 def test_the_answer_of_a_function_that_no_trace_looks_into_is_compared(cache_dir: Path) -> None:
     models = [Outside(), Outside()]
     models[1].more = nn.Linear(4, 4)
@@ -150,13 +124,17 @@ def test_a_method_that_reaches_no_module_is_traced_once_for_all(cache_dir: Path)
     assert served(Model("c", heads=3), "apart").stats.traces == 0
 
 
-@pytest.mark.parametrize("name", ["counted", "named", "sized", "half"])
+def test_a_wrapped_model_is_served_by_the_entry_of_the_model(cache_dir: Path) -> None:
+    served(Model("own", "b"))
+    assert served(nn.Sequential(Model("own", "b"), nn.Linear(3, 3))[0]).stats.traces == 0
+
+
+@pytest.mark.parametrize("name", ["counted", "named", "half"])
 def test_what_a_method_asks_about_others_is_compared(cache_dir: Path, name: str) -> None:
-    models = [Model("own", "b"), Model("own", "longer"), Model("own", "b", heads=3), Model("own", heads=2)]
-    models += [Model("own", "b").double() if name == "half" else Model("own", "b", "longest of all")]
+    models = [Model("own", "b"), Model("own", "longer"), Model("own", "b", heads=3)]
+    if name == "half":
+        models[2].double()
     for model in models:
-        if name == "sized":
-            model.rest[0] = nn.Linear(4, 3 + len(model.rest))
         served(model if name == "half" else model.float(), name)
 
 
@@ -172,24 +150,20 @@ def _tied(model: Any) -> None:
     model.layers[0].base.weight = model.layers[1].base.weight
 
 
-def _of_other_size(model: Any) -> None:
-    for kind, sizes in (("low", (4, 3)), ("high", (3, 4))):
-        getattr(model.layers[1], kind)["own"] = nn.Linear(*sizes, bias=False)
-
-
 def _hooked(model: Any) -> None:
     model.first.register_forward_hook(lambda module, args, out: out * 2)
 
 
-@pytest.mark.parametrize("change", [_other_active, _other_class, _tied, _of_other_size, _hooked])
+@pytest.mark.parametrize("change", [_other_active, _other_class, _tied, _hooked])
 def test_what_a_method_reaches_is_compared_although_others_differ_too(
     cache_dir: Path, change: Callable[[Any], None]
 ) -> None:
     served(Model("own", "b"))
     model = Model("own", "b", "c")
     change(model)
-    assert served(model).stats.traces == 1
-    assert served(Model("own", "c")).stats.traces == 0
+    cached = served(model)
+    assert cached.stats.traces == 1
+    assert change is not _other_active or "active[0]" in cached.explain(), "what the trace depends on"
 
 
 def test_a_change_of_the_process_serves_a_sibling_too(cache_dir: Path) -> None:
@@ -216,13 +190,6 @@ def test_graphs_that_a_sibling_made_since_are_found(cache_dir: Path) -> None:
     assert (one.stats.traces, two.stats.traces, two.stats.misses) == (1, 0, 0)
 
 
-def test_the_reason_of_a_miss_is_what_the_trace_depends_on(cache_dir: Path) -> None:
-    served(Model("own", "b"))
-    model = Model("own", "c")
-    _other_active(model)
-    assert "active[0]" in served(model).explain()
-
-
 def test_a_read_only_cache_serves_siblings(cache_dir: Path) -> None:
     served(Model("own", "b"))
     for path in [cache_dir, *cache_dir.rglob("*")]:
@@ -234,6 +201,19 @@ def test_a_read_only_cache_serves_siblings(cache_dir: Path) -> None:
             path.chmod(0o755 if path.is_dir() else 0o644)
 
 
+@pytest.mark.parametrize("damage", ["manifest cut", "blobs gone"])
+def test_damaged_siblings_are_no_fault_of_the_call(cache_dir: Path, damage: str) -> None:
+    served(Model("own", "b"))
+    if damage == "blobs gone":
+        shutil.rmtree(Layout(cache_dir).blobs_folder)
+    else:
+        (manifest,) = Layout(cache_dir).entries()
+        manifest.write_bytes(manifest.read_bytes()[:-20])
+    cached = gearcache.cache_compile(Model("own", "c").decode, config=gearcache.CompilerConfig(backend="eager"))
+    assert torch.equal(cached(X), cached.function(X))
+    assert cached.stats.traces == 1
+
+
 def test_a_sibling_in_use_stays_and_counts_its_loads(cache_dir: Path) -> None:
     served(Model("own", "b"))
     cached = served(Model("own", "c"))
@@ -242,27 +222,6 @@ def test_a_sibling_in_use_stays_and_counts_its_loads(cache_dir: Path) -> None:
     assert cached.stats.hits == 1
     keep_limits(Layout(cache_dir), Limits(1, None), ("Other", "0" * 64, ""))
     assert len(list(Layout(cache_dir).entries())) == 1
-
-
-def test_damaged_siblings_are_no_fault_of_the_call(cache_dir: Path) -> None:
-    served(Model("own", "b"))
-    (manifest,) = Layout(cache_dir).entries()
-    manifest.write_bytes(manifest.read_bytes()[:-20])
-    assert served(Model("own", "c")).stats.traces == 1
-
-
-def test_a_sibling_with_a_missing_blob_is_compiled_anew(cache_dir: Path) -> None:
-    served(Model("own", "b"))
-    shutil.rmtree(Layout(cache_dir).blobs_folder)
-    cached = gearcache.cache_compile(Model("own", "c").decode, config=gearcache.CompilerConfig(backend="eager"))
-    assert torch.equal(cached(X), cached.function(X))
-
-
-def test_a_wrapped_model_is_served_by_the_entry_of_the_model(cache_dir: Path) -> None:
-    model = Model("own", "b")
-    served(model)
-    wrapper = nn.Sequential(copy.deepcopy(model), nn.Linear(3, 3))
-    assert served(wrapper[0]).stats.traces == 0
 
 
 def _prewarmed(*names: str) -> Callable[[], Any]:
@@ -296,14 +255,13 @@ import json, sys
 import torch
 from tests.serving.find.test_siblings import X, Model, served
 before = "torch._dynamo" in sys.modules
-cached = served(Model("own", sys.argv[1]), "decode", sys.argv[2], cache_dir=sys.argv[3])
+cached = served(Model("own", sys.argv[1]), cache_dir=sys.argv[2])
 stats = cached.stats
 print(json.dumps([stats.hits, stats.traces, stats.compiles, "torch._dynamo" in sys.modules and not before]))
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", sampled(["eager", "inductor"], ["eager"]))
-def test_a_relaunch_by_a_sibling_imports_no_compiler(backend: str, tmp_path: Path) -> None:
-    assert run_python(PROGRAM, "b", backend, str(tmp_path), compiles=True)[:3] == [0, 1, 1]
-    assert run_python(PROGRAM, "c", backend, str(tmp_path)) == [1, 0, 0, False]
+def test_a_relaunch_by_a_sibling_imports_no_compiler(tmp_path: Path) -> None:
+    assert run_python(PROGRAM, "b", str(tmp_path), compiles=True)[:3] == [0, 1, 1]
+    assert run_python(PROGRAM, "c", str(tmp_path)) == [1, 0, 0, False]

@@ -82,39 +82,25 @@ def test_a_build_host_fetches_what_it_has_sent(tmp_path: Path, share: str, build
     assert len(objects(share, "entries")) == 1
 
 
-#: What lies in the tier instead, from what the build host stored; and what is said of it.
-HOSTILE: dict[str, tuple[Callable[[bytes, bytes], bytes], str]] = {
-    "stripped": (lambda data, other: signed_parts(data).manifest, "it is not signed"),
-    "signed by a thief": (lambda data, other: other, "does not list it"),
-    "replaced signature": (
-        lambda data, other: signed_parts(data).manifest + signed_parts(other).pair[:40] + signed_parts(data).pair[40:],
-        "does not list it",
-    ),
-    "flipped bit": (lambda data, other: data[:-1] + bytes([data[-1] ^ 1]), "does not fit its bytes"),
-}
-
-
-@pytest.mark.parametrize("attack", [*HOSTILE, "outdated", "rotated out", "no key at all"])
+@pytest.mark.parametrize("attack", ["stripped", "flipped bit", "outdated", "rotated out"])
 def test_anything_else_is_refused_with_the_reason_and_compiled_here(
     tmp_path: Path, share: str, build: Pair, sets: Sets, attack: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """`tests/cache/remote/test_signed_manifests.py` has more of what an attacker may do."""
     sets(**{SIGNING: str(build.path)})
     Host(tmp_path / "a", share).call()
     (manifest,) = objects(share, "entries")
-    trusted, reason = build.trusted.text, "does not list it"
-    thief = Pair(tmp_path, "thief")
-    if attack in HOSTILE:
-        change, reason = HOSTILE[attack]
-        data = manifest.read_bytes()
-        data = change(data, thief.signs.signed(signed_parts(data).manifest))
-        manifest.unlink()
-        manifest.with_name(f"{sha256(data).hexdigest()}.msgpack").write_bytes(data)
+    data, trusted = manifest.read_bytes(), build.trusted.text
+    if attack == "stripped":
+        data, reason = signed_parts(data).manifest, "it is not signed"
+    elif attack == "flipped bit":
+        data, reason = data[:-1] + bytes([data[-1] ^ 1]), "does not fit its bytes"
     elif attack == "outdated":
         trusted, reason = f"{trusted};until=2020-01-01", "is trusted for entries until 2020-01-01"
-    elif attack == "rotated out":
-        trusted = thief.trusted.text
     else:
-        trusted, reason = "", "is not set, which would list it"
+        trusted, reason = Pair(tmp_path, "other").trusted.text, "does not list it"
+    manifest.unlink()
+    manifest.with_name(f"{sha256(data).hexdigest()}.msgpack").write_bytes(data)
     sets(**{TRUSTED: trusted})
     with caplog.at_level(logging.WARNING):
         host = Host(tmp_path / "b", f"{share}?read_only=1").call()

@@ -25,17 +25,11 @@ from gearcache.cache.remote.outbox import outbox
 from gearcache.errors import CacheError, OptionError
 from gearcache.serving.fleet import compile_turn as turn
 from gearcache.serving.fleet import remote_entry
-from tests.cache.remote.clouds import azure, azurite_program
 from tests.cache.remote.real_engines import ENGINES
 from tests.support.commands import run_json
 from tests.support.relaunch import run_python
 
 GEARS = {"x": {0: [2, 4]}}
-OFFSET = 1.0
-
-
-def offset() -> float:
-    return OFFSET
 
 
 class Net(torch.nn.Module):
@@ -46,7 +40,7 @@ class Net(torch.nn.Module):
         self.factor = factor
 
     def run(self, x: Tensor) -> Tensor:
-        return torch.relu(self.linear(x.float())) * self.factor + OFFSET
+        return torch.relu(self.linear(x.float())) * self.factor + 1.0
 
     def other(self, x: Tensor) -> Tensor:
         return self.linear(x) - self.factor
@@ -127,25 +121,26 @@ def of_tenant(root: Path, remotes: str, *names: str, active: str = "own", width:
     return cached
 
 
-def test_what_one_host_compiled_another_fetches(tmp_path: Path, share: str) -> None:
+def test_what_one_host_compiled_another_fetches(tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Host(tmp_path / "a", share).call().compiles == 2
     second = Host(tmp_path / "b", share).call().call(2)
     assert (second.compiles, second.cached.stats.to_dict()["traces"]) == (0, 0)
+    for name, counted in (("a", {"absent": 1}), ("b", {})):  # what a tier has served is no miss
+        found = run_json("stats", "--cache-dir", str(tmp_path / name))
+        assert (found["hits"], found["misses_by_reason"]) == (1 - len(counted), counted)
     # It is an entry of that host like any other: no tier is asked for it.
-    shutil.rmtree(tmp_path / "share")
-    assert Host(tmp_path / "b", "").call().call(2).compiles == 0
+    monkeypatch.setattr(remote_entry, "RemoteEntry", None)
+    assert Host(tmp_path / "b", share).call().call(2).compiles == 0
 
 
-@pytest.mark.parametrize("engine", ["redis", "bucket", "web", "azure"])
+@pytest.mark.parametrize("engine", ["redis", "bucket", "web"])
 def test_it_comes_through_every_engine(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if engine == "azure" and azurite_program() is None:
-        pytest.skip("there is no Azurite, or no node for it: see scripts/servers.sh")
-    with {**ENGINES, "azure": azure}[engine]() as remote:
+    """That all engines, Azure included, do the same is in `tests/cache/remote/engines/test_engines.py`."""
+    with ENGINES[engine]() as remote:
         monkeypatch.setattr("gearcache.cache.remote.urls.TierURL.open", lambda self: remote)
         url = "redis://h?unsigned=1"
         assert Host(tmp_path / "a", url).call().compiles == 2
         assert Host(tmp_path / "b", url).call().compiles == 0
-        assert [of_tenant(tmp_path / name, url, "own", name).stats.traces for name in "cd"] == [1, 0]
 
 
 def test_what_another_tenants_host_compiled_serves_where_the_method_reaches_the_same(
@@ -159,51 +154,6 @@ def test_what_another_tenants_host_compiled_serves_where_the_method_reaches_the_
     assert of_tenant(tmp_path / "c", share, "own", "c", active="c").stats.traces == 1, "another one is active"
     assert of_tenant(tmp_path / "d", share, "own", "f", width=5).stats.traces == 1, "it reaches other weights"
     assert of_tenant(tmp_path / "e", share, "e", "own").stats.traces == 0
-
-
-def test_of_a_methods_entries_only_those_of_the_family_are_read(
-    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for gears in ([4, 1], [4, 2], [4, 3]):
-        monkeypatch.setitem(GEARS["x"], 0, gears)
-        of_tenant(tmp_path / f"a{gears[1]}", share, "own", "b")
-    read: list[str] = []
-    get = FolderRemote.get
-
-    def noted(self: FolderRemote, name: str, *args: Any) -> Any:
-        read.append(name)
-        return get(self, name, *args)
-
-    monkeypatch.setattr(FolderRemote, "get", noted)
-    assert of_tenant(tmp_path / "b", share, "own", "c").stats.traces == 0
-    assert len([name for name in read if name.endswith(".msgpack")]) == 1
-
-
-def test_what_a_tier_has_served_is_no_miss_of_the_cache(tmp_path: Path, share: str) -> None:
-    for name, counted in (("a", {"absent": 1}), ("b", {})):
-        Host(tmp_path / name, share).call()
-        found = run_json("stats", "--cache-dir", str(tmp_path / name))
-        assert (found["hits"], found["misses_by_reason"]) == (1 - len(counted), counted)
-
-
-def test_a_local_hit_asks_no_tier(tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    Host(tmp_path / "a", share).call()
-    monkeypatch.setattr(remote_entry, "RemoteEntry", None)
-    assert Host(tmp_path / "a", share).call().compiles == 0
-
-
-def test_a_relaunch_imports_nothing_of_tiers(tmp_path: Path) -> None:
-    code = """
-import json, sys, torch, gearcache
-from tests.scenarios.geared import Net
-config = gearcache.CompilerConfig(backend="eager")
-cached = gearcache.cache_compile(Net().encode, config=config, gears={"x": {0: [2]}}, cache_dir=sys.argv[1])
-cached(torch.randn(2, 4))
-print(json.dumps([name for name in sys.modules if ".cache.remote." in name]))
-"""
-    environ = {"GEARCACHE_REMOTES": "redis://127.0.0.1:1/0"}
-    assert run_python(code, str(tmp_path), environ=environ, compiles=True)
-    assert run_python(code, str(tmp_path), environ=environ) == []
 
 
 def test_tiers_are_asked_in_their_order_and_all_get_what_was_compiled(tmp_path: Path) -> None:
@@ -252,24 +202,21 @@ def test_an_entry_whose_evidence_does_not_hold_is_not_fetched(tmp_path: Path, sh
     assert Host(tmp_path / "d", share, factor=2.0).call().compiles == 0
 
 
-def test_a_changed_global_is_a_miss_in_a_tier_too(tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    Host(tmp_path / "a", share).call()
-    monkeypatch.setitem(globals(), "OFFSET", 5.0)
-    assert Host(tmp_path / "b", share).call().compiles == 2
-
-
-def test_a_damaged_blob_is_compiled_again_and_replaced(tmp_path: Path, share: str) -> None:
+@pytest.mark.parametrize("damage", ["flipped", "gone"])
+def test_a_damaged_blob_is_compiled_again_and_replaced(tmp_path: Path, share: str, damage: str) -> None:
     Host(tmp_path / "a", share).call()
     for blob in objects(share, "blobs"):
         data = blob.read_bytes()
-        blob.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        blob.unlink()
+        if damage == "flipped":
+            blob.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     second = Host(tmp_path / "b", share).call()
     assert second.compiles == 2
-    assert "sha256" in second.cached.explain()
+    assert damage == "gone" or "sha256" in second.cached.explain()
     assert Host(tmp_path / "c", share).call().compiles == 0
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "of another entry", "of another name", "gone"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "of another name"])
 def test_a_damaged_manifest_is_as_none(tmp_path: Path, share: str, damage: str) -> None:
     Host(tmp_path / "a", share).call()
     Host(tmp_path / "a", share, method="other").call()
@@ -279,15 +226,8 @@ def test_a_damaged_manifest_is_as_none(tmp_path: Path, share: str, damage: str) 
         first.write_bytes(data[:-7])
     elif damage == "flipped":
         first.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
-    elif damage == "empty":
-        first.write_bytes(b"")
-    elif damage == "of another entry":
-        first.unlink()
-        (first.parent / other.name).write_bytes(other.read_bytes())
-    elif damage == "of another name":
-        first.rename(first.with_name("0" * 64 + ".msgpack"))
     else:
-        first.unlink()
+        first.rename(first.with_name("0" * 64 + ".msgpack"))
     names = [first.parent.parent.name.partition(".")[2], other.parent.parent.name.partition(".")[2]]
     assert Host(tmp_path / "b", share, method=names[0]).call().compiles == 2
     assert Host(tmp_path / "b", share, method=names[1]).call().compiles == 0
@@ -319,12 +259,6 @@ def test_an_unsigned_entry_is_refused_unless_the_user_says_so(
     # Nobody waits for what is refused then.
     assert not objects(share, "leases")
     assert len(objects(share, "entries")) == 1
-
-
-def test_a_copy_of_a_cache_is_a_tier(tmp_path: Path, share: str) -> None:
-    Host(tmp_path / "a", "").call()
-    shutil.copytree(tmp_path / "a", tmp_path / "share", dirs_exist_ok=True)
-    assert Host(tmp_path / "b", share).call().compiles == 0
 
 
 def test_a_host_that_cannot_write_fetches_into_memory(tmp_path: Path, share: str) -> None:
@@ -385,7 +319,9 @@ def test_in_the_background_it_is_fetched_too(tmp_path: Path, share: str) -> None
         third.call()
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert Host(tmp_path / "d", share, factor=7.0).call().compiles == 0
+    assert outbox().flush(30) == 0
+    assert len(objects(share, "entries")) == 2
+    assert not objects(share, "leases")
 
 
 def test_in_the_background_nobody_waits_until_it_is_sent(
@@ -400,18 +336,6 @@ def test_in_the_background_nobody_waits_until_it_is_sent(
             assert time.monotonic() - begin < 25
             time.sleep(0.05)
         assert outbox().flush(0.0) == 1, "it is still being sent"
-
-
-def test_what_was_compiled_in_the_background_is_sent_and_its_lease_given_up(tmp_path: Path, share: str) -> None:
-    host = Host(tmp_path / "a", share, on_miss="background")
-    deadline = time.monotonic() + 60
-    while not host.cached.stats.to_dict()["loads"]:
-        host.call()
-        assert time.monotonic() < deadline, host.cached.explain()
-        time.sleep(0.05)
-    assert outbox().flush(30) == 0
-    assert len(objects(share, "entries")) == 1
-    assert not objects(share, "leases")
 
 
 @pytest.mark.parametrize(
@@ -458,7 +382,7 @@ class Faulty(FolderRemote):
         return self._fail(deadline)
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
-        if self._fault in ("denies writes", "gives no objects", "hangs when it is written"):
+        if self._fault in ("denies writes", "hangs when it is written"):
             return super().names(prefix, limit, deadline)
         self._fail(deadline)
         return []
@@ -485,7 +409,7 @@ def faulty(share: str, fault: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     yield f"{share}&budget=0.5"
 
 
-@pytest.mark.parametrize("fault", ["hangs", "refuses", "gives no objects", "denies writes"])
+@pytest.mark.parametrize("fault", ["hangs", "denies writes"])
 def test_a_tier_that_fails_costs_its_budget_once_and_one_warning(
     tmp_path: Path, share: str, fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -496,11 +420,11 @@ def test_a_tier_that_fails_costs_its_budget_once_and_one_warning(
         begin = time.monotonic()
         Host(tmp_path / "b", url).call()
         assert time.monotonic() - begin < 8
-        for number in range(3):
+        for number in range(3 if fault == "hangs" else 1):
             Host(tmp_path / "b", url, factor=10.0 + number).call()
-        asked = Faulty.asked
-        Host(tmp_path / "b", url, factor=20.0).call()
-        if fault in ("hangs", "refuses"):
+        if fault == "hangs":
+            asked = Faulty.asked
+            Host(tmp_path / "b", url, factor=20.0).call()
             assert Faulty.asked == asked, "a tier that failed often is left alone"
     assert len([record for record in caplog.records if "tier" in record.getMessage()]) == 1
 
@@ -525,29 +449,6 @@ def test_a_package_that_is_missing_is_told_and_breaks_nothing(
 def test_what_is_no_tier_is_refused_at_once(tmp_path: Path, given: Any) -> None:
     with pytest.raises(OptionError, match="cache_compile: remotes"):
         Host(tmp_path, given)
-
-
-def test_of_hosts_that_lack_the_same_at_once_one_compiles(tmp_path: Path, share: str) -> None:
-    hosts = [Host(tmp_path / f"host{number}", share) for number in range(4)]
-    start = threading.Barrier(len(hosts))
-    errors: list[BaseException] = []
-
-    def begin(host: Host) -> None:
-        try:
-            start.wait()
-            host.call()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=begin, args=(host,)) for host in hosts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
-    assert sorted(host.compiles for host in hosts) == [0, 0, 0, 2]
-    assert outbox().flush(30) == 0
-    assert not objects(share, "leases")
 
 
 def _lease(share: str, **changes: Any) -> lease.Lease:
@@ -583,27 +484,18 @@ def test_a_host_waits_for_who_holds_the_lease_and_compiles_when_that_gives_up(tm
 
 
 @pytest.mark.usefixtures("one_lease")
-def test_a_fault_while_a_host_waits_ends_no_wait(tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    Host(tmp_path / "b", "").call()
-    held = _lease(share)
-    assert held.take()
-    failed = []
-
-    def holder(self: lease.Lease, ask: Any = lease.Lease.holder) -> lease.Holder | None:
-        if not failed:
-            failed.append(True)
-            threading.Timer(0.5, finish).start()
-            raise RemoteError("share", "a request failed")
-        return ask(self)
-
-    def finish() -> None:
-        for name in ("blobs", "entries"):
-            shutil.copytree(tmp_path / "b" / "v4" / name, tmp_path / "share" / "v4" / name)
-
-    monkeypatch.setattr(lease.Lease, "holder", holder)
-    assert Host(tmp_path / "a", share).call().compiles == 0
-    assert failed
-    held.release()
+@pytest.mark.parametrize("holder", ["a process that is gone", "of long ago"])
+def test_nobody_waits_for_who_compiles_no_more(tmp_path: Path, share: str, holder: str) -> None:
+    at, space = (time.time() - 3600, "") if holder == "of long ago" else (time.time(), lease.process_space())
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    left = lease.Holder("0" * 16, "host", child, 0, at, space).encoded()
+    FolderRemote(share.removeprefix("folder:").partition("?")[0]).put("v4/leases/x", left, Deadline.after(5))
+    begin = time.monotonic()
+    Host(tmp_path / "a", share).call()
+    assert time.monotonic() - begin < 20
 
 
 @pytest.mark.usefixtures("one_lease")
@@ -638,38 +530,6 @@ def test_hosts_that_may_write_and_not_delete_wait_for_no_lease_of_the_dead(
     begin = time.monotonic()
     assert Host(tmp_path / "b", share, factor=3.0).call().compiles == 2
     assert time.monotonic() - begin < 5
-
-
-def test_of_hosts_that_may_not_delete_one_takes_a_dead_lease_over(share: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: FolderRemote, name: str, deadline: Deadline) -> None:
-        raise RemoteError(self.label, "denied")
-
-    old = lease.Holder("0" * 16, "host", 1, 0, time.time() - 3600).encoded()
-    FolderRemote(share.removeprefix("folder:").partition("?")[0]).put("v4/leases/x", old, Deadline.after(5))
-    monkeypatch.setattr(FolderRemote, "delete", refuse)
-    first, second = _lease(share), _lease(share)
-    assert first.holder() is second.holder() is None
-    assert first.take()
-    assert not second.take()
-    first.release()
-
-
-@pytest.mark.usefixtures("one_lease")
-def test_a_lease_that_nobody_can_read_is_waited_for_as_long_as_for_the_dead(
-    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = _lease(share)
-    assert held.take()
-    monkeypatch.setattr(turn, "LIFE_SECONDS", 1.0)
-
-    def refuse(self: lease.Lease) -> None:
-        raise RemoteError("folder", "denied")
-
-    monkeypatch.setattr(lease.Lease, "holder", refuse)
-    begin = time.monotonic()
-    assert Host(tmp_path / "a", share).call().compiles == 2
-    assert 1.0 < time.monotonic() - begin < 20
-    held.release()
 
 
 def test_a_process_does_not_wait_for_its_own_upload(
@@ -712,19 +572,10 @@ def test_a_manifest_that_cannot_be_read_hides_no_other_one(
         return get(self, name, limit, deadline)
 
     monkeypatch.setattr(FolderRemote, "get", refuse)
-    for number in range(4):
+    for number in range(2):
         assert Host(tmp_path / f"b{number}", share).call().compiles == 0
     told = [record for record in caplog.records if "permission denied" in record.getMessage()]
     assert len(told) == 1
-
-
-@pytest.mark.usefixtures("one_lease")
-def test_a_lease_of_long_ago_is_no_lease(tmp_path: Path, share: str) -> None:
-    old = lease.Holder("0" * 16, "host", 1, 0, time.time() - 3600).encoded()
-    FolderRemote(share.removeprefix("folder:").partition("?")[0]).put("v4/leases/x", old, Deadline.after(5))
-    begin = time.monotonic()
-    Host(tmp_path / "a", share).call()
-    assert time.monotonic() - begin < 20
 
 
 @pytest.mark.usefixtures("one_lease")
@@ -738,22 +589,6 @@ def test_a_host_does_not_wait_longer_than_for_a_lock(
     held.release()
 
 
-def test_a_lease_that_was_taken_over_is_not_taken_back(tmp_path: Path, share: str) -> None:
-    hung = _lease(share, life=0.1, beat=1000.0)
-    assert hung.take()
-    other = _lease(share, life=0.1, beat=0.05)
-    assert other.holder() is not None
-    time.sleep(0.3)
-    assert other.holder() is None
-    assert other.take()
-    hung._beat_once(1)
-    hung.release()
-    (path,) = objects(share, "leases")
-    assert lease.Holder.decoded(path.read_bytes()).identity == other._identity  # type: ignore[union-attr]
-    other.release()
-    assert not objects(share, "leases")
-
-
 def test_a_build_that_fails_gives_the_lease_up(tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(tmp_path / "a", share)
     monkeypatch.setattr("gearcache.building.build.build", lambda *_: 1 / 0)
@@ -762,11 +597,8 @@ def test_a_build_that_fails_gives_the_lease_up(tmp_path: Path, share: str, monke
 
 
 def test_an_entry_never_holds_more_variants_than_it_may(tmp_path: Path, share: str) -> None:
-    for number in range(4):
-        Host(tmp_path / f"a{number}", share, factor=2.0).call(dtype=(torch.float32, torch.float64)[number % 2])
-    dtypes = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-    for number, dtype in enumerate(dtypes):
-        Host(tmp_path / f"b{number}", share).call(dtype=dtype)
+    for number, dtype in enumerate((torch.float32, torch.float64, torch.bfloat16)):
+        Host(tmp_path / f"a{number}", share).call(dtype=dtype)
     host = Host(tmp_path / "c", share, max_variants=2).call(dtype=torch.bfloat16)
     assert host.compiles == 0
     stored = Layout(tmp_path / "c")
@@ -776,45 +608,27 @@ def test_an_entry_never_holds_more_variants_than_it_may(tmp_path: Path, share: s
     assert len(decode_manifest(path.read_bytes(), path).payload["variants"]) == 2  # type: ignore[arg-type]
 
 
-def test_counts_tell_what_a_tier_did(tmp_path: Path, share: str) -> None:
-    from gearcache.cache.layout import Layout
+def test_counts_and_events_tell_what_a_tier_did(tmp_path: Path, share: str) -> None:
     from gearcache.cache.remote.tier_counts import tier_counts
 
-    Host(tmp_path / "a", share).call()
-    (counts,) = tier_counts(Layout(tmp_path / "a"))
-    assert (counts["misses"], counts["hits"], counts["uploads"], counts["faults"]) == (1, 0, 1, 0)
-    assert counts["bytes_uploaded"] > 100
-    Host(tmp_path / "b", share).call()
-    (counts,) = tier_counts(Layout(tmp_path / "b"))
-    assert (counts["misses"], counts["hits"], counts["uploads"]) == (0, 1, 0)
-    assert counts["bytes_fetched"] > 100
-    assert counts["label"] == share.partition("?")[0]
-
-
-def test_events_tell_what_came_and_what_went(tmp_path: Path, share: str) -> None:
     events: list[gearcache.Event] = []
     remove = gearcache.add_listener(events.append)
     try:
-        Host(tmp_path / "a", share).call()
-        Host(tmp_path / "b", share).call()
+        for name in ("a", "b"):
+            Host(tmp_path / name, share).call()
     finally:
         remove()
-    told = [(event.kind, event.tier) for event in events if event.tier]
+    (counts,) = tier_counts(Layout(tmp_path / "a"))
+    assert (counts["misses"], counts["hits"], counts["uploads"], counts["faults"]) == (1, 0, 1, 0)
+    assert counts["bytes_uploaded"] > 100
+    (counts,) = tier_counts(Layout(tmp_path / "b"))
+    assert (counts["misses"], counts["hits"], counts["uploads"]) == (0, 1, 0)
+    assert counts["bytes_fetched"] > 100
     label = share.partition("?")[0]
-    assert told == [("lease", label), ("upload", label), ("fetch", label)]
-    assert all(event.seconds > 0 for event in events if event.tier)
-
-
-def test_a_forked_process_has_an_outbox_of_its_own() -> None:
-    outbox().add(lambda: time.sleep(0.1))
-    child = os.fork()
-    if not child:
-        try:
-            done = threading.Event()
-            ok = outbox().add(done.set) and outbox().flush(5) == 0 and done.is_set()
-        finally:
-            os._exit(0 if ok else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    assert counts["label"] == label
+    told = [event for event in events if event.tier]
+    assert [(event.kind, event.tier) for event in told] == [("lease", label), ("upload", label), ("fetch", label)]
+    assert all(event.seconds > 0 for event in told)
 
 
 LAST_WORDS = """
@@ -864,39 +678,15 @@ def test_a_tier_that_hangs_does_not_keep_a_process_from_ending(tmp_path: Path, s
 def test_what_several_hosts_compiled_alike_is_fetched_once(
     tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    apart = [f"folder:{tmp_path / name}?unsigned=1" for name in ("one", "two", "three")]
+    apart = [f"folder:{tmp_path / name}?unsigned=1" for name in ("one", "two")]
     for number, url in enumerate(apart):
         Path(url.removeprefix("folder:").partition("?")[0]).mkdir()
         Host(tmp_path / f"host{number}", url).call()
         shutil.copytree(url.removeprefix("folder:").partition("?")[0], tmp_path / "share", dirs_exist_ok=True)
-    assert len(objects(share, "entries")) == 3
+    assert len(objects(share, "entries")) == 2
     host = Host(tmp_path / "last", share).call()
     assert (host.compiles, host.cached.stats.loads) == (0, 2)
     # Who has compiled the same has nothing to add.
     monkeypatch.setattr(remote_entry.RemoteEntry, "obtain", lambda *_: False)
     assert Host(tmp_path / "late", share).call().compiles == 2
-    assert len(objects(share, "entries")) == 3
-
-
-def test_of_like_entries_one_with_its_blobs_is_taken_and_missing_ones_are_sent_again(
-    tmp_path: Path, share: str
-) -> None:
-    Host(tmp_path / "a", share).call()
-    for blob in objects(share, "blobs"):
-        blob.unlink()
-    second = Host(tmp_path / "b", share).call()
-    assert second.compiles == 2
-    assert Host(tmp_path / "c", share).call().compiles == 0
-
-
-@pytest.mark.usefixtures("one_lease")
-def test_a_holder_of_this_host_that_is_gone_is_seen_at_once(tmp_path: Path, share: str) -> None:
-    child = os.fork()
-    if not child:
-        os._exit(0)
-    os.waitpid(child, 0)
-    gone = lease.Holder("0" * 16, "host", child, 0, time.time(), lease.process_space()).encoded()
-    FolderRemote(share.removeprefix("folder:").partition("?")[0]).put("v4/leases/x", gone, Deadline.after(5))
-    begin = time.monotonic()
-    Host(tmp_path / "a", share).call()
-    assert time.monotonic() - begin < 20
+    assert len(objects(share, "entries")) == 2

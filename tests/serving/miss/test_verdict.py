@@ -7,17 +7,15 @@ from typing import Any
 import pytest
 import torch
 
-from gearcache.errors import GradientRequired, InputError, RecompileRefused, UnknownGear
+from gearcache.errors import InputError, RecompileRefused, UnknownGear
 from gearcache.guards.dispatch.inputs import Problem
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.gears.parse import gear_text, parse_gears
-from gearcache.guards.gears.symbol import Symbol
 from gearcache.serving.call.call import Call
 from gearcache.serving.miss.verdict import Compile, Eager, Known, MissRules, Pad, Refuse, decide
 
 GEARS = {"x": {0: [2, 4]}}
 TWO, FOUR = (gear_text(parse_gears(GEARS), (size,)) for size in (2, 4))
-RANGE = {"x": {0: Symbol("tokens", min=2, max=8)}}
 SHAPE = Problem("x", "of 4 rows", "2 rows", "shape", dims=(0,))
 ASSUMED = Problem("x", "of 5 columns", "3 columns", "shape", is_assumption=True, dims=(1,))
 
@@ -40,16 +38,6 @@ def gears_of(found: Compile | Pad) -> tuple[tuple[int, ...], ...]:
     return found.spec.gears
 
 
-@pytest.mark.parametrize("on_miss", ["raise", "compile", "eager", "pad"])
-def test_a_declared_gear_that_is_missing_is_compiled_with_the_others_that_are(on_miss: str) -> None:
-    found = verdict(call(4), gears=GEARS, on_miss=on_miss, missing=((2,), (4,)))
-    assert isinstance(found, Compile)
-    assert gears_of(found) == ((2,), (4,))
-    found = verdict(call(4), (TWO, SHAPE), gears=GEARS, on_miss=on_miss, missing=((4,),), loaded=(TWO,))
-    assert isinstance(found, Compile)
-    assert gears_of(found) == ((4,),)
-
-
 @pytest.mark.parametrize("on_miss, kind", [("raise", Refuse), ("compile", Compile), ("eager", Eager), ("pad", Pad)])
 def test_a_size_outside_all_gears_is_what_on_miss_says(on_miss: str, kind: type) -> None:
     found = verdict(call(3), (TWO, SHAPE), gears=GEARS, on_miss=on_miss, missing=((4,),))
@@ -61,19 +49,6 @@ def test_a_size_outside_all_gears_is_what_on_miss_says(on_miss: str, kind: type)
         assert gears_of(found) == ((3,),)
     if isinstance(found, Pad):  # what is to be compiled where no loaded gear can be padded to
         assert gears_of(found) == ((2,), (4,))
-
-
-@pytest.mark.parametrize("on_miss, kind", [("raise", Refuse), ("compile", Compile), ("eager", Eager), ("pad", Refuse)])
-def test_a_size_outside_a_declared_range_is_what_on_miss_says(on_miss: str, kind: type) -> None:
-    found = verdict(call(9), ("dynamic", SHAPE), gears=RANGE, on_miss=on_miss)
-    assert type(found) is kind
-    if isinstance(found, Compile):
-        assert not found.spec.ranges, "a graph of its own sizes"
-
-
-def test_a_size_inside_a_declared_range_is_compiled_whatever_on_miss_says() -> None:
-    for on_miss in ("raise", "compile", "eager"):
-        assert isinstance(verdict(call(5), ("dynamic", SHAPE), gears=RANGE, on_miss=on_miss), Compile)
 
 
 @pytest.mark.parametrize("on_miss, kind", [("raise", Refuse), ("compile", Compile)])
@@ -118,22 +93,19 @@ def test_another_dtype_at_sizes_that_no_graph_is_loaded_for_is_compiled_alone_wh
     assert gears_of(found) == gears
 
 
-@pytest.mark.parametrize("kind", ["dtype", "stride"])
-@pytest.mark.parametrize("on_miss, expected", [("raise", Refuse), ("compile", Compile), ("eager", Eager)])
-def test_without_gears_on_miss_says_what_becomes_of_another_dtype_or_strides(
+@pytest.mark.parametrize(
+    ("kind", "on_miss", "expected"),
+    [
+        *(("dtype", *row) for row in (("raise", Refuse), ("compile", Compile), ("eager", Eager))),
+        *(("stride", *row) for row in (("raise", Refuse), ("compile", Compile), ("eager", Eager))),
+        ("rank", "raise", Refuse),
+        ("rank", "compile", Compile),
+    ],
+)
+def test_without_gears_on_miss_says_what_becomes_of_another_dtype_strides_or_rank(
     kind: str, on_miss: str, expected: type
 ) -> None:
     assert type(verdict(call(2), ("static", Problem("x", "a", "b", kind)), on_miss=on_miss)) is expected
-
-
-@pytest.mark.parametrize("kind, on_miss, expected", [("rank", "raise", Refuse), ("rank", "compile", Compile)])
-def test_another_rank_is_an_error_only_where_misses_are(kind: str, on_miss: str, expected: type) -> None:
-    assert type(verdict(call(2), ("static", Problem("x", "2-d", "1-d", kind)), on_miss=on_miss)) is expected
-
-
-@pytest.mark.parametrize("kind", ["structure", "read"])
-def test_what_takes_another_variant_is_compiled(kind: str) -> None:
-    assert isinstance(verdict(call(2), ("static", Problem("x", "a", "b", kind)), on_miss="raise"), Compile)
 
 
 def test_a_loaded_gear_that_assumes_more_than_the_spec_is_compiled_alone() -> None:
@@ -141,30 +113,6 @@ def test_a_loaded_gear_that_assumes_more_than_the_spec_is_compiled_alone() -> No
     found = verdict(call(2), (TWO, ASSUMED), **given)
     assert isinstance(found, Compile)
     assert gears_of(found) == ((2,),)
-
-
-def test_a_dim_without_gears_is_never_an_error() -> None:
-    given = {"gears": GEARS, "on_miss": "raise", "missing": (), "loaded": (TWO,)}
-    found = verdict(call(2), (TWO, Problem("x", "a", "b", "shape", dims=(1,))), **given)
-    assert isinstance(found, Compile)
-    assert gears_of(found) == ((2,), (4,))
-
-
-def test_gradients_are_refused_with_autograd_on_only() -> None:
-    found = verdict(call(2, grad=True), on_miss="compile")
-    assert isinstance(found, Refuse)
-    assert isinstance(found.error, GradientRequired)
-    with torch.no_grad():
-        assert isinstance(verdict(call(2, grad=True), on_miss="compile"), Compile)
-    found = verdict(call(2), ("static", Problem("x", "grad", "none", "grad")), on_miss="compile")
-    assert isinstance(found, Refuse)
-    assert isinstance(found.error, GradientRequired)
-
-
-@pytest.mark.parametrize("stance", ["eager_then_compile", "aot_eager_then_compile"])
-def test_a_delaying_stance_holds_back_one_call(stance: str) -> None:
-    assert verdict(call(2, stance=stance), on_miss="compile") == Eager("stance", is_delayed=True)
-    assert isinstance(verdict(call(2, stance=stance), on_miss="compile", has_delayed=True), Compile)
 
 
 def test_stances_that_forbid_a_compile() -> None:
@@ -175,21 +123,8 @@ def test_stances_that_forbid_a_compile() -> None:
     assert "absent" in str(found.error)
 
 
-def test_a_wrong_tensor_is_told_before_the_stance() -> None:
-    problem = Problem("x", "on cuda", "cpu", "device")
-    found = verdict(call(2, stance="fail_on_recompile"), ("static", problem), on_miss="compile")
-    assert isinstance(found, Refuse)
-    assert isinstance(found.error, InputError)
-
-
 def test_the_problem_of_the_calls_own_gear_counts() -> None:
     own = Problem("x", "own", "a", "device")
     found = verdict(call(4), (TWO, SHAPE), (FOUR, own), gears=GEARS, on_miss="compile", loaded=(TWO, FOUR))
     assert isinstance(found, Refuse)
     assert "own" in str(found.error)
-
-
-def test_a_decision_changes_nothing() -> None:
-    given, problems = call(3), Problems([(TWO, SHAPE)])
-    rules, known = MissRules("Net.forward", parse_gears(GEARS), "compile"), Known(missing=((4,),))
-    assert decide(given, problems, rules, known) == decide(given, problems, rules, known)
