@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,10 +12,8 @@ import gearcache
 from gearcache import CompilerConfig
 from gearcache.building.canary import check_hooks, uncalled_hooks
 from gearcache.errors import CaptureError, PreparationError, UncalledHooks
-from gearcache.ge_cache.private_torch.probes import attributes, keys
-from gearcache.guards.dispatch.tensors import native
 from gearcache.telemetry.outcomes import EAGER_REASONS
-from gearcache.torch_names import functions, missing_for_hits, missing_names, names_in
+from gearcache.torch_names import functions, missing_for_hits, missing_names
 from gearcache.torch_parameters import known
 from gearcache.torch_release import NEWEST, TESTED_TEXT, check_release
 from tests.support.relaunch import run_python
@@ -38,7 +35,7 @@ print(json.dumps([raised, logged]))
 """
 
 
-@pytest.mark.parametrize("version", ["2.12.1", "1", ""])
+@pytest.mark.parametrize("version", ["2.12.1", ""])
 def test_a_torch_older_than_the_tested_ones_is_refused_by_name(version: str) -> None:
     raised, logged = run_python(IMPORTED, version)
     words = f"gearcache works with torch {TESTED_TEXT} or newer, this is {version}: install `torch==2."
@@ -47,7 +44,7 @@ def test_a_torch_older_than_the_tested_ones_is_refused_by_name(version: str) -> 
     assert logged == []
 
 
-@pytest.mark.parametrize("version", ["2.99.0+cpu", "3.13.0", "2.98.0a0+git12"])
+@pytest.mark.parametrize("version", ["3.13.0", "2.98.0a0+git12"])
 def test_a_newer_torch_is_taken_with_one_warning_that_names_the_tested_ones(version: str) -> None:
     raised, logged = run_python(IMPORTED, version)
     assert raised == []
@@ -132,22 +129,23 @@ reasons = [method.stats.eager_reasons for method in cached]
 print(json.dumps([found, reasons, logged, cached[0].explain()]))
 """
 )
-LOST = [
-    pytest.param("torch._C", "_InferenceMode", "import", id="of a hit, at the import"),
-    pytest.param("torch._C", "_is_torch_function_mode_enabled", "import", id="of each call, at the import"),
-    pytest.param("torch._C._dynamo.eval_frame", "_FrameAction", "import", id="of a mark, at the import"),
-    pytest.param("torch._dynamo.variables.object_protocol", "vt_identity_compare", "call", id="a module's, at a call"),
-    pytest.param("torch._dynamo.symbolic_convert:InstructionTranslatorBase", "jump", "call", id="a class's, at a call"),
-]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("owner", "name", "when"), LOST)
+@pytest.mark.parametrize(
+    ("owner", "name", "when"),
+    [
+        pytest.param("torch._C", "_InferenceMode", "import", id="of a hit, at the import"),
+        pytest.param("torch._C._dynamo.eval_frame", "_FrameAction", "import", id="of a mark, at the import"),
+        pytest.param("torch._dynamo.symbolic_convert:InstructionTranslatorBase", "jump", "call", id="at a call"),
+    ],
+)
 def test_where_a_name_is_missing_the_methods_answer_with_one_warning_of_it(
     owner: str, name: str, when: str, tmp_path: Path
 ) -> None:
+    is_of_hits = name == "_InferenceMode"  # a hit has imported no compiler
     found, reasons, logged, explained = run_python(
-        LACKING, owner, name, when, str(tmp_path), "lenient", compiles=when == "call"
+        LACKING, owner, name, when, str(tmp_path), "lenient", compiles=not is_of_hits
     )
     lacking = f"torch 2.99.0 lacks `{owner.replace(':', '.')}.{name}`, which gearcache uses: install `torch==2."
     assert found == [True] * 4
@@ -161,9 +159,9 @@ def test_where_a_name_is_missing_the_methods_answer_with_one_warning_of_it(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("owner", "name", "when"), [LOST[0], LOST[3]])
-def test_strict_raises_what_is_missing(owner: str, name: str, when: str, tmp_path: Path) -> None:
-    found = run_python(LACKING, owner, name, when, str(tmp_path), "strict", compiles=when == "call")[0]
+def test_strict_raises_what_is_missing(tmp_path: Path) -> None:
+    owner, name = "torch._dynamo.variables.object_protocol", "vt_identity_compare"
+    found = run_python(LACKING, owner, name, "call", str(tmp_path), "strict", compiles=True)[0]
     assert [each[0] for each in found] == ["MissingTorchNames"] * 4
     assert all(f"torch 2.99.0 lacks `{owner}.{name}`" in each[1] and each[2] for each in found)
 
@@ -192,26 +190,20 @@ torch.__version__ = "2.99.0"
 import gearcache
 """
     + MAKE
-    + """\
-"""
     + CALL
     + """\
 stats = [[method.stats.eager_reasons, method.stats.traces] for method in cached]
 print(json.dumps([found, stats, logged, cached[0].explain()]))
 """
 )
-CUT_NAMES = {
-    "iter_contains": "torch._dynamo.utils.iter_contains",
-    "call_method": "torch._dynamo.variables.tensor.TensorVariable.call_method",
-}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CUT_NAMES)
-def test_where_a_hook_is_not_called_the_methods_answer_with_one_warning_of_it(name: str, tmp_path: Path) -> None:
-    found, stats, logged, explained = run_python(CUT, name, str(tmp_path), "lenient", compiles=True)
+def test_where_a_hook_is_not_called_the_methods_answer_with_one_warning_of_it(tmp_path: Path) -> None:
+    found, stats, logged, explained = run_python(CUT, "call_method", str(tmp_path), "lenient", compiles=True)
     lacking = (
-        f"torch 2.99.0 does not call `{CUT_NAMES[name]}`, by which gearcache sees what a trace depends on: install"
+        "torch 2.99.0 does not call `torch._dynamo.variables.tensor.TensorVariable.call_method`, "
+        "by which gearcache sees what a trace depends on: install"
     )
     assert found == [True] * 4
     assert stats == [[{"torch": 2}, 0]] * 2
@@ -226,7 +218,7 @@ def test_where_a_hook_is_not_called_the_methods_answer_with_one_warning_of_it(na
 def test_strict_raises_which_hook_is_not_called(tmp_path: Path) -> None:
     found = run_python(CUT, "iter_contains", str(tmp_path), "strict", compiles=True)[0]
     assert [each[0] for each in found] == ["UncalledHooks"] * 4
-    assert all(f"does not call `{CUT_NAMES['iter_contains']}`" in each[1] and each[2] for each in found)
+    assert all("does not call `torch._dynamo.utils.iter_contains`" in each[1] and each[2] for each in found)
 
 
 @pytest.mark.slow
@@ -311,14 +303,6 @@ def test_a_hook_that_fails_under_another_release_leaves_the_call_to_the_method(
 
 @pytest.mark.slow
 def test_the_installed_torch_lacks_none_of_the_names_in_the_source() -> None:
-    names = names_in(ast.parse(Path(attributes.__file__).read_text(encoding="utf-8")))
-    assert "torch._dynamo.variables.user_defined.UserDefinedClassVariable.get_source_by_walking_mro" in names
-    looked_up = names_in(ast.parse(Path(keys.__file__).read_text(encoding="utf-8")))
-    assert "torch._dynamo.variables.dicts.ConstDictVariable.getitem_const_raise_exception_if_absent" in looked_up
-    assert "torch._dynamo.variables.base.VariableTracker.var_getattr" in names  # renamed in torch 2.14
-    assert "torch._dynamo.variables.functions.MemberDescriptorVariable.tp_descr_get_impl" in names
-    names = names_in(ast.parse(Path(native.__file__).read_text(encoding="utf-8")))
-    assert "torch._C._dispatch_tls_local_include_set" in names  # by way of a variable of a function
     assert (missing_names(), missing_for_hits()) == ((), ())
 
 
@@ -343,6 +327,6 @@ def test_a_function_of_other_parameters_is_missing(monkeypatch: pytest.MonkeyPat
         missing_names.cache_clear()
 
 
-@pytest.mark.parametrize("version", ["2.13.0", "2.13.1+cpu", "2.13.0a0"])
+@pytest.mark.parametrize("version", ["2.13.1+cpu", "2.13.0a0"])
 def test_a_patch_or_another_build_of_the_release_is_taken(version: str) -> None:
     check_release(version)
