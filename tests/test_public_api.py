@@ -27,7 +27,7 @@ def test_its_modules_need_no_import_of_their_own() -> None:
 import json, gearcache
 print(json.dumps([getattr(gearcache, name).__name__ for name in ("errors", "events", "metrics")]))
 """
-    assert run_python(code, has_torch=False) == ["gearcache.errors", "gearcache.events", "gearcache.metrics"]
+    assert run_python(code) == ["gearcache.errors", "gearcache.events", "gearcache.metrics"]
 
 
 def test_every_test_that_the_docs_name_exists() -> None:
@@ -77,4 +77,4 @@ import json, sys, gearcache
 [getattr(gearcache, name) for name in gearcache.__all__]
 print(json.dumps([name for name in ("torch._dynamo", "torch._inductor", "sympy") if name in sys.modules]))
 """
-    assert run_python(code, has_torch=False) == []
+    assert run_python(code) == []

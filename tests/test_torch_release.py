@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +15,6 @@ from gearcache import CompilerConfig
 from gearcache.building.canary import check_hooks, uncalled_hooks
 from gearcache.errors import CaptureError, PreparationError, UncalledHooks
 from gearcache.telemetry.outcomes import EAGER_REASONS
-from gearcache.torch_names import functions, missing_for_hits, missing_names
 from gearcache.torch_parameters import known
 from gearcache.torch_release import NEWEST, TESTED_TEXT, check_release
 from tests.support.relaunch import run_python
@@ -76,19 +77,25 @@ def test_without_torch_the_import_says_what_to_install() -> None:
     assert f"`pip install 'torch=={NEWEST}.*' --index-url https://download.pytorch.org/whl/cpu`" in said[0]
 
 
-#: Parts of the two programs below: they keep what is logged, make two cached methods, and call each twice.
-LISTEN = """\
+#: Makes torch a release that nobody tested, spoils it, calls two cached methods twice each, and prints what came of it.
+SPOILT = """
+import json, logging, pkgutil, sys, torch
+root, when, strict = sys.argv[1:]
 logged = []
 class Keep(logging.Handler):
     def emit(self, record): logged.append(record.getMessage())
 logging.getLogger("gearcache").addHandler(Keep())
-"""
-MAKE = """\
+def spoil():
+SPOIL
+torch.__version__ = "2.99.0"
+if when == "import":
+    spoil()
+import gearcache
 config = gearcache.CompilerConfig(backend="eager", strict=strict == "strict")
 made = [torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)]
 cached = [gearcache.cache_compile(each.forward, config=config, cache_dir=root) for each in made]
-"""
-CALL = """\
+if when == "call":
+    spoil()
 found, x = [], torch.ones(3, 2)
 with torch.no_grad():
     for module, method in zip(made, cached):
@@ -97,60 +104,59 @@ with torch.no_grad():
                 found.append(torch.equal(method(x), module(x)))
             except gearcache.GearcacheError as error:
                 found.append([type(error).__name__, str(error), isinstance(error, ImportError)])
-"""
-
-#: Makes torch a release that nobody tested and that lacks a name, calls two methods, and prints what came of that.
-LACKING = (
-    """
-import importlib, json, logging, sys, torch
-owner, name, when, root, strict = sys.argv[1:]
-at_import = when == "import"
-"""
-    + LISTEN
-    + """\
-def lose():
-    module, _, cls = owner.partition(":")
-    delattr(getattr(importlib.import_module(module), cls) if cls else importlib.import_module(module), name)
-torch.__version__ = "2.99.0"
-if at_import:
-    lose()
-import gearcache
-"""
-    + MAKE
-    + """\
-if not at_import:
-    lose()
-"""
-    + CALL
-    + """\
     if strict != "strict":
         cached[0].warm(x)
-reasons = [method.stats.eager_reasons for method in cached]
-print(json.dumps([found, reasons, logged, cached[0].explain()]))
+stats = [[method.stats.eager_reasons, method.stats.traces] for method in cached]
+print(json.dumps([found, stats, logged, cached[0].explain()]))
 """
+
+#: Where Dynamo calls another function in place of one that is watched: all that call it have another one.
+ANOTHER_FUNCTION = """
+from torch._dynamo import convert_frame, utils
+users = [each for title, each in sys.modules.items() if title.startswith("torch._dynamo") and each is not utils]
+for user in [each for each in users if vars(each).get("iter_contains") is utils.iter_contains]:
+    user.iter_contains = lambda *given, kept=utils.iter_contains, **named: kept(*given, **named)
+"""
+#: A table has it.
+ANOTHER_METHOD = """
+from torch._dynamo import convert_frame
+from torch._dynamo.variables.tensor import TensorVariable
+call, get = TensorVariable.call_method, TensorVariable.__getattribute__
+TensorVariable.__getattribute__ = lambda self, asked: (
+    call.__get__(self) if asked == "call_method" else get(self, asked)
 )
+"""
+
+
+def spoilt(spoil: str, root: Path, *, when: str = "import", strict: str = "lenient", compiles: bool = True) -> Any:
+    program = SPOILT.replace("SPOIL\n", textwrap.indent(spoil, "    ") + "\n")
+    return run_python(program, str(root), when, strict, compiles=compiles)
+
+
+def without(name: str) -> str:
+    """Code that takes a name away."""
+    owner, _, attribute = name.rpartition(".")
+    return f"delattr(pkgutil.resolve_name({owner!r}), {attribute!r})"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("owner", "name", "when"),
+    ("name", "when"),
     [
-        pytest.param("torch._C", "_InferenceMode", "import", id="of a hit, at the import"),
-        pytest.param("torch._C._dynamo.eval_frame", "_FrameAction", "import", id="of a mark, at the import"),
-        pytest.param("torch._dynamo.symbolic_convert:InstructionTranslatorBase", "jump", "call", id="at a call"),
+        pytest.param("torch._C._InferenceMode", "import", id="of a hit, at the import"),
+        pytest.param("torch._C._dynamo.eval_frame._FrameAction", "import", id="of a mark, at the import"),
+        pytest.param("torch._dynamo.symbolic_convert.InstructionTranslatorBase.jump", "call", id="at a call"),
     ],
 )
 def test_where_a_name_is_missing_the_methods_answer_with_one_warning_of_it(
-    owner: str, name: str, when: str, tmp_path: Path
+    name: str, when: str, tmp_path: Path
 ) -> None:
-    is_of_hits = name == "_InferenceMode"  # a hit has imported no compiler
-    found, reasons, logged, explained = run_python(
-        LACKING, owner, name, when, str(tmp_path), "lenient", compiles=not is_of_hits
-    )
-    lacking = f"torch 2.99.0 lacks `{owner.replace(':', '.')}.{name}`, which gearcache uses: install `torch==2."
+    is_of_hits = name == "torch._C._InferenceMode"  # a hit has imported no compiler
+    found, stats, logged, explained = spoilt(without(name), tmp_path, when=when, compiles=not is_of_hits)
+    lacking = f"torch 2.99.0 lacks `{name}`, which gearcache uses: install `torch==2."
     assert found == [True] * 4
-    assert [each["torch"] for each in reasons] == [3 if when == "call" else 2, 2]
-    assert all(set(each) <= set(EAGER_REASONS) for each in reasons)
+    assert stats == [[{"torch": 3 if when == "call" else 2}, 0], [{"torch": 2}, 0]]
+    assert "torch" in EAGER_REASONS
     untested, said = logged
     assert "is tested with torch" in untested
     assert lacking in said
@@ -160,47 +166,15 @@ def test_where_a_name_is_missing_the_methods_answer_with_one_warning_of_it(
 
 @pytest.mark.slow
 def test_strict_raises_what_is_missing(tmp_path: Path) -> None:
-    owner, name = "torch._dynamo.variables.object_protocol", "vt_identity_compare"
-    found = run_python(LACKING, owner, name, "call", str(tmp_path), "strict", compiles=True)[0]
+    name = "torch._dynamo.variables.object_protocol.vt_identity_compare"
+    found, *_ = spoilt(without(name), tmp_path, when="call", strict="strict")
     assert [each[0] for each in found] == ["MissingTorchNames"] * 4
-    assert all(f"torch 2.99.0 lacks `{owner}.{name}`" in each[1] and each[2] for each in found)
-
-
-#: Makes torch a release that nobody tested and whose Dynamo calls other functions in place of some that are watched.
-CUT = (
-    """
-import importlib, json, logging, sys, torch
-name, root, strict = sys.argv[1:]
-"""
-    + LISTEN
-    + """\
-from torch._dynamo import convert_frame, utils
-from torch._dynamo.variables import tensor
-if name == "iter_contains":  # who calls it has another one
-    users = [each for title, each in sys.modules.items() if title.startswith("torch._dynamo") and each is not utils]
-    for user in [each for each in users if vars(each).get(name) is utils.iter_contains]:
-        user.iter_contains = lambda *given, kept=utils.iter_contains, **named: kept(*given, **named)
-elif name == "call_method":  # a table has it
-    call = tensor.TensorVariable.call_method
-    get = tensor.VariableTracker.__getattribute__
-    tensor.TensorVariable.__getattribute__ = lambda self, asked: (
-        call.__get__(self) if asked == name else get(self, asked)
-    )
-torch.__version__ = "2.99.0"
-import gearcache
-"""
-    + MAKE
-    + CALL
-    + """\
-stats = [[method.stats.eager_reasons, method.stats.traces] for method in cached]
-print(json.dumps([found, stats, logged, cached[0].explain()]))
-"""
-)
+    assert all(f"torch 2.99.0 lacks `{name}`" in each[1] and each[2] for each in found)
 
 
 @pytest.mark.slow
 def test_where_a_hook_is_not_called_the_methods_answer_with_one_warning_of_it(tmp_path: Path) -> None:
-    found, stats, logged, explained = run_python(CUT, "call_method", str(tmp_path), "lenient", compiles=True)
+    found, stats, logged, explained = spoilt(ANOTHER_METHOD, tmp_path)
     lacking = (
         "torch 2.99.0 does not call `torch._dynamo.variables.tensor.TensorVariable.call_method`, "
         "by which gearcache sees what a trace depends on: install"
@@ -216,14 +190,14 @@ def test_where_a_hook_is_not_called_the_methods_answer_with_one_warning_of_it(tm
 
 @pytest.mark.slow
 def test_strict_raises_which_hook_is_not_called(tmp_path: Path) -> None:
-    found = run_python(CUT, "iter_contains", str(tmp_path), "strict", compiles=True)[0]
+    found, *_ = spoilt(ANOTHER_FUNCTION, tmp_path, strict="strict")
     assert [each[0] for each in found] == ["UncalledHooks"] * 4
     assert all("does not call `torch._dynamo.utils.iter_contains`" in each[1] and each[2] for each in found)
 
 
 @pytest.mark.slow
 def test_a_release_that_nobody_tested_compiles_where_every_hook_is_called(tmp_path: Path) -> None:
-    found, stats, logged, _ = run_python(CUT, "none", str(tmp_path), "strict", compiles=True)
+    found, stats, logged, _ = spoilt("pass", tmp_path, strict="strict")
     assert found == [True] * 4
     assert [traces for _, traces in stats] == [1, 0]  # of equal modules the second one loads
     assert "is tested with torch" in logged[0]
@@ -285,6 +259,7 @@ def test_a_hook_that_fails_under_another_release_leaves_the_call_to_the_method(
     def hook(self: object) -> None:
         """What Dynamo would call with an argument more."""
 
+    monkeypatch.setattr("gearcache.torch_names.missing_names", lambda: ())  # would import all of torch
     uncalled_hooks()  # is asked once in a process, and here before the hooks fail
     monkeypatch.setattr("gearcache.ge_cache.private_torch.corrections.comparisons._is_among", hook)
     monkeypatch.setattr("gearcache.ge_cache.private_torch.probes.attributes._note_maker", hook)
@@ -301,30 +276,30 @@ def test_a_hook_that_fails_under_another_release_leaves_the_call_to_the_method(
     assert "positional argument" in cached.explain()
 
 
+#: In a process that may import the compilers, as the names and parameters are looked up in all of torch.
+REGISTRY = """
+import json
+from torch._dynamo import utils
+found = [missing_names(), missing_for_hits(), functions()]
+missing_names.cache_clear()
+utils.specialize_symnode = lambda arg, more: arg
+print(json.dumps([*found, missing_names()]))
+"""
+
+
 @pytest.mark.slow
-def test_the_installed_torch_lacks_none_of_the_names_in_the_source() -> None:
-    assert (missing_names(), missing_for_hits()) == ((), ())
-
-
-def test_the_parameters_of_the_installed_release_are_those_on_record() -> None:
+def test_the_installed_torch_has_every_name_in_the_source_with_the_parameters_on_record(
+    subtests: pytest.Subtests,
+) -> None:
+    missing, missing_for_hits, functions, missing_then = run_python(REGISTRY, compiles=True)
+    assert (missing, missing_for_hits) == ([], [])
+    with subtests.test("a function of other parameters is missing"):
+        assert missing_then == ["torch._dynamo.utils.specialize_symnode(arg)"]
     release = ".".join(torch.__version__.split(".")[:2])
     seen = {name: [form for form, releases in forms.items() if release in releases] for name, forms in known().items()}
     if not any(seen.values()):
         pytest.skip(f"torch {release} is not on record; once its tests pass: scripts/torch_parameters.py")
-    assert {name: [form] for name, form in functions().items()} == {
-        name: forms for name, forms in seen.items() if forms
-    }
-
-
-def test_a_function_of_other_parameters_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch._dynamo.utils as utils
-
-    missing_names.cache_clear()
-    try:
-        monkeypatch.setattr(utils, "specialize_symnode", lambda arg, more: arg)
-        assert missing_names() == ("torch._dynamo.utils.specialize_symnode(arg)",)
-    finally:
-        missing_names.cache_clear()
+    assert {name: [form] for name, form in functions.items()} == {name: forms for name, forms in seen.items() if forms}
 
 
 @pytest.mark.parametrize("version", ["2.13.1+cpu", "2.13.0a0"])
