@@ -77,10 +77,11 @@ def test_without_torch_the_import_says_what_to_install() -> None:
     assert f"`pip install 'torch=={NEWEST}.*' --index-url https://download.pytorch.org/whl/cpu`" in said[0]
 
 
-#: Makes torch a release that nobody tested, spoils it, calls two cached methods twice each, and prints what came of it.
+#: Makes torch a release that nobody tested, spoils it, calls cached methods twice each, the last one strict, and prints
+#: what came of it.
 SPOILT = """
 import json, logging, pkgutil, sys, torch
-root, when, strict = sys.argv[1:]
+root, when = sys.argv[1:]
 logged = []
 class Keep(logging.Handler):
     def emit(self, record): logged.append(record.getMessage())
@@ -91,9 +92,9 @@ torch.__version__ = "2.99.0"
 if when == "import":
     spoil()
 import gearcache
-config = gearcache.CompilerConfig(backend="eager", strict=strict == "strict")
-made = [torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)]
-cached = [gearcache.cache_compile(each.forward, config=config, cache_dir=root) for each in made]
+made = [torch.nn.Linear(2, 2) for _ in range(3)]
+configs = [gearcache.CompilerConfig(backend="eager", strict=strict) for strict in (False, False, True)]
+cached = [gearcache.cache_compile(each.forward, config=of, cache_dir=root) for each, of in zip(made, configs)]
 if when == "call":
     spoil()
 found, x = [], torch.ones(3, 2)
@@ -104,21 +105,30 @@ with torch.no_grad():
                 found.append(torch.equal(method(x), module(x)))
             except gearcache.GearcacheError as error:
                 found.append([type(error).__name__, str(error), isinstance(error, ImportError)])
-    if strict != "strict":
-        cached[0].warm(x)
+    cached[0].warm(x)
 stats = [[method.stats.eager_reasons, method.stats.traces] for method in cached]
 print(json.dumps([found, stats, logged, cached[0].explain()]))
 """
 
+#: The names are looked up by other tests, which takes seconds.
+NO_NAMES = """
+from gearcache import torch_names
+torch_names.missing_names = torch_names.missing_for_hits = tuple
+"""
 #: Where Dynamo calls another function in place of one that is watched: all that call it have another one.
-ANOTHER_FUNCTION = """
+ANOTHER_FUNCTION = (
+    NO_NAMES
+    + """
 from torch._dynamo import convert_frame, utils
 users = [each for title, each in sys.modules.items() if title.startswith("torch._dynamo") and each is not utils]
 for user in [each for each in users if vars(each).get("iter_contains") is utils.iter_contains]:
     user.iter_contains = lambda *given, kept=utils.iter_contains, **named: kept(*given, **named)
 """
+)
 #: A table has it.
-ANOTHER_METHOD = """
+ANOTHER_METHOD = (
+    NO_NAMES
+    + """
 from torch._dynamo import convert_frame
 from torch._dynamo.variables.tensor import TensorVariable
 call, get = TensorVariable.call_method, TensorVariable.__getattribute__
@@ -126,17 +136,12 @@ TensorVariable.__getattribute__ = lambda self, asked: (
     call.__get__(self) if asked == "call_method" else get(self, asked)
 )
 """
+)
 
 
-def spoilt(spoil: str, root: Path, *, when: str = "import", strict: str = "lenient", compiles: bool = True) -> Any:
+def spoilt(spoil: str, root: Path, *, when: str = "import", compiles: bool = True) -> Any:
     program = SPOILT.replace("SPOIL\n", textwrap.indent(spoil, "    ") + "\n")
-    return run_python(program, str(root), when, strict, compiles=compiles)
-
-
-def without(name: str) -> str:
-    """Code that takes a name away."""
-    owner, _, attribute = name.rpartition(".")
-    return f"delattr(pkgutil.resolve_name({owner!r}), {attribute!r})"
+    return run_python(program, str(root), when, compiles=compiles)
 
 
 @pytest.mark.slow
@@ -148,14 +153,18 @@ def without(name: str) -> str:
         pytest.param("torch._dynamo.symbolic_convert.InstructionTranslatorBase.jump", "call", id="at a call"),
     ],
 )
-def test_where_a_name_is_missing_the_methods_answer_with_one_warning_of_it(
+def test_where_a_name_is_missing_the_methods_answer_with_one_warning_of_it_and_strict_raises(
     name: str, when: str, tmp_path: Path
 ) -> None:
     is_of_hits = name == "torch._C._InferenceMode"  # a hit has imported no compiler
-    found, stats, logged, explained = spoilt(without(name), tmp_path, when=when, compiles=not is_of_hits)
+    owner, _, attribute = name.rpartition(".")
+    spoil = f"delattr(pkgutil.resolve_name({owner!r}), {attribute!r})"
+    found, stats, logged, explained = spoilt(spoil, tmp_path, when=when, compiles=not is_of_hits)
     lacking = f"torch 2.99.0 lacks `{name}`, which gearcache uses: install `torch==2."
-    assert found == [True] * 4
-    assert stats == [[{"torch": 3 if when == "call" else 2}, 0], [{"torch": 2}, 0]]
+    assert found[:4] == [True] * 4
+    assert [each[0] for each in found[4:]] == ["MissingTorchNames"] * 2
+    assert all(lacking in each[1] and each[2] for each in found[4:])
+    assert stats[:2] == [[{"torch": 3 if when == "call" else 2}, 0], [{"torch": 2}, 0]]
     assert "torch" in EAGER_REASONS
     untested, said = logged
     assert "is tested with torch" in untested
@@ -165,22 +174,22 @@ def test_where_a_name_is_missing_the_methods_answer_with_one_warning_of_it(
 
 
 @pytest.mark.slow
-def test_strict_raises_what_is_missing(tmp_path: Path) -> None:
-    name = "torch._dynamo.variables.object_protocol.vt_identity_compare"
-    found, *_ = spoilt(without(name), tmp_path, when="call", strict="strict")
-    assert [each[0] for each in found] == ["MissingTorchNames"] * 4
-    assert all(f"torch 2.99.0 lacks `{name}`" in each[1] and each[2] for each in found)
-
-
-@pytest.mark.slow
-def test_where_a_hook_is_not_called_the_methods_answer_with_one_warning_of_it(tmp_path: Path) -> None:
-    found, stats, logged, explained = spoilt(ANOTHER_METHOD, tmp_path)
-    lacking = (
-        "torch 2.99.0 does not call `torch._dynamo.variables.tensor.TensorVariable.call_method`, "
-        "by which gearcache sees what a trace depends on: install"
-    )
-    assert found == [True] * 4
-    assert stats == [[{"torch": 2}, 0]] * 2
+@pytest.mark.parametrize(
+    ("spoil", "name"),
+    [
+        pytest.param(ANOTHER_FUNCTION, "torch._dynamo.utils.iter_contains", id="function"),
+        pytest.param(ANOTHER_METHOD, "torch._dynamo.variables.tensor.TensorVariable.call_method", id="method"),
+    ],
+)
+def test_where_a_hook_is_not_called_the_methods_answer_with_one_warning_of_it_and_strict_raises(
+    spoil: str, name: str, tmp_path: Path
+) -> None:
+    found, stats, logged, explained = spoilt(spoil, tmp_path)
+    lacking = f"torch 2.99.0 does not call `{name}`, by which gearcache sees what a trace depends on: install"
+    assert found[:4] == [True] * 4
+    assert [each[0] for each in found[4:]] == ["UncalledHooks"] * 2
+    assert all(lacking in each[1] and each[2] for each in found[4:])
+    assert stats[:2] == [[{"torch": 3}, 0], [{"torch": 2}, 0]]  # `warm` as well
     untested, said = logged
     assert "is tested with torch" in untested
     assert said.startswith("no graph is made or loaded, the methods themselves answer: ")
@@ -189,17 +198,10 @@ def test_where_a_hook_is_not_called_the_methods_answer_with_one_warning_of_it(tm
 
 
 @pytest.mark.slow
-def test_strict_raises_which_hook_is_not_called(tmp_path: Path) -> None:
-    found, *_ = spoilt(ANOTHER_FUNCTION, tmp_path, strict="strict")
-    assert [each[0] for each in found] == ["UncalledHooks"] * 4
-    assert all("does not call `torch._dynamo.utils.iter_contains`" in each[1] and each[2] for each in found)
-
-
-@pytest.mark.slow
 def test_a_release_that_nobody_tested_compiles_where_every_hook_is_called(tmp_path: Path) -> None:
-    found, stats, logged, _ = spoilt("pass", tmp_path, strict="strict")
-    assert found == [True] * 4
-    assert [traces for _, traces in stats] == [1, 0]  # of equal modules the second one loads
+    found, stats, logged, _ = spoilt(NO_NAMES, tmp_path)
+    assert found == [True] * 6
+    assert [traces for _, traces in stats] == [1, 0, 0]  # of equal modules the others load
     assert "is tested with torch" in logged[0]
     assert not [text for text in logged if "does not call" in text]
 
@@ -280,6 +282,7 @@ def test_a_hook_that_fails_under_another_release_leaves_the_call_to_the_method(
 REGISTRY = """
 import json
 from torch._dynamo import utils
+from gearcache.torch_names import functions, missing_for_hits, missing_names
 found = [missing_names(), missing_for_hits(), functions()]
 missing_names.cache_clear()
 utils.specialize_symnode = lambda arg, more: arg
