@@ -68,7 +68,12 @@ def ask(folder: Path, *flags: str, paths: tuple[str, ...] = (str(ROOT / "src"),)
 
 @pytest.mark.parametrize(
     "flags",
-    [[], ["-I"], ["-s", "-E"], ["-O", "-W", "ignore::ImportWarning", "-X", "int_max_str_digits=5000", "-X", "dev"]],
+    [
+        [],
+        ["-I"],
+        pytest.param(["-P"], marks=pytest.mark.skipif(sys.version_info < (3, 11), reason="came with Python 3.11")),
+        ["-O", "-W", "ignore::ImportWarning", "-X", "int_max_str_digits=5000", "-X", "dev"],
+    ],
     ids=" ".join,
 )
 def test_it_has_the_flags_and_the_path_of_its_parent_and_runs_nothing_of_the_working_folder(
@@ -80,13 +85,6 @@ def test_it_has_the_flags_and_the_path_of_its_parent_and_runs_nothing_of_the_wor
     assert child[:4] == parent
     assert child[4] == ["-c"]
     assert not (hostile.parent / "was run").exists()
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="-P came with Python 3.11")
-def test_the_safe_path_is_handed_on(hostile: Path) -> None:
-    parent, child = ask(hostile, "-P")
-    assert child[:4] == parent
-    assert child[1]["safe_path"]
 
 
 def test_a_relative_python_path_means_what_it_meant_at_the_start(hostile: Path, tmp_path: Path) -> None:

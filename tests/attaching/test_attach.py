@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import functools
-import gc
 import io
 import pickle
 import threading
 import time
 import types
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.errors import AlreadyAttached, UnsupportedMethod
+from gearcache.errors import AlreadyAttached, GradientRequired, UnsupportedMethod
 from tests.support.scenarios import strict_config
 
 GEARS = {"x": {0: [2, 4]}}
@@ -227,17 +225,6 @@ def test_a_copy_of_the_attachment_is_detached(cache_dir: Path) -> None:
     assert other.served.stats.calls == 1
 
 
-def test_a_module_lives_as_long_as_its_own_references(cache_dir: Path) -> None:
-    net = Net()
-    net(X)
-    served = attached(net)
-    net(X)
-    gone = weakref.ref(net), weakref.ref(served), weakref.ref(served.method)
-    del net, served
-    gc.collect()
-    assert [reference() for reference in gone] == [None, None, None]
-
-
 # -- changes between calls -------------------------------------------------------------------------------
 
 
@@ -257,36 +244,29 @@ class Shifted(Net):
         return y + 9
 
 
-def _set_weight(net: Any) -> None:
-    net.inner.weight = nn.Parameter(torch.full((4, 4), 0.5))
-
-
-def _in_place(net: Any) -> None:
-    with torch.no_grad():
-        net.inner.bias.fill_(7)
-
-
 CHANGES: dict[str, Callable[[Any], Any]] = {
     "attribute": lambda net: setattr(net, "factor", 5.0),
-    "parameter": _set_weight,
-    "in place": _in_place,
-    "child": lambda net: setattr(net, "inner", nn.Linear(4, 4)),
     "child of another class": lambda net: setattr(net, "inner", nn.Sequential(nn.Linear(4, 4), nn.ReLU())),
     "forward of the instance": lambda net: setattr(net, "forward", types.MethodType(_minus, net)),
     "class": lambda net: setattr(net, "__class__", Other),
     "class of the same forward": lambda net: setattr(net, "__class__", Shifted),
-    "mode": lambda net: net.eval(),
+    "dtype": lambda net: net.double(),
 }
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_the_next_call_sees_a_change(cache_dir: Path, name: str) -> None:
-    net = Net()
-    attached(net)
-    net(X)
-    CHANGES[name](net)
-    for _ in range(2):
-        torch.testing.assert_close(net(X), eager(net, X))
+def test_the_next_call_sees_a_change(cache_dir: Path, subtests: pytest.Subtests) -> None:
+    """`test_changes` has what a cached method sees as well."""
+    for name, change in CHANGES.items():
+        with subtests.test(name):
+            net = Net()
+            served = attached(net)
+            net(X)
+            before = served.entry_path
+            change(net)
+            x = X.to(net.inner.weight.dtype) if name == "dtype" else X
+            for _ in range(2):
+                torch.testing.assert_close(net(x), eager(net, x))
+            assert name != "dtype" or served.entry_path != before
 
 
 def test_the_next_call_sees_another_forward_of_the_class(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,16 +279,6 @@ def test_the_next_call_sees_another_forward_of_the_class(cache_dir: Path, monkey
     torch.testing.assert_close(net(X), eager(net, X))
 
 
-def test_another_dtype_is_another_entry(cache_dir: Path) -> None:
-    net = Net()
-    served = attached(net)
-    net(X)
-    before = served.entry_path
-    net.to(torch.float64)
-    torch.testing.assert_close(net(X.double()), eager(net, X.double()))
-    assert served.entry_path != before
-
-
 def test_a_forward_that_cannot_be_served_any_more_is_refused_by_name(cache_dir: Path) -> None:
     net: Any = Net()
     attached(net)
@@ -318,6 +288,63 @@ def test_a_forward_that_cannot_be_served_any_more_is_refused_by_name(cache_dir: 
         net(X)
     del net.forward
     torch.testing.assert_close(net(X), eager(net, X))
+
+
+# -- what was called -------------------------------------------------------------------------------------
+
+WORDS = "no call of the module has come here; a direct `model.forward(...)` is not served: call the module itself"
+
+
+def says_so(served: Any) -> bool:
+    texts = [repr(served), served.explain()]
+    told = [WORDS in text for text in texts]
+    assert len(set(told)) == 1, texts
+    assert all("no call" in text for text in texts) == told[0]
+    return told[0]
+
+
+def test_direct_forwards_and_warm_are_no_calls(cache_dir: Path) -> None:
+    served = attached(Net().eval(), gears=None)
+    assert repr(served) == f"<attached Net.forward, nothing loaded; {WORDS}>"
+    with torch.no_grad():
+        served.module.forward(X)
+        assert says_so(served)
+        assert served.stats.calls == 0
+        served.warm(X)
+        assert says_so(served)
+        served.module(X)
+    assert not says_so(served)
+    assert served.was_called
+
+
+def _through_what_attach_returned(served: Any) -> None:
+    served(X)
+
+
+def _refused(served: Any) -> None:
+    with torch.enable_grad(), pytest.raises(GradientRequired):
+        served.module(X.clone().requires_grad_())
+
+
+def _left_to_the_forward(served: Any) -> None:
+    with torch.compiler.set_stance("force_eager"):
+        served.module(X)
+
+
+def test_any_call_of_the_module_counts_and_copies_begin_anew(cache_dir: Path, subtests: pytest.Subtests) -> None:
+    for call in (_through_what_attach_returned, _refused, _left_to_the_forward):
+        with subtests.test(call.__name__):
+            served = attached(Net().eval(), gears=None)
+            with torch.no_grad():
+                call(served)
+            assert not says_so(served)
+            served.refresh()
+            served.detach()
+            served.attach()
+            assert not says_so(served)
+            for other in (copy.deepcopy(served), pickle.loads(pickle.dumps(served))):
+                other.attach()
+                assert says_so(other)
 
 
 # -- before traffic, and threads -------------------------------------------------------------------------

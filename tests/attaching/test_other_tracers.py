@@ -67,9 +67,18 @@ TRACERS: dict[str, Callable[[nn.Module, Tensor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("is_loaded", [False, True], ids=["not called", "called before"])
-@pytest.mark.parametrize("place", ["part", "whole"])
-@pytest.mark.parametrize("tracer", TRACERS)
+#: A part of the model that was called before for every tracer; the model itself, not called yet, for each kind of them.
+WAYS = [
+    *((tracer, "part", True) for tracer in TRACERS),
+    *(
+        (tracer, "whole", False)
+        for tracer in ("torch.compile", "module.compile", "torch.fx", "torch.jit.trace", "vmap")
+    ),
+    ("cache_compile", "whole", False),
+]
+
+
+@pytest.mark.parametrize(("tracer", "place", "is_loaded"), WAYS)
 def test_the_module_itself_is_traced(cache_dir: Path, tracer: str, place: str, is_loaded: bool) -> None:
     model, x, other = Whole().eval(), torch.randn(2, 4), torch.randn(2, 4)
     with torch.no_grad():

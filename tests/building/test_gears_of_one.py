@@ -12,16 +12,12 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.options import InferenceConfig
-from tests.support.sampled import sampled
 from tests.support.scenarios import strict_config
 
 SIZES = list(itertools.product((1, 2), (1, 2)))
 
 
 class Broadcast(nn.Module):
-    def add(self, x: Tensor, y: Tensor) -> Tensor:
-        return x + y
-
     def outer(self, x: Tensor, y: Tensor) -> Tensor:
         return x.unsqueeze(1) * y.unsqueeze(0)
 
@@ -32,20 +28,19 @@ class Broadcast(nn.Module):
         return (x + y) * mask
 
 
-def _cached(name: str, folder: Path, **settings: Any) -> tuple[Any, Any]:
+def _cached(name: str, folder: Path) -> tuple[Any, Any]:
     net = Broadcast()
-    config = strict_config(inference_config=InferenceConfig("product"), **settings)
+    config = strict_config(inference_config=InferenceConfig("product"))
     gears = {"x": {0: [1, 2]}, "y": {0: [1, 2]}}
     return net, gearcache.cache_compile(getattr(net, name), gears=gears, cache_dir=folder, config=config)
 
 
-@pytest.mark.parametrize("name", ["add", "outer", "apart"])
-@pytest.mark.parametrize("first", SIZES, ids=str)
-@pytest.mark.parametrize("validate", sampled(["inputs", "gears"], ["inputs"]))
+@pytest.mark.parametrize("name", ["outer", "apart"])
+@pytest.mark.parametrize("first", [(1, 2), (2, 2)], ids=str)
 def test_every_gear_answers_as_eager_whichever_call_is_first(
-    cache_dir: Path, name: str, first: tuple[int, int], validate: str
+    cache_dir: Path, name: str, first: tuple[int, int]
 ) -> None:
-    net, cached = _cached(name, cache_dir / "cache", validate=validate)
+    net, cached = _cached(name, cache_dir / "cache")
     for rows in (first, *SIZES):
         x, y = torch.randn(rows[0], 3), torch.randn(rows[1], 3)
         torch.testing.assert_close(cached(x, y), getattr(net, name)(x, y), rtol=0, atol=0)
@@ -53,16 +48,12 @@ def test_every_gear_answers_as_eager_whichever_call_is_first(
 
 
 @pytest.mark.parametrize("first", SIZES, ids=str)
-def test_a_later_process_is_served_every_gear(cache_dir: Path, first: tuple[int, int]) -> None:
+def test_an_argument_that_follows_a_gear_of_one_is_served_in_later_processes_too(
+    cache_dir: Path, first: tuple[int, int]
+) -> None:
+    _, at_once = _cached("masked", cache_dir / "cache")
     for rows in (first, *SIZES):
-        net, cached = _cached("add", cache_dir / "cache")
-        x, y = torch.randn(rows[0], 3), torch.randn(rows[1], 3)
-        torch.testing.assert_close(cached(x, y), net.add(x, y), rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("first", SIZES, ids=str)
-def test_an_argument_that_follows_a_gear_of_one_is_served(cache_dir: Path, first: tuple[int, int]) -> None:
-    net, cached = _cached("masked", cache_dir / "cache")
-    for rows in (first, *SIZES):
+        net, later = _cached("masked", cache_dir / "cache")
         x, y, mask = torch.randn(rows[0], 3), torch.randn(rows[1], 3), torch.randn(max(rows), 3)
-        torch.testing.assert_close(cached(x, y, mask), net.masked(x, y, mask), rtol=0, atol=0)
+        for cached in (at_once, later):
+            torch.testing.assert_close(cached(x, y, mask), net.masked(x, y, mask), rtol=0, atol=0)

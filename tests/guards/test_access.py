@@ -51,23 +51,14 @@ def tensor_path(*names: Any, root: tuple[str, str] = ("argument", "self"), dicti
 @pytest.mark.parametrize(
     ("access", "plain"),
     [
-        (tensor_path("weight"), "argument self _parameters weight"),
         (tensor_path("layers", "0", "q", "weight"), "argument self _parameters layers.0.q.weight"),
         (tensor_path("norm", "mean", dictionary="_buffers"), "argument self _buffers norm.mean"),
         (tensor_path("a b", "c"), "argument self _parameters a b.c"),
-        (tensor_path("x", root=("builtins", "")), "builtins  _parameters x"),
         (tensor_path("a.b", "c"), None),
-        (tensor_path("a", "b.c"), None),
-        (tensor_path("a", ""), "argument self _parameters a."),
         (tensor_path("", "a"), None),
         (tensor_path("a", 0), None),
         (tensor_path("a", root=("argument", "b _parameters c")), None),
-        (tensor_path("a", dictionary="_modules"), None),
-        (tensor_path("a").then("attr", "data"), None),
-        (X.then("attr", "linear").then("attr", "_parameters").then("item", "w"), None),
-        (X.then("item", "_modules").then("item", "a").then("attr", "_parameters").then("item", "w"), None),
         (X.then("attr", "_parameters").then("dict_item", "w"), None),
-        (X.then("attr", "_parameters"), None),
     ],
 )
 def test_the_path_of_a_tensor_of_a_module_is_one_text(access: Access, plain: str | None) -> None:
@@ -76,12 +67,6 @@ def test_the_path_of_a_tensor_of_a_module_is_one_text(access: Access, plain: str
     again = Access.from_plain(found)
     assert again == access
     assert repr(again) == repr(access)
-
-
-@pytest.mark.parametrize("text", ["", "argument self", "argument self _modules a", "argument self __dict__ a"])
-def test_a_text_that_is_no_path_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"unpack|unknown dictionary"):
-        Access.from_plain(text)
 
 
 @pytest.mark.parametrize(
@@ -93,28 +78,9 @@ def test_what_is_not_there_is_an_ordinary_error(access: Access) -> None:
             resolve(SCOPE)
 
 
-def test_a_walker_walks_a_shared_prefix_once() -> None:
-    reads = []
-
-    class Counting:
-        @property
-        def value(self) -> Any:
-            reads.append(1)
-            return SimpleNamespace(a=1, b=2)
-
-    walker = Walker(Scope({"x": Counting()}, {}))
-    assert [walker.resolve(X.then("attr", "value").then("attr", name)) for name in "ab"] == [1, 2]
-    assert len(reads) == 1
-
-
-def test_an_unknown_step_is_refused() -> None:
+def test_what_is_no_path_is_refused() -> None:
+    for text in ("", "argument self", "argument self _modules a", "argument self __dict__ a"):
+        with pytest.raises(ValueError, match=r"unpack|unknown dictionary"):
+            Access.from_plain(text)
     with pytest.raises(ValueError, match="unknown access step 'eval'"):
         Access.from_plain([["argument", "x"], [["eval", "1"]]])
-
-
-def test_a_path_starts_with_its_prefixes_only() -> None:
-    path = X.then("attr", "items").then("item", 0)
-    assert path.starts_with(X)
-    assert path.starts_with(path)
-    assert not X.starts_with(path)
-    assert not path.starts_with(Access(("global", "x")))

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.readable.entry import evidence_lines
 from gearcache.readable.frame import readable_frame
 from gearcache.readable.graph import PACKED_GRAPH, pack_graph, readable_graph, unpack_graph
 from tests.scenarios.prewarmed import Decoder
@@ -88,13 +87,10 @@ def test_a_damaged_graph_is_a_sentence(tmp_path: Path, monkeypatch: pytest.Monke
     assert "is corrupt" in text
 
 
-def test_a_frame_of_another_python_is_a_sentence() -> None:
+def test_a_frame_that_cannot_be_disassembled_is_a_sentence() -> None:
     text = readable_frame({"co_qualname": "Net.decode", "co_filename": "net.py"}, "2.7.18")
     assert "bytecode of Python 2.7.18" in text
     assert "Net.decode (net.py)" in text
-
-
-def test_a_frame_that_is_none_is_a_sentence() -> None:
     python = ".".join(map(str, sys.version_info[:3]))
     assert "cannot be disassembled" in readable_frame({"co_name": "decode", "consts": [{"odd": 1, "two": 2}]}, python)
 
@@ -121,9 +117,3 @@ def test_a_packed_graph_keeps_operations_and_drops_bytes() -> None:
 def test_bytes_that_are_no_graph_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="graph"):
         unpack_graph(PACKED_GRAPH, data)
-
-
-def test_a_function_is_told_by_its_name_and_the_begin_of_the_digest_of_its_code() -> None:
-    node = [[["function", ["helper:shape", "50c367f0" * 8]]], []]
-    (line,) = evidence_lines({"evidence": [[node], [["global", "shape", 0]]]})
-    assert line.endswith(": function 'helper:shape', code '50c367f050c3'")

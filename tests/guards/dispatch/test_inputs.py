@@ -27,11 +27,6 @@ GEAR = _gear([[2, 4], [3]], [[4, 1], [1]])
 GOOD = (torch.ones(2, 4), torch.ones(3))
 
 
-def test_tensors_that_fit_have_no_problem_and_pass_the_check() -> None:
-    assert find_problem(INPUTS, GEAR, GOOD) is None
-    assert tensor_check(GOOD, GEAR.sizes, GEAR.strides)(*GOOD)
-
-
 @pytest.mark.parametrize(
     ("bad", "kind", "found", "allowed"),
     [
@@ -62,12 +57,6 @@ def test_each_difference_is_named_and_fails_the_check(
         assert not tensor_check(GOOD, gear.sizes, gear.strides)(*tensors)
 
 
-def test_a_tensor_that_requires_grad_fits_where_nothing_is_recorded() -> None:
-    tensors = (GOOD[0], torch.ones(3, requires_grad=True))
-    with torch.no_grad():
-        assert find_problem(INPUTS, GEAR, tensors) is None
-
-
 def test_one_tensor_in_two_places_is_a_problem() -> None:
     gear = _gear([[3], [3]], [[1], [1]])
     x = torch.ones(3)
@@ -75,15 +64,6 @@ def test_one_tensor_in_two_places_is_a_problem() -> None:
     assert problem is not None
     assert (problem.kind, problem.argument) == ("alias", "cache.keys")
     assert not tensor_check((torch.ones(3), torch.ones(3)), gear.sizes, gear.strides)(x, x)
-
-
-def test_free_sizes_and_strides_take_any() -> None:
-    gear = _gear([[None, 4], [None]], [[None, 1], [1]])
-    for size in (2, 7):
-        tensors = (torch.ones(size, 4), torch.ones(size))
-        assert find_problem(INPUTS, gear, tensors) is None
-        assert tensor_check(GOOD, gear.sizes, gear.strides)(*tensors)
-    assert find_problem(INPUTS, gear, (torch.ones(2, 5), torch.ones(2))) is not None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import gearcache
-from tests.support.sampled import chosen
 from tests.support.scenarios import strict_config
 
 
@@ -43,8 +42,7 @@ class Net(torch.nn.Module):
 @pytest.mark.parametrize(("name", "kind"), [("identical", Mode), ("equal", Named), ("held", Mode)])
 def test_a_member_at_two_places_is_compared_at_both(name: str, kind: Any, cache_dir: Path) -> None:
     pairs = list(itertools.product(kind, kind))
-    orders = list(itertools.permutations(pairs))
-    for number, order in enumerate(chosen(orders, orders[::5])):  # each pair comes first, and last
+    for number, order in enumerate((pairs, [*pairs[1:], pairs[0]])):  # one member at both places comes first, or two
         net = Net(kind)
         method = getattr(net, name)
         cached: Any = gearcache.cache_compile(method, config=strict_config(), cache_dir=cache_dir / str(number))

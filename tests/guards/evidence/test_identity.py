@@ -46,21 +46,6 @@ def _module(folder: Path, name: str, operation: str, monkeypatch: pytest.MonkeyP
     return module
 
 
-def test_equal_classes_in_two_modules_have_an_entry_each(
-    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paths = []
-    for name, operation in (("alike_one", "* 2"), ("alike_two", "* 3")):
-        module = _module(tmp_path, name, operation, monkeypatch)
-        monkeypatch.setitem(sys.modules, name, module)
-        net, x = module.Net(), torch.randn(2, 4)
-        cached = gearcache.cache_compile(net.run, config=strict_config())
-        assert torch.equal(cached(x), net.run(x))
-        assert cached.stats.traces == 1
-        paths.append(cached.entry_path)
-    assert paths[0] != paths[1]
-
-
 @pytest.mark.slow
 def test_equal_classes_in_two_scripts_share_an_entry_and_never_a_graph(cache_dir: Path) -> None:
     environ = {"TORCHAIR_CACHE_HOME": str(cache_dir)}

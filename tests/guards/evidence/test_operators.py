@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import cProfile
-import functools
-import gc
 import sys
 import types
 from collections.abc import Callable
@@ -141,11 +139,6 @@ CASES = {
         define("Tensor x", CompositeExplicitAutograd=lambda x: x.repeat(1, 3)),
         "its CompositeExplicitAutograd kernel was changed",
     ),
-    "a kernel for any device, with a fake": Case(
-        define("Tensor x", CompositeExplicitAutograd=lambda x: x * 2, fake=empty_like),
-        define("Tensor x", CompositeExplicitAutograd=lambda x: x * 3, fake=empty_like),
-        "",
-    ),
     "the kernel of the device": Case(
         define("Tensor x", CPU=lambda x: x * 2, fake=empty_like),
         define("Tensor x", CPU=lambda x: x - 2, fake=empty_like),
@@ -154,21 +147,6 @@ CASES = {
     "a composite": Case(
         define("Tensor x", CompositeImplicitAutograd=lambda x: x * 2),
         define("Tensor x", CompositeImplicitAutograd=lambda x: x * 3),
-        "its CompositeImplicitAutograd kernel was changed",
-    ),
-    "a default of a composite": Case(
-        define("Tensor x", CompositeImplicitAutograd=lambda x, factor=2: x * factor),
-        define("Tensor x", CompositeImplicitAutograd=lambda x, factor=3: x * factor),
-        "its CompositeImplicitAutograd kernel was changed",
-    ),
-    "a composite that is a partial": Case(
-        define("Tensor x", CompositeImplicitAutograd=functools.partial(lambda x, factor: x * factor, factor=2)),
-        define("Tensor x", CompositeImplicitAutograd=functools.partial(lambda x, factor: x * factor, factor=3)),
-        "its CompositeImplicitAutograd kernel was changed",
-    ),
-    "a decorated composite": Case(
-        define("Tensor x", CompositeImplicitAutograd=torch.no_grad()(lambda x: x * 2)),
-        define("Tensor x", CompositeImplicitAutograd=torch.no_grad()(lambda x: x * 3)),
         "its CompositeImplicitAutograd kernel was changed",
     ),
     "a kernel for autograd": Case(
@@ -214,15 +192,10 @@ def test_a_global_that_a_composite_reads_is_compared(cache_dir: Path, monkeypatc
         assert "CompositeImplicitAutograd kernel was changed" in str(changed_operator(before))
 
 
-def test_an_operator_that_is_not_there_is_named() -> None:
-    with library(repeated(2)):
-        before = record_operators([f"{NAME}::turn"])
-    assert f"`{NAME}::turn`, which the graph calls, does not exist" in str(changed_operator(before))
-
-
-def test_a_kernel_that_is_no_longer_there_or_new_is_a_change() -> None:
+def test_an_operator_that_is_gone_and_a_kernel_that_is_new_are_named() -> None:
     with library(define("Tensor x", CPU=scaled, fake=empty_like)):
         before = record_operators([f"{NAME}::turn"])
+    assert f"`{NAME}::turn`, which the graph calls, does not exist" in str(changed_operator(before))
     with library(define("Tensor x", CPU=scaled, fake=empty_like, Autograd=scaled)):
         assert "has a new Autograd kernel" in str(changed_operator(before))
 
@@ -240,24 +213,6 @@ def test_reading_a_kernel_does_not_run_it() -> None:
         assert runs == []
         runs.append("what it closes over")
         assert "Autograd kernel was changed" in str(changed_operator(before))
-
-
-def test_reading_a_kernel_does_not_take_a_callback_of_the_collector_for_it() -> None:
-    def collecting(phase: str, _: object) -> None:
-        pass
-
-    with library(define("Tensor x", Autograd=scaled)):
-        before = record_operators([f"{NAME}::turn"])
-        thresholds = gc.get_threshold()
-        gc.callbacks.insert(0, collecting)
-        gc.set_threshold(1, 1, 1)
-        try:
-            found = [changed_operator(before) for _ in range(20)]
-        finally:
-            gc.set_threshold(*thresholds)
-            gc.callbacks.remove(collecting)
-    assert found == [None] * 20
-    assert gc.isenabled()
 
 
 def test_reading_a_kernel_leaves_profilers_running() -> None:
@@ -291,32 +246,23 @@ def test_a_fake_that_nothing_can_compare_is_refused(cache_dir: Path) -> None:
 
 @pytest.mark.usefixtures("compiled_here")
 @pytest.mark.slow
-def test_a_decomposition_that_only_inductor_knows_is_refused(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch._inductor import decomposition
-
-    with library(define("Tensor x", CPU=scaled, fake=empty_like)):
-        monkeypatch.setitem(decomposition.decompositions, torch.ops.gearcache_operators.turn.default, scaled)
-        cached = gearcache.cache_compile(
-            Net().run, cache_dir=cache_dir, dynamic=False, config=strict_config("inductor")
-        )
-        with pytest.raises(errors.CompileError, match=f"{NAME}::turn has a decomposition or lowering"):
-            cached(torch.ones(2, 3))
-
-
-@pytest.mark.slow
-def test_a_lowering_of_the_users_for_torchs_operator_is_refused_where_it_would_be_followed(
+def test_a_decomposition_or_lowering_that_only_inductor_knows_is_refused(
     cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from torch._inductor import lowering
+    from torch._inductor import decomposition, lowering
 
-    monkeypatch.setenv("GEARCACHE_JOBS", "1")
-    monkeypatch.setitem(lowering.lowerings, torch.ops.aten.sin.default, lambda x: x)
-    net, x = Net(), torch.ones(2, 3)
-    with library(define("Tensor x", CPU=scaled, fake=empty_like)):  # it exists in this process only, not in a worker
-        config = strict_config("inductor")
-        cached = gearcache.cache_compile(net.run, cache_dir=cache_dir, dynamic=False, config=config)
-        with pytest.raises(errors.CompileError, match="aten::sin has a decomposition or lowering"):
-            cached(x)
+    with library(define("Tensor x", CPU=scaled, fake=empty_like)):
+        own = torch.ops.gearcache_operators.turn.default
+        for table, operator, name in (
+            (decomposition.decompositions, own, f"{NAME}::turn"),
+            (lowering.lowerings, torch.ops.aten.sin.default, "aten::sin"),
+        ):
+            config = strict_config("inductor")
+            cached = gearcache.cache_compile(Net().run, cache_dir=cache_dir, dynamic=False, config=config)
+            with monkeypatch.context() as patch:
+                patch.setitem(table, operator, scaled)
+                with pytest.raises(errors.CompileError, match=f"{name} has a decomposition or lowering"):
+                    cached(torch.ones(2, 3))
 
 
 def test_code_in_cpp_is_told_by_its_place_and_composites_of_it_are_refused() -> None:
@@ -332,13 +278,17 @@ def test_code_in_cpp_is_told_by_its_place_and_composites_of_it_are_refused() -> 
 _LATER = ("_native_aot::", "coor::", "flex_gemm::", "mempool::")
 
 
-def test_every_operator_of_torch_is_its_own() -> None:
+def test_every_operator_of_torch_is_its_own_and_none_of_its_kernels_is_a_users() -> None:
     code = (
         f"{IMPORT_MUCH_OF_TORCH}\n"
         "from gearcache.guards.evidence.operators import is_outside\n"
-        "print(json.dumps([name for name in torch._C._dispatch_get_all_op_names() if is_outside(name)]))"
+        "from gearcache.guards.evidence.overrides import overrides_component\n"
+        "print(json.dumps([[name for name in torch._C._dispatch_get_all_op_names() if is_outside(name)], "
+        "overrides_component('Net.run', compiled=True)]))"
     )
-    assert [name for name in run_python(code, compiles=True) if not name.startswith(_LATER)] == []
+    outside, overridden = run_python(code, compiles=True)
+    assert [name for name in outside if not name.startswith(_LATER)] == []
+    assert overridden == []
 
 
 def test_a_decorator_of_torch_does_not_hide_a_decomposition() -> None:
@@ -346,3 +296,22 @@ def test_a_decorator_of_torch_does_not_hide_a_decomposition() -> None:
     double = decompositions_component({operator: torch.no_grad()(lambda x, a, b, value=1: x * 2)})
     assert double == decompositions_component({operator: torch.no_grad()(lambda x, a, b, value=1: x * 2)})
     assert double != decompositions_component({operator: torch.no_grad()(lambda x, a, b, value=1: x * 3)})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case",
+    [
+        "a_kernel_above_the_device_is_refused_where_a_compiler_takes_the_graph",
+        "without_a_compiler_it_is_called_as_the_process_has_it",
+        "a_composite_that_the_device_has_a_kernel_for_is_another_key",
+        "a_kernel_of_a_device_alone_changes_nothing",
+        "fakes_are_compared",
+        "meta_kernels_are_compared_and_need_not_take_what_has_a_default",
+        "a_function_that_tells_sizes_and_uses_what_nothing_can_compare_is_refused",
+        "a_fallback_for_all_operators_is_refused",
+    ],
+)
+def test_a_kernel_in_place_of_torchs_own_is_compared_or_refused(case: str, cache_dir: Path) -> None:
+    code = "from tests.scenarios import overridden; overridden.run()"
+    assert run_python(code, case, str(cache_dir), compiles=True) == case

@@ -11,17 +11,14 @@ from gearcache import Symbol, TensorSpec
 from gearcache.errors import GearSpecError
 from gearcache.guards.gears.example_sizes import ExampleSizes
 from gearcache.guards.gears.parse import parse_gears
-from gearcache.guards.gears.tensor_spec import ExampleSpec
 
 
 @pytest.mark.parametrize(
     "given, words",
     [
         ((None, torch.int64), "shape is None; it must be a tuple.*a tensor of any rank cannot be declared"),
-        ((128, torch.int64), "shape is 128; it must be a tuple"),
         (((-1,), torch.int64), r"shape\[0\] is -1; it must be an int of at least 1, a Symbol.*or None for any size"),
         (((2, True), torch.int64), r"shape\[1\] is True"),
-        (((2.0,), torch.int64), r"shape\[0\] is 2\.0"),
         (((2,), "int64"), r"dtype is 'int64'; it must be a torch\.dtype"),
         (((2,), torch.int64, "nowhere"), "device is 'nowhere'"),
         (((2,), torch.int64, 3), "device is an int"),
@@ -36,14 +33,6 @@ def test_a_spec_names_its_shape() -> None:
     batch = Symbol("batch")
     assert TensorSpec([batch, 2 * batch, None, [1, 2], 7], torch.int64).shape_text == "(batch, 2 * batch, *, 1 or 2, 7)"
     assert TensorSpec((3,), torch.int64).shape_text == "(3,)"
-
-
-@pytest.mark.parametrize("shape", [(2, 3, 4), (), (1,)])
-def test_an_example_is_of_zeros_and_lies_in_memory_as_the_tensor_did(shape: tuple[int, ...]) -> None:
-    given = torch.ones(shape, dtype=torch.bool).permute(list(reversed(range(len(shape)))))
-    made = ExampleSpec.of(given).tensor(list(given.shape), torch.device("cpu"))
-    assert (made.shape, made.stride(), made.dtype) == (given.shape, given.stride(), torch.bool)
-    assert not made.any()
 
 
 def _sizes(gears: dict[str, Any], fixed: set[int] | None = None) -> dict[tuple[str, int], int | None]:

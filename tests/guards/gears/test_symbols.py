@@ -11,7 +11,7 @@ import torch
 
 import gearcache
 from gearcache import Symbol
-from gearcache.errors import GearSpecError, InputError, UnknownGear
+from gearcache.errors import GearSpecError, UnknownGear
 from gearcache.ge_cache.eager import EagerBackend
 from gearcache.guards.gears.parse import parse_gears
 from tests.scenarios.symbols import Net
@@ -50,20 +50,12 @@ def test_two_symbols_of_one_name_are_one() -> None:
     twice = parse_gears({"x": {0: one}, "y": {0: b(gears=[2, 4])}})
     assert twice.to_plain() == parse_gears({"x": {0: one}, "y": {0: one}}).to_plain()
     assert (b(), {b(): 1}[b()], b() == Symbol(), Symbol() == Symbol()) == (b(), 1, False, False)
-    tied = parse_gears({"x": {0: b(max=8)}, "y": {0: b(max=8)}})
-    problem = tied.range_problem({"x": torch.ones(2), "y": torch.ones(5)})
-    assert problem == (
-        "y",
-        "outside the declared sizes: y.size(0) is 5",
-        "the size of x.size(0) (both are `b`)",
-    )
 
 
 @pytest.mark.parametrize(
     "first, second, words",
     [
         ({"gears": [2]}, {"gears": [3]}, r"\(gears \[3\], 1 or more\).*\(gears \[2\], 1 or more\)"),
-        ({"gears": [2]}, {}, r"`b` \(.*\), and `x.size\(0\)` another one of this name \(gears \[2\]"),
         ({"max": 8}, {"max": 9}, r"\(1 to 9\).*\(1 to 8\)"),
         ({"unique": False}, {}, r"\(1 or more\).*\(1 or more, not unique\)"),
     ],
@@ -76,8 +68,9 @@ def test_two_symbols_of_one_name_that_differ_are_refused(first: Any, second: Any
         gearcache.cache_compile(Net().added, input_signature=signature, gears={"y": {0: Symbol("b", **first)}})
 
 
-@pytest.mark.parametrize("order", [(0, 4, 1), (4, 1, 0)])
-@pytest.mark.parametrize("options, words", [({"max": 8}, "1 to 8"), ({}, "1 or more")])
+@pytest.mark.parametrize(
+    ("order", "options", "words"), [((0, 4, 1), {"max": 8}, "1 to 8"), ((4, 1, 0), {}, "1 or more")]
+)
 def test_size_zero_is_outside_the_range_of_a_symbol(
     cache_dir: Path, order: tuple[int, ...], options: Any, words: str
 ) -> None:
@@ -131,8 +124,6 @@ def test_a_pickled_spec_keeps_the_identity_of_its_symbols() -> None:
         ({"divisor": 4, "remainder": 4}, "remainder is 4; allowed: 0 to 3"),
         ({"min": 5, "max": 4}, "max is 4, less than min=5"),
         ({"gears": [0, 2]}, "0 is not a size"),
-        ({"gears": [True, 2]}, "True is a bool"),
-        ({"gears": 4}, "the sizes are an int"),
         ({"gears": []}, "0 sizes were given"),
         ({"gears": [2, 3], "divisor": 2}, "gear 3 is not one of its sizes"),
         ({"gears": [2, 9], "max": 8}, "gear 9 is not one of its sizes"),
@@ -143,7 +134,7 @@ def test_a_symbol_that_cannot_be_is_refused(options: dict[str, Any], message: st
         Symbol("b", **options)
 
 
-@pytest.mark.parametrize("options", [{"min": 1.5}, {"max": "8"}, {"divisor": True}, {"unique": 1}, {"remainder": None}])
+@pytest.mark.parametrize("options", [{"min": 1.5}, {"divisor": True}, {"unique": 1}])
 def test_a_parameter_of_another_type_is_a_type_error(options: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=f"{next(iter(options))} is"):
         Symbol(**options)
@@ -169,50 +160,35 @@ def test_expressions_that_make_no_size_are_refused() -> None:
         _ = b * 1.5  # type: ignore[operator]
 
 
-def test_at_most_a_hundred_gears_are_formed_by_symbols() -> None:
-    symbols = [Symbol(gears=list(range(1, 12))) for _ in range(2)]
-    with pytest.raises(GearSpecError, match="121 gears; at most 100"):
-        parse_gears({"x": dict(enumerate(symbols))})
-
-
-def test_the_product_policy_takes_lists_of_unequal_length(cache_dir: Path) -> None:
-    config = strict_config()
-    config.inference_config.dynamic_gears_merge_policy = "product"
-    net = Net()
-    cached = gearcache.cache_compile(net.masked, config=config, gears={"x": {0: [2, 3, 4]}, "mask": {1: [10, 20]}})
-    cached.warm(torch.randn(2, 4), torch.randn(2, 10))
-    assert cached.stats.loads == 6
-
-
-@pytest.mark.parametrize(
-    ("size", "message"),
-    [(1, "x.size\\(0\\) is 1; allowed: 2 to 8"), (5, "is 5; allowed: 2 to 8, of the form 2 \\* n"), (10, "is 10")],
-)
-def test_a_size_outside_the_range_is_refused_before_anything_runs(cache_dir: Path, size: int, message: str) -> None:
-    net = Net()
-    cached = gearcache.cache_compile(
-        net.scaled, config=strict_config(), gears={"x": {0: Symbol("n", max=8, divisor=2)}}
-    )
+def test_a_size_outside_the_range_is_refused_before_anything_runs(cache_dir: Path) -> None:
+    spec = {"x": (Symbol("n", max=8, divisor=2), 4)}
+    cached = gearcache.cache_compile(Net().scaled, config=strict_config(), gears=spec)
+    refused = {
+        (1, 4): r"x.size\(0\) is 1; allowed: 2 to 8",
+        (5, 4): r"is 5; allowed: 2 to 8, of the form 2 \* n",
+        (10, 4): "is 10",
+        (2, 5): r"x.size\(1\) is 5; allowed: 4",
+    }
     for _ in range(2):
-        with pytest.raises(UnknownGear, match=message):
-            cached(torch.randn(size, 4))
+        for shape, message in refused.items():
+            with pytest.raises(UnknownGear, match=message):
+                cached(torch.randn(shape))
         cached(torch.randn(4, 4))
     assert cached.stats.traces == 1
 
 
-def test_a_dynamic_graph_checks_the_range_on_every_call(cache_dir: Path) -> None:
-    """The check is in the graph's own conditions: a loaded graph refuses what its trace would take."""
-    net = Net()
+def test_a_dynamic_graph_checks_what_symbols_tie_on_every_call(cache_dir: Path) -> None:
+    """A loaded graph refuses what its trace would take."""
     n = Symbol("n", max=64)
-    cached = gearcache.cache_compile(net.masked, config=strict_config(), gears={"x": {0: n}, "mask": {0: n, 1: 2 * n}})
+    spec = {"x": {0: n}, "mask": {0: n, 1: 2 * n}}
+    cached = gearcache.cache_compile(Net().masked, config=strict_config(), gears=spec)
     cached(torch.randn(3, 4), torch.randn(3, 6))
-    conditions = cached._binding.loaded.variants[0].graphs[0].gear.conditions
-    assert any("64" in text for text in conditions)
-    assert any("2 *" in text for text in conditions)
     with pytest.raises(UnknownGear, match=r"mask.size\(1\) is 9; allowed: 2 \* n, where n is x.size\(0\)"):
         cached(torch.randn(4, 4), torch.randn(4, 9))
     with pytest.raises(UnknownGear, match=r"the size of x.size\(0\) \(both are `n`\)"):
         cached(torch.randn(4, 4), torch.randn(5, 8))
+    with pytest.raises(UnknownGear, match=r"x.size\(0\) is 65; allowed: 1 to 64"):
+        cached(torch.randn(65, 4), torch.randn(65, 130))
 
 
 @pytest.mark.parametrize("on_miss", ["compile", "eager"])
@@ -225,19 +201,9 @@ def test_outside_the_range_on_miss_decides(cache_dir: Path, on_miss: str) -> Non
     assert cached.stats.compiles == (2 if on_miss == "compile" else 1)
 
 
-def test_a_fixed_size_in_a_shape_is_checked(cache_dir: Path) -> None:
-    net = Net()
-    cached = gearcache.cache_compile(net.scaled, config=strict_config(), gears={"x": (Symbol("n"), 4)})
-    with pytest.raises(UnknownGear, match=r"x.size\(1\) is 5; allowed: 4"):
-        cached(torch.randn(3, 5))
-    cached(torch.randn(3, 4))
-
-
-@pytest.mark.parametrize("offset", [pytest.param(0, id="another symbol"), pytest.param(1, id="an expression")])
-def test_a_spec_that_breaks_an_equality_of_the_trace_names_both_dims(cache_dir: Path, offset: int) -> None:
-    b, d = Symbol("b", gears=[2, 4]), Symbol("d", gears=[2, 3])
-    spec = {"x": {0: b}, "y": {0: d if offset == 0 else 2 * b - 2}}
-    cached = gearcache.cache_compile(Net().added, config=strict_config(), gears=spec)
+def test_a_spec_that_breaks_an_equality_of_the_trace_names_both_dims(cache_dir: Path) -> None:
+    b = Symbol("b", gears=[2, 4])
+    cached = gearcache.cache_compile(Net().added, config=strict_config(), gears={"x": {0: b}, "y": {0: 2 * b - 2}})
     with pytest.raises(GearSpecError, match=r"y\.size\(0\) and x\.size\(0\) are equal in every call"):
         cached(torch.randn(2, 4), torch.randn(2, 4))
 
@@ -248,35 +214,16 @@ def test_a_range_on_no_tensor_of_the_method_is_refused(cache_dir: Path) -> None:
         cached(torch.randn(2, 4))
 
 
-@pytest.mark.parametrize(
-    "gears, is_ge, dims",
-    [([2, 4], True, "2,2,20;4,4,40"), ([2, 4], False, None), (list(range(2, 14)), True, "8,8,80;… 12 in all")],
-)
+@pytest.mark.parametrize("gears, dims", [([2, 4], "2,2,20;4,4,40"), (list(range(2, 14)), "8,8,80;… 12 in all")])
 def test_what_was_formed_is_logged_in_ges_words_where_ge_compiles(
-    gears: list[int],
-    is_ge: bool,
-    dims: str | None,
-    cache_dir: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    gears: list[int], dims: str, cache_dir: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(EagerBackend, "is_ge", is_ge)
+    monkeypatch.setattr(EagerBackend, "is_ge", True)
     b = Symbol("b", gears=gears)
-    cached = gearcache.cache_compile(
-        Net().masked, config=strict_config(), gears={"x": {0: b}, "mask": {0: b, 1: 10 * b}}
-    )
+    spec = {"x": {0: b}, "mask": {0: b, 1: 10 * b}}
+    cached = gearcache.cache_compile(Net().masked, config=strict_config(), gears=spec)
     with caplog.at_level("INFO", "gearcache"):
         cached(torch.randn(2, 4), torch.randn(2, 20))
-    lines = [line for line in caplog.text.splitlines() if "ge.inputShape" in line]
-    assert len(lines) == is_ge
-    if dims is not None:
-        assert "ge.inputShape=x:-1,4;mask:-1,-1 ge.dynamicDims=2,2,20;" in lines[0]
-        assert lines[0].endswith(dims)
-
-
-def test_a_gear_error_survives_pickling(cache_dir: Path) -> None:
-    cached = gearcache.cache_compile(Net().scaled, config=strict_config(), gears={"x": {0: Symbol("n", max=8)}})
-    with pytest.raises(InputError) as caught:
-        cached(torch.randn(9, 4))
-    copy = pickle.loads(pickle.dumps(caught.value))
-    assert (type(copy), str(copy)) == (UnknownGear, str(caught.value))
+    (line,) = [line for line in caplog.text.splitlines() if "ge.inputShape" in line]
+    assert "ge.inputShape=x:-1,4;mask:-1,-1 ge.dynamicDims=2,2,20;" in line
+    assert line.endswith(dims)

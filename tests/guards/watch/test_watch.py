@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import collections
 import contextlib
 import gc
@@ -20,7 +19,7 @@ import torch
 from gearcache.guards.watch import tensor_layout
 from gearcache.guards.watch.python_watch import PythonWatch
 from gearcache.guards.watch.tensor_layout import find_layout
-from gearcache.guards.watch.watch import sees_moved_memory, watch_class
+from gearcache.guards.watch.watch import watch_class
 
 WATCHES = [watch_class(), PythonWatch]
 each_watch = pytest.mark.parametrize("watch", WATCHES, ids=["installed", "python"])
@@ -60,11 +59,6 @@ def test_the_extension_was_built_and_knows_this_torch() -> None:
 
 
 @each_watch
-def test_moved_memory_is_seen_and_a_write_in_place_is_not(watch: Callable[..., Any]) -> None:
-    assert sees_moved_memory(watch)
-
-
-@each_watch
 @pytest.mark.parametrize(
     "move",
     [
@@ -88,8 +82,8 @@ def test_a_tensor_that_moved_is_seen(watch: Callable[..., Any], move: Callable[[
 @each_watch
 def test_only_the_keys_that_matter_count(watch: Callable[..., Any]) -> None:
     thing = Thing()
-    held = thing.__dict__
-    watched = over(watch, dicts=[(held, ("scale", "shape", "absent"))])
+    thing.zero = 0.0  # type: ignore[attr-defined]
+    watched = over(watch, dicts=[(thing.__dict__, ("scale", "shape", "absent", "zero"))])
     thing.other = 1  # type: ignore[attr-defined]
     thing.scale = float("2.0")
     thing.shape = (int("1"), "a", float("2.5"))
@@ -97,6 +91,9 @@ def test_only_the_keys_that_matter_count(watch: Callable[..., Any]) -> None:
     thing.scale = 2  # type: ignore[assignment]
     assert watched.changed() == ("dictionary", 0)
     thing.scale = 2.0
+    thing.zero = -0.0  # type: ignore[attr-defined]
+    assert not watched.holds()
+    thing.zero = 0.0  # type: ignore[attr-defined]
     assert watched.holds()
     thing.absent = None  # type: ignore[attr-defined]
     assert not watched.holds()
@@ -104,68 +101,6 @@ def test_only_the_keys_that_matter_count(watch: Callable[..., Any]) -> None:
     assert watched.holds()
     del thing.scale
     assert not watched.holds()
-
-
-@each_watch
-def test_the_sign_of_zero_counts(watch: Callable[..., Any]) -> None:
-    held = {"a": 0.0}
-    watched = over(watch, dicts=[(held, ("a",))])
-    held["a"] = -0.0
-    assert not watched.holds()
-
-
-@each_watch
-def test_a_dictionary_as_a_whole_counts_with_every_key(watch: Callable[..., Any]) -> None:
-    for held in ({1: 2}, OrderedDict(a=1)):
-        watched = over(watch, dicts=[(held, None)])
-        assert watched.holds()
-        held["more"] = 3  # type: ignore[index]
-        assert not watched.holds()
-
-
-@each_watch
-def test_members_of_classes_are_seen(watch: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = over(watch, dicts=[(Thing, ("level", "other"))])
-    monkeypatch.setattr(Thing, "unrelated", 1, raising=False)
-    assert watched.holds()
-    monkeypatch.setattr(Thing, "level", 2)
-    assert not watched.holds()
-
-
-@each_watch
-def test_lists_sets_and_cells_are_seen(watch: Callable[..., Any]) -> None:
-    items: list[Any] = [1, object()]
-    members, cell = {"a", 2}, types.CellType(1.5)
-    watched = over(watch, lists=[(items, tuple(items))], collections=[(members, tuple(members))], cells=[(cell, 1.5)])
-    items[0] = int("1")
-    members.add("a")
-    cell.cell_contents = float("1.5")
-    assert watched.holds()
-    items.append(3)
-    assert watched.changed() == ("list", 0)
-    items.pop()
-    members.add("b")
-    assert watched.changed() == ("collection", 0)
-    members.remove("b")
-    cell.cell_contents = 2
-    assert watched.changed() == ("cell", 0)
-
-
-@each_watch
-def test_slots_are_seen(watch: Callable[..., Any]) -> None:
-    class Slotted:
-        __slots__ = ("level",)
-
-    slotted = Slotted()
-    slotted.level = 1.5  # type: ignore[attr-defined]
-    descriptor = Slotted.__dict__["level"]
-    watched = over(watch, slots=[(slotted, (descriptor, 1.5))])
-    slotted.level = float("1.5")  # type: ignore[attr-defined]
-    assert watched.holds()
-    del slotted.level  # type: ignore[attr-defined]
-    assert not watched.holds()
-    slotted.level = 2  # type: ignore[attr-defined]
-    assert watched.changed() == ("slot", 0)
 
 
 def test_both_watches_agree_on_random_writes() -> None:
@@ -185,62 +120,6 @@ def test_both_watches_agree_on_random_writes() -> None:
         found = [each.changed() for each in watches]
         if found[0] is None or found[0][1] not in whole:  # of a whole dictionary the one in C sees writes, not contents
             assert found[0] == found[1]
-
-
-@each_watch
-def test_the_names_of_a_class_are_watched_and_no_others(watch: Callable[..., Any]) -> None:
-    made: Any = type("Made", (Thing,), {"level": 1, "table": {}})
-    watched = over(watch, dicts=[(made, frozenset({"level", "scale", "__bool__"}))])
-    made.other = 1
-    made.level = int("1")
-    made.table["a"] = 1
-    del made.other
-    assert watched.holds()
-    for change, undo in (
-        (lambda: setattr(made, "level", 2), lambda: setattr(made, "level", 1)),
-        (lambda: setattr(made, "__bool__", len), lambda: delattr(made, "__bool__")),
-        (lambda: delattr(made, "level"), lambda: setattr(made, "level", 1)),
-    ):
-        change()
-        assert watched.changed() == ("dictionary", 0)
-        undo()
-        assert watched.holds()
-
-
-@each_watch
-def test_bases_code_defaults_and_registrations_are_watched(watch: Callable[..., Any]) -> None:
-    def function(x: int, y: int = 1, *, z: int = 2) -> int:
-        return x + y + z
-
-    def other(x: int, y: int = 1, *, z: int = 2) -> int:
-        return x * y * z
-
-    class Base(Thing):
-        pass
-
-    class Sub(Base):
-        pass
-
-    class Abstract(abc.ABC):  # noqa: B024
-        pass
-
-    def made() -> Any:
-        questions = [(abc.get_cache_token, abc.get_cache_token())]
-        return over(watch, classes=[Thing, Sub], functions=[function], questions=questions)
-
-    changes: list[tuple[Callable[[], Any], str]] = [
-        (lambda: setattr(Base, "__bases__", (type("Thing", (Thing,), {}),)), "class"),
-        (lambda: setattr(function, "__defaults__", (3,)), "function"),
-        (lambda: setattr(function, "__kwdefaults__", {"z": 3}), "function"),
-        (lambda: setattr(function, "__code__", other.__code__), "function"),
-        (lambda: Abstract.register(Sub), "question"),
-    ]
-    for change, kind in changes:
-        watched = made()
-        assert watched.holds()
-        change()
-        assert watched.changed()[0] == kind
-        assert not watched.holds()
 
 
 @each_watch
@@ -309,21 +188,6 @@ def test_equal_items_of_another_kind_and_another_order_are_seen(watch: Callable[
         assert watched.changed() == ("collection", [0, 1, 3, 2][number])
         undo()
     assert not watched.holds()
-
-
-@each_watch
-def test_a_slot_that_is_not_set_is_seen_when_it_is(watch: Callable[..., Any]) -> None:
-    class Slotted:
-        __slots__ = ("name",)
-        name: int
-
-    slotted, descriptor = Slotted(), vars(Slotted)["name"]
-    watched = over(watch, slots=[(slotted, (descriptor, descriptor))])
-    assert watched.holds()
-    slotted.name = 1
-    assert watched.changed() == ("slot", 0)
-    del slotted.name
-    assert watched.holds()
 
 
 class Meddler:

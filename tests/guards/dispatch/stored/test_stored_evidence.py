@@ -13,7 +13,7 @@ from gearcache.guards.access import Access, Scope
 from gearcache.guards.dispatch.stored.packed_entry import entry_from_plain, entry_to_plain
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredInput, StoredVariant
 from gearcache.guards.evidence.checks import observe
-from gearcache.guards.evidence.tree import evidence_checks, evidence_failure, evidence_tree
+from gearcache.guards.evidence.tree import evidence_failure, evidence_tree
 
 MODEL = Access(("argument", "self"))
 
@@ -30,12 +30,6 @@ def tree_of(scope: Scope) -> Any:
         for name in ("scale", "bias"):
             checks.append(observe("constant", access.then("attr", name), getattr(layer, name)))
     return msgpack.unpackb(msgpack.packb(evidence_tree(checks)))
-
-
-def test_equal_nodes_are_stored_once() -> None:
-    alike, different = tree_of(layers(2, 2, 2, 2)), tree_of(layers(2, 3, 4, 5))
-    assert len(alike[0]) < len(different[0])
-    assert len(evidence_checks(alike)) == len(evidence_checks(different)) == 8
 
 
 @pytest.mark.parametrize("changed", [0, 1, 2])

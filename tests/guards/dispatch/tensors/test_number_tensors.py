@@ -15,7 +15,7 @@ from gearcache.guards.dispatch.tensors import number_tensors
 from gearcache.guards.dispatch.tensors.number_tensors import NumberTensors
 
 
-@pytest.mark.parametrize("number", [0, 1, -1, 2**31, 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("number", [0, 2**63 - 1, -(2**63)])
 def test_a_number_is_a_tensor_of_one_int64(number: int) -> None:
     with torch.inference_mode():
         made = NumberTensors()[number]
@@ -31,21 +31,12 @@ def test_a_number_that_is_first_met_within_a_trace_is_an_ordinary_tensor(within:
     assert made.item() == 5
 
 
-def test_a_number_of_more_than_64_bits_is_an_overflow() -> None:
-    with pytest.raises(OverflowError):
-        NumberTensors()[2**63]
-
-
-def test_a_number_has_its_tensor_made_once_and_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(number_tensors, "_MOST", 3)
-    tensors = NumberTensors()
-    assert tensors[7] is tensors[7]
-    assert [tensors[number].item() for number in range(20)] == list(range(20))
-    assert len(tensors) <= 3
-
-
-def test_threads_get_their_own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_get_their_own_numbers_of_which_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(number_tensors, "_MOST", 2)
     tensors = NumberTensors()
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda n: tensors[n % 5].item(), range(4000))) == [n % 5 for n in range(4000)]
+    assert tensors[7] is tensors[7]
+    assert len(tensors) <= 2
+    with pytest.raises(OverflowError):
+        tensors[2**63]
