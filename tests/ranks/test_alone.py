@@ -40,8 +40,7 @@ def be_rank(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agreement, "present_job", lambda: job)
 
 
-@pytest.mark.parametrize("store", ["alive", "dead"])
-@pytest.mark.parametrize("how", ["raise", "eager"])
+@pytest.mark.parametrize(("store", "how"), [("alive", "raise"), ("dead", "eager")])
 def test_where_another_rank_never_comes_this_one_compiles_nothing(
     cache_dir: Path, store: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
