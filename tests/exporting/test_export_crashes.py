@@ -114,6 +114,7 @@ def test_processes_that_export_into_one_folder_each_leave_it_whole(tmp_path: Pat
             assert f"weight_of_{content.partition('-')[0]}" in found
             assert len(found) == 3
             seen.add(content)
+        time.sleep(0.001)
     for writer in writers:
         writer.join(60)
         assert writer.exitcode == 0
