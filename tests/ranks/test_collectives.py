@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,19 +14,15 @@ from torch.distributed import _functional_collectives as collectives
 
 import gearcache
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.inductor.groups import described_with_names, library_file, place, with_names
+from gearcache.ge_cache.inductor.groups import library_file, with_names
 from gearcache.ge_cache.inductor.interpreter_lock import with_lock_released
 from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource
-from gearcache.ge_cache.process_groups import role
 from tests.support.scenarios import strict_config
-
-NAMES = ("0", "a_name_" * 18 + "!")
 
 
 class Reducer(torch.nn.Module):
-    def __init__(self, group: str = "0") -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.group = group
         self.own = dist.group.WORLD if dist.is_initialized() else None
 
     def broadcast(self, x: Tensor) -> Tensor:
@@ -61,19 +56,13 @@ class Reducer(torch.nn.Module):
     def asked_type(self, x: Tensor) -> Tensor:
         return x + 1 if type(self.own) is dist.ProcessGroup else x - 1
 
-    def asked_name_of_type(self, x: Tensor) -> Tensor:
-        return x * len(str(type(self.own)))
-
     def asked_what_is_known(self, x: Tensor) -> Tensor:
         own = self.own
         is_one = isinstance(own, dist.ProcessGroup) and own is not None and hasattr(own, "rank")
         return x + own.size() * 4 + own.rank() if is_one else x
 
     def named(self, x: Tensor) -> Tensor:
-        return collectives.all_reduce(x + 1, "sum", self.group)
-
-    def gathered(self, x: Tensor) -> Tensor:
-        return collectives.all_gather_tensor(self.named(x), 0, self.group)
+        return collectives.all_reduce(x + 1, "sum", "0")
 
 
 @pytest.fixture
@@ -103,7 +92,6 @@ def start() -> None:
         ("asked_backend_of_group", r"a process group for `_get_backend_name`, .* in `__init__`, and keep the answer"),
         ("asked_description", r"a process group for `group_desc`, .* in `__init__`, and keep the answer"),
         ("asked_type", r"type of a process group, .* in `__init__`, and keep the answer"),
-        ("asked_name_of_type", r"type of a process group, .* in `__init__`, and keep the answer"),
     ],
 )
 def test_what_no_trace_can_take_is_refused_with_the_way_out(cache_dir: Path, name: str, text: str) -> None:
@@ -125,17 +113,6 @@ def test_the_result_of_a_collective_is_no_constant_of_a_graph(cache_dir: Path) -
     text = gearcache.readable_cache(cached.entry_path, print_output=False)
     assert "all_reduce" in text
     assert "item" in text
-
-
-@pytest.mark.usefixtures("job", "compiled_here")
-def test_compiled_graphs_name_groups_by_role_and_stay_in_python(cache_dir: Path, tmp_path: Path) -> None:
-    reducer = Reducer(dist.new_group([0]).group_name)
-    cached = gearcache.cache_compile(reducer.gathered, config=strict_config("inductor"), gears={"x": {0: [2, 4]}})
-    assert torch.equal(cached(torch.ones(2)), torch.full((2,), 2.0))
-    stored = b"".join(path.read_bytes() for path in cache_dir.glob("v*/blobs/*/*"))
-    assert place(0).encode() in stored
-    with pytest.raises(CaptureError, match="communicates in process groups"):
-        gearcache.export(cached, tmp_path / "package")
 
 
 @pytest.mark.usefixtures("job")
@@ -161,38 +138,19 @@ def relaunch() -> list[str]:
     return [event.detail for event in events if event.kind == "miss"]
 
 
-def test_names_are_written_into_places_and_end_there() -> None:
-    library = b"\1" + place(0).encode() + b"\0\2" + place(1).encode() + b"\0\3" + place(0).encode() + b"\0"
-    written = with_names(library, NAMES)
-    assert len(written) == len(library)
-    assert [text for text in written.split(b"\0") if text] == [
-        f"{mark}{name}".encode() for mark, name in zip("\1\2\3", (*NAMES, NAMES[0]), strict=True)
-    ]
-
-
 @pytest.mark.parametrize("name", ["n" * 128, "a\0b"])
 def test_a_name_that_fits_no_place_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="127 bytes"):
         with_names(b"", [name])
 
 
-@pytest.mark.parametrize("memory", [True, False])
-def test_an_object_lies_in_memory_or_where_there_is_none_in_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: bool
+def test_an_object_lies_in_the_folder_where_the_kernel_gives_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not memory:
-        monkeypatch.setattr(os, "memfd_create", lambda *_: os.open("/nowhere", os.O_RDONLY))
+    monkeypatch.setattr(os, "memfd_create", lambda *_: os.open("/nowhere", os.O_RDONLY))
     with library_file(b"an object", tmp_path) as name:
         assert Path(name).read_bytes() == b"an object"
-    assert bool(list(tmp_path.iterdir())) is not memory
-
-
-def test_names_in_descriptions_are_text() -> None:
-    names = ['with "quotes"', role(0)]
-    described = json.dumps({"groups": [place(1), place(0), f"{place(0)} and more"]}).encode()
-    assert json.loads(described_with_names(described, names)) == {
-        "groups": [names[1], names[0], f"{place(0)} and more"]
-    }
+        assert Path(name).parent == tmp_path
 
 
 def test_a_graph_that_communicates_is_not_compiled_where_it_would_keep_pythons_lock() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.ranks.test_agree import RESULT
 from tests.support.rank_actors import Job, run_job
 
@@ -22,33 +20,29 @@ def the_story(reports: list[dict[str, Any]], name: str = "first") -> tuple[int, 
     return story
 
 
-@pytest.mark.parametrize(
-    ("rank", "wrong", "error"),
-    [
-        (1, {"timeout": 0}, "OptionError: agree: timeout is 0"),
-        (1, {"timeout": 10**400}, "OptionError: agree: timeout is 1000"),
-        (0, {"on_disagree": "stop"}, "OptionError: agree: on_disagree is 'stop'"),
-        pytest.param(1, {"warm": 3}, "OptionError: agree: warm is 3", marks=pytest.mark.thorough),
-        (2, {"model": "empty"}, "OptionError: agree: the model has no cached method"),
-        pytest.param(0, {"model": 3}, "TypeError: agree: model is an int", marks=pytest.mark.thorough),
-    ],
+#: A rank, what it passes, and its error.
+WRONG: tuple[tuple[int, dict[str, Any], str], ...] = (
+    (1, {"timeout": 10**400}, "OptionError: agree: timeout is 1000"),
+    (0, {"on_disagree": "stop"}, "OptionError: agree: on_disagree is 'stop'"),
+    (1, {"warm": 3}, "OptionError: agree: warm is 3"),
+    (2, {"model": "empty"}, "OptionError: agree: the model has no cached method"),
+    (0, {"model": 3}, "TypeError: agree: model is an int"),
 )
-@pytest.mark.parametrize("how", ["raise", pytest.param("eager", marks=pytest.mark.thorough)])
-def test_a_rank_that_calls_it_wrongly_ends_all_at_once_and_the_next_call_meets(
-    tmp_path: Path, rank: int, wrong: dict[str, Any], error: str, how: str
-) -> None:
-    options = {"rank": rank, "wrong": wrong, "on_disagree": how}
-    reports = run_job(Job(tmp_path, "wrongly", world=3, options=options))
-    others = [report for other, report in enumerate(reports) if other != rank]
-    if how == "eager" and wrong == {"model": "empty"}:
-        assert [report["first"] for report in reports] == [False] * 3
-    else:
-        named, reason = the_story(others)
+
+
+def test_a_rank_that_calls_it_wrongly_ends_all_at_once_and_the_next_call_meets(tmp_path: Path) -> None:
+    calls = [(rank, "raise", wrong) for rank, wrong, _ in WRONG] + [(2, "eager", {"model": "empty"})]
+    reports = run_job(Job(tmp_path, "wrongly", world=3, options={"calls": calls}))
+    for number, (rank, _, error) in enumerate(WRONG):
+        others = [report for other, report in enumerate(reports) if other != rank]
+        named, reason = the_story(others, f"wrong {number}")
         assert named == rank
         assert error.partition(": ")[2] in reason
-        assert reports[rank]["first"].startswith(error)
-    assert all(report["first_seconds"] < 10 for report in reports), "nobody waits for the deadline"
-    assert [(report["second"], report["result"]) for report in reports] == [(True, RESULT)] * 3
+        assert reports[rank][f"wrong {number}"].startswith(error)
+    assert [report[f"wrong {len(WRONG)}"] for report in reports] == [False] * 3, "all are to run eagerly"
+    seconds = [report[f"wrong {number}_seconds"] for report in reports for number in range(len(calls))]
+    assert max(seconds) < 10, "nobody waits for the deadline"
+    assert [(report["last"], report["result"]) for report in reports] == [(True, RESULT)] * 3
 
 
 def test_a_part_of_a_declared_range_that_no_graph_takes_is_named(tmp_path: Path) -> None:
@@ -58,25 +52,22 @@ def test_a_part_of_a_declared_range_that_no_graph_takes_is_named(tmp_path: Path)
         assert said.startswith("Branches.decode: no graph takes the declared sizes x.size(0)=2 to 4, so a call")
 
 
-@pytest.mark.parametrize("bare", [False, True])
-def test_a_store_in_python_is_used_as_it_is_or_what_it_lacks_is_told(tmp_path: Path, bare: bool) -> None:
-    reports = run_job(Job(tmp_path, "python_store", timeout=6, options={"bare": bare}))
-    if not bare:
-        assert [(report["first"], report["result"]) for report in reports] == [(True, RESULT)] * 2
-    for report in reports if bare else ():
-        assert "written in Python, lacks a method" in report["first"][1]
-        assert 'Store::check"' in report["first"][1]
-        assert report["first_seconds"] < 5
+def test_a_store_in_python_is_used_as_it_is_or_what_it_lacks_is_told(tmp_path: Path) -> None:
+    for report in run_job(Job(tmp_path, "python_store", timeout=6)):
+        assert "written in Python, lacks a method" in report["bare"][1]
+        assert 'Store::check"' in report["bare"][1]
+        assert report["bare_seconds"] < 5
+        assert (report["first"], report["result"]) == (True, RESULT)
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_lock_that_nobody_gives_up_is_told_before_the_deadline(tmp_path: Path, rank: int) -> None:
-    reports = run_job(Job(tmp_path, "held", timeout=1.5, options={"rank": rank}))
-    named, reason = the_story(reports)
-    assert named == rank
-    assert "another process is compiling this entry" in reason
-    assert all(report["first_seconds"] < 2.5 for report in reports), reports
-    assert [(report["second"], report["result"]) for report in reports] == [(True, RESULT)] * 2
+def test_a_lock_that_nobody_gives_up_is_told_before_the_deadline(tmp_path: Path) -> None:
+    reports = run_job(Job(tmp_path, "held", timeout=1.5))
+    for rank in range(2):
+        named, reason = the_story(reports, f"held by {rank}")
+        assert named == rank
+        assert "another process is compiling this entry" in reason
+        assert all(report[f"held by {rank}_seconds"] < 2.5 for report in reports), reports
+    assert [(report["last"], report["result"]) for report in reports] == [(True, RESULT)] * 2
 
 
 def test_a_call_beside_another_one_is_refused_on_all_ranks_and_the_next_one_meets(tmp_path: Path) -> None:
@@ -98,49 +89,39 @@ def test_a_call_that_one_rank_leaves_out_is_told_with_its_number_and_its_methods
     assert OFTEN in reason
 
 
-@pytest.mark.parametrize("rank", [0, 2])
-def test_a_rank_that_comes_when_the_others_have_given_up_ends_like_them_and_is_in_step(
-    tmp_path: Path, rank: int
-) -> None:
-    reports = run_job(Job(tmp_path, "late", world=3, timeout=1, options={"rank": rank, "after": 2.5}))
-    named, reason = the_story(reports)
-    assert named == rank
-    assert "did not answer within 1 s" in reason
-    assert "it has come to no agreement of this job yet, and this is agreement 1 (`Net.decode`)" in reason
-    assert reports[rank]["first_seconds"] < 0.9
-    assert [(report["second"], report["result"]) for report in reports] == [(True, RESULT)] * 3
+def test_a_rank_that_comes_when_the_others_have_given_up_ends_like_them_and_is_in_step(tmp_path: Path) -> None:
+    reports = run_job(Job(tmp_path, "late", world=3, timeout=1, options={"after": 2.5}))
+    for rank in (0, 2):
+        named, reason = the_story(reports, f"without {rank}")
+        assert named == rank
+        assert "did not answer within 1 s" in reason
+        assert reports[rank][f"without {rank}_seconds"] < 0.9
+    assert (
+        "it has come to no agreement of this job yet, and this is agreement 1 (`Net.decode`)"
+        in (reports[0]["without 0"][1])
+    )
+    assert [(report["last"], report["result"]) for report in reports] == [(True, RESULT)] * 3
 
 
-@pytest.mark.parametrize("how", ["interrupted", "early"])
-def test_a_rank_that_gives_up_before_rank_0_has_come_ends_all_at_once(tmp_path: Path, how: str) -> None:
-    reports = run_job(Job(tmp_path, "gives_up", world=3, options={"how": how}))
-    left = reports if how == "early" else [reports[0], reports[2]]
-    named, reason = the_story(left)
-    if how == "interrupted":
-        assert (named, reason) == (1, "KeyboardInterrupt")
-        assert reports[1]["first"] == "interrupted"
-    else:
-        assert named == 0
-        assert reason.endswith("; rank 1 gave up")
-    assert reports[0]["first_seconds"] < 1.5, "it does not wait"
-    assert reports[2]["first_seconds"] < 2.5, "it does not wait for rank 0 either"
-    assert [(report["second"], report["result"]) for report in reports] == [(True, RESULT)] * 3
+def test_a_rank_that_gives_up_before_rank_0_has_come_ends_all_at_once(tmp_path: Path) -> None:
+    reports = run_job(Job(tmp_path, "gives_up", world=3))
+    assert the_story([reports[0], reports[2]], "interrupted") == (1, "KeyboardInterrupt")
+    assert reports[1]["interrupted"] == "interrupted"
+    named, reason = the_story(reports, "early")
+    assert named == 0
+    assert reason.endswith("; rank 1 gave up")
+    for how in ("interrupted", "early"):
+        assert reports[0][f"{how}_seconds"] < 1.5, "it does not wait"
+        assert reports[2][f"{how}_seconds"] < 2.5, "it does not wait for rank 0 either"
+    assert [(report["last"], report["result"]) for report in reports] == [(True, RESULT)] * 3
 
 
-@pytest.mark.parametrize("again", [False, True])
-def test_a_process_that_is_forked_inside_of_it_is_no_rank(tmp_path: Path, again: bool) -> None:
-    reports = run_job(Job(tmp_path, "forked", options={"again": again}))
-    if again:
-        assert reports[0]["forked"] == "True"
-    else:
-        assert "OptionError: agree: this process was forked inside of it" in reports[0]["forked"]
-    assert [(report["first"], report["second"], report["result"]) for report in reports] == [(True, True, RESULT)] * 2
-
-
-def test_a_process_that_is_forked_from_a_rank_may_compile_for_itself(tmp_path: Path) -> None:
-    reports = run_job(Job(tmp_path, "forked_later"))
-    assert [report["forked"] for report in reports] == ["[True, False]"] * 2
-    assert [(report["first"], report["second"]) for report in reports] == [(True, True)] * 2
+def test_a_process_that_is_forked_from_a_rank_is_none_and_may_compile_for_itself(tmp_path: Path) -> None:
+    reports = run_job(Job(tmp_path, "forked"))
+    assert "OptionError: agree: this process was forked inside of it" in reports[0]["forked inside"]
+    assert [report["forked later"] for report in reports] == ["[True, False]"] * 2
+    done = [(report["first"], report["second"], report["result"]) for report in reports]
+    assert done == [(True, True, RESULT)] * 2
 
 
 def test_no_rank_says_that_it_waits_for_itself(tmp_path: Path) -> None:

@@ -17,22 +17,6 @@ def test_of_the_ranks_that_lack_the_same_the_one_with_least_to_do_compiles() -> 
     assert found == {"do": "compile", "who": {"a@p": 1, "b@p": 2}}
 
 
-def test_works_of_two_places_are_compiled_in_each() -> None:
-    here, there = vote(("a", "missing")), vote(("a", "missing"), place="q")
-    assert Leader().decide([here, here, there])["who"] == {"a@p": 0, "a@q": 2}
-
-
-def test_all_load_before_all_go() -> None:
-    leader, stored, loaded = Leader(), vote(("a", "stored")), vote(("a", "loaded"))
-    assert leader.decide([loaded, stored]) == {"do": "load"}
-    assert leader.decide([loaded, loaded]) == {"do": "go"}
-
-
-def test_the_first_rank_that_failed_is_named_and_how_all_end() -> None:
-    found = Leader().decide([vote(how="eager"), {"how": "eager", "failed": "x"}, {"how": "eager", "failed": "y"}])
-    assert found == {"do": "stop", "rank": 1, "reason": "x", "how": "eager"}
-
-
 def test_ranks_that_want_other_ends_raise() -> None:
     found = Leader().decide([vote(), vote(), vote(how="eager")])
     assert (found["do"], found["rank"], found["how"]) == ("stop", 2, "raise")

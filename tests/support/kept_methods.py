@@ -15,8 +15,8 @@ from gearcache.ranks.agree import agree
 from tests.support.rank_actors import TWO_BY_FOUR, Job, Net, cached, config
 
 #: Where a method is kept that takes part, and where one may only not compile by itself.
-NEAR = ("list", "dict", "tuple", "partial", "module in a list")
-FAR = ("closure", "object", "module in an object", "made later", "base class")
+NEAR = ("list", "dict", "partial", "module in a list")
+FAR = ("closure", "object", "made later", "base class")
 
 
 class Base(Net):
@@ -27,40 +27,25 @@ class Base(Net):
         return x * 3
 
 
-class Part(Net):
-    """A part of a model; nothing is stored of its method before."""
-
-
 class Kept(Base):
-    """One declared method in an attribute, and another one elsewhere; `get` returns that."""
+    """One declared method in an attribute, and others elsewhere; `methods` tells where each is."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
         cached(self, "first")
-        other = Net() if where in NEAR else Part()
-        make = functools.partial(self._make, self.decode if where in NEAR else self.far)
-        if where.startswith("module in"):
-            cached(other, "decode")
-            self.kept: Any = [other] if where == "module in a list" else SimpleNamespace(part=other)
-            self.get: Any = lambda: other.decode
-        elif where == "base class":
-            self.get = lambda: super(Kept, self).encode
-        elif where == "made later":
-            self.get = functools.cache(make)
-        else:
-            method = make()
-            kinds = {
-                "list": [method],
-                "dict": {"decode": [method]},
-                "tuple": (method,),
-                "partial": functools.partial(method),
-                "closure": lambda: method,
-                "object": SimpleNamespace(method=method),
-            }
-            self.kept = kinds[where]
-            self.get = lambda: method
+        part = Net()
+        cached(part, "decode")
+        listed, named, bound = (self.made(self.decode) for _ in range(3))
+        hidden, held = (self.made(self.far) for _ in range(2))
+        self.kept = [[listed], {"decode": [named]}, functools.partial(bound), [part]]
+        self.not_seen = [lambda: hidden, SimpleNamespace(method=held)]
+        near: list[Any] = [listed, named, bound, part.decode]
+        self.methods = lambda: (
+            dict(zip(NEAR, near, strict=True))
+            | dict(zip(FAR, [hidden, held, self.made(self.far), super(Kept, self).encode], strict=True))
+        )
 
-    def _make(self, method: Any) -> Any:
+    def made(self, method: Any) -> Any:
         return gearcache.cache_compile(method, config=config(), input_signature=(TWO_BY_FOUR,))
 
     def far(self, x: Tensor) -> Tensor:
@@ -73,31 +58,15 @@ class Kept(Base):
         return x
 
 
-class Undeclared(Net):
-    """A decorated method of whose calls nobody knows, beside a declared one."""
-
-    @gearcache.cache_compile(config=config())
-    def encode(self, x: Tensor) -> Tensor:
-        return x * 3
-
-
 def kept(job: Job, rank: int, report: dict[str, Any]) -> None:
-    """Agree on models with methods kept elsewhere; note how the first call ends, and whether it compiled nothing."""
-    for where in (*NEAR, *FAR):
-        model = Kept(where)
-        agreed = agree(model, job.timeout)
-        method = model.get()
+    """Agree on a model with methods kept elsewhere; note how each first call ends, and whether it compiled nothing."""
+    model = Kept()
+    report["agreed"] = agree(model, job.timeout)
+    for where, method in model.methods().items():
         before = method.stats.compiles
         try:
             method(torch.ones(2, 4))
             called = "served"
         except GearcacheError as error:
             called = type(error).__name__
-        report[where] = [agreed, called, method.stats.compiles == before]
-
-
-def undeclared_in_class(job: Job, rank: int, report: dict[str, Any]) -> None:
-    """Agree on a model with a decorated method that is not declared."""
-    model = Undeclared()
-    cached(model, "decode")
-    agree(model, job.timeout)
+        report[where] = [called, method.stats.compiles == before]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +11,6 @@ import torch.distributed._functional_collectives as collectives
 from torch import Tensor, nn
 
 WIDTH = 8
-RANK = -1
-TABLE = torch.arange(64.0).reshape(8, 8)
 
 
 class ParallelDecoder(nn.Module):
@@ -40,33 +37,21 @@ class ParallelDecoder(nn.Module):
 
 
 class RankBound(nn.Module):
-    """Methods of which each rank has another trace, however it comes to know its rank, beside `shared` ones."""
+    """Methods of which each rank has another trace, however it comes to know its rank, beside some that are shared."""
 
     def __init__(self, rank: int, world: int, group: Any, across: Any, again: Any) -> None:
         super().__init__()
         self.rank, self.world, self.group, self.across = rank, world, group, across
         self.first, self.second = group, group if rank < 2 else again
         self.group_name = group.group_name
-        self.names = {"rank": rank}
         self.scale = nn.Parameter(torch.tensor(float(rank + 1)))
 
-    def shared(self, x: Tensor) -> Tensor:
-        return x * self.scale + 1
-
-    def shared_reduce(self, x: Tensor) -> Tensor:
-        found = x * self.scale
-        dist.all_reduce(found)
-        return found
-
-    def reduced_number(self, x: Tensor) -> Tensor:
+    def reduced(self, x: Tensor) -> Tensor:
         count = torch.tensor(2.0)  # its value is known, and that of the sum is not
         dist.all_reduce(count)
-        return x * count
-
-    def greatest(self, x: Tensor) -> Tensor:
         found = x * self.scale
         dist.all_reduce(found, op=dist.ReduceOp.MAX)
-        return found
+        return found * count
 
     def asked(self, x: Tensor) -> Tensor:
         return x * dist.get_rank() + 1
@@ -77,38 +62,14 @@ class RankBound(nn.Module):
     def of_group_object(self, x: Tensor) -> Tensor:
         return x * self.group.rank() + 1
 
-    def of_group_ranks(self, x: Tensor) -> Tensor:
-        return x + dist.get_process_group_ranks(self.group).index(self.rank)
-
     def constant(self, x: Tensor) -> Tensor:
         return x + self.rank
-
-    def in_dictionary(self, x: Tensor) -> Tensor:
-        return x + self.names["rank"]
-
-    def of_global(self, x: Tensor) -> Tensor:
-        return x + RANK
-
-    def of_environment(self, x: Tensor) -> Tensor:
-        return x + int(os.environ["RANK"])
 
     def new_tensor(self, x: Tensor) -> Tensor:
         return x + torch.tensor([self.rank, 1.0, 2.0, 3.0])
 
-    def slice_of_table(self, x: Tensor) -> Tensor:
-        return x + TABLE[self.rank * 2 : self.rank * 2 + 2, :4]
-
     def branch(self, x: Tensor) -> Tensor:
         return x + 1 if self.rank == 0 else x * 3
-
-    def share_of(self, x: Tensor) -> Tensor:
-        size = x.size(-1) // 2
-        return x.narrow(-1, (dist.get_rank() % 2) * size, size) + 1
-
-    def pair(self, x: Tensor) -> Tensor:
-        found = x * self.scale
-        dist.all_reduce(found, group=self.group)
-        return found
 
     def grid(self, x: Tensor) -> Tensor:
         return collectives.all_gather_tensor(collectives.all_reduce(x * self.scale, "sum", self.group), 0, self.across)
@@ -132,24 +93,10 @@ class Uneven(nn.Module):
         return self.last(x * self.uneven.sum())  # type: ignore[no-any-return]
 
 
-#: What is the same on all ranks, also where the groups have other names and ranks.
-SHARED = ("shared", "shared_reduce", "reduced_number", "greatest", "pair", "grid")
 #: What the two ranks of a pair share, and no others.
 PAIRED = ("one_or_two_groups", "named_group")
 #: What ranks of equal place in their groups share.
 PLACED = ("asked_of_group", "of_group_object")
-BOUND: tuple[str, ...] = (
-    "asked",
-    "of_group_ranks",
-    "constant",
-    "in_dictionary",
-    "of_global",
-    "of_environment",
-    "new_tensor",
-    "slice_of_table",
-    "branch",
-    "share_of",
-    "uneven_weight",
-)
-ALL = (SHARED, PAIRED, PLACED, BOUND)
+#: What no other rank shares.
+BOUND = ("asked", "constant", "new_tensor", "branch", "uneven_weight")
 Method = Callable[..., Any]

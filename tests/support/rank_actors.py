@@ -30,7 +30,7 @@ from torch import Tensor, nn
 import gearcache
 import gearcache.building.build
 import gearcache.serving.miss.unserved
-from gearcache.errors import GearcacheError, RanksDisagree
+from gearcache.errors import CaptureError, GearcacheError, RanksDisagree
 from gearcache.ranks import job as meeting_job
 from gearcache.ranks import meeting, seat, team
 from gearcache.ranks.agree import agree
@@ -261,7 +261,8 @@ def open_rows(job: Job, rank: int, report: dict[str, Any]) -> None:
 
 
 def two_models(job: Job, rank: int, report: dict[str, Any]) -> None:
-    """Agree on two models, one after the other, and on both at once."""
+    """Agree on two models, one after the other, and on both at once; note what is warned of."""
+    report["warnings"] = warnings_from_now_on()
     first, second = Net(), Net(6)
     methods = [geared(first), cached(second, "decode", gearcache.TensorSpec((2, 6), torch.float32))]
     report["agreed"] = [
@@ -274,19 +275,21 @@ def two_models(job: Job, rank: int, report: dict[str, Any]) -> None:
 
 
 def later_miss(job: Job, rank: int, report: dict[str, Any]) -> None:
-    """After the agreement: a call that nobody declared, then an agreement on it."""
-    model = Net()
-    method = gearcache.cache_compile(model.decode, config=config(on_miss=job.options["on_miss"]), dynamic=False)
-    agree(method, job.timeout, warm=lambda: method.warm(torch.ones(2, 4)))
-    report["declared"] = float(method(torch.ones(2, 4)).sum())
-    try:
-        report["later"] = float(method(torch.ones(5, 4)).sum())
-    except GearcacheError as error:
-        report["later"] = f"{type(error).__name__}: {error}"
-    agree(method, job.timeout, warm=lambda: method.warm(torch.ones(5, 4)))
-    report["again"] = float(method(torch.ones(5, 4)).sum())
-    counted(report, method)
-    report["eager"] = dict(method.stats.eager_reasons)
+    """After the agreement, for each `on_miss`: a call that nobody declared, then an agreement on it."""
+    model, report["found"] = Net(), {}
+    for rows, on_miss in enumerate(("compile", "eager", "background"), start=5):
+        method = gearcache.cache_compile(model.decode, config=config(on_miss=on_miss), dynamic=False)
+        call, found = torch.ones(rows, 4), {"wanted": 10.0 * rows}
+        agree(method, job.timeout, warm=lambda method=method: method.warm(torch.ones(2, 4)))
+        before = method.stats.compiles
+        try:
+            found["later"] = float(method(call).sum())
+        except GearcacheError as error:
+            found["later"] = f"{type(error).__name__}: {error}"
+        found |= {"compiled when called": method.stats.compiles - before, "eager": dict(method.stats.eager_reasons)}
+        agree(method, job.timeout, warm=lambda method=method, call=call: method.warm(call))
+        found["again"] = float(method(call).sum())
+        report["found"][on_miss] = found
 
 
 class Stages(nn.Module):
@@ -303,13 +306,13 @@ class Stages(nn.Module):
 
 
 def stages(job: Job, rank: int, report: dict[str, Any]) -> None:
-    """Four ranks: two stages of two tensor-parallel ranks each."""
-    pairs = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    """Three ranks: a stage of two tensor-parallel ranks, and one of a single rank."""
+    groups = [dist.new_group([0, 2]), dist.new_group([1])]
     model = Stages(rank)
     method = cached(model, "forward")
     report["agreed"] = agree(model, job.timeout)
     found = method(torch.ones(2, 4))
-    dist.all_reduce(found, group=pairs[rank % 2])
+    dist.all_reduce(found, group=groups[rank % 2])
     report["result"] = float(found.sum())
     counted(report, method)
 
@@ -327,20 +330,13 @@ def undeclared(job: Job, rank: int, report: dict[str, Any]) -> None:
     counted(report, method)
 
 
-def often(job: Job, rank: int, report: dict[str, Any]) -> None:
-    """Agree many times."""
-    model = Net()
-    geared(model)
-    report["agreed"] = [agree(model, job.timeout) for _ in range(5)]
-
-
 def parallel(job: Job, rank: int, report: dict[str, Any]) -> None:
     """Decode in tensor parallel, over all ranks or in pairs, with a cached method and without."""
     group, size = dist.group.WORLD, job.world
     for _ in range(job.options.get("groups before", 0)):  # those that follow have other names
         dist.new_group()
     if job.options.get("pairs"):
-        group, size = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank // 2], 2
+        group, size = [dist.new_group([start, start + 1]) for start in range(0, job.world, 2)][rank // 2], 2
     model = parallel_models.ParallelDecoder(group, rank, size)
     plain = model.decode
     specs = [gearcache.TensorSpec((2, *sizes), torch.float32) for sizes in ((8,), (8 // size,), (8 // size,))]
@@ -359,6 +355,11 @@ def parallel(job: Job, rank: int, report: dict[str, Any]) -> None:
         time.sleep(0.5)
     report["turns"] = _turns_during(lambda: method(x, keys, values))
     counted(report, method)
+    if job.options.get("exports"):
+        try:
+            gearcache.export(method, job.folder / f"package-{rank}")
+        except CaptureError as error:
+            report["exported"] = str(error)
 
 
 def _turns_during(call: Callable[[], Any]) -> int:
@@ -379,16 +380,14 @@ def _turns_during(call: Callable[[], Any]) -> int:
 
 
 def bound(job: Job, rank: int, report: dict[str, Any]) -> None:
-    """Serve methods that know their rank, beside some that do not."""
-    parallel_models.RANK = rank
-    os.environ["RANK"] = str(rank)
-    pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
-    across = [dist.new_group([0, 2]), dist.new_group([1, 3])]
-    again = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    """Serve methods that know their rank, and some that do not."""
+    starts = range(0, job.world, 2)
+    pairs = [dist.new_group([start, start + 1]) for start in starts]
+    across = [dist.new_group(list(range(place, job.world, 2))) for place in range(2)]
+    again = [dist.new_group([start, start + 1]) for start in starts]
     model = parallel_models.RankBound(rank, job.world, pairs[rank // 2], across[rank % 2], again[rank // 2])
     uneven = parallel_models.Uneven(rank)
-    names = [name for names in parallel_models.ALL for name in names]
-    owners = {name: model if hasattr(model, name) else uneven for name in names}
+    owners = {name: model if hasattr(model, name) else uneven for name in job.options["names"]}
     plain = {name: getattr(owner, name) for name, owner in owners.items()}
     methods = {name: cached(owner, name) for name, owner in owners.items()}
     report["agreed"] = agree([model, uneven], job.timeout)
@@ -432,21 +431,22 @@ def attached(job: Job, rank: int, report: dict[str, Any]) -> None:
 
 
 def without(job: Job, rank: int, report: dict[str, Any]) -> None:
-    """Serve two methods without agreeing first; in the end agree, and serve another one."""
-    model, other, last = Net(), Net(6), Net(3)
+    """Serve two methods without agreeing first."""
+    model, other = Net(), Net(6)
     methods = [geared(model), cached(other, "decode", gearcache.TensorSpec((2, 6), torch.float32))]
+    report["warnings"] = warnings_from_now_on()
+    methods[0](torch.ones(2, 4))
+    methods[1](torch.ones(2, 6))
+
+
+def warnings_from_now_on() -> list[str]:
+    """Return a list that takes the warnings of gearcache."""
     warnings: list[str] = []
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: warnings.append(record.getMessage())  # type: ignore[method-assign]
-    logger = logging.getLogger("gearcache")
-    logger.addHandler(handler)
-    logger.setLevel(logging.WARNING)
-    if job.options.get("agrees"):
-        cached(last, "decode", gearcache.TensorSpec((2, 3), torch.float32))
-        agree([model, other, last], job.timeout)
-    methods[0](torch.ones(2, 4))
-    methods[1](torch.ones(2, 6))
-    report["warnings"] = warnings
+    logging.getLogger("gearcache").addHandler(handler)
+    logging.getLogger("gearcache").setLevel(logging.WARNING)
+    return warnings
 
 
 TASKS: dict[str, Callable[[Job, int, dict[str, Any]], None]] = {
@@ -456,7 +456,6 @@ TASKS: dict[str, Callable[[Job, int, dict[str, Any]], None]] = {
     "later miss": later_miss,
     "stages": stages,
     "undeclared": undeclared,
-    "often": often,
     "without": without,
     "attached": attached,
     "parallel": parallel,

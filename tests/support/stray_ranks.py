@@ -80,40 +80,39 @@ class PythonStore(BareStore):
 
 
 def python_store(job: Job, rank: int, report: Report) -> None:
-    """Agree over a store that is written in Python."""
+    """Agree over stores that are written in Python."""
     model = Net()
     method = geared(model)
     group: Any = dist.group.WORLD
     given = group.get_group_store()
-    kind = BareStore if job.options["bare"] else PythonStore
-    meeting_job._present[:] = [(given, meeting_job._Connection(kind(given.clone())))]
-    told(lambda: agree(model, job.timeout), report, "first")
+    for name, kind in (("bare", BareStore), ("first", PythonStore)):
+        meeting_job._present[:] = [(given, meeting_job._Connection(kind(given.clone())))]
+        told(lambda: agree(model, job.timeout), report, name)
     served(method, report)
 
 
 def wrongly(job: Job, rank: int, report: Report) -> None:
-    """Agree, with `options["wrong"]` on one rank; then again, all alike."""
-    model, options = Net(), job.options
+    """Agree, with something wrong on one rank, as often as the options have it; then all alike."""
+    model = Net()
     method = geared(model)
-    wrong = dict(options["wrong"]) if rank == options["rank"] else {}
-    given = {"model": model, "timeout": job.timeout, "on_disagree": options.get("on_disagree", "raise")} | wrong
-    if given["model"] == "empty":
-        given["model"] = nn.Linear(2, 2)
-    told(lambda: agree(**given), report, "first")
-    told(lambda: agree(model, job.timeout), report, "second")
+    for number, (wrong_rank, how, wrong) in enumerate(job.options["calls"]):
+        given = {"model": model, "timeout": job.timeout, "on_disagree": how} | (wrong if rank == wrong_rank else {})
+        if given["model"] == "empty":
+            given["model"] = nn.Linear(2, 2)
+        told(lambda given=given: agree(**given), report, f"wrong {number}")
+    told(lambda: agree(model, job.timeout), report, "last")
     served(method, report)
 
 
 def held(job: Job, rank: int, report: Report) -> None:
-    """Agree twice; at first the lock of one rank's entry is held by somebody who does not end."""
+    """Agree while the lock of one rank's entry is held by somebody who does not end; in the end nobody holds one."""
     model = Net()
     method = geared(model)
-    with contextlib.ExitStack() as stack:
-        if rank == job.options["rank"]:
-            entry = method.binding_for(method.call_of((torch.ones(2, 4),), {})).entry
-            stack.enter_context(entry.store.exclusive(entry.key))
-        told(lambda: agree(model, job.timeout), report, "first")
-    told(lambda: agree(model, 30), report, "second")
+    entry = method.binding_for(method.call_of((torch.ones(2, 4),), {})).entry
+    for holder in range(job.world):
+        with entry.store.exclusive(entry.key) if rank == holder else contextlib.nullcontext():
+            told(lambda: agree(model, job.timeout), report, f"held by {holder}")
+    told(lambda: agree(model, 30), report, "last")
     served(method, report)
 
 
@@ -127,76 +126,62 @@ def seldom(job: Job, rank: int, report: Report) -> None:
 
 
 def late(job: Job, rank: int, report: Report) -> None:
-    """Agree twice; the rank of the options comes when the others have given up."""
+    """Agree three times; to the first one rank comes, and to the second one another, when the others have given up."""
     model = Net()
     method = geared(model)
-    if rank == job.options["rank"]:
-        time.sleep(job.options["after"])
-    told(lambda: agree(model, job.timeout), report, "first")
-    told(lambda: agree(model, 30), report, "second")
+    for late_rank in (0, 2):
+        if rank == late_rank:
+            time.sleep(job.options["after"])
+        told(lambda: agree(model, job.timeout), report, f"without {late_rank}")
+    told(lambda: agree(model, 30), report, "last")
     served(method, report)
 
 
 def gives_up(job: Job, rank: int, report: Report) -> None:
-    """Agree twice; rank 1 gives up before rank 0 comes for the first time."""
+    """Agree three times; to the first two rank 0 comes when rank 1 has given up."""
     model = Net()
     method = geared(model)
-    timeout = job.timeout
-    if rank == 0:
-        time.sleep(2)
-    if rank == 1 and job.options["how"] == "interrupted":
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        threading.Timer(0.7, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-    elif rank == 1:
-        timeout = 0.7
-    told(lambda: agree(model, timeout), report, "first")
-    told(lambda: agree(model, 30), report, "second")
+    for how in ("interrupted", "early"):
+        timeout = job.timeout
+        if rank == 0:
+            time.sleep(2)
+        if rank == 1 and how == "interrupted":
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            threading.Timer(0.7, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        elif rank == 1:
+            timeout = 0.7
+        told(lambda timeout=timeout: agree(model, timeout), report, how)
+    told(lambda: agree(model, 30), report, "last")
     served(method, report)
 
 
 def forked(job: Job, rank: int, report: Report) -> None:
-    """Agree, while rank 0 forks in `warm`: that process goes on there, or agrees anew."""
+    """Agree, while rank 0 forks in `warm`, and that process goes on there; then fork, and what is forked agrees too."""
     model = Net()
     method = geared(model)
     owner, (reads, writes) = os.getpid(), os.pipe()
 
     def warm() -> None:
         method.warm(torch.ones(2, 4))
-        if rank == 0 and os.fork() == 0 and job.options["again"]:
-            found: Report = {}
-            told(lambda: agree(model, job.timeout), found, "forked")
-            os.write(writes, repr(found["forked"]).encode())
-            os._exit(0)
+        if rank == 0 and os.getpid() == owner:
+            os.fork()
 
     told(lambda: agree(model, job.timeout, warm=warm), report, "first")
     if os.getpid() != owner:
         os.write(writes, repr(report["first"]).encode())
         os._exit(0)
     if rank == 0:
-        report["forked"] = os.read(reads, 4096).decode()
+        report["forked inside"] = os.read(reads, 4096).decode()
         os.wait()
-    told(
-        lambda: agree(model, job.timeout, warm=warm if rank else lambda: method.warm(torch.ones(2, 4))),
-        report,
-        "second",
-    )
-    served(method, report)
-
-
-def forked_later(job: Job, rank: int, report: Report) -> None:
-    """Agree, then fork; what is forked agrees too."""
-    model = Net()
-    method = geared(model)
-    told(lambda: agree(model, job.timeout), report, "first")
-    reads, writes = os.pipe()
     if os.fork() == 0:
         found: Report = {}
         told(lambda: agree(model, job.timeout), found, "forked")
         os.write(writes, repr([found["forked"], method.right.is_missing]).encode())
         os._exit(0)
-    report["forked"] = os.read(reads, 4096).decode()
+    report["forked later"] = os.read(reads, 4096).decode()
     os.wait()
     told(lambda: agree(model, job.timeout), report, "second")
+    served(method, report)
 
 
 def slow(job: Job, rank: int, report: Report) -> None:

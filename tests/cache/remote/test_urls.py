@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache.remote import breaker as breaker_module
 from gearcache.cache.remote.breaker import FAULTS, REST_SECONDS, Breaker
 from gearcache.cache.remote.urls import BUDGET_SECONDS, TierURL, parse_urls
 from gearcache.errors import OptionError
@@ -35,23 +34,19 @@ def test_tiers_are_in_order_with_their_settings() -> None:
         ("folder:", "`folder:` without a path"),
         ("s3:///path", "`s3:` without a host or bucket"),
         ("redis://[::1/0", "`redis:` with a host or port that is none"),
-        ("redis://:secret@host:6379x", "`redis:` with a host or port that is none"),
         ("s3://bucket/x?endpoint=http://[::1", "`s3:` with a host or port that is none"),
         ("s3://bucket/x?endpoint=u:secret@host", "`s3:` has an `endpoint` that is none: it is `https://host:port`"),
-        ("s3://bucket/x?endpoint=http://u:secret@host", "`s3:` has an `endpoint` that is none"),
         ("s3://bucket/x?endpoint=host", "`s3:` has an `endpoint` that is none"),
         ("redis://host/main", "`redis:` has the database `/main`; it must be a number"),
         ("https://name:secret@host/x", "`https:` has a name or password, which no request would send"),
         ("s3://key:secret@bucket/x", "`s3:` has a name or password in its URL; credentials of buckets belong into"),
-        ("gs://secret@bucket/x", "`gs:` has a name or password in its URL"),
         ("az://key:secret@bucket/x", "`az:` has a name or password in its URL"),
         ("oci://h/x:secret@y", "a tier `oci:`, and images are no tiers: copy an image with `skopeo` or `crane`"),
         ("redis://u:1/secret@host/0", "`redis:` has the database `…`"),
         ("redis://h?secret", "the tier `redis:` has no setting `…`"),
         ("secret@host/0", "names the tier `…`"),
         ("folder:/x?read_only=yes", "`read_only` is 'yes'; it must be 0 or 1"),
-        ("folder:/x?budget=0", "`budget` is '0'; it must be seconds"),
-        ("folder:/x?budget=nan", "`budget` is 'nan'"),
+        ("folder:/x?budget=nan", "`budget` is 'nan'; it must be seconds"),
         ("redis://h?ttl=3", "the tier `redis:` has no setting `ttl`; it has read_only, unsigned and budget"),
         (7, "holds something of type int; a tier is a text"),
         (b"redis://:secret@h", "holds something of type bytes"),
@@ -68,13 +63,6 @@ def test_what_is_no_list_of_tiers_is_not_repeated(remotes: object) -> None:
     with pytest.raises(OptionError, match="it must be a text") as caught:
         parse_urls(remotes, "option `remotes`")  # type: ignore[arg-type]
     assert "secret" not in str(caught.value)
-
-
-def test_a_tier_whose_package_is_missing_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    (tier,) = parse_urls("s3://bucket", "remotes")
-    with pytest.raises(OptionError, match=r"needs the package obstore: `pip install 'gearcache\[s3\]'`"):
-        tier.open()
 
 
 def test_some_faults_in_a_row_keep_all_processes_from_asking_for_a_while(tmp_path: Path) -> None:
@@ -121,14 +109,6 @@ def test_faults_long_ago_do_not_count(tmp_path: Path) -> None:
             old = time.time() - REST_SECONDS - 1
             os.utime(path, (old, old))
     assert path.stat().st_size < FAULTS
-    assert breaker_module.FAULTS == FAULTS
-
-
-def test_a_folder_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
-    found = Breaker(tmp_path / "absent", "a")
-    found.fault()
-    found.success()
-    assert not found.is_open()
 
 
 def test_buckets_at_two_places_are_two_tiers() -> None:

@@ -128,10 +128,9 @@ def test_nobody_else_is_asked_by_a_web_server(server: Hostile) -> None:
         (b"x" * 1000 + b"\nb\n", ["b"]),
         (b"b\nb\nb\n", ["b"]),
         (b"", []),
-        (b"b\n" + b"a\n" * 300_000, ["a", "b"]),
-        (b"".join(b"%05d\n" % number for number in range(100_000)), [f"{number:05d}" for number in range(5)]),
+        (b"".join(b"%05d\n" % number for number in range(20_000)), [f"{number:05d}" for number in range(5)]),
     ],
-    ids=["plain", "elsewhere", "signs", "unicode", "long", "twice", "empty", "the same", "many"],
+    ids=["plain", "elsewhere", "signs", "unicode", "long", "twice", "empty", "many"],
 )
 def test_names_of_an_index_are_those_that_can_be_names(server: Hostile, lines: bytes, found: list[str]) -> None:
     server.answer = http_answer(lines)
@@ -194,8 +193,9 @@ def test_proxies_of_the_environment_are_not_told(monkeypatch: pytest.MonkeyPatch
             assert "proxy-secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["web", "bucket", "redis"])
-@pytest.mark.parametrize("behaviour", ["silent", "slow"])
+@pytest.mark.parametrize(
+    ("kind", "behaviour"), [("web", "silent"), ("web", "slow"), ("bucket", "slow"), ("redis", "silent")]
+)
 def test_timeouts_leave_no_threads_and_no_files(kind: str, behaviour: str) -> None:
     before = _open_files()
     with hostile() as server:
@@ -209,7 +209,7 @@ def test_timeouts_leave_no_threads_and_no_files(kind: str, behaviour: str) -> No
             server.answer = [http_answer(BODY)[0], *slowly([BODY])]
         else:
             server.answer = [60.0]
-        for _ in range(200):
+        for _ in range(60):
             with pytest.raises(RemoteError):
                 remote.get("v4/a", MOST, soon(0.005))
         end = time.monotonic() + 5

@@ -32,15 +32,12 @@ def store(request: pytest.FixtureRequest) -> Iterator[tuple[Remote, bool]]:
         yield remote, honours
 
 
-def test_a_try_tells_and_leaves_nothing(store: tuple[Remote, bool], tmp_path: Path) -> None:
+def test_a_try_leaves_nothing_and_its_answer_is_remembered_for_a_day(
+    store: tuple[Remote, bool], tmp_path: Path
+) -> None:
     remote, honours = store
     assert honours_create(remote, soon(), tmp_path) is honours
     assert remote.names(PROBES, 10, soon()) == []
-
-
-def test_the_answer_is_remembered_for_a_day(store: tuple[Remote, bool], tmp_path: Path) -> None:
-    remote, honours = store
-    honours_create(remote, soon(), tmp_path)
     past = Deadline.after(-1)  # with which every request is an error
     assert honours_create(remote, past, tmp_path) is honours
     (path,) = tmp_path.iterdir()
@@ -53,6 +50,8 @@ def test_the_answer_is_remembered_for_a_day(store: tuple[Remote, bool], tmp_path
         honours_create(remote, past, tmp_path)
     assert honours_create(remote, soon(), tmp_path) is honours
     assert honours_create(remote, past, tmp_path) is honours
+    # Where there is no folder for it, nothing is remembered.
+    assert honours_create(remote, soon(), tmp_path / "absent") is honours
 
 
 def test_stores_are_remembered_each(tmp_path: Path) -> None:
@@ -89,8 +88,3 @@ def test_engines_that_know_are_not_asked(tmp_path: Path) -> None:
         assert not honours_create(WebRemote(f"http://127.0.0.1:{server.port}"), soon(), tmp_path)
         assert server.requests == []
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_is_not_there_only_costs_the_memory(store: tuple[Remote, bool], tmp_path: Path) -> None:
-    remote, honours = store
-    assert honours_create(remote, soon(), tmp_path / "absent") is honours

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import threading
 import time
@@ -51,25 +50,12 @@ def all_at_once(*works: Callable[[], Any]) -> None:
         thread.join()
 
 
-def test_locks_of_one_host_are_unknown_to_the_other(hosts: tuple[Host, Host], top: str) -> None:
-    hosts[0].remote.put(f"{top}a", DATA, soon())
-    files = [os.open(f"{host.remote.label.removeprefix('folder:')}/{top}a", os.O_RDWR) for host in hosts]
-    try:
-        for file in files:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    finally:
-        for file in files:
-            os.close(file)
-
-
 @pytest.mark.parametrize(
     "faults",
     [
         {"errors": {"open": ["ESTALE", 2]}},
         {"errors": {"getattr": ["ESTALE", 1]}},
-        {"errors": {"read": ["ESTALE", 2]}},
         {"errors": {"open": ["EBUSY", 1], "read": ["EAGAIN", 1]}},
-        {"short": 1000},
         {"short": 4096, "errors": {"read": ["ESTALE", 1]}},
     ],
     ids=str,
@@ -94,14 +80,13 @@ def test_a_fault_that_passes_is_not_noticed_by_a_reader(hosts: tuple[Host, Host]
     ],
     ids=str,
 )
-@pytest.mark.parametrize("links", [True, False])
-@pytest.mark.parametrize("create", [False, True])
+@pytest.mark.parametrize("way", ["replaced", "linked", "claimed"])
 def test_a_fault_that_passes_loses_nothing_of_a_writer(
-    hosts: tuple[Host, Host], top: str, errors: dict[str, Any], create: bool, links: bool
+    hosts: tuple[Host, Host], top: str, errors: dict[str, Any], way: str
 ) -> None:
     name = f"{top}x/y"
-    hosts[0].lie(errors=errors if links else {**errors, "link": ["EPERM", -1]})
-    assert hosts[0].remote.put(name, DATA, soon(), create=create)
+    hosts[0].lie(errors={**errors, "link": ["EPERM", -1]} if way == "claimed" else errors)
+    assert hosts[0].remote.put(name, DATA, soon(), create=way != "replaced")
     assert hosts[1].remote.get(name, MOST, soon()) == DATA
     assert hosts[1].remote.names(name.rpartition("/")[0] + "/", 100, soon()).count(name) == 1
 
@@ -112,7 +97,6 @@ def test_a_fault_that_passes_loses_nothing_of_a_writer(
         ({"write": ["ENOSPC", -1]}, "No space left on device"),
         ({"flush": ["EDQUOT", -1]}, "Disk quota exceeded"),
         ({"fsync": ["EIO", -1]}, "Input/output error"),
-        ({"create": ["EROFS", -1]}, "Read-only file system"),
         ({"create": ["EACCES", -1]}, "Permission denied"),
         ({"create": ["EROFS", -1], "mkdir": ["EROFS", -1]}, "Read-only file system"),
         ({"rename": ["EBUSY", -1], "link": ["EBUSY", -1]}, "busy"),
@@ -135,7 +119,7 @@ def test_a_fault_that_stays_is_an_error_and_leaves_nothing(
     assert [path.name for path in folder.iterdir()] == ["before"]
 
 
-@pytest.mark.parametrize("faults", [{"end": 1000}, {"end": 0}, {"size": -5}, {"size": 5}], ids=str)
+@pytest.mark.parametrize("faults", [{"end": 0}, {"end": 1000}, {"size": 5}, {"size": -5}], ids=str)
 def test_a_file_that_seems_to_end_elsewhere_is_an_error(hosts: tuple[Host, Host], faults: dict[str, Any]) -> None:
     hosts[0].remote.put("v4/cut", DATA, soon())
     hosts[1].lie(**faults)
@@ -289,20 +273,19 @@ OPERATIONS: dict[str, Callable[[FolderRemote, str], Any]] = {
 }
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("root", ["mount/gears", "gears", "file", "file/gears"])
-def test_a_share_that_is_not_mounted_is_told_and_nothing_is_made(tmp_path: Path, operation: str, root: str) -> None:
+def test_a_share_that_is_not_mounted_is_told_and_nothing_is_made(tmp_path: Path, root: str) -> None:
     (tmp_path / "file").write_bytes(b"")
     told = f"there is no folder `{tmp_path / root}`: make it, or mount the share"
-    with pytest.raises(RemoteError) as caught:
-        OPERATIONS[operation](FolderRemote(tmp_path / root), "v4/")
-    assert caught.value.problem == told
+    for operation in OPERATIONS.values():
+        with pytest.raises(RemoteError) as caught:
+            operation(FolderRemote(tmp_path / root), "v4/")
+        assert caught.value.problem == told
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("link", ["v4", "v4/entries", "v4/entries/label"])
-def test_a_link_below_the_root_leads_nowhere(tmp_path: Path, operation: str, link: str) -> None:
+def test_a_link_below_the_root_leads_nowhere(tmp_path: Path, link: str) -> None:
     """As where somebody let the share show a local cache, which is not to be emptied."""
     share, local = tmp_path / "share", tmp_path / "local"
     top = "v4/entries/label/"
@@ -310,9 +293,10 @@ def test_a_link_below_the_root_leads_nowhere(tmp_path: Path, operation: str, lin
     FolderRemote(local).put(f"{top}a", b"data", soon())
     (share / link).parent.mkdir(parents=True)
     (share / link).symlink_to(local / link)
-    with pytest.raises(RemoteError) as caught:
-        OPERATIONS[operation](FolderRemote(share), top)
-    assert caught.value.problem.startswith(f"`{share / link}` is a symbolic link")
+    for operation in OPERATIONS.values():
+        with pytest.raises(RemoteError) as caught:
+            operation(FolderRemote(share), top)
+        assert caught.value.problem.startswith(f"`{share / link}` is a symbolic link")
     assert [path.name for path in (local / top).iterdir()] == ["a"]
 
 
