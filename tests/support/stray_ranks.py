@@ -129,7 +129,7 @@ def late(job: Job, rank: int, report: Report) -> None:
     """Agree three times; to the first one rank comes, and to the second one another, when the others have given up."""
     model = Net()
     method = geared(model)
-    for late_rank in (0, 2):
+    for late_rank in (2, 0):
         if rank == late_rank:
             time.sleep(job.options["after"])
         told(lambda: agree(model, job.timeout), report, f"without {late_rank}")
