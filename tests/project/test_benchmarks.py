@@ -80,10 +80,6 @@ def test_a_budget_is_kept_when_all_of_it_is(budget: Budget, met: bool | None, te
     assert (row.met, row.budget_text) == (met, text)
 
 
-def test_a_budget_is_not_judged_where_the_peer_is_missing() -> None:
-    assert Ratio("x", None, _seconds(0.02), Budget(ratio_at_least=2)).met is None
-
-
 def test_the_environment_line_names_versions_and_cores() -> None:
     line = environment_line()
     for word in ("torch ", "Python ", " cores", " threads", "commit "):
@@ -106,13 +102,6 @@ def test_memory_is_read_of_this_process_and_of_those_below_another() -> None:
     process.wait(30)
     watch.stop()
     assert [peak.program.startswith("python") for peak in watch.others()] == [True]
-
-
-def test_help_names_the_sections() -> None:
-    done = _benchmarks("--help")
-    assert done.returncode == 0
-    for section in ("relaunch", "dispatch", "cold", "steady", "memory"):
-        assert section in done.stdout
 
 
 def test_an_unknown_section_is_refused() -> None:

@@ -10,9 +10,8 @@ import pytest
 
 from benchmarks.fuzz.campaign import Found
 from benchmarks.fuzz.case import Case, Failure, Phase, Report, Step
-from benchmarks.fuzz.varying import lines, report, run
+from benchmarks.fuzz.varying import report, run
 from benchmarks.fuzz.varying.compose import draw_case
-from benchmarks.fuzz.varying.draft import SLOT
 from benchmarks.fuzz.varying.run import run_launches
 
 SOURCE = """
@@ -72,12 +71,6 @@ def test_the_last_launch_repeats_all_calls() -> None:
         assert last.hits
         texts = [sorted(step.text for step in phase.steps if step.label == "call") for phase in (last, *launches)]
         assert texts[0] == sorted(text for each in texts[1:] for text in each)
-
-
-def test_every_slot_of_a_template_is_known() -> None:
-    groups = [group for group, _ in lines.GROUPS] + list(lines.STATE.values())
-    letters = {slot.group(1) for group in groups for text in group for slot in SLOT.finditer(text)}
-    assert letters <= set("fgtwsnmacqbvijprh")
 
 
 def test_calls_that_are_served_right_are_no_failure(tmp_path: Path) -> None:
