@@ -13,11 +13,8 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.cache.keys.key import first_difference
-from gearcache.cache.result import Miss, MissReason
 from gearcache.errors import InputError
 from gearcache.guards.evidence.reason import Reason
-from gearcache.serving.find.entry import _reason_of
 from tests.scenarios.symbols import Net
 from tests.support.scenarios import strict_config
 
@@ -152,12 +149,6 @@ def test_a_reason_is_plain_data() -> None:
     assert pickle.loads(pickle.dumps(reason)) == reason
     with pytest.raises(AttributeError):
         reason.kind = "other"  # type: ignore[misc]
-
-
-def test_a_part_that_one_key_alone_has_is_missing_in_words() -> None:
-    difference = first_difference({"gears": {"pad": 1}}, {"gears": {}})
-    reason = _reason_of(Miss(MissReason.ABSENT, "no entry", difference), ("model.py", 1))
-    assert (reason.subject, reason.stored, reason.present) == ("gears.pad", "missing", "1")
 
 
 def test_what_was_formed_can_be_read(cache_dir: Path) -> None:
