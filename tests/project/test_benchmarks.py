@@ -18,20 +18,9 @@ def _seconds(value: float) -> Sample:
     return Sample.of("x", [value], "s")
 
 
-@pytest.mark.parametrize(
-    "values, median, p95",
-    [
-        pytest.param([3.0], 3.0, 3.0, id="one"),
-        pytest.param([2.0, 1.0], 1.5, 2.0, id="two"),
-        pytest.param([float(value) for value in range(100, 0, -1)], 50.5, 95.0, id="hundred"),
-    ],
-)
-def test_a_sample_holds_median_and_nearest_rank(values: list[float], median: float, p95: float) -> None:
-    sample = Sample.of("x", values, "s")
-    assert (sample.median, sample.p95) == (median, p95)
-
-
-def test_a_sample_needs_a_value() -> None:
+def test_a_sample_holds_median_and_nearest_rank_and_needs_a_value() -> None:
+    sample = Sample.of("x", [float(value) for value in range(100, 0, -1)], "s")
+    assert (sample.median, sample.p95) == (50.5, 95.0)
     with pytest.raises(ValueError, match="sample `x` has no values"):
         Sample.of("x", [], "s")
 
@@ -57,20 +46,17 @@ def test_a_ratio_is_how_many_times_better_ours_is() -> None:
     assert Ratio("rate", rates[0], rates[1]).ratio == pytest.approx(1.5)
 
 
-@pytest.mark.parametrize(
-    "row", [Ratio("x", None, _seconds(1)), Ratio("x", _seconds(1), None), Ratio("x", _seconds(1), _seconds(0))]
-)
-def test_there_is_no_ratio_without_two_sizes(row: Ratio) -> None:
-    assert row.ratio is None
+def test_there_is_no_ratio_without_two_sizes() -> None:
+    for row in (Ratio("x", None, _seconds(1)), Ratio("x", _seconds(1), None), Ratio("x", _seconds(1), _seconds(0))):
+        assert row.ratio is None
 
 
 @pytest.mark.parametrize(
     "budget, met, text",
     [
         pytest.param(Budget(), None, "", id="none"),
-        pytest.param(Budget(ratio_at_least=100), True, "≥ 100×", id="ratio kept"),
         pytest.param(Budget(ratio_at_least=1000), False, "≥ 1000×", id="ratio missed"),
-        pytest.param(Budget(ours_at_most=0.03), True, "≤ 30.0 ms", id="figure kept"),
+        pytest.param(Budget(ratio_at_least=100), True, "≥ 100×", id="ratio kept"),
         pytest.param(Budget(ours_at_most=0.01), False, "≤ 10.0 ms", id="figure missed"),
         pytest.param(Budget(100, 0.01), False, "≤ 10.0 ms, ≥ 100×", id="one of two missed"),
     ],
@@ -111,7 +97,7 @@ def test_an_unknown_section_is_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
+@pytest.mark.thorough  # a figure of a release
 def test_dispatch_is_measured_without_a_compiler() -> None:
     done = _benchmarks("dispatch", "--quick", "--backend", "eager")
     assert done.returncode == 0, done.stderr
@@ -120,6 +106,7 @@ def test_dispatch_is_measured_without_a_compiler() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough  # `test_fleet_processes` has such hosts; that this program runs may wait for a release
 def test_of_a_small_fleet_one_host_compiles() -> None:
     arguments = (
         "--engines folder --cases plain --hosts 4 --processes 1 --compile 0.5 --spread 0.1 --blobs 1 --size 1000"

