@@ -100,6 +100,15 @@ def test_a_variable_turns_it_off(kind: type[io.StringIO], monkeypatch: pytest.Mo
     assert written.getvalue() == ""
 
 
+@pytest.mark.parametrize(("name", "value"), [("TERM", "dumb"), ("NO_COLOR", "1")])
+def test_a_plain_terminal_gets_the_line_of_a_pipe(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = stream(monkeypatch, Terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv(name, value)
+    build(0.5, why=WHY)
+    assert written.getvalue() == f"gearcache: compiling 4 graphs of `Model.encode`, for this process alone: {WHY}\n"
+
+
 def screens(text: str) -> list[str]:
     """What stood on the bar's line of a terminal, one after the other."""
     lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text))

@@ -82,18 +82,6 @@ def spans(trace: dict[str, Any], category: str) -> list[dict[str, Any]]:
     return [event for event in trace["traceEvents"] if event.get("cat") == category]
 
 
-def test_events_are_of_the_chrome_trace_format(traces: tuple[Path, dict[str, Any], dict[str, Any]]) -> None:
-    for trace in traces[1:]:
-        assert trace["displayTimeUnit"] == "ms"
-        for event in trace["traceEvents"]:
-            assert event["ph"] in ("M", "X")
-            assert isinstance(event["pid"], int)
-            assert isinstance(event["tid"], int)
-            assert event["ts"] >= 0
-            if event["ph"] == "X":
-                assert event["dur"] >= 0
-
-
 def test_a_cold_start_has_trace_and_compiles_and_a_relaunch_has_none(
     traces: tuple[Path, dict[str, Any], dict[str, Any]],
 ) -> None:
@@ -105,31 +93,16 @@ def test_a_cold_start_has_trace_and_compiles_and_a_relaunch_has_none(
     for category in ("trace", "compile", "publish"):
         assert spans(again, category) == []
     for trace in (cold, again):
+        assert trace["displayTimeUnit"] == "ms"
+        for event in trace["traceEvents"]:  # as Perfetto reads them
+            assert (event["ph"], event["ts"] >= 0) in (("M", True), ("X", True))
+            assert (type(event["pid"]), type(event["tid"])) == (int, int)
+            assert event["ph"] == "M" or event["dur"] >= 0
         assert sorted(event["name"] for event in spans(trace, "gear")) == gears
         assert len(spans(trace, "blob")) == 3
         for category in ("key", "manifest", "evidence", "answer", "prepare"):
             assert spans(trace, category), category
         assert {event["cat"] for event in trace["traceEvents"] if event["ph"] == "X"}.isdisjoint({"import", "before"})
-
-
-def test_parts_of_a_start_lie_within_what_they_are_parts_of(
-    traces: tuple[Path, dict[str, Any], dict[str, Any]],
-) -> None:
-    _, cold, again = traces
-
-    def is_within(inner: dict[str, Any], outer: dict[str, Any]) -> bool:
-        return bool(outer["ts"] <= inner["ts"] + 1 and inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"] + 1)
-
-    for trace in (cold, again):
-        (answer,) = spans(trace, "answer")
-        for blob in spans(trace, "blob"):
-            assert any(is_within(blob, gear) for gear in spans(trace, "gear"))
-        for gear in spans(trace, "gear"):
-            assert any(is_within(gear, prepared) for prepared in spans(trace, "prepare"))
-        assert 1e6 * trace["gearcache"]["seconds"] >= answer["ts"] + answer["dur"] - 1000
-    # One that was warmed answers from its graph; nothing is prepared within.
-    (answer,) = spans(again, "answer")
-    assert not any(is_within(prepared, answer) for prepared in spans(again, "prepare"))
 
 
 def test_the_calls_of_each_gear_and_the_shapes_outside_are_there_although_the_model_is_gone(

@@ -116,12 +116,18 @@ def test_nothing_has_to_be_written_to_be_ready(cache_dir: Path, tmp_path: Path) 
     assert done is not None
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert done.stdout == "ok    Linear.forward  2 gears here\n"
-    done = run_read_only("-m", "gearcache", "doctor", **environ)
-    assert done is not None
-    assert (done.returncode, done.stderr) == (1, "")
-    assert "has no place for its files: No usable temporary directory" in done.stdout
-    assert "-> mount a folder that can be written at /tmp (in Kubernetes an `emptyDir`)" in done.stdout
-    assert "ok    entries" in done.stdout, "all else is checked too"
+
+
+def test_where_no_temporary_file_can_be_all_else_is_checked(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    gearcache.prewarm(prewarmed.warm_only)
+    monkeypatch.setattr("tempfile.gettempdir", refused)
+    told = run("doctor", code=1).stdout
+    assert "has no place for its files: No usable temporary directory" in told
+    assert "-> mount a folder that can be written at /tmp (in Kubernetes an `emptyDir`)" in told
+    assert "ok    entries" in told
 
 
 def test_of_a_job_it_is_the_rank_of_the_environment(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

