@@ -22,6 +22,8 @@ from tests.support.deploys import DEPLOY
 from tests.support.relaunch import run_python
 from tests.support.source_tree import ROOT
 
+#: Spares a compile where another check is looked at.
+NO_COMPILER = {"CXX": "/no/such/compiler"}
 #: Variables, each with a value that is not allowed.
 WRONG = {"GEARCACHE_MAX_SIZE": "5", "GEARCACHE_JOBS": "x", "GEARCACHE_REMOTES": "ftp://a", "GEARCACHE_STRICT": "no"}
 
@@ -43,16 +45,21 @@ def test_doctor_finds_this_host_sound(cache_dir: Path) -> None:
     assert not cache_dir.exists()
 
 
-def test_doctor_lists_the_targets_of_this_host(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_lists_the_targets_of_this_host_and_what_to_do_without_a_compiler(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    monkeypatch.setenv("CXX", "/no/such/compiler")  # which spares two compiles
+    monkeypatch.setenv("CXX", "/no/such/compiler")
     for name, words in (
         ("x86-64-v3", "under a target (x86-64-v2, x86-64-v3) the threads alone"),
         ("armv8-a", "entries"),
     ):
         monkeypatch.setattr(targets, "cpu_flags", lambda name=name: targets.TARGETS[name].flags)
-        (check,) = [check for check in run_json("doctor", code=1)["checks"] if check["name"] == "cpu"]
-        assert check["detail"].endswith(words)
+        checks = {check["name"]: check for check in run_json("doctor", code=1)["checks"]}
+        assert checks["cpu"]["detail"].endswith(words)
+        assert checks["compiler"]["ok"] is False
+        assert "/no/such/compiler" in checks["compiler"]["detail"]
+        assert "install g++ with OpenMP or set CXX" in checks["compiler"]["remedy"]
 
 
 @pytest.mark.thorough  # few hosts have fewer cores than the variable says
@@ -70,14 +77,6 @@ def test_fewer_threads_than_the_variable_says_are_told_before_anything_is_compil
     assert re.search(words, run("doctor").stdout)
 
 
-def test_doctor_says_what_to_do_without_a_compiler(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", "/no/such/compiler")
-    (check,) = [check for check in run_json("doctor", code=1)["checks"] if check["name"] == "compiler"]
-    assert check["ok"] is False
-    assert "/no/such/compiler" in check["detail"]
-    assert "install g++ with OpenMP or set CXX" in check["remedy"]
-
-
 def test_a_compiler_that_cannot_compile_is_told(tmp_path: Path) -> None:
     compiler = tmp_path / "g++"
     compiler.write_text("#!/bin/sh\necho 'cannot find omp.h' >&2\nexit 1\n")
@@ -91,16 +90,16 @@ def test_another_release_of_torch_is_told(
     release_of_torch: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release_of_torch("2.99.0+cu132")
-    (check,) = [check for check in check_host({}) if check.name == "torch"]
+    (check,) = [check for check in check_host(NO_COMPILER) if check.name == "torch"]
     found = "2.99.0+cu132, which gearcache is not tested with"
     assert (check.ok, check.detail) == (True, f"{found}, and which has the names that it uses and calls its hooks")
     monkeypatch.setattr("gearcache.torch_names.missing_names", lambda: ("torch._C._gone",))
-    (check,) = [check for check in check_host({}) if check.name == "torch"]
+    (check,) = [check for check in check_host(NO_COMPILER) if check.name == "torch"]
     assert check.ok is False
     assert check.detail.startswith(f"{found}: torch 2.99.0+cu132 lacks `torch._C._gone`")
     assert check.remedy.startswith("install torch==2.")
     release_of_torch("2.12.1")
-    (check,) = [check for check in check_host({}) if check.name == "torch"]
+    (check,) = [check for check in check_host(NO_COMPILER) if check.name == "torch"]
     assert (check.ok, "or newer, this is 2.12.1" in check.detail) == (False, True)
 
 

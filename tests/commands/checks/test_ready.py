@@ -14,7 +14,7 @@ import torch
 
 import gearcache
 from tests.scenarios import collectives, prewarmed
-from tests.support.commands import run, run_json
+from tests.support.commands import DECODE, run, run_json, store
 from tests.support.source_tree import ROOT
 
 TARGET = "tests.scenarios.prewarmed:on_meta"
@@ -122,7 +122,7 @@ def test_where_no_temporary_file_can_be_all_else_is_checked(cache_dir: Path, mon
     def refused() -> str:
         raise FileNotFoundError(2, "No usable temporary directory found")
 
-    gearcache.prewarm(prewarmed.warm_only)
+    store(cache_dir, DECODE, b"d")
     monkeypatch.setattr("tempfile.gettempdir", refused)
     told = run("doctor", code=1).stdout
     assert "has no place for its files: No usable temporary directory" in told
