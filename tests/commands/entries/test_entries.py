@@ -259,6 +259,7 @@ def test_prune_drops_the_least_recently_used_first(cache_dir: Path) -> None:
         use(cache_dir, key)
         time.sleep(0.01)
     use(cache_dir, DECODE)
+    assert [entry["key"] for entry in listed()] == [DECODE.digest, DECODE_OLD.digest, PREFILL.digest], "last used first"
     planned = run_json("prune", "--max-size", "25kB", "--dry-run")
     assert [entry["key"] for entry in planned["removed"]] == [PREFILL.digest]
     assert "removed 1 entry and 1 blob" in run("prune", "--max-size", "25kB").stdout
