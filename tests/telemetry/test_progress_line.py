@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gearcache.telemetry.progress_line import STAGES, State, fitted
+from tests.support.sampled import examples
 
 
 def drawn(width: int, method: str, share: float, state: State) -> str:
@@ -50,7 +51,7 @@ def test_the_line_is_cut_where_it_tells_least(width: int, method: str, state: St
     assert drawn(width, method, 0.4, state) == line
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     st.integers(36, 200),
     st.text(min_size=1, max_size=60),
