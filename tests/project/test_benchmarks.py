@@ -31,7 +31,6 @@ def test_a_sample_holds_median_and_nearest_rank_and_needs_a_value() -> None:
         pytest.param(12.34, "s", "12.3 s", id="seconds"),
         pytest.param(0.01234, "s", "12.3 ms", id="milliseconds"),
         pytest.param(1.5e-6, "s", "1.50 µs", id="microseconds"),
-        pytest.param(-2e-8, "s", "-0.020 µs", id="below nothing"),
         pytest.param(0.0, "s", "0 µs", id="nothing"),
         pytest.param(1234.5, "MB", "1,234 MB", id="megabytes"),
     ],
@@ -55,9 +54,7 @@ def test_there_is_no_ratio_without_two_sizes() -> None:
     "budget, met, text",
     [
         pytest.param(Budget(), None, "", id="none"),
-        pytest.param(Budget(ratio_at_least=1000), False, "≥ 1000×", id="ratio missed"),
         pytest.param(Budget(ratio_at_least=100), True, "≥ 100×", id="ratio kept"),
-        pytest.param(Budget(ours_at_most=0.01), False, "≤ 10.0 ms", id="figure missed"),
         pytest.param(Budget(100, 0.01), False, "≤ 10.0 ms, ≥ 100×", id="one of two missed"),
     ],
 )

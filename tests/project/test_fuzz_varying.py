@@ -88,11 +88,6 @@ def test_a_size_outside_declared_gears_has_to_raise(tmp_path: Path) -> None:
     assert (kind(found), found.events["outside gears"]) == ("", 1)
 
 
-def test_errors_of_the_method_have_to_be_ours_too(tmp_path: Path) -> None:
-    found = ran(tmp_path, STATIC, (*called((2, 3)), Step("call", "out2 = run(m.compute, p0, 'a')")))
-    assert (kind(found), found.raised) == ("", 1)
-
-
 def test_what_torch_compile_does_not_do_either_is_no_failure(tmp_path: Path) -> None:
     source = SOURCE.replace("        return", "        unread = x[[0, 5]]\n        return")
     found = ran(tmp_path, STATIC, called((4, 2)), source=source)
