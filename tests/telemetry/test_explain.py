@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import pickle
 import re
 import sys
 from pathlib import Path
@@ -14,7 +13,6 @@ import torch
 
 import gearcache
 from gearcache.errors import InputError
-from gearcache.guards.evidence.reason import Reason
 from tests.scenarios.symbols import Net
 from tests.support.scenarios import strict_config
 
@@ -122,13 +120,6 @@ def test_each_miss_is_one_log_line(folder: Path, cache_dir: Path, caplog: pytest
     assert len(lines) == 2
     assert "Model.run: miss: absent" in lines[0]
     assert "`flag`" in lines[1]
-
-
-def test_a_reason_is_plain_data() -> None:
-    reason = Reason("source", "`f` was changed", "f", "a", "b", "/x.py", 3)
-    assert pickle.loads(pickle.dumps(reason)) == reason
-    with pytest.raises(AttributeError):
-        reason.kind = "other"  # type: ignore[misc]
 
 
 def test_what_was_formed_can_be_read(cache_dir: Path) -> None:
