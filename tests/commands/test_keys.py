@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -147,12 +145,6 @@ def test_without_the_package_each_command_says_what_to_install(
     assert check_keys({TRUSTED: build.trusted.text}).ok is False
     monkeypatch.setenv(SIGNING, str(build.path))
     assert install in run("keys", "list", code=3).stderr
-
-
-def test_help_of_both_is_there() -> None:
-    assert {"new", "list"} <= set(run("keys", "--help").stdout.split())
-    program = "import sys, gearcache.commands.keys\nsys.exit('cryptography' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
 
 
 # -- show ---------------------------------------------------------------------------------------------------

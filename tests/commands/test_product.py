@@ -33,7 +33,7 @@ def test_stats_count_the_misses_and_hits_of_processes(served: Net) -> None:
     assert run_json("stats")["misses_by_reason"] == {"absent": 1, "evidence": 1}
 
 
-def test_show_has_every_part(served: Net) -> None:
+def test_show_has_every_part_in_short_in_full_alone_and_as_json(served: Net) -> None:
     text = run("show", "Net.decode").stdout
     for part in (
         "Compiled  2 gears in ",
@@ -48,6 +48,16 @@ def test_show_has_every_part(served: Net) -> None:
     full = run("show", "Net.decode", "--full").stdout
     for part in ("self.factor: constant 2", "LOAD_FAST", "aten::linear.default(", "Graph of x.size(0)=2, x.size(0)=4"):
         assert part in full, part
+    alone = run("show", "Net.decode", "--only", "evidence").stdout
+    assert "self.factor: constant 2" in alone
+    assert "more lines" not in alone
+    assert "Gears" not in alone
+    found = run_json("show", "Net.decode")
+    (variant,) = found["variant_details"]
+    assert set(variant) == {"inputs", "checks", "evidence", "sources", "gears", "frame", "graph"}
+    assert found["components"]["method"]["name"] == "tests.test_events:Net.decode"
+    assert "self.factor: constant 2" in variant["evidence"]
+    assert variant["graph"][0]["title"] == "Graph of x.size(0)=2, x.size(0)=4"
 
 
 class Many(torch.nn.Module):
@@ -58,22 +68,6 @@ class Many(torch.nn.Module):
 def test_show_takes_a_method_with_many_results(cache_dir: Path) -> None:
     gearcache.cache_compile(Many().rows, config=strict_config(), gears={"x": {0: [2, 4]}})(torch.randn(2, 4))
     assert "x.size(0)=4: x[4, 4]; compiled in" in run("show", "Many.rows").stdout
-
-
-def test_show_one_part_is_in_full(served: Net) -> None:
-    text = run("show", "Net.decode", "--only", "evidence").stdout
-    assert "self.factor: constant 2" in text
-    assert "more lines" not in text
-    assert "Gears" not in text
-
-
-def test_show_as_json_is_complete(served: Net) -> None:
-    found = run_json("show", "Net.decode")
-    (variant,) = found["variant_details"]
-    assert set(variant) == {"inputs", "checks", "evidence", "sources", "gears", "frame", "graph"}
-    assert found["components"]["method"]["name"] == "tests.test_events:Net.decode"
-    assert "self.factor: constant 2" in variant["evidence"]
-    assert variant["graph"][0]["title"] == "Graph of x.size(0)=2, x.size(0)=4"
 
 
 def test_explain_names_the_setting_that_differs(served: Net) -> None:
@@ -87,16 +81,14 @@ def test_explain_names_the_setting_that_differs(served: Net) -> None:
     assert "[2, 4, 8]" in text
 
 
-def test_an_entry_of_this_process_is_in_use_and_stays(served: Net) -> None:
+def test_an_entry_in_use_stays_and_one_that_is_cleared_is_compiled_again(served: Net) -> None:
     method = cached(served)
     method(torch.randn(2, 4))
     run("clear", "--all", code=4)
     assert run_json("verify")["sound"]
     method(torch.randn(2, 4))
     assert method.stats.calls == 2
-
-
-def test_a_cleared_entry_is_compiled_again(served: Net, cache_dir: Path) -> None:
+    del method
     gc.collect()  # ends the use of those that are gone
     run("clear", "--all", "--wait", "5s")
     method = cached(served)

@@ -18,20 +18,9 @@ def _seconds(value: float) -> Sample:
     return Sample.of("x", [value], "s")
 
 
-@pytest.mark.parametrize(
-    "values, median, p95",
-    [
-        pytest.param([3.0], 3.0, 3.0, id="one"),
-        pytest.param([2.0, 1.0], 1.5, 2.0, id="two"),
-        pytest.param([float(value) for value in range(100, 0, -1)], 50.5, 95.0, id="hundred"),
-    ],
-)
-def test_a_sample_holds_median_and_nearest_rank(values: list[float], median: float, p95: float) -> None:
-    sample = Sample.of("x", values, "s")
-    assert (sample.median, sample.p95) == (median, p95)
-
-
-def test_a_sample_needs_a_value() -> None:
+def test_a_sample_holds_median_and_nearest_rank_and_needs_a_value() -> None:
+    sample = Sample.of("x", [float(value) for value in range(100, 0, -1)], "s")
+    assert (sample.median, sample.p95) == (50.5, 95.0)
     with pytest.raises(ValueError, match="sample `x` has no values"):
         Sample.of("x", [], "s")
 
@@ -42,7 +31,6 @@ def test_a_sample_needs_a_value() -> None:
         pytest.param(12.34, "s", "12.3 s", id="seconds"),
         pytest.param(0.01234, "s", "12.3 ms", id="milliseconds"),
         pytest.param(1.5e-6, "s", "1.50 µs", id="microseconds"),
-        pytest.param(-2e-8, "s", "-0.020 µs", id="below nothing"),
         pytest.param(0.0, "s", "0 µs", id="nothing"),
         pytest.param(1234.5, "MB", "1,234 MB", id="megabytes"),
     ],
@@ -57,11 +45,9 @@ def test_a_ratio_is_how_many_times_better_ours_is() -> None:
     assert Ratio("rate", rates[0], rates[1]).ratio == pytest.approx(1.5)
 
 
-@pytest.mark.parametrize(
-    "row", [Ratio("x", None, _seconds(1)), Ratio("x", _seconds(1), None), Ratio("x", _seconds(1), _seconds(0))]
-)
-def test_there_is_no_ratio_without_two_sizes(row: Ratio) -> None:
-    assert row.ratio is None
+def test_there_is_no_ratio_without_two_sizes() -> None:
+    for row in (Ratio("x", None, _seconds(1)), Ratio("x", _seconds(1), None), Ratio("x", _seconds(1), _seconds(0))):
+        assert row.ratio is None
 
 
 @pytest.mark.parametrize(
@@ -69,19 +55,12 @@ def test_there_is_no_ratio_without_two_sizes(row: Ratio) -> None:
     [
         pytest.param(Budget(), None, "", id="none"),
         pytest.param(Budget(ratio_at_least=100), True, "≥ 100×", id="ratio kept"),
-        pytest.param(Budget(ratio_at_least=1000), False, "≥ 1000×", id="ratio missed"),
-        pytest.param(Budget(ours_at_most=0.03), True, "≤ 30.0 ms", id="figure kept"),
-        pytest.param(Budget(ours_at_most=0.01), False, "≤ 10.0 ms", id="figure missed"),
         pytest.param(Budget(100, 0.01), False, "≤ 10.0 ms, ≥ 100×", id="one of two missed"),
     ],
 )
 def test_a_budget_is_kept_when_all_of_it_is(budget: Budget, met: bool | None, text: str) -> None:
     row = Ratio("x", _seconds(6.0), _seconds(0.02), budget)
     assert (row.met, row.budget_text) == (met, text)
-
-
-def test_a_budget_is_not_judged_where_the_peer_is_missing() -> None:
-    assert Ratio("x", None, _seconds(0.02), Budget(ratio_at_least=2)).met is None
 
 
 def test_the_environment_line_names_versions_and_cores() -> None:
@@ -108,13 +87,6 @@ def test_memory_is_read_of_this_process_and_of_those_below_another() -> None:
     assert [peak.program.startswith("python") for peak in watch.others()] == [True]
 
 
-def test_help_names_the_sections() -> None:
-    done = _benchmarks("--help")
-    assert done.returncode == 0
-    for section in ("relaunch", "dispatch", "cold", "steady", "memory"):
-        assert section in done.stdout
-
-
 def test_an_unknown_section_is_refused() -> None:
     done = _benchmarks("warm")
     assert done.returncode == 2
@@ -122,7 +94,7 @@ def test_an_unknown_section_is_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
+@pytest.mark.thorough  # a figure of a release
 def test_dispatch_is_measured_without_a_compiler() -> None:
     done = _benchmarks("dispatch", "--quick", "--backend", "eager")
     assert done.returncode == 0, done.stderr
@@ -131,6 +103,7 @@ def test_dispatch_is_measured_without_a_compiler() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough  # `test_fleet_processes` has such hosts; that this program runs may wait for a release
 def test_of_a_small_fleet_one_host_compiles() -> None:
     arguments = (
         "--engines folder --cases plain --hosts 4 --processes 1 --compile 0.5 --spread 0.1 --blobs 1 --size 1000"

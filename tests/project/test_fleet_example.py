@@ -247,21 +247,18 @@ def test_a_cache_that_the_server_may_not_read_is_named_and_the_model_serves(
         assert "the cache cannot be used: unreadable: `" in first
         assert "Permission denied: make the folder of the cache readable for this user" in first
         assert "no C++ compiler was found" in last
-    for arguments, said in (
-        (["--ready", "deploy:build"], "FAIL  Classifier.embed     0 gears here"),
-        ([], "FAIL  entries"),
-    ):
-        done = subprocess.run(
-            as_user(1000, ["-m", "gearcache", "doctor", *arguments]),
-            cwd=app,
-            env=environment(cache),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert (done.returncode, said in done.stdout) == (1, True), done.stdout + done.stderr
-        assert "-> make the folder of the cache readable for this user" in done.stdout
+    done = subprocess.run(
+        as_user(1000, ["-m", "gearcache", "doctor", "--ready", "deploy:build"]),
+        cwd=app,
+        env=environment(cache),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "FAIL  Classifier.embed     0 gears here" in done.stdout
+    assert "-> make the folder of the cache readable for this user" in done.stdout
 
 
 SITE = """

@@ -143,52 +143,33 @@ def test_private_names_of_torch_are_found(source: str, names: list[str]) -> None
     assert [name for _, name in private_torch_names(ast.parse(source))] == names
 
 
-def loaded_after_import(modules: list[str], suspects: tuple[str, ...]) -> dict[str, list[str]]:
-    """Import each module in a fresh interpreter; which of the suspects does each bring along?
+def loaded_after_import(*steps: tuple[list[str], tuple[str, ...]]) -> list[tuple[str, str]]:
+    """Import modules in a fresh interpreter, one step after the other; which suspects of a step does a module bring?
 
-    One interpreter serves all modules: a suspect counts against the first module that loads it.
+    A suspect counts against the first module that loads it.
     """
     program = (
         "import importlib, sys\n"
-        f"for name in {modules!r}:\n"
-        "    importlib.import_module(name)\n"
-        f"    for suspect in {suspects!r}:\n"
-        "        if sys.modules.pop(suspect, None) is not None: print(name, suspect)\n"
+        f"for modules, suspects in {steps!r}:\n"
+        "    for name in modules:\n"
+        "        importlib.import_module(name)\n"
+        "        for suspect in suspects:\n"
+        "            if sys.modules.pop(suspect, None) is not None: print(name, suspect)\n"
     )
     result = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT / "tests", capture_output=True, text=True, timeout=120
     )
     assert result.returncode == 0, result.stderr
-    loaded: dict[str, list[str]] = {}
-    for line in result.stdout.splitlines():
-        module, suspect = line.split()
-        loaded.setdefault(module, []).append(suspect)
-    return loaded
+    return [(module, suspect) for module, suspect in map(str.split, result.stdout.splitlines())]
 
 
-def test_import_gearcache_loads_neither_torch_nor_a_layer() -> None:
-    suspects = ("torch", "torch_npu", "numpy", "click", "rich", "diskcache", "filelock", "msgpack")
+def test_gearcache_loads_no_layer_and_the_cache_layer_no_torch() -> None:
+    libraries = ("torch", "torch_npu", "numpy", "click", "rich", "diskcache", "filelock", "msgpack")
     layers = tuple(f"gearcache.{layer}" for layer in LAYERS)
-    assert loaded_after_import(["gearcache"], suspects + layers) == {}
-
-
-def test_the_cache_layer_loads_no_torch() -> None:
     modules = [module_name(path) for path in layer_files("cache") if path != FINGERPRINT]
-    suspects = ("torch", "torch_npu", "gearcache.guards", "gearcache.ge_cache", "gearcache.api")
-    assert loaded_after_import(modules, suspects) == {}
-
-
-def test_the_guards_layer_loads_neither_a_compiler_nor_the_cache() -> None:
-    modules = [module_name(path) for path in layer_files("guards")]
-    suspects = (
-        "torch._dynamo",
-        "torch._inductor",
-        "sympy",
-        "torch_npu",
-        "gearcache.cache",
-        "gearcache.ge_cache",
-    )
-    assert loaded_after_import(modules, suspects) == {}
+    others = ("torch", "torch_npu", "gearcache.guards", "gearcache.ge_cache", "gearcache.api")
+    recorder = ("gearcache.telemetry.start_trace",)  # of `GEARCACHE_TRACE`, which is not set
+    assert loaded_after_import((["gearcache"], libraries + layers + recorder), (modules, others)) == []
 
 
 #: What a trace alone imports: probes name classes of Dynamo.
@@ -198,15 +179,10 @@ OF_A_TRACE = (
 )
 
 
-def test_the_backends_load_no_compiler_before_they_compile() -> None:
-    modules = [module_name(path) for path in layer_files("ge_cache") if path != ASCEND]
-    modules = [name for name in modules if not name.startswith(OF_A_TRACE)]
-    suspects = (
-        "torch._dynamo",
-        "torch._inductor",
-        "sympy",
-        "torch_npu",
-        "gearcache.cache",
-        "gearcache.api",
-    )
-    assert loaded_after_import(modules, suspects) == {}
+def test_neither_guards_nor_backends_load_a_compiler_or_the_cache_before_they_compile() -> None:
+    compilers = ("torch._dynamo", "torch._inductor", "sympy", "torch_npu", "gearcache.cache")
+    guards = [module_name(path) for path in layer_files("guards")]
+    backends = [module_name(path) for path in layer_files("ge_cache") if path != ASCEND]
+    backends = [name for name in backends if not name.startswith(OF_A_TRACE)]
+    steps = (guards, (*compilers, "gearcache.ge_cache")), (backends, (*compilers, "gearcache.api"))
+    assert loaded_after_import(*steps) == []

@@ -17,32 +17,30 @@ from tests.support.pages import DOCS, PAGES, ROOT, code_lines, name_of, tokens
 
 COMMAND = re.compile(r"(?:^|\$ |; |&& )gearcache ([a-z][a-z-]*)([^#;&]*)")
 OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
-PROGRAM = re.compile(r"python -m benchmarks\.(\w+)")
+VARIABLE = re.compile(r"\b(?:GEARCACHE|TORCHAIR)_[A-Z_]+\b")
 
 
-def options(name: str) -> set[str]:
-    """The options of a command, `--help` included."""
-    context = click.Context(main)
-    command = main.get_command(context, name)
-    assert command is not None
-    commands = [command, *getattr(command, "commands", {}).values()]
-    parameters = [parameter for each in commands for parameter in each.params]
-    found = {option for parameter in parameters for option in (*parameter.opts, *parameter.secondary_opts)}
-    return found | {"-h", "--help"}
+@pytest.fixture(scope="module")
+def options() -> dict[str, set[str]]:
+    """The options of each command, `--help` included."""
+    found = {}
+    for name in COMMANDS:
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        commands = [command, *getattr(command, "commands", {}).values()]
+        parameters = [parameter for each in commands for parameter in each.params]
+        own = {option for parameter in parameters for option in (*parameter.opts, *parameter.secondary_opts)}
+        found[name] = own | {"-h", "--help"}
+    return found
 
 
-def unknown_commands(page: Path) -> Iterator[str]:
+def unknown_commands(page: Path, options: dict[str, set[str]]) -> Iterator[str]:
     for line in code_lines(page):
         for name, rest in COMMAND.findall(line):
             if name not in COMMANDS:
                 yield f"gearcache {name}"
             else:
-                yield from (f"gearcache {name} {option}" for option in set(OPTION.findall(rest)) - options(name))
-
-
-def variables(text: str) -> set[str]:
-    """The environment variables that a text names."""
-    return set(re.findall(r"\b(?:GEARCACHE|TORCHAIR)_[A-Z_]+\b", text))
+                yield from (f"gearcache {name} {option}" for option in set(OPTION.findall(rest)) - options[name])
 
 
 def resolve(name: str) -> object:
@@ -55,51 +53,47 @@ def resolve(name: str) -> object:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_command_and_option_exists(page: Path) -> None:
-    assert list(unknown_commands(page)) == []
+def test_every_command_and_option_exists(options: dict[str, set[str]]) -> None:
+    assert [f"{name_of(page)}: {each}" for page in PAGES for each in unknown_commands(page, options)] == []
 
 
-def test_an_unknown_command_and_an_unknown_option_are_found(tmp_path: Path) -> None:
+def test_an_unknown_command_and_an_unknown_option_are_found(options: dict[str, set[str]], tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("`gearcache lists`\n```\n$ gearcache prune --max-size 1GB --soon\n```\n")
-    assert set(unknown_commands(page)) == {"gearcache lists", "gearcache prune --soon"}
+    assert set(unknown_commands(page, options)) == {"gearcache lists", "gearcache prune --soon"}
 
 
-@pytest.mark.parametrize("page", DOCS, ids=name_of)
-def test_an_option_without_its_command_is_one_of_some_command(page: Path) -> None:
-    known = {option for name in COMMANDS for option in options(name)}
+def test_an_option_without_its_command_is_one_of_some_command(options: dict[str, set[str]]) -> None:
+    known = set[str]().union(*options.values())
     for program in (ROOT / "benchmarks").rglob("*.py"):
         known |= set(re.findall(r'"(--[a-z-]+)"', program.read_text(encoding="utf-8")))
-    spans = [token.content for token in tokens(page) if token.type == "code_inline"]
-    shown = {option for span in spans if span.startswith("--") for option in OPTION.findall(span)}
-    assert shown <= known
+    for page in DOCS:
+        spans = [token.content for token in tokens(page) if token.type == "code_inline"]
+        shown = {option for span in spans if span.startswith("--") for option in OPTION.findall(span)}
+        assert shown <= known, name_of(page)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_target_of_make_and_every_benchmark_exists(page: Path) -> None:
+def test_every_target_of_make_and_every_benchmark_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for line in code_lines(page):
+    folder = ROOT / "benchmarks"
+    for line in (line for page in PAGES for line in code_lines(page)):
         for target in re.findall(r"(?:^|; |&& )make ([a-z][a-z-]*)", line):
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), line
-        for program in PROGRAM.findall(line):
-            folder = ROOT / "benchmarks"
+        for program in re.findall(r"python -m benchmarks\.(\w+)", line):
             assert (folder / f"{program}.py").exists() or (folder / program / "__main__.py").exists(), line
 
 
-@pytest.mark.parametrize("page", DOCS, ids=name_of)
-def test_every_environment_variable_is_read_somewhere(page: Path) -> None:
+def test_every_environment_variable_is_read_somewhere() -> None:
     files = [path for top in ("src", "cache", "guards", "ge_cache") for path in (ROOT / top).rglob("*.py")]
-    known = set[str]().union(*(variables(path.read_text(encoding="utf-8")) for path in files))
-    assert variables(page.read_text(encoding="utf-8")) <= known
+    known = {name for path in files for name in VARIABLE.findall(path.read_text(encoding="utf-8"))}
+    for page in DOCS:
+        assert set(VARIABLE.findall(page.read_text(encoding="utf-8"))) <= known, name_of(page)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_function_and_option_of_the_api_exists(page: Path) -> None:
+def test_every_function_and_option_of_the_api_exists() -> None:
     known = {field.name for field in fields(gearcache.CompilerConfig)}
-    for token in tokens(page):
-        if token.type == "code_inline":
-            for name in re.findall(r"(?<![\w./@-])gearcache(?:\.[A-Za-z_]\w*)+", token.content):
-                resolve(name)
-            for call in re.findall(r"CompilerConfig\(([^)]*)\)", token.content):
-                assert set(re.findall(r"(\w+)=", call)) <= known, token.content
+    for token in (token for page in PAGES for token in tokens(page) if token.type == "code_inline"):
+        for name in re.findall(r"(?<![\w./@-])gearcache(?:\.[A-Za-z_]\w*)+", token.content):
+            resolve(name)
+        for call in re.findall(r"CompilerConfig\(([^)]*)\)", token.content):
+            assert set(re.findall(r"(\w+)=", call)) <= known, token.content

@@ -82,11 +82,12 @@ def test_the_wheel_holds_real_files_and_nothing_else(wheel: Path) -> None:
     assert held == expected_files()
 
 
-def test_the_sdist_holds_real_files(distributions: Path) -> None:
+def test_the_sdist_holds_every_file_of_the_repository_and_real_ones(distributions: Path) -> None:
     (path,) = distributions.glob("*.tar.gz")
     held: dict[str, bytes] = {}
     with tarfile.open(path) as archive:
         assert not [item.name for item in archive if item.issym() or item.islnk()]
+        names = {item.name.partition("/")[2] for item in archive if item.isfile()}
         for item in archive:
             _, _, name = item.name.partition("/src/")
             content = archive.extractfile(item)
@@ -94,19 +95,13 @@ def test_the_sdist_holds_real_files(distributions: Path) -> None:
                 held[name] = content.read()
     source = "gearcache/guards/watch/_watched.c"
     assert held == expected_files() | {source: (ROOT / "guards" / "watch" / "_watched.c").read_bytes()}
-
-
-def test_the_sdist_holds_every_file_of_the_repository(distributions: Path) -> None:
-    (path,) = distributions.glob("*.tar.gz")
-    with tarfile.open(path) as archive:
-        held = {item.name.partition("/")[2] for item in archive if item.isfile()}
-    made = {name for name in held if name in ("PKG-INFO", "setup.cfg") or ".egg-info/" in name}
+    made = {name for name in names if name in ("PKG-INFO", "setup.cfg") or ".egg-info/" in name}
     wanted = {
         f"src/gearcache/{name}" if name.partition("/")[0] in LAYERS else name
         for name in repository_files()
         if not (ROOT / name).is_symlink()
     }
-    assert held - made == wanted - {"setup.cfg"}
+    assert names - made == wanted - {"setup.cfg"}
 
 
 def test_torch_is_an_extra_which_admits_what_is_tested(wheel: Path) -> None:
@@ -121,12 +116,8 @@ def test_torch_is_an_extra_which_admits_what_is_tested(wheel: Path) -> None:
     (made,) = re.findall(r"(?m)^TORCH \?= (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"))
     assert extra.specifier.contains(made)
     assert is_tested(made)
-
-
-def test_the_extra_with_torch_has_numpy_without_which_importing_torch_warns(wheel: Path) -> None:
-    needs = [Requirement(text) for text in metadata(wheel).get_all("Requires-Dist", [])]
-    extra = [need for need in needs if need.marker is not None and need.marker.evaluate({"extra": "torch"})]
-    assert sorted(need.name for need in extra) == ["numpy", "torch"]
+    with_torch = [need for need in needs if need.marker is not None and need.marker.evaluate({"extra": "torch"})]
+    assert sorted(need.name for need in with_torch) == ["numpy", "torch"], "without numpy importing torch warns"
 
 
 def test_the_package_page_has_no_link_that_leads_nowhere(wheel: Path) -> None:
@@ -167,17 +158,14 @@ def test_the_installed_wheel_is_complete(wheel: Path, tmp_path: Path) -> None:
     assert result.stdout.split() == [str(package / "__init__.py"), str(package / "cache" / "__init__.py")]
 
 
-def test_the_version_is_that_of_the_package(wheel: Path) -> None:
+def test_the_version_is_that_of_the_package_and_the_license_travels_along(wheel: Path) -> None:
     assert metadata(wheel)["Version"] == gearcache.__version__
-
-
-def test_the_license_travels_along(wheel: Path) -> None:
     assert metadata(wheel)["License-File"] == "LICENSE"
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith("/LICENSE")]
         assert archive.read(name) == (ROOT / "LICENSE").read_bytes()
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-def test_the_layers_are_relative_links(layer: str) -> None:
-    assert (PACKAGE / layer).readlink() == Path("..", "..", layer)
+def test_the_layers_are_relative_links() -> None:
+    for layer in LAYERS:
+        assert (PACKAGE / layer).readlink() == Path("..", "..", layer)

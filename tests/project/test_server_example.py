@@ -33,7 +33,7 @@ def server(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
-def test_wrong_requests_are_4xx_and_the_others_get_what_eager_gives(server: Any) -> None:
+def test_wrong_requests_are_4xx_and_the_others_get_what_eager_gives_also_many_at_once(server: Any) -> None:
     with testclient.TestClient(server.app) as client:
         assert client.get("/stats").json()["loads"] == len(server.BATCHES), "warm before the first request"
         for count in (1, 3, 8):
@@ -56,15 +56,12 @@ def test_wrong_requests_are_4xx_and_the_others_get_what_eager_gives(server: Any)
             in client.get("/metrics").text
         )
 
-
-def test_many_requests_at_once_are_all_right(server: Any) -> None:
-    with testclient.TestClient(server.app) as client, ThreadPoolExecutor(8) as pool:
-
         def ask(number: int) -> None:
             rows = torch.full((1 + number % 8, server.LENGTH), number)
             answer = client.post("/classify", json={"rows": rows.tolist()})
             assert answer.status_code == 200, answer.text
             torch.testing.assert_close(torch.tensor(answer.json()["scores"]), server.model.classify(rows))
 
-        for done in [pool.submit(ask, number) for number in range(100)]:
-            done.result()
+        with ThreadPoolExecutor(8) as pool:
+            for done in [pool.submit(ask, number) for number in range(100)]:
+                done.result()

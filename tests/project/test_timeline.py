@@ -68,10 +68,3 @@ def test_the_bars_share_one_axis(timeline: ModuleType, tmp_path: Path, capsys: p
             bars[top] = max(bars.get(top, 0.0), end - timeline.MARGIN)
     cold, relaunched = bars.values()
     assert relaunched / cold == pytest.approx(6.3 / 20.5, abs=0.01)
-
-
-def test_the_picture_of_the_readme_is_one(timeline: ModuleType) -> None:
-    picture = ElementTree.parse(ROOT / "docs" / "timeline.svg").getroot()
-    style = picture.find(f"{SVG}style")
-    assert style is not None
-    assert style.text == timeline.STYLE

@@ -139,24 +139,18 @@ class Markup(HTMLParser):
         self.elements.append((tag, dict(attrs)))
 
 
-def test_nothing_of_a_manifest_becomes_markup_and_no_script_is_there(report: tuple[Path, Any]) -> None:
+def test_nothing_of_a_manifest_becomes_markup_and_no_script_is_there_or_may_run(report: tuple[Path, Any]) -> None:
     elements = Markup(report[0].read_text()).elements
+    headers = {attributes.get("http-equiv"): attributes.get("content") or "" for _, attributes in elements}
+    policy = headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert "script-src" not in policy
     assert not {"script", "img", "iframe", "object", "link", "base", "form"} & {tag for tag, _ in elements}
     assert not [name for _, attributes in elements for name in attributes if name.startswith("on") or name == "style"]
     for _, attributes in elements:
         for name in ("src", "href"):
             assert (attributes.get(name) or "#").startswith("#")
-
-
-def test_no_script_may_run_and_only_the_styles_of_the_page_count(report: tuple[Path, Any]) -> None:
-    (policy,) = [
-        attributes["content"] or ""
-        for _, attributes in Markup(report[0].read_text()).elements
-        if attributes.get("http-equiv") == "Content-Security-Policy"
-    ]
-    assert policy.startswith("default-src 'none'; style-src 'sha256-")
-    assert "unsafe" not in policy
-    assert "script-src" not in policy
 
 
 def test_without_jinja2_the_command_says_what_to_install(
@@ -211,11 +205,6 @@ def test_ten_thousand_entries_open_in_two_seconds(program: str, cache_dir: Path,
         assert opened.problems == []
 
 
-def test_the_page_draws_without_an_error_and_asks_no_network(drawn: Page) -> None:
-    assert drawn.problems == []
-    assert drawn.run("document.title").startswith("gearcache: ")
-
-
 def test_every_number_of_the_page_is_that_of_the_document(drawn: Page, report: tuple[Path, Any]) -> None:
     document = report[1]
     shown = drawn.run(NUMBERS)
@@ -249,7 +238,9 @@ def test_every_number_of_the_page_is_that_of_the_document(drawn: Page, report: t
     assert {f"/entries/{number}/size" for number in range(3)} <= places
 
 
-def test_hostile_texts_are_shown_as_texts(drawn: Page) -> None:
+def test_hostile_texts_are_shown_as_texts_without_an_error_and_no_network_is_asked(drawn: Page) -> None:
+    assert drawn.problems == []
+    assert drawn.run("document.title").startswith("gearcache: ")
     assert drawn.run("document.querySelectorAll('img, iframe').length") == 0
     body = drawn.run("document.body.innerText")
     assert HOSTILE in body
@@ -300,13 +291,12 @@ def test_the_keyboard_reaches_and_opens_everything(program: str, report: tuple[P
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_colours_follow_the_scheme_and_can_be_read(dark: bool, drawn: Page, tmp_path: Path) -> None:
+def test_colours_follow_the_scheme_and_can_be_read(dark: bool, drawn: Page) -> None:
     drawn.look(dark=dark)
     contrast = drawn.run(WORST_CONTRAST)
     assert contrast[0] >= 4.5, contrast
     ground = drawn.run("getComputedStyle(document.body).backgroundColor")
     assert (ground == "rgb(255, 255, 255)") is not dark
-    assert drawn.picture(tmp_path / "page.png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("width", [320, 390, 1100])
@@ -334,118 +324,16 @@ def test_the_page_says_what_a_recording_lacks(drawn: Page) -> None:
     )
 
 
-def words_of(text: str) -> str:
-    return " ".join(re.sub(r"<style>.*?</style>|<[^>]+>", " ", text, flags=re.DOTALL).split())
-
-
-def test_a_sentence_is_said_once_and_nothing_of_eviction_without_a_limit(
-    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for label in ("Model.decode", "Model.prefill"):
-        store_geared(cache_dir, label, GRID)
-    pages = []
-    for limit in ("none", "1GB"):
-        monkeypatch.setenv("GEARCACHE_MAX_SIZE", limit)
-        run("report", "--output", str(tmp_path / "page.html"))
-        pages.append(words_of((tmp_path / "page.html").read_text()))
-    assert ["eviction" in each for each in pages] == [False, True]
-    sentences = [each.strip() for each in re.split(r"(?<=[a-z)])[.;] ", pages[1]) if len(each) > 40]
-    assert sorted(set(sentences)) == sorted(sentences)
-
-
-def test_lists_of_a_key_are_not_shown_raw(cache_dir: Path, tmp_path: Path) -> None:
-    for sizes in ([1, 2], [1, 2, 3]):
-        store_geared(cache_dir, "Model.decode", GRID, more=(("places", sizes),))
-    run("report", "--output", str(tmp_path / "page.html"))
-    text = words_of((tmp_path / "page.html").read_text())
-    assert "places" in text
-    assert "[1, 2" not in text
-
-
-def test_paper_has_what_is_folded(program: str, report: tuple[Path, Any]) -> None:
-    with browser(program) as opened:
-        opened.open(report[0])
-        assert opened.run("document.querySelectorAll('details:not([open])').length") > 0
-        opened.look(media="print", width=718)
-        assert opened.run("document.querySelector('details:not([open]) table').getBoundingClientRect().height") > 0
-        assert opened.run("document.documentElement.scrollWidth") <= 718
-        assert opened.run("[...document.querySelectorAll('.scroll')].every(e => e.scrollWidth <= 718)")
-        assert opened.problems == []
-
-
-def test_printed_it_shows_what_is_open_and_no_controls(drawn: Page) -> None:
-    drawn.look(media="print")
+def test_paper_has_what_is_folded_and_no_controls(drawn: Page) -> None:
+    drawn.run("document.querySelectorAll('details').forEach(d => d.open = false)")
+    drawn.look(media="print", width=718)
+    assert drawn.run("document.querySelector('details:not([open]) table').getBoundingClientRect().height") > 0
+    assert drawn.run("document.documentElement.scrollWidth") <= 718
+    assert drawn.run("[...document.querySelectorAll('.scroll')].every(e => e.scrollWidth <= 718)")
     assert drawn.run("[...document.querySelectorAll('nav')].every(e => !e.getClientRects().length)")
-    assert drawn.run("document.querySelector('table.heat').getClientRects().length") == 1
     drawn.look()
-
-
-#: The lowest contrast of the edge (or, in the dark, of the fill) of a bar or a swatch with the page.
-BAR_CONTRAST = r"""(() => {
-  const part = (c) => { const v = c / 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
-  const light = (text) => {
-    const c = text.match(/[\d.]+/g).map(Number);
-    return 0.2126 * part(c[0]) + 0.7152 * part(c[1]) + 0.0722 * part(c[2]);
-  };
-  const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  const ground = light(getComputedStyle(document.body).backgroundColor);
-  return Math.min(...[...document.querySelectorAll("svg.timeline rect, .legend rect")].map((each) => {
-    const style = getComputedStyle(each);
-    return Math.max(ratio(light(style.stroke), ground), ratio(light(style.fill), ground));
-  }));
-})()"""
-
-
-@pytest.fixture(scope="module")
-def timed(program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """A page with a start that has all kinds of spans, and with a heat map that is wider than paper."""
-    folder = tmp_path_factory.mktemp("timed")
-    gears = [f"x.size(0)={down}, x.size(1)={across}" for down in (1, 2) for across in range(8, 208, 8)]
-    store_geared(folder / "cache", "Model.decode", gears)
-    kinds = "prepare key manifest evidence blob gear trace compile publish fetch upload lease run answer"
-    spans = tuple(span(kind, kind, 0.2 * at, 0.19) for at, kind in enumerate([*kinds.split(), "itself", "other"]))
-    trace = write_trace(folder / "start.json", {"method": "Model.decode", "gears": {gears[0]: 3}}, spans=spans)
-    run("report", "--cache-dir", str(folder / "cache"), "--trace", str(trace), "--output", str(folder / "page.html"))
-    with browser(program) as opened:
-        opened.look()
-        opened.open(folder / "page.html")
-        yield opened
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_bars_stand_out_from_the_page_and_each_kind_has_a_colour_of_its_own(dark: bool, timed: Page) -> None:
-    timed.look(dark=dark)
-    assert timed.run(BAR_CONTRAST) >= 3
-    colours = "[...document.querySelectorAll('.legend rect')].map(r => getComputedStyle(r).fill)"
-    found = timed.run(colours)
-    assert len(found) == len(set(found)) == 16
-
-
-def test_ticks_are_round_and_the_legend_has_the_time_of_each_kind(timed: Page) -> None:
-    assert timed.run("[...document.querySelectorAll('svg.timeline .tick')].map(t => t.textContent)")[:8] == [
-        *("0 s", "0.5 s", "1 s", "1.5 s", "2 s", "2.5 s", "3 s")
-    ]
-    assert "waiting for another host 190 ms" in timed.run("document.querySelector('.legend').innerText")
-
-
-def test_the_frame_of_a_shape_outside_stands_out_from_its_cell(drawn: Page) -> None:
-    for dark in (False, True):
-        drawn.look(dark=dark)
-        assert drawn.run(
-            "[...document.querySelectorAll('td.out')].every("
-            "e => getComputedStyle(e).outlineColor === getComputedStyle(e).color)"
-        )
-    drawn.look()
-
-
-def test_a_wide_heat_map_is_several(timed: Page) -> None:
-    timed.look(media="print", width=718)
-    tables = timed.run(
-        "[...document.querySelectorAll('table.heat')].filter(t => t.getClientRects().length)"
-        ".map(t => [t.rows[0].cells.length - 1, t.scrollWidth <= t.parentElement.clientWidth])"
-    )
-    assert tables == [[10, True], [10, True], [5, True]]
-    timed.look()
+    drawn.run(OPEN_ALL)
+    assert drawn.problems == []
 
 
 def test_on_a_phone_nothing_goes_on_beyond_the_edge_and_each_number_has_its_title(drawn: Page) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -78,12 +77,6 @@ class Page:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", media=media, features=[scheme])
-
-    def picture(self, path: Path, *, whole: bool = True) -> Path:
-        """Write a PNG of the page."""
-        data = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
-        path.write_bytes(base64.b64decode(data))
-        return path
 
     def press(self, key: str, code: int, text: str = "") -> None:
         """Press and release a key."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -19,11 +20,11 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-def tokens(page: Path) -> Iterator[Token]:
-    """All tokens of a page as GitHub reads it, those inside of paragraphs and table cells too."""
-    for token in MarkdownIt("gfm-like", {"linkify": False}).parse(page.read_text(encoding="utf-8")):
-        yield token
-        yield from token.children or ()
+@cache
+def tokens(page: Path) -> list[Token]:
+    """All tokens of a page as GitHub reads it, those inside of paragraphs and table cells too; read once."""
+    parsed = MarkdownIt("gfm-like", {"linkify": False}).parse(page.read_text(encoding="utf-8"))
+    return [each for token in parsed for each in (token, *(token.children or ()))]
 
 
 def code_lines(page: Path) -> Iterator[str]:

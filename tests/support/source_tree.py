@@ -40,11 +40,16 @@ def parse(path: Path) -> ast.Module:
     return ast.parse(place_of(path).read_text(encoding="utf-8"), str(path))
 
 
-def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
+@cache
+def imported(tree: ast.Module) -> list[tuple[int, str]]:
     """Line and full name of each import, also of those in functions and under `TYPE_CHECKING`.
 
     `from a import b` counts as `a.b`, for `b` may be a module.
     """
+    return list(_imported(tree))
+
+
+def _imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)

@@ -57,7 +57,9 @@ def test_stats_explain_and_errors_name_a_gear_by_its_batch(cache_dir: Path) -> N
     assert outside.value.value == "outside all gears: ids.size(0)=2, ks[3].size(0)=4"
 
 
-def test_the_log_of_a_build_names_gears_short(cache_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_and_show_have_short_names_and_in_full_the_whole_ones(
+    cache_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, "gearcache"):
         gearcache.cache_compile(Decoder().decode, config=strict_config(), gears=GEARS)(*call(2))
     done = [line for line in caplog.messages if " done after " in line]
@@ -65,6 +67,11 @@ def test_the_log_of_a_build_names_gears_short(cache_dir: Path, caplog: pytest.Lo
         "Decoder.decode: gear ids.size(0)=2",
         "Decoder.decode: gear ids.size(0)=4",
     ]
+    assert "\n  ids.size(0)=2: " in run("show", "Decoder.decode").stdout
+    for more in (["--full"], ["--only", "gears"]):
+        assert f"\n  {full(2)}: " in run("show", "Decoder.decode", *more).stdout
+    (variant,) = run_json("show", "Decoder.decode")["variant_details"]
+    assert variant["gears"][0].startswith(f"{full(2)}: ")
 
 
 def test_errors_without_the_other_gears_name_each_argument_once() -> None:
@@ -78,15 +85,6 @@ def test_a_prewarm_names_missing_gears_beside_those_that_are_there() -> None:
     entry = Prewarmed("M.f", "path", present=["x.size(0)=2, x.size(1)=2"], missing=["x.size(0)=2, x.size(1)=4"])
     assert entry.named(entry.missing) == ["x.size(1)=4"]
     assert entry.to_plain()["missing"] == ["x.size(0)=2, x.size(1)=4"]
-
-
-def test_show_has_short_names_and_in_full_the_whole_ones(cache_dir: Path) -> None:
-    gearcache.cache_compile(Decoder().decode, config=strict_config(), gears=GEARS)(*call(2))
-    assert "\n  ids.size(0)=2: " in run("show", "Decoder.decode").stdout
-    for more in (["--full"], ["--only", "gears"]):
-        assert f"\n  {full(2)}: " in run("show", "Decoder.decode", *more).stdout
-    (variant,) = run_json("show", "Decoder.decode")["variant_details"]
-    assert variant["gears"][0].startswith(f"{full(2)}: ")
 
 
 def test_a_diff_and_a_report_have_texts_and_names(tmp_path: Path) -> None:

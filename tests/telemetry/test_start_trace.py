@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +16,7 @@ import pytest
 import torch
 
 from gearcache import cli
-from gearcache.events import Event, LateEvent
+from gearcache.events import Event
 from gearcache.telemetry import start_trace
 from gearcache.telemetry.trace_document import Span, together, trace_events
 from tests.support.commands import run_json
@@ -85,18 +82,6 @@ def spans(trace: dict[str, Any], category: str) -> list[dict[str, Any]]:
     return [event for event in trace["traceEvents"] if event.get("cat") == category]
 
 
-def test_events_are_of_the_chrome_trace_format(traces: tuple[Path, dict[str, Any], dict[str, Any]]) -> None:
-    for trace in traces[1:]:
-        assert trace["displayTimeUnit"] == "ms"
-        for event in trace["traceEvents"]:
-            assert event["ph"] in ("M", "X")
-            assert isinstance(event["pid"], int)
-            assert isinstance(event["tid"], int)
-            assert event["ts"] >= 0
-            if event["ph"] == "X":
-                assert event["dur"] >= 0
-
-
 def test_a_cold_start_has_trace_and_compiles_and_a_relaunch_has_none(
     traces: tuple[Path, dict[str, Any], dict[str, Any]],
 ) -> None:
@@ -108,31 +93,16 @@ def test_a_cold_start_has_trace_and_compiles_and_a_relaunch_has_none(
     for category in ("trace", "compile", "publish"):
         assert spans(again, category) == []
     for trace in (cold, again):
+        assert trace["displayTimeUnit"] == "ms"
+        for event in trace["traceEvents"]:  # as Perfetto reads them
+            assert (event["ph"], event["ts"] >= 0) in (("M", True), ("X", True))
+            assert (type(event["pid"]), type(event["tid"])) == (int, int)
+            assert event["ph"] == "M" or event["dur"] >= 0
         assert sorted(event["name"] for event in spans(trace, "gear")) == gears
         assert len(spans(trace, "blob")) == 3
         for category in ("key", "manifest", "evidence", "answer", "prepare"):
             assert spans(trace, category), category
         assert {event["cat"] for event in trace["traceEvents"] if event["ph"] == "X"}.isdisjoint({"import", "before"})
-
-
-def test_parts_of_a_start_lie_within_what_they_are_parts_of(
-    traces: tuple[Path, dict[str, Any], dict[str, Any]],
-) -> None:
-    _, cold, again = traces
-
-    def is_within(inner: dict[str, Any], outer: dict[str, Any]) -> bool:
-        return bool(outer["ts"] <= inner["ts"] + 1 and inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"] + 1)
-
-    for trace in (cold, again):
-        (answer,) = spans(trace, "answer")
-        for blob in spans(trace, "blob"):
-            assert any(is_within(blob, gear) for gear in spans(trace, "gear"))
-        for gear in spans(trace, "gear"):
-            assert any(is_within(gear, prepared) for prepared in spans(trace, "prepare"))
-        assert 1e6 * trace["gearcache"]["seconds"] >= answer["ts"] + answer["dur"] - 1000
-    # One that was warmed answers from its graph; nothing is prepared within.
-    (answer,) = spans(again, "answer")
-    assert not any(is_within(prepared, answer) for prepared in spans(again, "prepare"))
 
 
 def test_the_calls_of_each_gear_and_the_shapes_outside_are_there_although_the_model_is_gone(
@@ -147,25 +117,6 @@ def test_the_calls_of_each_gear_and_the_shapes_outside_are_there_although_the_mo
         assert method["refused_errors"] == {"UnknownGear": 2}
     assert [row["kind"] for row in traces[1]["gearcache"]["methods"][0]["reasons"]] == ["absent"]
     assert traces[2]["gearcache"]["methods"][0]["hits"] == 1
-
-
-def test_shapes_that_the_method_itself_has_run_are_told_when_it_is_gone(
-    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recorder = start_trace.Recorder(str(tmp_path / "start.json"))
-    monkeypatch.setattr("gearcache.telemetry.spans._recorder", recorder)
-    net = Net()
-    method = cached(net, on_miss="eager")
-    for size in (2, 3, 3):
-        method(torch.randn(size, 4))
-    gone = weakref.ref(net)
-    del net, method
-    gc.collect()
-    assert gone() is None
-    recorder.write()
-    (found,) = json.loads((tmp_path / "start.json").read_text())["gearcache"]["methods"]
-    assert (found["dims"], found["shapes"]) == (["x.size(0)"], [{"shape": [3], "calls": 2}])
-    assert (found["gears"], found["eager_reasons"]) == ({"x.size(0)=2": 1}, {"on_miss": 2})
 
 
 def test_a_report_takes_both(traces: tuple[Path, dict[str, Any], dict[str, Any]]) -> None:
@@ -193,17 +144,14 @@ def test_a_file_that_cannot_be_written_is_one_warning(
     assert found.stderr.count("GEARCACHE_TRACE: `") == 1
 
 
-def test_without_the_variable_nothing_is_recorded_or_imported() -> None:
-    program = "import sys, gearcache\nsys.exit('gearcache.telemetry.start_trace' in sys.modules)"
-    environ = {name: value for name, value in os.environ.items() if name != "GEARCACHE_TRACE"}
-    assert subprocess.run([sys.executable, "-c", program], env=environ, timeout=60, check=False).returncode == 0
-
-
 def test_a_process_without_cached_methods_and_a_forked_child_write_nothing(tmp_path: Path) -> None:
     environ = {**os.environ, "GEARCACHE_TRACE": str(tmp_path / "start.json")}
     program = (
-        "import os, sys, gearcache\n"
+        "import os, sys\n"
+        "finders = list(sys.meta_path)\n"
+        "import gearcache\n"
         "from gearcache.telemetry import start_trace\n"
+        "assert sys.meta_path == finders\n"
         "class One:\n"
         "    def to_record(self): return {'method': 'a'}\n"
         "FOLLOW\n"
@@ -240,15 +188,6 @@ def test_spans_are_bounded_and_the_others_counted(tmp_path: Path, monkeypatch: p
     # One method that is missed by every call leaves room for another, and one category for the others.
     assert kept == {"prepare": ["M", "M", "N"], "gear": ["g", "g", "g"], "key": ["M"]}
     assert (found["gearcache"]["dropped"], found["gearcache"]["dropped_by_kind"]) == (5, {"prepare": 3, "gear": 2})
-
-
-def test_what_another_process_has_built_stands_where_it_happened(tmp_path: Path) -> None:
-    recorder = start_trace.Recorder(str(tmp_path / "start.json"))
-    ended = time.perf_counter() - 5.0
-    recorder.note(LateEvent("trace", "M.f", seconds=0.5, ended=ended, process=4711))
-    (found,) = spans(recorder._document(), "trace")
-    assert found["tid"] == 4711
-    assert found["ts"] == pytest.approx(1e6 * (ended - 0.5 - recorder._zero), abs=1)
 
 
 def test_a_call_in_a_signal_handler_while_the_file_is_written_is_not_lost_and_waits_for_nobody(tmp_path: Path) -> None:
@@ -312,18 +251,6 @@ def test_a_command_that_only_looks_records_nothing(tmp_path: Path, monkeypatch: 
         monkeypatch.setattr("gearcache.telemetry.spans._recorder", start_trace.Recorder(str(tmp_path / "start.json")))
         assert cli.main.get_command(click.Context(cli.main), name) is not None
         assert (start_trace.recorder() is not None) is is_recorded
-
-
-@pytest.mark.parametrize(
-    "words, told", [([3, "a"], "3 a"), ([], "python"), (None, "python"), (["/srv/serve.py", "-x"], "serve.py -x")]
-)
-def test_the_command_is_told_whatever_the_program_has_made_of_it(
-    words: Any, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", words)
-    assert start_trace.Recorder(str(tmp_path / "start.json"))._document()["gearcache"]["command"] == told
-    monkeypatch.delattr(sys, "argv")
-    assert start_trace.Recorder(str(tmp_path / "start.json"))._document()["gearcache"]["command"] == "python"
 
 
 class Followed:
@@ -405,37 +332,6 @@ def test_the_first_answer_of_a_graph_stands_beside_that_of_the_method_itself(
     assert itself["ts"] < answer["ts"]
     assert len(spans(trace, "prepare")) <= start_trace.MOST_OF_A_NAME
     assert trace["gearcache"]["dropped"] > 0
-
-
-def test_recording_changes_no_finder_and_no_loader(tmp_path: Path) -> None:
-    program = "import sys; before = list(sys.meta_path); import gearcache; assert sys.meta_path == before"
-    run_recorded(program, tmp_path, tmp_path / "start.json")
-
-
-def test_pytest_runs_under_a_recording(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text(
-        "import gearcache, pytest, importlib.util\n"
-        "pytest.register_assert_rewrite('plug_a', 'plug_b')\n"
-        "assert importlib.util.find_spec('plug_a') is not None\n"
-    )
-    for name in ("plug_a", "plug_b"):
-        (tmp_path / f"{name}.py").write_text("X = 1\n")
-    for name in ("test_x", "test_y"):
-        (tmp_path / f"{name}.py").write_text(
-            "def test_it():\n    import plug_b, plug_a\n    assert plug_a.X + plug_b.X == 2\n"
-        )
-    environ = {**os.environ, "GEARCACHE_TRACE": str(tmp_path / "start.json")}
-    found = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", "."],
-        env=environ,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert "2 passed" in found.stdout
 
 
 def test_objects_of_one_method_are_one_record() -> None:

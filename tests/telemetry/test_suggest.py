@@ -102,7 +102,7 @@ def test_dims_keep_gears_and_open_ones_stay_open() -> None:
     assert (spec.gears, [axis.dim for axis in spec.ranges]) == (((1, 128), (4, 128)), [2])
 
 
-@pytest.mark.parametrize(("dims", "k"), [(1, 100), (2, 100), (3, 100), (4, 100), (12, 8), (16, 100)])
+@pytest.mark.parametrize(("dims", "k"), [(3, 100), (16, 100)])
 def test_a_search_ends_soon(dims: int, k: int) -> None:
     draw = random.Random(0)
     shapes = {tuple(draw.randint(1, 1 << 40) for _ in range(dims)): draw.randint(1, 9) for _ in range(400)}

@@ -14,7 +14,7 @@ import torch
 
 import gearcache
 from tests.scenarios import collectives, prewarmed
-from tests.support.commands import run, run_json
+from tests.support.commands import DECODE, run, run_json, store
 from tests.support.source_tree import ROOT
 
 TARGET = "tests.scenarios.prewarmed:on_meta"
@@ -105,8 +105,9 @@ def run_read_only(*arguments: str, **environ: str) -> subprocess.CompletedProces
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.skipif(not is_without_temporary_folder(), reason="no read-only root can be made here")
 def test_nothing_has_to_be_written_to_be_ready(cache_dir: Path, tmp_path: Path) -> None:
+    if not is_without_temporary_folder():
+        pytest.skip("no read-only root can be made here")
     (tmp_path / "deploy.py").write_text(DEPLOY)
     target = f"{tmp_path / 'deploy.py'}:build"
     run("prewarm", target)
@@ -115,12 +116,18 @@ def test_nothing_has_to_be_written_to_be_ready(cache_dir: Path, tmp_path: Path) 
     assert done is not None
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert done.stdout == "ok    Linear.forward  2 gears here\n"
-    done = run_read_only("-m", "gearcache", "doctor", **environ)
-    assert done is not None
-    assert (done.returncode, done.stderr) == (1, "")
-    assert "has no place for its files: No usable temporary directory" in done.stdout
-    assert "-> mount a folder that can be written at /tmp (in Kubernetes an `emptyDir`)" in done.stdout
-    assert "ok    entries" in done.stdout, "all else is checked too"
+
+
+def test_where_no_temporary_file_can_be_all_else_is_checked(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    store(cache_dir, DECODE, b"d")
+    monkeypatch.setattr("tempfile.gettempdir", refused)
+    told = run("doctor", code=1).stdout
+    assert "has no place for its files: No usable temporary directory" in told
+    assert "-> mount a folder that can be written at /tmp (in Kubernetes an `emptyDir`)" in told
+    assert "ok    entries" in told
 
 
 def test_of_a_job_it_is_the_rank_of_the_environment(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

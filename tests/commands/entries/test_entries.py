@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache.admin.tally import count_misses
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore
 from tests.support.commands import DECODE, DECODE_OLD, PREFILL, listed, run, run_json, store
@@ -34,8 +33,9 @@ def use(cache_dir: Path, key: object, age: float = 0.0) -> None:
 
 
 def test_list_shows_every_entry_and_rank_once(cache_dir: Path) -> None:
-    store(cache_dir, PREFILL, b"p" * 3000)
+    path = store(cache_dir, PREFILL, b"p" * 3000)
     store(cache_dir, DECODE, b"d" * 10, ranks="rank1")
+    use(cache_dir, PREFILL)
     result = run("list", "--sort", "name")
     header, *rows = [line.split() for line in result.stdout.splitlines()]
     assert header == ["Method", "Key", "Ranks", "Gears", "Size", "Used", "Hits", "Made", "Torch"]
@@ -44,14 +44,8 @@ def test_list_shows_every_entry_and_rank_once(cache_dir: Path) -> None:
         ["Model.prefill", PREFILL.digest[:12], "-", "2"],
     ]
     assert result.stderr.startswith("note: 2 entries, ")
-
-
-def test_list_as_json_tells_more(cache_dir: Path) -> None:
-    path = store(cache_dir, DECODE, b"d" * 10)
-    use(cache_dir, DECODE)
-    (entry,) = listed()
-    assert entry["method"] == "Model.decode"
-    assert (entry["key"], entry["path"]) == (DECODE.digest, str(path))
+    (entry,) = listed("Model.prefill")
+    assert (entry["key"], entry["path"]) == (PREFILL.digest, str(path))
     assert entry["gears"] == ["ids.size(0)=1", "ids.size(0)=2"]
     assert (entry["hits"], entry["compile_seconds"]) == (1, 90.0)
 
@@ -66,14 +60,6 @@ def test_list_filters_by_method_and_sorts(cache_dir: Path) -> None:
     assert listed("Other.*") == []
 
 
-def test_list_takes_the_given_folder_before_the_environment(cache_dir: Path, tmp_path: Path) -> None:
-    store(cache_dir, DECODE, b"default")
-    store(tmp_path / "other", PREFILL, b"given")
-    result = run("list", "--cache-dir", str(tmp_path / "other"))
-    assert "Model.prefill" in result.stdout
-    assert "Model.decode" not in result.stdout
-
-
 def test_list_names_a_broken_manifest_and_leaves_it(cache_dir: Path) -> None:
     store(cache_dir, DECODE, b"good")
     broken = store(cache_dir, PREFILL, b"bad")
@@ -84,26 +70,6 @@ def test_list_names_a_broken_manifest_and_leaves_it(cache_dir: Path) -> None:
     assert "Model.decode" in result.stdout
     assert "Model.prefill" not in result.stdout
     assert broken.read_bytes() == b"not a manifest"
-
-
-@pytest.mark.parametrize("columns, is_table", [(40, False), (120, True)])
-def test_a_narrow_terminal_gets_paragraphs(columns: int, is_table: bool, cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"d")
-    program = f"stty cols {columns}; {sys.executable} -m gearcache list 2>/dev/null"
-    done = subprocess.run(
-        ["script", "-qec", program, "/dev/null"],
-        # Without what a caller, such as pytest-xdist, says of its own terminal.
-        env={**os.environ, "NO_COLOR": "1", "TERM": "xterm"} | {"COLUMNS": "", "LINES": ""},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    lines = [line.replace("\x1b[1m", "").replace("\x1b[0m", "").rstrip() for line in done.stdout.splitlines()]
-    assert max(map(len, lines)) <= columns
-    assert ("Method" in lines[0]) is is_table
-    assert any(DECODE.digest[:12] in line for line in lines)
 
 
 # -- show and explain ---------------------------------------------------------------------------------------
@@ -117,6 +83,7 @@ def test_an_entry_is_found_by_name_key_both_and_path(cache_dir: Path) -> None:
 
 def test_of_several_entries_the_newest_is_shown_and_the_others_are_told(cache_dir: Path) -> None:
     store(cache_dir, DECODE_OLD, b"d")
+    store(cache_dir, PREFILL, b"d")
     time.sleep(0.02)
     store(cache_dir, DECODE, b"d")
     assert "no entry is called `Model.other`" in run("show", "Model.other", code=2).stderr
@@ -124,7 +91,9 @@ def test_of_several_entries_the_newest_is_shown_and_the_others_are_told(cache_di
     assert f"Key       {DECODE.digest}" in result.stdout
     assert "2 entries are called `Model.decode`; this is the newest, the others are" in result.stderr
     assert f"Model.decode-{DECODE_OLD.digest[:12]}: made now, 2 gears, torch 2.13.0, 0 hits" in result.stderr
-    assert "versions.torch: wanted '2.13.0', stored '2.12.0'" in run("explain", "Model.decode").stdout
+    text = run("explain", "Model.decode").stdout
+    assert f"stored  Model.decode-{DECODE_OLD.digest[:12]}" in text
+    assert "  versions.torch: wanted '2.13.0', stored '2.12.0'" in text
 
 
 def test_ranks_of_one_key_are_told_apart_by_their_paths(cache_dir: Path) -> None:
@@ -162,11 +131,6 @@ def test_clear_asks_on_a_terminal_before_all_goes(cache_dir: Path, answer: str, 
     assert len(listed()) == (answer == "n")
 
 
-def test_clear_does_not_ask_in_a_script(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"d")
-    assert "removed 1 entry" in run("clear", "--all").stdout
-
-
 def test_stats_add_up_each_method_and_count_shared_blobs_once(cache_dir: Path) -> None:
     for key, blob in ((DECODE, b"d" * 3000), (DECODE_OLD, b"d" * 3000), (PREFILL, b"p" * 500)):
         store(cache_dir, key, blob)
@@ -185,15 +149,6 @@ def test_show_names_the_processes_that_use_an_entry(cache_dir: Path) -> None:
     assert f"In use    {os.getpid()} (" in run("show", "Model.decode").stdout
 
 
-def test_explain_compares_with_the_nearest_entry_of_the_method(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"d")
-    store(cache_dir, DECODE_OLD, b"d")
-    store(cache_dir, PREFILL, b"d")
-    text = run("explain", DECODE.digest).stdout
-    assert f"stored  Model.decode-{DECODE_OLD.digest[:12]}" in text
-    assert "  versions.torch: wanted '2.13.0', stored '2.12.0'" in text
-
-
 def test_explain_compares_two_entries(cache_dir: Path) -> None:
     store(cache_dir, DECODE, b"d")
     store(cache_dir, PREFILL, b"d")
@@ -207,7 +162,7 @@ def test_explain_says_that_there_is_nothing_to_compare_with(cache_dir: Path) -> 
     assert run_json("explain", "Model.decode")["stored"] is None
 
 
-# -- verify and stats ---------------------------------------------------------------------------------------
+# -- verify -------------------------------------------------------------------------------------------------
 
 
 def test_verify_finds_a_flipped_bit_and_repairs_it(cache_dir: Path) -> None:
@@ -226,20 +181,6 @@ def test_verify_finds_a_flipped_bit_and_repairs_it(cache_dir: Path) -> None:
     assert not blob.exists()
     assert run_json("verify")["sound"]
     assert [entry["method"] for entry in listed()] == ["Model.decode"]
-
-
-def test_stats_count_hits_misses_and_saved_seconds(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"d")
-    for _ in range(3):
-        use(cache_dir, DECODE)
-    count_misses(Layout(cache_dir), "Model.decode", ["absent", "absent", "other version"])
-    found = run_json("stats")
-    assert (found["hits"], found["misses"]) == (3, 3)
-    assert found["misses_by_reason"] == {"absent": 2, "other version": 1}
-    assert (found["compile_seconds"], found["compile_seconds_saved"]) == (90.0, 270.0)
-    text = run("stats").stdout
-    assert "Compile time saved  4 min 30 s" in text
-    assert "  other version     1" in text
 
 
 # -- clear and prune ----------------------------------------------------------------------------------------
@@ -318,6 +259,7 @@ def test_prune_drops_the_least_recently_used_first(cache_dir: Path) -> None:
         use(cache_dir, key)
         time.sleep(0.01)
     use(cache_dir, DECODE)
+    assert [entry["key"] for entry in listed()] == [DECODE.digest, DECODE_OLD.digest, PREFILL.digest], "last used first"
     planned = run_json("prune", "--max-size", "25kB", "--dry-run")
     assert [entry["key"] for entry in planned["removed"]] == [PREFILL.digest]
     assert "removed 1 entry and 1 blob" in run("prune", "--max-size", "25kB").stdout
@@ -327,7 +269,7 @@ def test_prune_drops_the_least_recently_used_first(cache_dir: Path) -> None:
     assert "`ten` is no age" in run("prune", "--older-than", "ten", code=2).stderr
 
 
-# -- bundles --------- ------------------------------------------------------------------------------------
+# -- bundles ------------------------------------------------------------------------------------------------
 
 
 def test_a_bundle_carries_entries_to_another_cache(cache_dir: Path, tmp_path: Path) -> None:
@@ -347,18 +289,3 @@ def test_a_bundle_that_is_none_is_one_line_and_exit_code_3(cache_dir: Path, tmp_
     assert result.stderr.startswith("error: ")
     assert len(result.stderr.splitlines()) == 1
     assert "nothing to pack" in run("pack", "--file", str(tmp_path / "x.tar"), code=2).stderr
-
-
-@pytest.mark.parametrize(
-    "arguments", [("list",), ("stats",), ("verify",), ("clear", "--all"), ("prune", "--max-size", "1GB")]
-)
-def test_a_misspelt_folder_is_a_usage_error_and_is_not_made(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    result = run(*arguments, "--cache-dir", str(tmp_path / "misspelt"), code=2)
-    assert f"there is no cache at `{tmp_path / 'misspelt'}`" in result.stderr
-    assert not (tmp_path / "misspelt").exists()
-
-
-def test_clearing_a_cache_that_was_never_made_makes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "none"))
-    assert "removed 0 entries" in run("clear", "--all").stdout
-    assert not (tmp_path / "none").exists()

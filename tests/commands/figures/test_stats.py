@@ -73,11 +73,6 @@ def test_a_reset_prints_what_was_counted_and_counts_from_then_on(counted: Path) 
     assert "Compile time saved  90 s" in text
 
 
-def test_a_reset_of_no_cache_makes_none(cache_dir: Path) -> None:
-    run("stats", "--reset")
-    assert not cache_dir.exists()
-
-
 def test_a_prewarm_counts_neither_as_hit_nor_as_miss(cache_dir: Path) -> None:
     def build() -> None:
         cached(Net())(torch.randn(2, 4))

@@ -45,35 +45,16 @@ def long_names(cache_dir: Path) -> Path:
     return cache_dir
 
 
+def test_a_plain_terminal_gets_no_escapes(long_names: Path) -> None:
+    assert "\x1b[1m" in on_terminal("list", TERM="xterm")
+    for name in ("list", "verify", "stats"):
+        assert "\x1b" not in on_terminal(name, TERM="dumb"), name
+    assert "\x1b" not in on_terminal("list", NO_COLOR="1")
+
+
 @pytest.mark.parametrize(
-    "environ", [{"TERM": "dumb"}, {"NO_COLOR": "1"}, {"TERM": "xterm"}], ids=["dumb", "no colour", "colours"]
+    "name, columns", [("list", 60), ("list", 80), ("list", 120), ("stats", 60), ("doctor --settings", 60)]
 )
-def test_a_plain_terminal_gets_no_escapes(long_names: Path, environ: dict[str, str]) -> None:
-    if environ == {"TERM": "xterm"}:
-        assert "\x1b[1m" in on_terminal("list", **environ)
-        return
-    for arguments in (("list",), ("verify",), ("stats",), ("doctor",), ("doctor", "--settings")):
-        assert "\x1b" not in on_terminal(*arguments, **environ), arguments
-
-
-def test_a_compile_draws_nothing_on_a_plain_terminal(tmp_path: Path, cache_dir: Path) -> None:
-    (tmp_path / "deploy.py").write_text(
-        "import torch, gearcache\n"
-        "class Net(torch.nn.Module):\n"
-        "    def decode(self, x):\n        return x * 2\n"
-        "def build():\n"
-        "    config = gearcache.CompilerConfig(backend='eager')\n"
-        "    gearcache.cache_compile(Net().decode, config=config, gears={'x': {0: [2, 3]}})(torch.ones(2, 2))\n"
-    )
-    output = on_terminal("prewarm", f"{tmp_path}/deploy.py:build", TERM="dumb")
-    assert "\x1b" not in output
-    assert "compiled 2 gears" in output
-    assert "ge." not in output
-    assert "dynamicDims" not in output
-
-
-@pytest.mark.parametrize("columns", [60, 80, 120, 160])
-@pytest.mark.parametrize("name", ["list", "stats", "doctor --settings"])
 def test_no_line_of_a_table_is_longer_than_the_terminal(long_names: Path, name: str, columns: int) -> None:
     output = ESCAPE.sub("", on_terminal(name, "-q", columns=columns))
     lines = [line for line in output.splitlines() if not line.startswith("Cache ")]  # a path is never cut
@@ -86,6 +67,14 @@ def test_no_line_of_a_table_is_longer_than_the_terminal(long_names: Path, name: 
         assert columns == 60 or {"Made", "Torch"} <= set(header) or columns == 80
 
 
+def test_a_narrow_terminal_gets_paragraphs(cache_dir: Path) -> None:
+    store(cache_dir, DECODE, b"d")
+    lines = ESCAPE.sub("", on_terminal("list", "-q", columns=40)).splitlines()
+    assert max(map(len, lines)) <= 40
+    assert "Method" not in lines[0]
+    assert any(DECODE.digest[:12] in line for line in lines)
+
+
 CHECKS = """
 from gearcache.cache.admin.health import HealthCheck
 from gearcache.commands.doctor import _report
@@ -95,16 +84,17 @@ _report([HealthCheck("Model.decode", True, "2 gears here"), long], False)
 """
 
 
-@pytest.mark.parametrize("columns", [60, 80, 120])
-def test_no_word_of_a_check_is_broken(tmp_path: Path, columns: int) -> None:
+def test_no_word_of_a_check_is_broken(tmp_path: Path) -> None:
     (tmp_path / "checks.py").write_text(CHECKS)
     command = [sys.executable, str(tmp_path / "checks.py")]
     piped = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
-    shown = ESCAPE.sub("", on_terminal(columns=columns, program=str(tmp_path / "checks.py")))
-    lines = [line for line in shown.splitlines() if "Long" not in line]
-    assert max(map(len, lines)) <= columns
-    assert shown.split() == piped.split()
     assert len(piped.splitlines()) == 4
+    for columns in (60, 120):
+        shown = ESCAPE.sub("", on_terminal(columns=columns, program=str(tmp_path / "checks.py")))
+        lines = [line for line in shown.splitlines() if "Long" not in line]
+        assert max(map(len, lines)) <= columns
+        assert shown.split() == piped.split()
+    assert "\x1b" not in on_terminal(program=str(tmp_path / "checks.py"), TERM="dumb")
 
 
 def test_a_pipe_and_json_have_whole_names_and_all_columns(long_names: Path) -> None:
