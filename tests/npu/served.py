@@ -22,10 +22,6 @@ class Mlp(nn.Module):
     def score(self, x: Tensor) -> Tensor:
         return self.down(torch.tanh(self.up(x))).softmax(-1)
 
-    def embed(self, x: Tensor, *, scale: float = 2.0) -> dict[str, Tensor]:
-        hidden = self.up(x) * scale
-        return {"hidden": hidden, "first": hidden[0], "input": x}
-
 
 def _cache(of: Run, method: Any, *, ge_cache: bool = False, gears: Any = None, **options: Any) -> Any:
     config = gearcache.CompilerConfig(strict=True, **options)
@@ -83,26 +79,6 @@ def one_graph_with_dynamic_dims(run: Run) -> None:
     model = _model(Size(layers=1))
     cached = _cache(run, model.decode)
     _decode(run, cached, model, (3, 5), torch.float32)
-
-
-def two_methods_of_two_instances(run: Run) -> None:
-    for number in range(2):
-        model = Mlp().to(NPU)
-        for name in ("score", "embed"):
-            cached = _cache(run, getattr(model, name), gears={"x": {0: [2, 4]}})
-            for rows in (2, 4):
-                x = torch.randn(rows, 8).to(NPU)
-                with torch.no_grad():
-                    expected = getattr(model, name)(x)
-                found = cached(x)
-                if isinstance(found, dict):
-                    run.check(f"input is itself, {number} {rows}", found.pop("input") is x, True)
-                    expected.pop("input")
-                    found, expected = list(found.values()), list(expected.values())
-                else:
-                    found, expected = [found], [expected]
-                for index, (mine, other) in enumerate(zip(found, expected, strict=True)):
-                    run.check(f"{number} {name} {rows} {index}", mine.cpu(), other.cpu())
 
 
 class Pair(nn.Module):
