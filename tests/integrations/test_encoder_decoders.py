@@ -70,15 +70,6 @@ def test_unserved_calls_run_without_graphs_or_raise(attached: AttachedModel, t5_
         generated(attached_to(language_model("t5"), t5_entries, "raise").model, **call)
 
 
-def test_each_method_has_a_graph_for_each_pair_of_batch_and_prompt(attached: AttachedModel) -> None:
-    attached.warm()
-    assert {name: len(method.stats.gears) for name, method in attached.methods.items()} == {
-        "encode": 4,
-        "begin": 4,
-        "decode": 4,
-    }
-
-
 def test_detach_restores_model_and_encoder(t5_entries: Path) -> None:
     model = language_model("t5")
     before = dict(vars(model)), dict(vars(model.encoder))

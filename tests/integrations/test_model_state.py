@@ -130,7 +130,7 @@ def test_a_model_is_cast_and_put_into_training_mode_and_a_cache_from_before_is_l
     turn = generated(model, return_dict_in_generate=True)
     model.bfloat16().train()
     ids = torch.cat([turn.sequences, tokens(2, 2, 1)], 1)
-    with pytest.raises(RuntimeError, match="Expected query, key, and value to have the same dtype"):
+    with pytest.raises(RuntimeError, match="expected scalar type BFloat16 but found Float"):
         generated(model, input_ids=ids, **{CACHE: getattr(turn, CACHE)})
     assert attached.stats.eager_reasons == {CACHE: 1}
     assert torch.equal(generated(model), generated(llama_of_one_layer().bfloat16()))
