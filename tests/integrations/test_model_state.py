@@ -95,34 +95,6 @@ def test_autocast_is_left_to_the_model(llama_entries: Path) -> None:
     assert (attached.stats.eager_reasons, attached.stats.calls) == ({"autocast": 1}, 1 + CALLS)
 
 
-class Casting(torch.nn.Module):
-    """A layer that works in another dtype, as quantized ones do."""
-
-    def __init__(self, layer: Any, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.layer, self.dtype = layer.to(dtype), dtype
-
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self.layer(hidden.to(self.dtype))  # type: ignore[no-any-return]
-
-
-def casting() -> Any:
-    """A model of half the bits, whose keys and values have all."""
-    model = llama_of_one_layer().bfloat16()
-    attention = model.model.layers[0].self_attn
-    for name in ("q_proj", "k_proj", "v_proj"):
-        setattr(attention, name, Casting(getattr(attention, name), torch.float32))
-    attention.o_proj = Casting(attention.o_proj, torch.bfloat16)
-    return model
-
-
-def test_keys_of_another_dtype_than_the_weights_are_left_to_the_model(tmp_path: Path) -> None:
-    plain, model = casting(), casting()
-    attached = attached_to(model, tmp_path)
-    assert torch.equal(generated(model), generated(plain))
-    assert list(attached.stats.eager_reasons) == ["dtype"]
-
-
 def test_a_model_is_cast_and_put_into_training_mode_and_a_cache_from_before_is_left_to_it(llama_entries: Path) -> None:
     """Graphs for the old cache would refuse the caches of all later calls. Nothing of the model is random."""
     model = llama_of_one_layer()
@@ -198,15 +170,12 @@ def test_keys_of_other_sizes_than_the_config_tells_are_left_to_the_model(
 
 
 @pytest.mark.parametrize("kind", [SlotLayer, functools.partial(EncodedLayer, is_read=False)])
-@pytest.mark.parametrize("dim", range(4))
-def test_a_slot_takes_no_keys_of_another_size(kind: Any, dim: int) -> None:
-    """Each dim, also those that a copy would spread out."""
-    tokens = torch.arange(6) if kind is not SlotLayer else torch.arange(2)
+def test_a_slot_takes_no_keys_of_another_size_or_dtype(kind: Any) -> None:
+    """Each dim, also those that a copy would spread out, and a dtype that a copy would round."""
     keys = torch.zeros(2, 3, 6, 4)
-    layer = SlotLayer(keys, keys.clone(), tokens) if kind is SlotLayer else kind(keys, keys.clone())
-    good = torch.ones(2, 3, len(tokens), 4)
+    layer = SlotLayer(keys, keys.clone(), torch.arange(2)) if kind is SlotLayer else kind(keys, keys.clone())
+    good = torch.ones(2, 3, 2 if kind is SlotLayer else 6, 4)
     layer.update(good, good)
-    with pytest.raises(DoesNotFit, match="of keys and values"):
-        layer.update(good, good.narrow(dim, 0, 1))
-    with pytest.raises(DoesNotFit, match="of keys and values"):
-        layer.update(good[0], good)
+    for other in (*(good.narrow(dim, 0, 1) for dim in range(4)), good[0], good.double()):
+        with pytest.raises(DoesNotFit, match="of keys and values"):
+            layer.update(good, other)
