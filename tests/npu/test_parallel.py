@@ -36,7 +36,7 @@ def test_a_parallel_decode_step_equals_eager_and_each_job_finds_the_graphs_of_it
     assert ["world2global_rank0" in cold[0]["path"], "world2global_rank1" in cold[1]["path"]] == [True, True]
     shifted = job(tmp_path, f"{own}shifted", mode, [[0], [0, 1]])
     assert [(report["wrong"], report["traces"]) for report in shifted] == [([], 1)] * 2, "groups in another order"
-    renamed = job(tmp_path, f"{own}renamed", mode, TOGETHER, **{hccl.NAMES_OF_PROCESS: "1"})
+    renamed = job(tmp_path, f"{own}other-names", mode, TOGETHER, **{hccl.NAMES_OF_PROCESS: "1"})
     assert [(report["wrong"], report["traces"]) for report in renamed] == [([], 0)] * 2, "both variants are kept"
     if own:
         found = [[(report["compile"], report["cached"]) for report in reports] for reports in (cold, warm, renamed)]
