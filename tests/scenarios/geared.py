@@ -69,13 +69,6 @@ def first_call_at_one(run: Run) -> None:
         run.compare(f"{size} later", cached, net.encode, _tensors(size))
 
 
-def first_call_at_four_with_gear_one(run: Run) -> None:
-    net = Net()
-    cached = run.cache(net.encode, gears={"x": {0: [1, 2, 4]}})
-    for size in (4, 1, 2):
-        run.compare(f"{size}", cached, net.encode, _tensors(size))
-
-
 def branches_on_the_size(run: Run) -> None:
     net = Net()
     cached = run.cache(net.branching, gears={"x": {0: [1, 2, 3, 4]}})
@@ -138,15 +131,6 @@ def decorated_method(run: Run) -> None:
     for size in (2, 4):
         x = _tensors(size)
         run.check(f"{size}", net.decorated(x), net.linear(x).detach() * 2)
-
-
-@traced(1)
-def one_graph_with_dynamic_dims(run: Run) -> None:
-    net = Net()
-    cached = run.cache(net.encode)
-    for size in (3, 5, 7):
-        run.compare(f"{size}", cached, net.encode, _tensors(size))
-    run.check("one gear", len(cached.stats.gears), 1)
 
 
 def dynamic_dims_at_one(run: Run) -> None:

@@ -153,7 +153,7 @@ def least_and_greatest(run: Run) -> None:
 
 
 def factors(run: Run) -> None:
-    _run("factors", run, _VALUES[:6], 16)
+    _run("factors", run, (0, 8, -1), 16)
 
 
 def masks(run: Run) -> None:
@@ -189,11 +189,11 @@ def a_divisor(run: Run) -> None:
 
 
 def an_index(run: Run) -> None:
-    _run("indexed", run, _VALUES[:6], 16)
+    _run("indexed", run, (0, 8, -1), 16)
 
 
 def a_size(run: Run) -> None:
-    _run("sliced", run, _VALUES[:6], 16)
+    _run("sliced", run, (0, 8, -1), 16)
 
 
 def other_types(run: Run) -> None:

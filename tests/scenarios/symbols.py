@@ -81,16 +81,6 @@ def gears_beside_a_range(run: Run) -> None:
         run.compare(f"{batch} {length}", cached, net.masked, torch.randn(batch, 4), torch.randn(batch, length))
 
 
-@traced(1)
-def a_shape_with_symbols_as_in_the_seed(run: Run) -> None:
-    net = Net()
-    width, height = Symbol(), Symbol()
-    cached = run.cache(net.doubled, gears={"x": (width, height)})
-    for shape in ((2, 3), (4, 5), (7, 7)):
-        run.compare(f"{shape}", cached, net.doubled, torch.randn(shape))
-    run.check("one graph", cached.stats.loads, 1)
-
-
 @traced(3)
 def three_specialisations_on_a_size(run: Run) -> None:
     net = Net()

@@ -26,9 +26,6 @@ class Decoder(nn.Module):
         met = keys[:, : start_pos + x.size(1)]
         return torch.softmax(x @ met.transpose(1, 2), -1) @ met
 
-    def packed(self, x: Tensor, packed: dict[str, Any]) -> Tensor:
-        return x[:, : packed["max_seqlen"]].cumsum(1) * packed["max_seqlen"]
-
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         hidden = self.embed(input_ids)
         scores = (hidden @ hidden.transpose(1, 2)).masked_fill(attention_mask[:, None] == 0, -1e9)
@@ -67,14 +64,6 @@ def a_decode_step_begun_static(run: Run) -> None:
 
 def a_decode_step_beside_gears(run: Run) -> None:
     _decoded(range(20), 2, run, gears={"x": {0: [2]}})
-
-
-def an_int_in_a_dict(run: Run) -> None:
-    ours, theirs = _twins()
-    cached = run.cache(ours.packed)
-    for length in (3, 4, 5, 9, 30):
-        run.compare(f"{length}", cached, theirs.packed, torch.randn(2, 40), {"max_seqlen": length})
-    run.check("few graphs", cached.stats.traces <= 2, True)
 
 
 def texts_of_other_lengths(run: Run) -> None:
