@@ -176,7 +176,7 @@ class Program:
 
 def test_readers_see_whole_entries_or_none_while_others_write_evict_and_clear(tmp_path: Path) -> None:
     root = tmp_path / "cache"
-    publisher, remover = (Program(BUSY, str(root), what, "150") for what in ("publish", "remove"))
+    publisher, remover = (Program(BUSY, str(root), what, "60") for what in ("publish", "remove"))
     kept = misses = 0
     with publisher, remover:
         publisher.go()

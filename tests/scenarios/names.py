@@ -21,7 +21,7 @@ from tests.support.source_tree import ROOT
 
 #: How many names one method has.
 _MANY = 150
-_DRAWN = 500 if os.environ.get("THOROUGH") else 150
+_DRAWN = 500 if os.environ.get("THOROUGH") else 80
 _SPECIAL = [
     *(name for name in dir(builtins) if not keyword.iskeyword(name) and name != "__debug__"),
     *keyword.softkwlist,

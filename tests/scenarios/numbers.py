@@ -136,14 +136,6 @@ def arithmetic(run: Run) -> None:
     _run("arithmetic", run, _VALUES, 1)
 
 
-def positions(run: Run) -> None:
-    _run("positions", run, _VALUES, 1)
-
-
-def a_dynamic_graph(run: Run) -> None:
-    _run("masks", run, _VALUES, 1, dynamic=True)
-
-
 def gears(run: Run) -> None:
     _run("positions", run, _VALUES, 2, gears={"x": {0: [1, 2, 4]}})
 

@@ -55,15 +55,15 @@ def _decoded(steps: Sequence[int], most: int, run: Run, **parameters: Any) -> No
 
 
 def a_decode_step(run: Run) -> None:
-    _decoded(range(20), 2, run)
+    _decoded(range(8), 2, run)
 
 
 def a_decode_step_begun_static(run: Run) -> None:
-    _decoded(range(20), 2, run, dynamic=None)
+    _decoded(range(8), 2, run, dynamic=None)
 
 
 def a_decode_step_beside_gears(run: Run) -> None:
-    _decoded(range(20), 2, run, gears={"x": {0: [2]}})
+    _decoded(range(8), 2, run, gears={"x": {0: [2]}})
 
 
 def texts_of_other_lengths(run: Run) -> None:
@@ -80,7 +80,7 @@ def texts_of_other_lengths(run: Run) -> None:
 
 
 def a_cache_of_another_size(run: Run) -> None:
-    for blocks in (100, 103, 90):
+    for blocks in (100, 103):
         ours, theirs = _twins(blocks)
         cached = run.cache(ours.paged, dynamic=None)
         for page in (3, 0, 7, 60):

@@ -58,7 +58,6 @@ EDITS = {
     "a decorator": _edit("functions", "callee.py", "(*arguments) + 1", "(*arguments) + 2", "decorated"),
     "a decorated function": _edit("functions", "model.py", "return x * 7", "return x * 8", "decorated"),
     "a function that remembers results": _edit("functions", "model.py", "return 1.5", "return 2.5", "remembered"),
-    "a generator": _edit("functions", "model.py", "yield index + 1", "yield index + 2", "generated"),
     "an object's call": _edit("functions", "configuration.py", "return x - 1", "return x - 2", "Scorer.__call__"),
     "a function of torch bound to a name": _edit(
         "functions", "model.py", "ACTIVATION = torch.relu", "ACTIVATION = torch.sigmoid", "ACTIVATION"
@@ -72,9 +71,6 @@ EDITS = {
     "the length of a list": _edit(
         "containers", "model.py", "self.scales = [1.0, 2.0]", "self.scales = [1.0, 2.0, 3.0]", "scales"
     ),
-    "a tuple for a list": _edit(
-        "containers", "model.py", "self.scales = [1.0, 2.0]", "self.scales = (1.0, 2.0)", "scales"
-    ),
     "the length of a list of tensors": _edit(
         "containers", "model.py", "[torch.ones(width), torch.ones(width)]", "[torch.ones(width)]", "pieces"
     ),
@@ -82,16 +78,13 @@ EDITS = {
     "the order of a dict": _edit(
         "containers", "model.py", '{"gain": 2.0, "shift": 1.0}', '{"shift": 1.0, "gain": 2.0}', "table"
     ),
-    "a key more in a dict": _edit("containers", "model.py", '"shift": 1.0}', '"shift": 1.0, "more": 1.0}', "table"),
     "a key that a dict lacked": _edit("containers", "model.py", '"shift": 1.0}', '"missing": 1.0}', "table"),
     "a member of a set": _edit("containers", "model.py", '{"a", "b"}', '{"b"}', "flags"),
     "a tensor for None": _edit("containers", "model.py", "self.bias = None", "self.bias = torch.ones(width)", "bias"),
     "an attribute that was not there": _edit("containers", "model.py", "self.unused = 0", "self.extra = 0", "extra"),
     "a nested setting": _edit("configured", "configuration.py", "theta: float = 2.0", "theta: float = 3.0", "theta"),
     "a property of the settings": _edit("configured", "configuration.py", "self.scale * 2", "self.scale * 4", "twice"),
-    "a method of the settings": _edit("configured", "configuration.py", "return x / 4", "return x / 8", "norm"),
     "the value of an enum member held": _edit("configured", "configuration.py", "SMALL = 1.0", "SMALL = 1.25", "kind"),
-    "another enum member": _edit("configured", "configuration.py", "Kind = Kind.SMALL", "Kind = Kind.LARGE", "kind"),
     "a field of a named tuple": _edit("configured", "configuration.py", "Pair(1.0, 2.0)", "Pair(1.5, 2.0)", "PAIR"),
     "the order of the fields of a result": _edit(
         "named", "configuration.py", "total: Any\n    positive: Any", "positive: Any\n    total: Any", "Result"
@@ -101,17 +94,8 @@ EDITS = {
     ),
     "a method of a base class": _edit("inherited", "model.py", "return x * 5", "return x * 6", "based"),
     "a constant of a base class": _edit("inherited", "model.py", "LEVEL = 2.0", "LEVEL = 2.5", "LEVEL"),
-    "a property overridden": _edit(
-        "inherited",
-        "model.py",
-        "    def local(self",
-        "    @property\n    def size(self):\n        return 9\n\n    def local(self",
-        "size",
-    ),
-    "a nested function": _edit("inherited", "model.py", "return y + 0.25", "return y + 0.5", "local"),
     "a child's forward": _edit("stacked", "blocks.py", "+ self.fixed(x)", "- self.fixed(x)", "forward", "blocks.py"),
     "a child's method": _edit("stacked", "blocks.py", "torch.relu(x) + 1", "torch.relu(x) + 2", "activate"),
-    "a child's static method": _edit("stacked", "blocks.py", "x * 0.5", "x * 0.25", "fixed"),
     "a method overridden in a child's class": _edit(
         "stacked", "blocks.py", "    unused = True", "    def activate(self, x):\n        return x", "activate"
     ),
