@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import decimal
 import enum
 import warnings
@@ -19,12 +18,6 @@ X = torch.linspace(-1, 1, 12).reshape(3, 4)
 class Color(enum.Enum):
     RED = 1
     BLUE = 2
-
-
-@dataclasses.dataclass(frozen=True)
-class Frozen:
-    tensor: Tensor
-    factor: int = 2
 
 
 class Holder:
@@ -92,19 +85,13 @@ class Net(nn.Module):
         self.linear = nn.Linear(4, 4)
         self.count: Any = 0
         self.price = decimal.Decimal("1.5")
-        self.text, self.huge, self.nan = "a\ud800b", 10**40, float("nan")
+        self.text, self.nan = "a\ud800b", float("nan")
         self.quantized = nn.Linear(4, 4)
         values = (self.quantized.weight.detach() * 10).to(torch.int8)
         self.quantized.weight = nn.Parameter(Quantized(values, torch.tensor(0.1)), requires_grad=False)
 
     def no_input(self) -> Tensor:
         return self.linear.weight * 2
-
-    def number(self, n: int) -> Tensor:
-        return self.linear.weight * n
-
-    def nothing(self, x: Tensor) -> None:
-        self.linear(x)
 
     def no_operation(self, x: Tensor) -> int:
         return 3
@@ -114,10 +101,6 @@ class Net(nn.Module):
 
     def counts(self, x: Tensor, n: Any) -> Tensor:
         self.count = n
-        return x + 1
-
-    def grows(self, x: Tensor) -> Tensor:
-        self.count = self.count + 1 if isinstance(self.count, int) and self.count < 2 else "many"
         return x + 1
 
     def reads_text(self, x: Tensor) -> Tensor:
@@ -146,9 +129,6 @@ class Net(nn.Module):
     def remainder(self, x: Tensor, n: int) -> tuple[Tensor, int]:
         return x + n % 7, n + 1
 
-    def big(self, x: Tensor) -> Tensor:
-        return x + self.huge % 7
-
     def not_a_number(self, x: Tensor) -> tuple[Tensor, float, float]:
         return x * self.nan, float("nan"), -0.0
 
@@ -167,9 +147,6 @@ class Net(nn.Module):
     def as_set(self, x: Tensor) -> set[int]:
         self.linear(x)
         return {1, 2}
-
-    def as_object(self, x: Tensor) -> Frozen:
-        return Frozen(x + 1)
 
     def as_lambda(self, x: Tensor) -> Any:
         y = x + 1
@@ -196,9 +173,9 @@ class Net(nn.Module):
         return self.quantized(x)
 
 
-def nested(depth: int) -> Any:
+def nested() -> Any:
     value: Any = X
-    for _ in range(depth):
+    for _ in range(2000):
         value = [value]
     return value
 
@@ -217,29 +194,20 @@ with warnings.catch_warnings():  # old kinds of tensors, still met
 #: Name -> method, arguments of each call, and the words of a refusal ("" where every call has to be served).
 CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]], str]] = {
     "no input": (Net.no_input, [(), ()], ""),
-    "a number only": (Net.number, [(1,), (2,), (1,)], ""),
-    "returns nothing": (Net.nothing, [(X,), (X,)], ""),
     "no operation": (Net.no_operation, [(X,)], ""),
     "decimal attribute": (Net.decimals, [(X,)], "Recursion|Decimal"),
     "decimal argument": (Net.takes, [(X, decimal.Decimal("2.5")), (X, decimal.Decimal("3"))], ""),
     "attribute of many types": (Net.counts, [(X, n) for n in (1, 2, "a", None, 2.5, [1], True, (1, 2), "a")], ""),
-    "attribute that changes type": (Net.grows, [(X,)] * 5, ""),
     "surrogate in an attribute": (Net.reads_text, [(X,)], "surrogate"),
     "surrogate in an argument": (Net.sized, [(X, "a\udfff")], "surrogate"),
-    "surrogate written": (Net.counts, [(X, "\ud800")], "surrogate"),
     "enum": (Net.chosen, [(X, Color.RED), (X, Color.BLUE), (X, Color.RED)], ""),
-    "frozen dataclass": (Net.held, [(Frozen(X),), (Frozen(X * 2, 3),)], ""),
     "object that holds itself": (Net.held, [(Holder(X),), (Holder(X * 2),)], ""),
     "list that holds itself": (Net.first, [(endless(X),), (endless(X * 2),)], ""),
-    "unused list that holds itself": (Net.takes, [(X, endless(1)), (X, endless(1))], ""),
-    "deep list": (Net.first, [(nested(30),), (nested(30),)], ""),
-    "deeper list": (Net.first, [(nested(2000),)], "[Rr]ecursion"),
-    "unused deeper list": (Net.takes, [(X, nested(2000))], ""),
+    "deeper list": (Net.first, [(nested(),)], "[Rr]ecursion"),
     "bytes": (Net.sized, [(X, b"ab"), (X, b"abc")], ""),
     "bytearray": (Net.sized, [(X, bytearray(b"ab"))], "bytearray"),
     "huge int": (Net.remainder, [(X, 10**30), (X, 10**30 + 1), (X, 2**63), (X, -(2**64))], ""),
     "huge factor": (Net.times, [(X, 2**63 - 1), (X, 2**64)], ""),
-    "huge attribute": (Net.big, [(X,), (X,)], ""),
     "not a number": (Net.not_a_number, [(X,), (X,)], ""),
     "floats": (Net.times, [(X, value) for value in (float("nan"), float("inf"), -0.0, 0.0, 1 + 2j)], ""),
     "numpy scalar": (Net.times, [(X, np.float32(2))], "NumPy"),
@@ -247,9 +215,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]], str]] = {
     "unused numpy array": (Net.takes, [(X, np.ones(2)), (X, np.ones(2))], ""),
     "scalar tensor": (Net.doubles, [(torch.tensor(3.0),), (torch.tensor(4.0),), (X,)], ""),
     "no elements": (Net.doubles, [(torch.empty(0, 4),), (torch.empty(0, 4),), (X,)], ""),
-    "complex": (Net.doubles, [(X + 1j,), (X + 2j,)], ""),
     "complex after real": (Net.doubles, [(X,), (X + 2j,), (X,)], ""),
-    "meta": (Net.doubles, [(X.to("meta"),)], ""),
     "meta after real": (Net.doubles, [(X,), (X.to("meta"),)], "meta"),
     "sparse": (Net.dense, [(X.to_sparse(),)], "sparse"),
     "quantized": (Net.dequantized, [(QUANTIZED,)], "quantized"),
@@ -257,7 +223,6 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]], str]] = {
     "jagged": (Net.doubles, [(JAGGED,)], "subclass"),
     "quantized weight": (Net.quantized_weight, [(X,), (X * 2,)], ""),
     "set": (Net.as_set, [(X,), (X,)], ""),
-    "object": (Net.as_object, [(X,), (X,)], ""),
     "lambda": (Net.as_lambda, [(X,)], "constant|frame|value of its own"),
     "raises": (Net.strict, [(torch.ones(5, 4),), (X,)], ""),
     "catches": (Net.catches, [(X,), (X,)], ""),

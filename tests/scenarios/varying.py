@@ -62,10 +62,6 @@ def a_decode_step_begun_static(run: Run) -> None:
     _decoded(range(8), 2, run, dynamic=None)
 
 
-def a_decode_step_beside_gears(run: Run) -> None:
-    _decoded(range(8), 2, run, gears={"x": {0: [2]}})
-
-
 def texts_of_other_lengths(run: Run) -> None:
     ours, theirs = _twins()
     served = run.watch(
