@@ -43,6 +43,9 @@ class Net(nn.Module):
             out = out + layer.keys.sum(0) - layer.values.mean(0)
         return out
 
+    def strided(self, x: Tensor) -> Tensor:
+        return self.linear(torch.cat([x, x * -0.5], 1)[:, x.size(1) :])
+
     @gearcache.cache_compile(config=gearcache.CompilerConfig(backend="eager", strict=True), gears={"x": {0: [2, 4]}})
     def decorated(self, x: Tensor) -> Tensor:
         return self.linear(x) * 2
@@ -155,3 +158,11 @@ def one_more_gear_is_compiled_on_a_miss(run: Run) -> None:
     cached = run.cache(net.encode, gears={"x": {0: [2, 4]}}, on_miss="compile")
     for size in (2, 3, 4):
         run.compare(f"{size}", cached, net.encode, _tensors(size))
+
+
+def a_strided_input_of_a_linear_layer(run: Run) -> None:
+    """`aten::linear` then depends on whether the weight requires grad."""
+    net = Net()
+    cached = run.cache(net.strided, gears={"x": {0: [1, 2]}})
+    for size in (1, 2):
+        run.compare(f"{size}", cached, net.strided, torch.randn(size, 1, 4))
