@@ -37,12 +37,6 @@ def a_method_of_a_child_replaced(model: Any, net: Any) -> Iterator[None]:
     yield
 
 
-@change("stacked", "forward")
-def the_forward_of_a_child_replaced(model: Any, net: Any) -> Iterator[None]:
-    net.block.norm.forward = tripled.__get__(net.block.norm)
-    yield
-
-
 @change("run", "Linear", "forward")
 def the_forward_of_a_module_of_torch_replaced(model: Any, net: Any) -> Iterator[None]:
     with replaced(nn.Linear, "forward", tripled):
