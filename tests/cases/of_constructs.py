@@ -80,7 +80,7 @@ class Net(Case):
         self.echo = Echo()
         self.reduced = Reduced(1)
         self.pair, self.plain = (1, 2), {"a": 1}
-        self.nan = math.nan
+        self.nan, self.half = math.nan, 2.5
 
 
 OPEN_TEXT = "a text of a tensor among keys"

@@ -88,7 +88,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
     staying["moved source"] = Case(str(shutil.copytree(source, root / "moved")), str(cache), "run")
     staying["moved cache"] = Case(source, str(shutil.copytree(cache, root / "moved cache")), "run")
     again = {f"{name}, again": case for name, case in missing.items()}
-    again |= {f"{name}, undone": Case(source, case.cache, case.method) for name, case in missing.items()}
+    again |= {f"{name}, undone": Case(source, missing[name].cache, missing[name].method) for name in EDITS}
     hit = _serve(root, staying, PYTHONHASHSEED="1")
     hit |= {"another hash seed": hit["moved source"]}
     kept = _serve(root, {**again, "another home": replace(staying["moved cache"])}, HOME=str(root))
@@ -123,7 +123,7 @@ def test_a_miss_names_what_changed_and_everything_else_hits(served: Served, subt
             assert report["traces"] >= 1
             for word in _words(name):
                 assert word in " ".join(report["reasons"])
-        for state in ("again", "undone"):
+        for state in ("again", "undone") if name in EDITS else ("again",):
             with subtests.test("kept", name=name, state=state):
                 report = _right(served.kept[f"{name}, {state}"], state)
                 assert (report["traces"], report["reasons"]) == (0, [])
