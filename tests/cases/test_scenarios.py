@@ -26,16 +26,11 @@ class Module:
 
 MODULES = {
     "arguments": Module(),
-    # `test_plain_generate` has a Llama, `test_repeated` layers that know their number, `test_sentences` an encoder with
-    # pooling.
+    # `test_plain_generate` has a Llama, `test_repeated` layers that know their number, `test_sentences` a BERT that is
+    # padded, and pooled.
     "attached": Module(
         1e-6,
-        (
-            "a_convolutional_net",
-            "a_distilbert_whose_batch_and_length_are_padded",
-            "an_encoder_of_torch",
-            "layers_of_a_bert",
-        ),
+        ("a_convolutional_net", "a_padded_distilbert", "an_encoder_of_torch", "layers_of_a_bert"),
         "transformers",
     ),
     "counters": Module(),

@@ -7,7 +7,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertModel, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    BertConfig,
+    BertModel,
+    DistilBertConfig,
+    DistilBertModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    RobertaConfig,
+    RobertaModel,
+)
 
 import gearcache
 from tests.support.scenarios import Run, strict_config, traced
@@ -145,14 +154,13 @@ def _words(batch: int, length: int) -> dict[str, Tensor]:
     mask[1:2, (length + 1) // 2 :] = 0
     mask[2:3, 1:] = 0
     mask[3:4] = 0
-    return {"input_ids": torch.randint(2, 60, (batch, length)) * mask, "attention_mask": mask}
+    return {"input_ids": torch.randint(2, 50, (batch, length)) * mask, "attention_mask": mask}
 
 
-def a_distilbert_whose_batch_and_length_are_padded(run: Run) -> None:
+def _pad_batch_and_length(run: Run, model: nn.Module) -> None:
     """At gears, between them, at 1."""
     run.tolerance = 2e-6
-    config = DistilBertConfig(vocab_size=60, dim=16, n_layers=1, n_heads=2, hidden_dim=32, max_position_embeddings=24)
-    model = DistilBertModel(config).eval()
+    model.eval()
     paths = ("kwargs['input_ids']", "kwargs['attention_mask']")
     symbols = {0: gearcache.Symbol("batch", gears=[4]), 1: gearcache.Symbol("length", gears=[6, 9])}
     cached = run.pad(model.forward, dict.fromkeys(paths, symbols), dict.fromkeys(paths, 0))
@@ -161,3 +169,16 @@ def a_distilbert_whose_batch_and_length_are_padded(run: Run) -> None:
         with torch.no_grad():
             expected = model.forward(**call).last_hidden_state
         run.check(f"{batch} {length}", cached(**call).last_hidden_state, expected)
+
+
+def a_padded_distilbert(run: Run) -> None:
+    config = DistilBertConfig(vocab_size=50, dim=16, n_layers=1, n_heads=2, hidden_dim=32, max_position_embeddings=24)
+    _pad_batch_and_length(run, DistilBertModel(config))
+
+
+def a_padded_bert(run: Run) -> None:
+    _pad_batch_and_length(run, _bert())
+
+
+def a_padded_roberta(run: Run) -> None:
+    _pad_batch_and_length(run, RobertaModel(RobertaConfig(**SMALL, pad_token_id=0)))
