@@ -103,16 +103,6 @@ def a_class_is_registered_for_subclasses(self, x):
     return x * 2 if issubclass(type(self.object), Shape) else x * 3
 
 
-@case(change=lambda self, patch: registered(patch, Shape, Square))
-def a_class_is_registered_for_subclasses_by_name(self, x):
-    return x * 2 if issubclass(Square, Shape) else x * 3
-
-
-@case(of=WithSquare, change=lambda self, patch: registered(patch, Shape, Square))
-def a_class_is_registered_among_others(self, x):
-    return x * 2 if isinstance(self.object, (int, Shape)) else x * 3
-
-
 @case(of=WithSquare, change=lambda self, patch: registered(patch, Shape, Square))
 def a_class_is_registered_in_a_union(self, x):
     return x * 2 if isinstance(self.object, int | Shape) else x * 3
@@ -126,11 +116,6 @@ def an_object_made_is_checked(self, x):
 @case(change=lambda self, patch: registered(patch, Shape, types.GeneratorType))
 def a_generator_is_asked_about(self, x):
     return x * 2 if isinstance((n for n in (1, 2)), Shape) else x * 3
-
-
-@case(change=lambda self, patch: registered(patch, Shape, type({}.keys())))
-def a_view_of_keys_is_asked_about(self, x):
-    return x * 2 if isinstance({"a": 1}.keys(), Shape) else x * 3
 
 
 @case(values=lambda: [torch.ones(4), [torch.ones(4)]], change=lambda self, patch: registered(patch, Shape, list))
@@ -174,11 +159,6 @@ def _(self, patch):
     import torch
 
     registered_library(patch, numbers.Number, torch.Tensor)
-
-
-@case(items=lambda: [1, 2], change=lambda self, patch: registered(patch, Shape, list))
-def a_list_is_registered(self, x):
-    return x * 2 if isinstance(self.items, Shape) else x * 3
 
 
 @case(change=lambda self, patch: registered(patch, Shape, the_module_is_registered))
@@ -225,29 +205,14 @@ def a_metaclass_accepts(self, x):
     return x * 2 if isinstance(self.object, Loose) else x * 3
 
 
-@case(of=WithSquare, patched=(Loose, "accepts", True))
-def a_metaclass_accepts_subclasses(self, x):
-    return x * 2 if issubclass(type(self.object), Loose) else x * 3
-
-
 @case(of=WithSquare, patched=(Bare, "__instancecheck__", lambda cls, instance: True))
 def a_metaclass_gets_a_check(self, x):
     return x * 2 if isinstance(self.object, Open) else x * 3
 
 
-@case(of=WithSquare, patched=(Bare, "__subclasscheck__", lambda cls, other: True))
-def a_metaclass_gets_a_subclass_check(self, x):
-    return x * 2 if issubclass(type(self.object), Open) else x * 3
-
-
 @case(patched=(Loose, "accepts", True))
 def a_metaclass_accepts_a_tensor(self, x):
     return x * 2 if isinstance(x, Loose) else x * 3
-
-
-@case(patched=(Loose, "accepts", True))
-def a_metaclass_accepts_a_number(self, x):
-    return x * 2 if isinstance(3, Loose) else x * 3
 
 
 @case(of=WithSquare)
@@ -262,14 +227,6 @@ def _(self, patch):
     cells = dict(zip(described.register.__code__.co_freevars, described.register.__closure__, strict=True))
     patch.callback(described._clear_cache)
     patch.callback(cells["registry"].cell_contents.pop, Square)
-
-
-@case(change=lambda self, patch: None)
-def an_exception_is_caught_by_registration(self, x):
-    try:
-        raise KeyError("a")
-    except LookupError:
-        return x * 2
 
 
 @case(of=WithSquare, change=lambda self, patch: registered(patch, Shape, Square))

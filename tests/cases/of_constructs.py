@@ -33,13 +33,6 @@ class Reduced:
         return Reduced, (self.number + 5,)
 
 
-class Stated(Reduced):
-    __reduce__ = object.__reduce__
-
-    def __getstate__(self):
-        return {"number": 9}
-
-
 class Echo:
     def __contains__(self, item):
         return item
@@ -84,9 +77,8 @@ class Net(Case):
         self.table = Table(a=1)
         self.rows = Rows([4])
         self.table.extra = self.rows.extra = self.own_ordered.extra = 7
-        self.counter = collections.Counter("aab")
         self.echo = Echo()
-        self.reduced, self.stated = Reduced(1), Stated(1)
+        self.reduced = Reduced(1)
         self.pair, self.plain = (1, 2), {"a": 1}
         self.nan, self.half = math.nan, 2.5
 
@@ -97,7 +89,6 @@ OPEN_LENGTH = "the length of a `str`"
 SERVED = texts(
     Net,
     {
-        "a slot is read by its descriptor": "return x * Slotted.number.__get__(self.slotted)",
         "a slot that was written is read by its descriptor": """
         self.slotted.number = -self.slotted.number
         return x * Slotted.number.__get__(self.slotted, Slotted)
@@ -120,15 +111,12 @@ SERVED = texts(
         torch.Tensor.swapaxes_(y, 0, 1)
         return [row * 1 for row in y]
         """,
-        "sizes of one tensor under two names": "y = x * 1\nz = y\ny.t_()\nreturn z.shape, z * 1",
         "strides given in place": "y = x * 1\ny.as_strided_((2, 1), (1, 1))\nreturn y.shape, y.stride(), y * 1",
         "keywords of any name": """
         names = dict(original=1, trace=2, self=3, tx=4, args=5, user_cls=6)
         return x * sum(names.values()), "{original}, {trace}, {text}".format(original=1, trace=2, text=3)
         """,
         "any leaves the rest": "rest = iter([1, 2, 3])\nreturn x * 1, any(rest), list(rest)",
-        "all uses up": "rest = iter((1, 2, 3))\nreturn x * 1, all(rest), list(rest)",
-        "sum uses up": "rest = iter(self.numbers)\nreturn x * 1, sum(rest), list(rest)",
         "sum of what is reversed uses up": "rest = reversed(self.numbers)\nreturn x * 1, sum(rest), any(rest), list(rest)",
         "in uses up": "rest = iter([1, 2, 3])\nreturn x * 1, 2 in rest, list(rest)",
         "any, all and sum of a list": "n = self.numbers\nreturn x * 1, any(n), all(n), sum(n), sum([]), sum(k for k in n)",
@@ -182,7 +170,6 @@ REFUSED = texts(
             "by the descriptor of another class",
         ),
         "the length of a text of a tensor": ('return x * len(f"{x}")', OPEN_LENGTH),
-        "the length of a text of a tensor, after an effect": ('x.add_(1)\nreturn x * len(f"{x}")', OPEN_LENGTH),
         "a caught length of a text of a tensor": (
             'try:\n    return x * len(f"{x}")\nexcept TypeError:\n    return x + 9',
             OPEN_LENGTH,
@@ -190,18 +177,11 @@ REFUSED = texts(
         "whether a text of a tensor is empty": ('return x * (2 if f"{x}" else 3)', OPEN_LENGTH),
         "a text of a tensor is a key": ('return x * 1, {f"{x}": 1}', OPEN_TEXT),
         "a text of a tensor is looked for": ('return x * 1, f"{x}" in {str(1): 2}, {}.get(f"{x}")', OPEN_TEXT),
-        "a text of a tensor is not found": ('return x * {"a": 1}[f"{x}"]', OPEN_TEXT),
-        "a text of a tensor is in a tuple that is looked for": ('return x * 1, (1, f"{x}") in {(1, 2)}', OPEN_TEXT),
         "a text of a tensor is in a set": ('return x * 1, len({f"{x}", f"{x * 1}"})', OPEN_TEXT),
         "a gradient": ("return torch.func.grad(lambda row: row.sum())(x)", "it goes through `torch.func.grad`"),
         "copy of an ordered dictionary's class": ("return x * 1, self.own_ordered.copy()", "copies a `Ordered`"),
-        "union of an ordered dictionary's class": ("return x * 1, Ordered(a=1) | {}", "copies a `Ordered`"),
         "a bounded deque drops": (
             "self.bounded.append(x)\nself.bounded.append(x + 1)\nreturn sum(self.bounded)",
-            "a deque with a `maxlen`",
-        ),
-        "a bounded deque drops at the left": (
-            "self.bounded.extendleft([5, 6])\nreturn x * 1, list(self.bounded)",
             "a deque with a `maxlen`",
         ),
         "copies of a bounded deque": (
@@ -209,24 +189,9 @@ REFUSED = texts(
             "a deque with a `maxlen`",
         ),
         "move_to_end": ('self.ordered.move_to_end("a")\nreturn x * 1, list(self.ordered)', "it calls `move_to_end`"),
-        "move_to_end, first by position": (
-            'self.ordered.move_to_end("b", False)\nreturn x * 1, list(self.ordered)',
-            "it calls `move_to_end`",
-        ),
         "a copy of an ordered dictionary": (
             "return x * 1, copy.copy(self.ordered), self.ordered.copy()",
             "copies a `OrderedDict` by `copy`",
-        ),
-        "a copy of a counter": (
-            "return x * 1, copy.copy(self.counter), copy.deepcopy(self.counter)",
-            "copies a `Counter` by `copy`",
-        ),
-        "copies keep items and attributes": (
-            """
-        copies = [copy.copy(each) for each in (self.own_ordered, self.table, self.rows)]
-        return x * 1, copies, [each.extra for each in copies]
-        """,
-            "copies a `Ordered` by `copy`",
         ),
         "a copy by __reduce__": ("return x * copy.copy(self.reduced).number", "copies a `Reduced` by `copy`"),
         "the text of an ordered dictionary's class": (
@@ -239,10 +204,6 @@ REFUSED = texts(
         return x * 1, [(key, [t.shape for t in group]) for key, group in groups]
         """,
             "calls `itertools.groupby`",
-        ),
-        "the text of a KeyError": (
-            'return x * 1, str(KeyError("a")), f"{KeyError(1)}", str(KeyError()), KeyError("a").args',
-            "makes a text of a `KeyError`",
         ),
         "the text of a KeyError that was raised": (
             """
@@ -269,21 +230,11 @@ REFUSED = texts(
         """,
             "reads the text of a `IndexError`",
         ),
-        "a copy by __getstate__": ("return x * copy.copy(self.stated).number", "copies a `Stated` by `copy`"),
-        "the text of a ValueError": (
-            "try:\n    self.numbers.index(7)\nexcept ValueError as error:\n    return x * 1, str(error)",
-            "reads the text of a `ValueError`",
-        ),
         "the text of a TypeError": (
             "try:\n    len(5)\nexcept TypeError as error:\n    return x * len(error.args[0])",
             "reads the text of a `TypeError`",
         ),
         "the hash of nan": ("return x * 1, hash(self.nan)", "calls `hash\\(\\)` of a float"),
-        "the hash of nan in a tuple": ("return x * 1, hash((self.nan, 1))", "calls `hash\\(\\)` of a tuple"),
-        "a dim added to an argument in place": (
-            "y = x.contiguous()\ny.unsqueeze_(0)\nreturn y * 1",
-            "strides of `x` in place",
-        ),
         "an argument transposed in place": ("y = x.contiguous()\ny.t_()\nreturn y * 1", "strides of `x` in place"),
         "max of rows": ("return max(*x)", "`max\\(\\)` of tensors of several elements"),
         "min of a tensor and a number": ("return min(x, 2.0)", "`min\\(\\)` of tensors of several elements"),

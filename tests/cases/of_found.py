@@ -100,11 +100,6 @@ def a_constant_among_objects(self, x):
     return x * (2.0 if 1 in [self.holder] else 3.0)
 
 
-@case(of=a_constant_among_objects, patched=(Holder, "__eq__", lambda self, other: True))
-def an_equality_that_a_class_gets(self, x):
-    return x * (2.0 if 1 in [self.holder] else 3.0)
-
-
 @case(
     table=lambda: nn.Buffer(torch.ones(3, 4)),
     change=lambda self, patch: patch.item(self._buffers, "table", torch.ones(2, 4)),
@@ -169,18 +164,8 @@ def whether_an_ordered_dictionary_is_empty(self, x):
 
 
 @case(of=whether_a_dictionary_is_empty)
-def keys_unpacked_into_a_list(self, x):
-    return x * len([*self.table])
-
-
-@case(of=whether_a_dictionary_is_empty)
 def the_text_of_a_dictionary(self, x):
     return x * len(f"{self.table}")
-
-
-@case(of=whether_a_dictionary_is_empty)
-def whether_any_key_is_true(self, x):
-    return x * (2 if any(self.table) else 3)
 
 
 @case(of=whether_a_dictionary_is_empty, table=lambda: collections.ChainMap({}))
@@ -252,19 +237,6 @@ class Wrapper(nn.Module):
 @case(wrapper=Wrapper, change=lambda self, patch: patch(self.wrapper, "scale", 5.0))
 def an_attribute_of_a_wrapped_module(self, x):
     return self.wrapper(x)
-
-
-class Meta(type):
-    factor = 2.0
-
-
-class WithMeta(metaclass=Meta):
-    pass
-
-
-@case(patched=(Meta, "factor", 3.0))
-def an_attribute_of_a_metaclass(self, x):
-    return x * WithMeta.factor
 
 
 @case(table=lambda: collections.OrderedDict(a=1.0, b=2.0))

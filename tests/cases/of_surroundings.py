@@ -24,10 +24,6 @@ LOGGER = logging.getLogger("process.facts")
 COUNTS = {"calls": 2}
 
 
-class Counter:
-    count = 2
-
-
 class Target:
     value = 2.0
 
@@ -51,11 +47,6 @@ def _(self, patch):
     import colorsys
 
     patch.callback(sys.modules.pop, colorsys.__name__)
-
-
-@case()
-def a_module_is_looked_up(self, x):
-    return x * 2 if importlib.util.find_spec("no_such_module") else x * 3
 
 
 @case()
@@ -101,11 +92,6 @@ def the_platform(self, x):
     return x * 2 if sys.platform == "linux" else x * 3
 
 
-@case(patched=(sys, "byteorder", "seven"))
-def the_byte_order(self, x):
-    return x * len(sys.byteorder)
-
-
 @case(change=lambda self, patch: patch.by(sys.setrecursionlimit, 1777, sys.getrecursionlimit()))
 def the_recursion_limit(self, x):
     return x * sys.getrecursionlimit()
@@ -119,11 +105,6 @@ def the_hash_seed(self, x):
 @case(change=lambda self, patch: patch.by(os.chdir, "/usr/lib", os.getcwd()))
 def the_working_folder(self, x):
     return x * len(os.getcwd())
-
-
-@case(patched=(os, "sep", "seven77"))
-def the_path_separator(self, x):
-    return x * len(os.sep)
 
 
 @case(patched=(os, "cpu_count", lambda: 77))
@@ -210,16 +191,6 @@ def a_weak_reference_to_another(self, x):
     return x * 3 if target is None else x * target.value
 
 
-@case(patched=(Counter, "count", 7))
-def a_class_counter(self, x):
-    return x * Counter.count
-
-
-@case(change=lambda self, patch: patch.item(COUNTS, "calls", 7))
-def a_count_of_a_dictionary(self, x):
-    return x * COUNTS["calls"]
-
-
 @case(patched=(sys.modules[__name__], "GAIN", 7.0))
 def a_global_statement(self, x):
     return x * globals().get("GAIN", 2.0)
@@ -286,11 +257,6 @@ def a_query_of_torch(self, x):
 
 
 @case()
-def flash_attention_is_enabled(self, x):
-    return x * 2 if torch.backends.cuda.flash_sdp_enabled() else x * 3
-
-
-@case()
 def deterministic_fill(self, x):
     return x * 2 if torch.utils.deterministic.fill_uninitialized_memory else x * 3
 
@@ -312,11 +278,6 @@ def a_file_is_read(self, x):
 
 
 @case(change=lambda self, patch: patch.item(os.environ, "PROCESS_FACT", "7"))
-def an_environment_variable(self, x):
-    return x * float(os.environ.get("PROCESS_FACT", "2"))
-
-
-@case(change=lambda self, patch: patch.item(os.environ, "PROCESS_FACT", "7"))
 def the_environments_size(self, x):
     return x * len([name for name in os.environ if name.startswith("PROCESS_FACT")])
 
@@ -324,11 +285,6 @@ def the_environments_size(self, x):
 @case(change=lambda self, patch: patch.item(os.environ, "PROCESS_FACT", "7"))
 def the_environment_as_a_dictionary(self, x):
     return x * float(dict(os.environ).get("PROCESS_FACT", 2))
-
-
-@case(change=lambda self, patch: None)
-def compiling_is_asked(self, x):
-    return x * len(sys.flags)
 
 
 @case()
@@ -340,21 +296,6 @@ def the_threads_name(self, x):
 def _(self, patch):
     patch.callback(setattr, threading.current_thread(), "name", threading.current_thread().name)
     threading.current_thread().name = "seven77"
-
-
-@case()
-def the_count_of_threads(self, x):
-    return x * threading.active_count()
-
-
-@case(patched=(sys, "float_info", type("F", (), {"dig": 7})))
-def a_floats_info(self, x):
-    return x * sys.float_info.dig
-
-
-@case()
-def an_encoding(self, x):
-    return x * len(sys.getfilesystemencoding()) + len(sys.getdefaultencoding())
 
 
 @case(change=lambda self, patch: patch.item(COUNTS, "factor", 7))

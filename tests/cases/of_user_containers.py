@@ -52,15 +52,12 @@ BODIES = texts(
     Net,
     {
         "a copy of a deque": "return x * 1, self.queue.copy()",
-        "a copy of a deque by copy": "return x * 1, copy.copy(self.queue)",
         "a deque repeated": "return x * 1, self.queue * 2, 2 * self.queue",
         "deques joined": "return x * 1, self.queue + self.queue",
         "a deque filled": "self.queue.append(7)\nself.queue.extra = 3\nreturn x * sum(self.queue)",
         "a deque that holds nothing is filled": "d = collections.deque(maxlen=0)\nd.append(1)\nreturn x * 1, list(d)",
         "update with keys of a class": "d = {}\nd.update(self.renamed)\nreturn x * 1, d",
-        "dict of keys of a class": "return x * 1, dict(self.renamed)",
         "unpacked keys of a class": "return x * 1, {**self.renamed}",
-        "union with keys of a class": "return x * 1, {} | self.renamed",
         "a class without own keys": "return x * 1, dict(self.table), {**self.table}, {} | self.table, self.table.copy()",
         "items and attributes written": 'self.table["n"] = 3\nself.table.extra = 4\nreturn x * len(self.table)',
         "an attribute written": 'self.table.extra = 4\nreturn x * self.table["a"]',
@@ -78,7 +75,6 @@ ADDRESSES = texts(
     Net,
     {
         "the hash of a new object": "return x * (Thing().__hash__() % 7)",
-        "the hash of the module": "return x * 1, self.__hash__()",
         "the text of a list by object": "return x * 1, object.__repr__(self.things)",
         "the text of a new object": "return x * 1, Thing().__repr__()",
     },

@@ -26,10 +26,11 @@ class Module:
 
 MODULES = {
     "arguments": Module(),
-    # `test_plain_generate` generates as well, and `layers_of_a_bert` has the decorators of a BERT.
+    # `test_plain_generate` has a Llama, `test_repeated` layers that know their number, `test_sentences` a BERT that is
+    # padded, and pooled.
     "attached": Module(
         1e-6,
-        ("a_convolutional_net", "an_encoder_of_torch", "layers_of_a_bert"),
+        ("a_convolutional_net", "a_padded_distilbert", "an_encoder_of_torch", "layers_of_a_bert"),
         "transformers",
     ),
     "counters": Module(),
@@ -41,15 +42,11 @@ MODULES = {
     "odd": Module(),
     "own_state": Module(),
     "padded": Module(1e-6),
-    # Of each kind of attention one; `distilbert` is padded by batch and length, the others by their batch alone.
-    "padded_encoders": Module(2e-6, ("distilbert",), "transformers"),
     "reads": Module(),
     "results": Module(),
     "shapes": Module(),
     "symbols": Module(),
     "varying": Module(),
-    # Tests of integrations have the others.
-    "zoo": Module(kept=("vit",), needs="transformers"),
 }
 
 

@@ -13,8 +13,7 @@ import gearcache
 from gearcache.cache.admin.verify import verify
 from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import Layout
-from gearcache.cache.manifest import MAGIC, OtherFormat, decode_manifest
-from gearcache.errors import CorruptEntry
+from gearcache.cache.manifest import MAGIC
 from gearcache.ge_cache.backend import StoredArtifact
 from gearcache.ge_cache.eager import EagerBackend
 from tests.support.scenarios import strict_config
@@ -75,17 +74,12 @@ def neighbour(root: Path) -> Path:
 
 DAMAGES: dict[str, Callable[[Path, Path], None]] = {
     "first bit of a blob": lambda root, _: flip(blobs(root)[0], 0.0),
-    "middle bit of a blob": lambda root, _: flip(blobs(root)[1], 0.5, 5),
     "last bit of every blob": lambda root, _: [flip(path, 1.0, 7) for path in blobs(root)] and None,
     "cut blob": lambda root, _: cut(blobs(root)[0], 0.7),
     "emptied blob": lambda root, _: cut(blobs(root)[0], 0.0),
-    "longer blob": lambda root, _: blobs(root)[0].write_bytes(blobs(root)[0].read_bytes() + b"\0") and None,
     "missing blob": lambda root, _: blobs(root)[0].unlink(),
-    "missing blobs": lambda root, _: shutil.rmtree(Layout(root).blobs_folder),
     "swapped blobs": lambda root, _: swap(*blobs(root)),
     "flipped manifest": lambda _, manifest: flip(manifest, 0.5, 3),
-    "flipped magic": lambda _, manifest: flip(manifest, 0.0),
-    "cut manifest": lambda _, manifest: cut(manifest, 0.9),
     "emptied manifest": lambda _, manifest: cut(manifest, 0.0),
     "missing manifest": lambda _, manifest: manifest.unlink(),
     "manifest of another key": lambda root, manifest: swap(manifest, neighbour(root)),
@@ -99,12 +93,23 @@ def set_version(manifest: Path) -> None:
     manifest.write_bytes(data)
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with one entry of two blobs."""
+    root = tmp_path_factory.mktemp("filled")
+    Served(root)
+    return root
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_is_a_miss_that_is_mended_once(cache_dir: Path, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = Served(cache_dir)
+def test_damage_is_a_miss_that_is_mended_once(
+    filled: Path, cache_dir: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(filled, cache_dir)
     sound = {path.name: path.read_bytes() for path in blobs(cache_dir)}
     assert len(sound) == 2
-    DAMAGES[damage](cache_dir, first.manifest)
+    (manifest,) = Layout(cache_dir).entries()
+    DAMAGES[damage](cache_dir, manifest)
     loaded: list[bytes] = []
     load = EagerBackend.load
 
@@ -133,20 +138,3 @@ def test_damage_is_a_miss_that_is_mended_once(cache_dir: Path, damage: str, monk
         assert quarantined == []
     else:
         assert 1 <= len(quarantined) <= wanted.get(damage, 1)
-
-
-def test_any_flipped_bit_and_any_cut_of_a_manifest_is_found(cache_dir: Path) -> None:
-    path = Served(cache_dir).manifest
-    data = path.read_bytes()
-    decode_manifest(data, path)
-    versions = 0
-    for at in range(len(data)):
-        for bit in range(8) if at < 400 else [at % 8]:
-            flipped = data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
-            with pytest.raises(CorruptEntry) as caught:
-                decode_manifest(flipped, path)
-            versions += isinstance(caught.value, OtherFormat)
-    assert versions == 16, "the bits of the version, and no others, make it one of another version"
-    for length in range(0, len(data), 7):
-        with pytest.raises(CorruptEntry):
-            decode_manifest(data[:length], path)

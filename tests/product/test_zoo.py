@@ -1,4 +1,4 @@
-"""A compiled decode step of a Hugging Face model, cold and relaunched, beside the scenarios of the zoo."""
+"""A compiled decode step of a Hugging Face model, cold and relaunched."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ pytest.importorskip("transformers")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough  # `test_static_cache` has it without a compiler, `test_inductor` other compiled methods
 def test_a_compiled_decode_step_is_eager_s(tmp_path: Path) -> None:
     for traces in (1, 0):  # both in fresh processes: transformers keeps a registry of the models that were run
-        reports = relaunch("tests.scenarios.llama_compiled", ["decode"], tmp_path, backend="inductor", tolerance=1e-4)
-        report = reports["decode"]
+        reports = relaunch(
+            "tests.scenarios.llama", ["decode_with_static_cache"], tmp_path, backend="inductor", tolerance=1e-4
+        )
+        report = reports["decode_with_static_cache"]
         assert report["error"] is None, report["error"]
         assert report["checks"]
         assert all(check["equal"] for check in report["checks"].values())

@@ -1,4 +1,4 @@
-"""Modules of libraries, attached: called by themselves, by a model that has them, by `generate`."""
+"""Modules of libraries: attached, called by themselves and by a model that has them; and an encoder that is padded."""
 
 from __future__ import annotations
 
@@ -7,15 +7,30 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    BertConfig,
+    BertModel,
+    DistilBertConfig,
+    DistilBertModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    RobertaConfig,
+    RobertaModel,
+)
 
 import gearcache
-from gearcache.attaching.attachment import Attachment
 from tests.support.scenarios import Run, strict_config, traced
 
 IDS = torch.arange(2 * 8).view(2, 8) % 50
 MASK = torch.ones_like(IDS)
 MASK[0, :3] = 0
+SMALL: dict[str, Any] = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "vocab_size": 50,
+}
 GENERATE: dict[str, Any] = {
     "attention_mask": MASK,
     "cache_implementation": "static",
@@ -58,21 +73,11 @@ class Sentences(nn.Module):
 
 
 def _bert() -> BertModel:
-    config = BertConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, vocab_size=50)
-    return BertModel(config).eval()
+    return BertModel(BertConfig(**SMALL)).eval()
 
 
 def _llama() -> LlamaForCausalLM:
-    config = LlamaConfig(
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        vocab_size=50,
-        max_position_embeddings=64,
-    )
-    return LlamaForCausalLM(config).eval()
+    return LlamaForCausalLM(LlamaConfig(**SMALL, num_key_value_heads=1, max_position_embeddings=64)).eval()
 
 
 def a_convolutional_net(run: Run) -> None:
@@ -85,7 +90,7 @@ def a_convolutional_net(run: Run) -> None:
 
 def an_encoder_of_torch(run: Run) -> None:
     """`nn.TransformerEncoder` runs its layers through kernels of its own where it is not traced."""
-    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2).eval()
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 1).eval()
     hidden = torch.randn(2, 5, 16)
     causal = nn.Transformer.generate_square_subsequent_mask(5)
     _attach(run, encoder, dynamic=False)
@@ -97,18 +102,6 @@ def an_encoder_of_torch(run: Run) -> None:
         expected = encoder.forward(hidden, src_key_padding_mask=padding)
         found = encoder(hidden, src_key_padding_mask=padding)
     run.check("padding mask", found[~padding], expected[~padding])
-
-
-def a_bert(run: Run) -> None:
-    """Its forward is behind decorators that take `*args, **kwargs`."""
-    bert = _bert()
-    gears = {"input_ids": {0: [2, 4]}, "attention_mask": {0: [2, 4]}}
-    served: Attachment = _attach(run, bert, gears=gears)
-    run.compare("by name", bert, bert.forward, input_ids=IDS, attention_mask=MASK)
-    run.compare("by position", bert, bert.forward, IDS, MASK)
-    run.compare("a tuple", bert, bert.forward, input_ids=IDS, attention_mask=MASK, return_dict=False)
-    names = {name.partition(".size")[0] for name in served.stats.gears}
-    run.check("names of gears", names, {"input_ids"})
 
 
 @traced(1)
@@ -123,17 +116,6 @@ def sentence_vectors(run: Run) -> None:
         run.compare(f"length {length}", model, model.forward, features)
 
 
-@traced(3)
-def generate(run: Run) -> None:
-    """Prefill and decode of a static cache are two variants, whatever the cache object."""
-    model = _llama()
-    expected = model.generate(IDS, **GENERATE)
-    _attach(run, model, dynamic=False)
-    run.check("tokens", model.generate(IDS, **GENERATE), expected)
-    run.check("again", model.generate(IDS, **GENERATE), expected)
-    run.compare("logits", model, model.forward, input_ids=IDS, attention_mask=MASK, use_cache=False)
-
-
 @traced(1)
 def layers_of_a_bert(run: Run) -> None:
     """Its layers are equal: one trace."""
@@ -146,6 +128,17 @@ def layers_of_a_bert(run: Run) -> None:
     run.check("traces", served.stats.traces, 0 if run.relaunched else 1)
 
 
+@traced(3)
+def generate(run: Run) -> None:
+    """Prefill and decode of a static cache are two variants, whatever the cache object."""
+    model = _llama()
+    expected = model.generate(IDS, **GENERATE)
+    _attach(run, model, dynamic=False)
+    run.check("tokens", model.generate(IDS, **GENERATE), expected)
+    run.check("again", model.generate(IDS, **GENERATE), expected)
+    run.compare("logits", model, model.forward, input_ids=IDS, attention_mask=MASK, use_cache=False)
+
+
 @traced(4)
 def layers_of_a_llama(run: Run) -> None:
     """Each layer reads its number to find its part of the cache."""
@@ -153,3 +146,39 @@ def layers_of_a_llama(run: Run) -> None:
     expected = model.generate(IDS, **GENERATE)
     _attach(run, model, repeated="model.layers", dynamic=False)
     run.check("tokens", model.generate(IDS, **GENERATE), expected)
+
+
+def _words(batch: int, length: int) -> dict[str, Tensor]:
+    """Return rows of several lengths, as a tokenizer pads them; the last of four has no token at all."""
+    mask = torch.ones(batch, length, dtype=torch.long)
+    mask[1:2, (length + 1) // 2 :] = 0
+    mask[2:3, 1:] = 0
+    mask[3:4] = 0
+    return {"input_ids": torch.randint(2, 50, (batch, length)) * mask, "attention_mask": mask}
+
+
+def _pad_batch_and_length(run: Run, model: nn.Module) -> None:
+    """At gears, between them, at 1."""
+    run.tolerance = 2e-6
+    model.eval()
+    paths = ("kwargs['input_ids']", "kwargs['attention_mask']")
+    symbols = {0: gearcache.Symbol("batch", gears=[4]), 1: gearcache.Symbol("length", gears=[6, 9])}
+    cached = run.pad(model.forward, dict.fromkeys(paths, symbols), dict.fromkeys(paths, 0))
+    for batch, length in ((4, 6), (3, 5), (4, 9), (1, 7), (1, 1), (2, 2), (3, 9), (4, 1), (1, 6)):
+        call = _words(batch, length)
+        with torch.no_grad():
+            expected = model.forward(**call).last_hidden_state
+        run.check(f"{batch} {length}", cached(**call).last_hidden_state, expected)
+
+
+def a_padded_distilbert(run: Run) -> None:
+    config = DistilBertConfig(vocab_size=50, dim=16, n_layers=1, n_heads=2, hidden_dim=32, max_position_embeddings=24)
+    _pad_batch_and_length(run, DistilBertModel(config))
+
+
+def a_padded_bert(run: Run) -> None:
+    _pad_batch_and_length(run, _bert())
+
+
+def a_padded_roberta(run: Run) -> None:
+    _pad_batch_and_length(run, RobertaModel(RobertaConfig(**SMALL, pad_token_id=0)))

@@ -59,30 +59,6 @@ def the_example_of_the_seed(run: Run) -> None:
 
 
 @traced(1)
-def gears_of_symbols_without_an_example(run: Run) -> None:
-    net = Net()
-    batch = Symbol("batch", gears=[2, 4])
-    ids, mask = TensorSpec((batch, 7), torch.int64), TensorSpec((batch, 7), torch.bool)
-    cached = run.cache(net.pooled, input_signature=(ids, mask, 3))
-    cached.warm()
-    run.check("both gears", len(cached.stats.gears), 2)
-    for rows in (4, 2):
-        run.compare(f"{rows}", cached, net.pooled, torch.ones(rows, 7, dtype=torch.int64), torch.rand(rows, 7) > 0.5, 3)
-    run.check("no call compiled more", cached.stats.loads, 2)
-
-
-@traced(1)
-def example_tensors_beside_gears(run: Run) -> None:
-    net = Net()
-    examples = torch.zeros(1, 7, dtype=torch.int64), torch.zeros(1, 7)
-    cached = run.cache(net.pooled, gears={"ids": {0: [2, 4]}, "mask": {0: [2, 4]}}, input_signature=examples)
-    cached.warm()
-    for rows in (4, 2):
-        run.compare(f"{rows}", cached, net.pooled, torch.ones(rows, 7, dtype=torch.int64), torch.rand(rows, 7))
-    run.check("both gears", len(cached.stats.gears), 2)
-
-
-@traced(1)
 def lists_and_dicts_of_specs(run: Run) -> None:
     net = Net()
     batch = Symbol("batch", gears=[2, 3])

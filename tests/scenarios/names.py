@@ -21,7 +21,7 @@ from tests.support.source_tree import ROOT
 
 #: How many names one method has.
 _MANY = 150
-_DRAWN = 500 if os.environ.get("THOROUGH") else 150
+_DRAWN = 500 if os.environ.get("THOROUGH") else 80
 _SPECIAL = [
     *(name for name in dir(builtins) if not keyword.iskeyword(name) and name != "__debug__"),
     *keyword.softkwlist,
@@ -80,15 +80,20 @@ def _tensor(number: int) -> Tensor:
     return torch.arange(3.0) + number
 
 
+def _lined_up(instance: str, tensors: list[str]) -> str:
+    """Return a term in which each tensor has a place of its own: one operation, however many they are."""
+    return f"{instance}.lined_up([{', '.join(tensors)}])"
+
+
 def _parameters(names: list[str]) -> tuple[str, str, int]:
-    """Return the parameters of a method, the sum of all of them, and how many must be passed by position."""
+    """Return the parameters of a method, a term of all of them, and how many must be passed by position."""
     instance, *rest = names
     only, both, optional, named, default = (rest[index::5] for index in range(5))
     star, double = optional.pop(), default.pop()
     parameters = [instance, *only, "/", *both, *(f"{name}={index + 2}.5" for index, name in enumerate(optional))]
     parameters += [f"*{star}", *named, *(f"{name}={index + 3}.25" for index, name in enumerate(default)), f"**{double}"]
-    terms = [f"{name} * {index + 1}" for index, name in enumerate([*only, *both, *optional, *named, *default])]
-    terms += [f"{star}[0] * 7", f"{double}['{instance}'] * 11", f"{double}['{only[0]}'] * 13"]
+    tensors = [*only, *both, *optional, *named, f"{star}[0]", f"{double}['{instance}']", f"{double}['{only[0]}']"]
+    terms = [_lined_up(instance, tensors), *(f"{name} * {index + 1}" for index, name in enumerate(default))]
     return ", ".join(parameters), " + ".join(terms), len([*only, *both, *optional])
 
 
@@ -97,7 +102,7 @@ def every_name_as_a_parameter(run: Run) -> None:
         parameters, terms, count = _parameters(names)
         text = f"def method({parameters}):\n    return {terms}\n"
         function = define(f"parameters{number}", text).method
-        net = type("Named", (nn.Module,), {"method": function})()
+        net = type("Named", (nn.Module,), {"method": function, "lined_up": staticmethod(torch.stack)})()
         cached = run.cache(net.method, dynamic=False)
         instance, *rest = names
         keywords: dict[str, Any] = {name: _tensor(100 + index) for index, name in enumerate(rest[3::5])}
@@ -121,14 +126,15 @@ def every_name_as_attribute_global_closure_and_key(run: Run) -> None:
             name for name in globals_ if name not in ("__builtins__", "__name__", "__import__", "super", "make")
         ]
         instance, argument = closures.pop(), closures.pop()
-        terms = [f"{instance}.{name}" for name in (*attributes, *tensors, *weights)]
-        terms += [*globals_, *closures, *(f"{argument}['{name}']" for name in keys)]
-        total = " + ".join(f"{term} * {index + 1}" for index, term in enumerate(terms))
+        floats = [*(f"{instance}.{name}" for name in attributes), *globals_, *closures]
+        total = " + ".join(f"{term} * {index + 1}" for index, term in enumerate(floats))
+        given = [*(f"{instance}.{name}" for name in (*tensors, *weights)), *(f"{argument}['{name}']" for name in keys)]
+        total += f" + {_lined_up(instance, given)}"
         text = "def make():\n"
         text += "".join(f"    {name} = {index}.125\n" for index, name in enumerate(closures))
         text += f"    def method({instance}, **{argument}):\n        return {total}\n    return method\n"
         values = {name: index + 0.25 for index, name in enumerate(globals_)}
-        net: Any = type("Named", (nn.Module,), {})()
+        net: Any = type("Named", (nn.Module,), {"lined_up": staticmethod(torch.stack)})()
         for index, name in enumerate(attributes):
             setattr(net, name, index + 0.5)
         for index, name in enumerate(tensors):

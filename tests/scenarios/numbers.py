@@ -136,14 +136,6 @@ def arithmetic(run: Run) -> None:
     _run("arithmetic", run, _VALUES, 1)
 
 
-def positions(run: Run) -> None:
-    _run("positions", run, _VALUES, 1)
-
-
-def a_dynamic_graph(run: Run) -> None:
-    _run("masks", run, _VALUES, 1, dynamic=True)
-
-
 def gears(run: Run) -> None:
     _run("positions", run, _VALUES, 2, gears={"x": {0: [1, 2, 4]}})
 
@@ -153,7 +145,7 @@ def least_and_greatest(run: Run) -> None:
 
 
 def factors(run: Run) -> None:
-    _run("factors", run, _VALUES[:6], 16)
+    _run("factors", run, (0, 8, -1), 16)
 
 
 def masks(run: Run) -> None:
@@ -189,11 +181,11 @@ def a_divisor(run: Run) -> None:
 
 
 def an_index(run: Run) -> None:
-    _run("indexed", run, _VALUES[:6], 16)
+    _run("indexed", run, (0, 8, -1), 16)
 
 
 def a_size(run: Run) -> None:
-    _run("sliced", run, _VALUES[:6], 16)
+    _run("sliced", run, (0, 8, -1), 16)
 
 
 def other_types(run: Run) -> None:

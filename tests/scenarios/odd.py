@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -55,28 +54,20 @@ class Net(nn.Module):
         return loss
 
 
-def _random(run: Run, method: Callable[..., Any], **parameters: Any) -> None:
-    cached = run.cache(method, **parameters)
-    x = torch.ones(3, 4)
-    cached(x)
-    for seed in (1, 2):
-        torch.manual_seed(seed)
-        first, second = cached(x), cached(x)
-        torch.manual_seed(seed)
-        run.check(f"seed {seed}", (first, second), (method(x), method(x)))
-        run.check(f"fresh {seed}", torch.equal(first, second), False)
-
-
 def random_numbers_are_fresh(run: Run) -> None:
-    _random(run, Net().noisy)
-
-
-def dropout_is_fresh(run: Run) -> None:
-    _random(run, Net().dropout)
-
-
-def random_numbers_are_fresh_in_gears(run: Run) -> None:
-    _random(run, Net().noisy, gears={"x": {0: [1, 3]}})
+    net = Net()
+    ways: tuple[tuple[Any, dict[str, Any]], ...] = ((net.noisy, {}), (net.noisy, {"gears": {"x": {0: [1, 3]}}}))
+    for method, parameters in (*ways, (net.dropout, {})):
+        cached = run.cache(method, **parameters)
+        x = torch.ones(3, 4)
+        cached(x)
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            first, second = cached(x), cached(x)
+            torch.manual_seed(seed)
+            label = f"{method.__name__} {parameters} {seed}"
+            run.check(label, (first, second), (method(x), method(x)))
+            run.check(f"fresh {label}", torch.equal(first, second), False)
 
 
 def scalar_of_a_tensor(run: Run) -> None:
@@ -88,13 +79,7 @@ def scalar_of_a_tensor(run: Run) -> None:
 
 def factories(run: Run) -> None:
     net = Net()
-    cached = run.cache(net.factories)
-    for size in (3, 5):
-        run.compare(f"{size}", cached, net.factories, torch.randn(size, 4))
-
-
-def factories_in_gears(run: Run) -> None:
-    net = Net()
-    cached = run.cache(net.factories, gears={"x": {0: [1, 2, 4]}})
-    for size in (4, 1, 2):
-        run.compare(f"{size}", cached, net.factories, torch.randn(size, 4))
+    for parameters in ({}, {"gears": {"x": {0: [1, 2, 4]}}}):
+        cached = run.cache(net.factories, **parameters)
+        for size in (4, 1, 2):
+            run.compare(f"{size} {parameters}", cached, net.factories, torch.randn(size, 4))

@@ -61,14 +61,6 @@ def marked_range(run: Run) -> None:
     run.check("a graph outside of the range", _used(cached), ["dynamic", "x(9, 4)"])
 
 
-@traced(1)
-def maybe_marked_dim(run: Run) -> None:
-    net = Net()
-    cached = run.cache(net.scaled, dynamic=False)
-    _called(run, cached, net.scaled, (3, 5), lambda x: maybe_mark_dynamic(x, 0))
-    run.check("one graph", _used(cached), ["dynamic"])
-
-
 @traced(2)
 def maybe_marked_dim_that_the_method_fixes(run: Run) -> None:
     net = Net()
@@ -111,14 +103,6 @@ def dims_that_change(run: Run) -> None:
     _called(run, cached, net.scaled, (3, 5, 7, 3))
     run.check("a static and a dynamic graph", _used(cached), ["dynamic", "x(3, 4)"])
     run.check("the first one serves its size", cached.stats.gears["x(3, 4)"], 2)
-
-
-@traced(2)
-def every_dim_is_static(run: Run) -> None:
-    net = Net()
-    cached = run.cache(net.scaled, dynamic=False)
-    _called(run, cached, net.scaled, (3, 5))
-    run.check("two graphs", _used(cached), ["x(3, 4)", "x(5, 4)"])
 
 
 @traced(1)

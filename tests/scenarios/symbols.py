@@ -46,16 +46,6 @@ def one_symbol_on_two_inputs_makes_one_list_of_gears(run: Run) -> None:
 
 
 @traced(1)
-def two_symbols_make_a_product(run: Run) -> None:
-    net = Net()
-    b, n = Symbol("b", gears=[2, 4]), Symbol("n", gears=[3, 5])
-    cached = run.cache(net.masked, gears={"x": {0: b}, "mask": {0: b, 1: n + 1}})
-    for batch, length in ((2, 4), (4, 6), (4, 4), (2, 6)):
-        run.compare(f"{batch} {length}", cached, net.masked, torch.randn(batch, 4), torch.randn(batch, length))
-    run.check("four gears", len(cached.stats.gears), 4)
-
-
-@traced(1)
 def a_range_without_gears_is_one_dynamic_graph(run: Run) -> None:
     net = Net()
     cached = run.cache(net.scaled, gears={"x": {0: Symbol("n", min=2, max=64, divisor=2)}})
@@ -79,16 +69,6 @@ def gears_beside_a_range(run: Run) -> None:
     cached = run.cache(net.masked, gears={"x": {0: [2, 4]}, "mask": {1: Symbol("n", max=64)}})
     for batch, length in ((2, 5), (4, 7), (2, 9), (4, 33)):
         run.compare(f"{batch} {length}", cached, net.masked, torch.randn(batch, 4), torch.randn(batch, length))
-
-
-@traced(1)
-def a_shape_with_symbols_as_in_the_seed(run: Run) -> None:
-    net = Net()
-    width, height = Symbol(), Symbol()
-    cached = run.cache(net.doubled, gears={"x": (width, height)})
-    for shape in ((2, 3), (4, 5), (7, 7)):
-        run.compare(f"{shape}", cached, net.doubled, torch.randn(shape))
-    run.check("one graph", cached.stats.loads, 1)
 
 
 @traced(3)

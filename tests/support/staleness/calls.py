@@ -28,7 +28,6 @@ OTHER_PARAMETERS = {
     "gears": ("run", 'gears={"x": {0: [2, 4]}}', "gears"),
     "dynamic": ("run", "dynamic=False", "dynamic"),
     "an option": ("run", 'config=config(options={"max_autotune": False})', "options"),
-    "a mode": ("run", 'config=config(mode="default")', "options"),
     "a rank": ("run", "tp_rank=1", "rank"),
     "a decomposition": ("run", PARAMETERS["computed"], "decompositions"),
     "the code of a decomposition": (

@@ -32,14 +32,12 @@ EDITS = {
     "a function that a callee calls": _edit("run", "deeper.py", "x * LAST", "x / LAST", "last", "deeper.py"),
     "a global constant": _edit("run", "model.py", "SCALE = 2.0", "SCALE = 4.0", "SCALE"),
     "a global of a callee": _edit("run", "callee.py", "OFFSET = 1.0", "OFFSET = 7.0", "OFFSET"),
-    "a global of a callee's callee": _edit("run", "deeper.py", "LAST = 4.0", "LAST = 5.0", "LAST"),
     "an int for a float": _edit("run", "model.py", "SCALE = 2.0", "SCALE = 2", "SCALE"),
     "an attribute": _edit("run", "model.py", "factor=3.0", "factor=5.0", "factor"),
     "a callee from another module": _edit("run", "model.py", "import callee\n", "import callee2 as callee\n", "callee"),
     "a default argument of a callee": _edit(
         "functions", "model.py", "factor=2.0, *", "factor=2.5, *", "with_default.__defaults__"
     ),
-    "a keyword default of a callee": _edit("functions", "model.py", "shift=1.0)", "shift=9.0)", "__kwdefaults__"),
     "a value closed over": _edit("functions", "model.py", "made_by(3.0)", "made_by(3.5)", "closure"),
     "the body of a closure": _edit(
         "functions",
@@ -60,7 +58,6 @@ EDITS = {
     "a decorator": _edit("functions", "callee.py", "(*arguments) + 1", "(*arguments) + 2", "decorated"),
     "a decorated function": _edit("functions", "model.py", "return x * 7", "return x * 8", "decorated"),
     "a function that remembers results": _edit("functions", "model.py", "return 1.5", "return 2.5", "remembered"),
-    "a generator": _edit("functions", "model.py", "yield index + 1", "yield index + 2", "generated"),
     "an object's call": _edit("functions", "configuration.py", "return x - 1", "return x - 2", "Scorer.__call__"),
     "a function of torch bound to a name": _edit(
         "functions", "model.py", "ACTIVATION = torch.relu", "ACTIVATION = torch.sigmoid", "ACTIVATION"
@@ -74,9 +71,6 @@ EDITS = {
     "the length of a list": _edit(
         "containers", "model.py", "self.scales = [1.0, 2.0]", "self.scales = [1.0, 2.0, 3.0]", "scales"
     ),
-    "a tuple for a list": _edit(
-        "containers", "model.py", "self.scales = [1.0, 2.0]", "self.scales = (1.0, 2.0)", "scales"
-    ),
     "the length of a list of tensors": _edit(
         "containers", "model.py", "[torch.ones(width), torch.ones(width)]", "[torch.ones(width)]", "pieces"
     ),
@@ -84,30 +78,13 @@ EDITS = {
     "the order of a dict": _edit(
         "containers", "model.py", '{"gain": 2.0, "shift": 1.0}', '{"shift": 1.0, "gain": 2.0}', "table"
     ),
-    "a key more in a dict": _edit("containers", "model.py", '"shift": 1.0}', '"shift": 1.0, "more": 1.0}', "table"),
     "a key that a dict lacked": _edit("containers", "model.py", '"shift": 1.0}', '"missing": 1.0}', "table"),
     "a member of a set": _edit("containers", "model.py", '{"a", "b"}', '{"b"}', "flags"),
-    "a string": _edit("containers", "model.py", 'self.mode = "tanh"', 'self.mode = "relu"', "mode"),
-    "a value for None": _edit("containers", "model.py", "self.bias = None", "self.bias = 1.0", "bias"),
     "a tensor for None": _edit("containers", "model.py", "self.bias = None", "self.bias = torch.ones(width)", "bias"),
     "an attribute that was not there": _edit("containers", "model.py", "self.unused = 0", "self.extra = 0", "extra"),
-    "an attribute in place of a default": _edit(
-        "containers", "model.py", "self.unused = 0", "self.absent = 0.75", "absent"
-    ),
-    "a value in a global list": _edit(
-        "containers", "model.py", "MOMENTS = [1.0, 2.0]", "MOMENTS = [1.0, 2.5]", "MOMENTS"
-    ),
     "a nested setting": _edit("configured", "configuration.py", "theta: float = 2.0", "theta: float = 3.0", "theta"),
-    "a setting behind a property": _edit(
-        "configured", "configuration.py", "scale: float = 1.5", "scale: float = 2.5", "scale"
-    ),
     "a property of the settings": _edit("configured", "configuration.py", "self.scale * 2", "self.scale * 4", "twice"),
-    "a method of the settings": _edit("configured", "configuration.py", "return x / 4", "return x / 8", "norm"),
     "the value of an enum member held": _edit("configured", "configuration.py", "SMALL = 1.0", "SMALL = 1.25", "kind"),
-    "the value of an enum member named": _edit(
-        "configured", "configuration.py", "LARGE = 2.0", "LARGE = 2.25", "LARGE"
-    ),
-    "another enum member": _edit("configured", "configuration.py", "Kind = Kind.SMALL", "Kind = Kind.LARGE", "kind"),
     "a field of a named tuple": _edit("configured", "configuration.py", "Pair(1.0, 2.0)", "Pair(1.5, 2.0)", "PAIR"),
     "the order of the fields of a result": _edit(
         "named", "configuration.py", "total: Any\n    positive: Any", "positive: Any\n    total: Any", "Result"
@@ -116,25 +93,11 @@ EDITS = {
         "configured", "configuration.py", "Settings(Base)", "Settings(Other)", "settings"
     ),
     "a method of a base class": _edit("inherited", "model.py", "return x * 5", "return x * 6", "based"),
-    "a property of a base class": _edit("inherited", "model.py", "return 3\n", "return 4\n", "size"),
     "a constant of a base class": _edit("inherited", "model.py", "LEVEL = 2.0", "LEVEL = 2.5", "LEVEL"),
-    "a property overridden": _edit(
-        "inherited",
-        "model.py",
-        "    def local(self",
-        "    @property\n    def size(self):\n        return 9\n\n    def local(self",
-        "size",
-    ),
-    "a nested function": _edit("inherited", "model.py", "return y + 0.25", "return y + 0.5", "local"),
     "a child's forward": _edit("stacked", "blocks.py", "+ self.fixed(x)", "- self.fixed(x)", "forward", "blocks.py"),
     "a child's method": _edit("stacked", "blocks.py", "torch.relu(x) + 1", "torch.relu(x) + 2", "activate"),
-    "a child's static method": _edit("stacked", "blocks.py", "x * 0.5", "x * 0.25", "fixed"),
-    "a child's class method": _edit("stacked", "blocks.py", "x * 0.125", "x * 0.25", "of_class"),
     "a method overridden in a child's class": _edit(
         "stacked", "blocks.py", "    unused = True", "    def activate(self, x):\n        return x", "activate"
-    ),
-    "a forward overridden in a child's class": _edit(
-        "stacked", "blocks.py", "    unused = True", "    def forward(self, x):\n        return x", "forward"
     ),
     "a class of the same name elsewhere": _edit(
         "stacked", "model.py", "import blocks\n", "import blocks2 as blocks\n", "blocks2"
@@ -142,7 +105,6 @@ EDITS = {
     "a child more": _edit("stacked", "model.py", "nn.ModuleList([", "nn.ModuleList([blocks.Special(width), ", "module"),
     "a child's setting": _edit("stacked", "blocks.py", "nn.LayerNorm(width)", "nn.LayerNorm(width, eps=0.1)", "eps"),
     "a constant of a module": _edit("imported", "constants.py", "GAIN = 2.0", "GAIN = 3.0", "GAIN"),
-    "a dict of a module": _edit("imported", "constants.py", '"bias": 1.0', '"bias": 2.0', "bias"),
     "a nested class of a module": _edit("imported", "constants.py", "width = 4", "width = 5", "width"),
 }
 
@@ -150,14 +112,10 @@ EDITS = {
 HARMLESS = {
     "a comment": _edit("run", "model.py", "    def run", "    # a comment\n\n    def run"),
     "lines above the method": _edit("run", "model.py", "SCALE = 2.0", "\n\n\n\nSCALE = 2.0"),
-    "the docstring of the file": _edit("run", "model.py", '"""A model', '"""Some model'),
     "an unrelated function": _edit("run", "model.py", "return x - 5", "return x - 6"),
     "an unrelated method": _edit("run", "model.py", "return x * 5", "return x * 6"),
-    "an unrelated function of a callee's file": _edit("run", "callee.py", "    return x\n", "    return -x\n"),
     "an unused global": _edit("run", "model.py", "UNUSED = 1", "UNUSED = 2\nMORE = 3"),
     "an unused attribute": _edit("run", "model.py", "self.unused = 0", "self.unused = 1"),
-    "an attribute of another method": _edit("run", "model.py", 'self.mode = "tanh"', 'self.mode = "relu"'),
-    "an unused constant of a module": _edit("imported", "constants.py", "UNUSED = 5", "UNUSED = 6"),
     "an unused item of a dict": _edit("imported", "constants.py", '"unused": 3.0', '"unused": 4.0'),
     "an unused setting": _edit("configured", "configuration.py", "unused: int = 0", "unused: int = 1"),
     "an unused attribute of a child's class": _edit("stacked", "blocks.py", "unused = True", "unused = False"),

@@ -10,19 +10,13 @@ from typing import Any
 
 import torch
 
-from tests.support.staleness.change import called, double, hit, removed, tripled, variable
+from tests.support.staleness.change import called, double, hit, removed, variable
 
 
 @hit("run")
 def other_weights(model: Any, net: Any) -> Iterator[None]:
     for parameter in net.parameters():
         parameter.data.normal_()
-    yield
-
-
-@hit("run")
-def another_instance(model: Any, net: Any) -> Iterator[None]:
-    model.Model()
     yield
 
 
@@ -60,18 +54,6 @@ def no_grad(model: Any, net: Any) -> Iterator[None]:
 
 
 @hit("run")
-def another_seed(model: Any, net: Any) -> Iterator[None]:
-    torch.manual_seed(7)
-    yield
-
-
-@hit("run")
-def a_child_module_that_the_method_does_not_call_is_patched(model: Any, net: Any) -> Iterator[None]:
-    net.block.activate = tripled.__get__(net.block)
-    yield
-
-
-@hit("run")
 def a_hook_on_a_child_that_the_method_does_not_call(model: Any, net: Any) -> Iterator[None]:
     with removed(net.block.register_forward_hook(double)):
         yield
@@ -80,12 +62,6 @@ def a_hook_on_a_child_that_the_method_does_not_call(model: Any, net: Any) -> Ite
 @hit("run")
 def parameters_tied_where_the_method_does_not_reach(model: Any, net: Any) -> Iterator[None]:
     net.block.norm.weight = net.linear.bias
-    yield
-
-
-@hit("run")
-def a_child_more_that_the_method_does_not_reach(model: Any, net: Any) -> Iterator[None]:
-    net.another = torch.nn.Linear(2, 2)
     yield
 
 
@@ -108,10 +84,4 @@ def other_values_of_tensors_everywhere(model: Any, net: Any) -> Iterator[None]:
 @hit("functions")
 def a_function_replaced_by_an_equal_one(model: Any, net: Any) -> Iterator[None]:
     model.closure = model.made_by(3.0)
-    yield
-
-
-@hit("run")
-def a_loaded_state(model: Any, net: Any) -> Iterator[None]:
-    net.load_state_dict(model.Model().state_dict())
     yield

@@ -13,24 +13,6 @@ from tests.support.staleness import decompositions
 from tests.support.staleness.change import called, change, double, removed, replaced, tripled, variable
 
 
-@change("run", "factor")
-def an_attribute_set(model: Any, net: Any) -> Iterator[None]:
-    net.factor = 11.0
-    yield
-
-
-@change("run", "factor")
-def an_attribute_of_another_type(model: Any, net: Any) -> Iterator[None]:
-    net.factor = 3
-    yield
-
-
-@change("configured", "theta")
-def a_nested_setting_set(model: Any, net: Any) -> Iterator[None]:
-    net.settings.rope.theta = 9.0
-    yield
-
-
 @change("trained", "training")
 def evaluation_mode(model: Any, net: Any) -> Iterator[None]:
     net.eval()
@@ -43,12 +25,6 @@ def a_function_of_a_module_replaced(model: Any, net: Any) -> Iterator[None]:
     yield
 
 
-@change("run", "helper")
-def a_global_function_replaced(model: Any, net: Any) -> Iterator[None]:
-    model.helper = lambda x: x + 100
-    yield
-
-
 @change("stacked", "activate")
 def a_method_of_a_childs_class_replaced(model: Any, net: Any) -> Iterator[None]:
     model.blocks.Block.activate = tripled
@@ -58,30 +34,6 @@ def a_method_of_a_childs_class_replaced(model: Any, net: Any) -> Iterator[None]:
 @change("stacked", "activate")
 def a_method_of_a_child_replaced(model: Any, net: Any) -> Iterator[None]:
     net.block.activate = tripled.__get__(net.block)
-    yield
-
-
-@change("stacked", "forward")
-def the_forward_of_a_childs_class_replaced(model: Any, net: Any) -> Iterator[None]:
-    model.blocks.Block.forward = tripled
-    yield
-
-
-@change("stacked", "forward")
-def the_forward_of_a_child_replaced(model: Any, net: Any) -> Iterator[None]:
-    net.block.norm.forward = tripled.__get__(net.block.norm)
-    yield
-
-
-@change("inherited", "based")
-def a_method_of_a_base_class_replaced(model: Any, net: Any) -> Iterator[None]:
-    model.Base.based = tripled
-    yield
-
-
-@change("configured", "twice")
-def a_property_replaced(model: Any, net: Any) -> Iterator[None]:
-    model.configuration.Settings.twice = property(lambda self: 50.0)
     yield
 
 
@@ -132,22 +84,9 @@ def a_global_forward_hook(model: Any, net: Any) -> Iterator[None]:
         yield
 
 
-@change("stacked", "_global_forward_pre_hooks")
-def a_global_forward_pre_hook(model: Any, net: Any) -> Iterator[None]:
-    handle = nn.modules.module.register_module_forward_pre_hook(lambda module, arguments: (arguments[0] * 2,))
-    with removed(handle):
-        yield
-
-
 @change("environment", "GEARCACHE_TEST_MODE")
 def an_environment_variable_that_a_branch_reads(model: Any, net: Any) -> Iterator[None]:
     with variable("GEARCACHE_TEST_MODE", "fast"):
-        yield
-
-
-@change("environment", "GEARCACHE_TEST_SHIFT")
-def an_environment_variable_that_is_a_number(model: Any, net: Any) -> Iterator[None]:
-    with variable("GEARCACHE_TEST_SHIFT", "4"):
         yield
 
 
