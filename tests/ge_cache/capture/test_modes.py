@@ -120,7 +120,7 @@ class Model(Asking):
         self.asked = gearcache.cache_compile(self.layered, config=strict_config())
 
 
-@pytest.mark.parametrize(("mode", "weights", "inputs"), list(itertools.product(MODES, SIDES, SIDES))[::2])
+@pytest.mark.parametrize(("mode", "weights", "inputs"), list(itertools.product(MODES, SIDES, SIDES))[::5])
 def test_what_is_prewarmed_under_one_mode_serves_every_mode(
     cache_dir: Path, mode: str, weights: str, inputs: str
 ) -> None:
@@ -241,14 +241,12 @@ class Rotary(torch.nn.Module):
         return kept, x @ self.weight
 
 
-@pytest.mark.usefixtures("compiled_here")
-@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
-def test_a_region_without_autocast_keeps_its_precision_under_that_of_the_caller(backend: str, cache_dir: Path) -> None:
+def test_a_region_without_autocast_keeps_its_precision_under_that_of_the_caller(cache_dir: Path) -> None:
     net, x = Rotary(), torch.ones(1, 3)
     for _ in range(2):
-        cached = gearcache.cache_compile(net.forward, config=strict_config(backend))
+        cached = gearcache.cache_compile(net.forward, config=strict_config())
         for context in (torch.autocast("cpu"), torch.autocast("cpu", enabled=False)):
             with torch.no_grad(), context:
                 for found, expected in zip(cached(x), net(x), strict=True):
                     assert found.dtype == expected.dtype
-                    torch.testing.assert_close(found, expected, rtol=1e-5 if backend == "inductor" else 0, atol=0)
+                    torch.testing.assert_close(found, expected, rtol=0, atol=0)

@@ -1,39 +1,15 @@
-"""Every kind of result and side effect, in the process that compiled and in a relaunched one."""
+"""Storage offsets and strides of results, beside the scenarios of results."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 import gearcache
 from gearcache.errors import CaptureError
-from tests.scenarios import results
 from tests.support.scenarios import strict_config
-
-
-def test_a_changed_global_constant_is_seen_by_the_next_call(cache_dir: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    net = results.Net()
-    cached = gearcache.cache_compile(net.other_globals, config=strict_config())
-    x = torch.ones(2, 4)
-    before = cached(x)
-    monkeypatch.setattr(results, "FACTOR", 5.0)
-    assert torch.equal(cached(x), net.other_globals(x))
-    assert not torch.equal(cached(x), before)
-    assert "FACTOR" in cached.stats.miss_reasons[-1]
-    monkeypatch.setattr(results, "FACTOR", 3.0)
-    assert torch.equal(cached(x), before)
-    assert cached.stats.traces == 2
-
-
-def test_results_never_require_grad(cache_dir: object) -> None:
-    net = results.Net()
-    cached = gearcache.cache_compile(net.one, config=strict_config())
-    assert net.linear.weight.requires_grad
-    for _ in range(2):
-        assert not cached(torch.randn(2, 4)).requires_grad
 
 
 class Offset(torch.nn.Module):
@@ -45,9 +21,9 @@ class Offset(torch.nn.Module):
         return found, found[1:]
 
 
-@pytest.mark.parametrize("parameters", [{"gears": {"x": {0: [3, 2]}}}, {"dynamic": True}, {"dynamic": False}], ids=str)
-def test_a_method_that_computes_with_a_storage_offset_is_refused(parameters: dict[str, Any], cache_dir: Path) -> None:
-    cached = gearcache.cache_compile(Offset().forward, config=strict_config(), **parameters)
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_a_method_that_computes_with_a_storage_offset_is_refused(dynamic: bool, cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Offset().forward, config=strict_config(), dynamic=dynamic)
     with pytest.raises(CaptureError, match=r"offset|returned non-Tensor"):
         cached(torch.ones(3, 4), torch.ones(4, 4)[1:])
 

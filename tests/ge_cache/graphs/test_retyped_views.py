@@ -113,15 +113,13 @@ def differing(name: str, *, dynamic: bool) -> tuple[list[Any], int]:
     return different, cached.stats.traces
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("name", METHODS)
-def test_views_of_another_dtype_are_those_of_eager(name: str, dynamic: bool, cache_dir: Path) -> None:
-    assert differing(name, dynamic=dynamic)[0] == []
+@pytest.mark.parametrize("name", ["parts", "of_result", "bits", "smaller", "written"])
+def test_views_of_another_dtype_are_those_of_eager_with_static_sizes(name: str, cache_dir: Path) -> None:
+    assert differing(name, dynamic=False)[0] == []
 
 
-def test_another_process_takes_them_from_the_cache(cache_dir: Path) -> None:
-    for name in METHODS:
-        differing(name, dynamic=True)
+def test_views_are_those_of_eager_and_another_process_takes_them_from_the_cache(cache_dir: Path) -> None:
+    assert {name: differing(name, dynamic=True)[0] for name in METHODS} == {name: [] for name in METHODS}
     code = (
         "import json\nfrom tests.ge_cache.graphs.test_retyped_views import METHODS, differing\n"
         "print(json.dumps({name: differing(name, dynamic=True) for name in METHODS}))"
