@@ -1,4 +1,4 @@
-"""Ints that a method writes and on which tensors and branches depend: served by few variants, and as eager does."""
+"""Ints that a method writes, beside the scenarios of numbers: past 64 bits, and those of a cache of transformers."""
 
 from __future__ import annotations
 
@@ -9,49 +9,10 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.guards.access import Access, Scope, Walker
-from gearcache.guards.evidence.checks import Check
 from tests.scenarios.numbers import Machine
 from tests.support.scenarios import strict_config
 
 pytestmark = pytest.mark.slow
-
-
-def test_what_a_trace_assumed_of_an_int_is_checked_on_every_call(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from gearcache.ge_cache.capture import capture
-
-    def served() -> list[float]:
-        machine = Machine()
-        cached = gearcache.cache_compile(machine.branches, config=strict_config(), cache_dir=cache_dir / str(wrong))
-        found = []
-        for machine.position in (0, 20):
-            found.append(cached(torch.ones(2)).sum().item())
-        return found
-
-    wrong = False
-    assert served() == [0.0, 4.0]
-
-    def unchecked(numbers: Any, access: Any, shape_env: Any) -> list[Check]:
-        numbers.checked.update(guard.expr for guard in shape_env.guards)
-        return []
-
-    monkeypatch.setattr(capture, "number_checks", unchecked)
-    wrong = True
-    assert served() == [0.0, 0.0], "without its check, the variant of the other branch serves the call"
-
-
-def test_a_check_of_ints_names_paths_and_fails_where_a_divisor_is_0() -> None:
-    machine = Machine()
-    scope = Scope({"self": machine}, {}, {})
-    path = Access(("argument", "self")).then("attr", "position")
-    check = Check("numbers", path, [["(7 // n0) > 2", "n0 < 3"], [["n0", path.to_plain()]]])
-    for value, holds in ((1, True), (2, True), (3, False), (0, False), (True, False), (1.0, False)):
-        machine.position = value  # type: ignore[assignment]
-        failure = check.failure(Walker(scope))
-        assert (failure is None) is holds
-    assert "(7 // self.position) > 2 and self.position < 3 does not hold" in str(failure)
 
 
 def test_an_int_of_more_than_64_bits_raises_what_eager_raises(cache_dir: Path) -> None:

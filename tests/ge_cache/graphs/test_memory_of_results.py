@@ -55,6 +55,10 @@ class Parts(torch.nn.Module):
 
 
 class Empty(torch.nn.Module):
+    def doubled(self, x: Tensor) -> Any:
+        found = x * 2
+        return found, found[1:]
+
     def beyond(self, x: Tensor, n: int) -> Any:
         rows = torch.full((x.size(0) % 4, 4), 1.5)
         return rows.diagonal(n), rows, rows.movedim(0, -1).contiguous()
@@ -180,6 +184,16 @@ def test_a_part_of_an_empty_result_is_no_base_of_the_whole(dynamic: bool, tmp_pa
         for rows, n in ((5, 2), (4, 3), (8, 2), (7, 1)):
             x = torch.ones(rows)
             torch.testing.assert_close(served(x, n), method(x, n), rtol=0, atol=0)
+
+
+def test_a_part_of_an_empty_result_has_its_strides(tmp_path: Path) -> None:
+    for number, x in enumerate((torch.empty(4, 0).t(), torch.empty(0, 4))):
+        method = Empty().doubled
+        served: Any = gearcache.cache_compile(
+            method, cache_dir=tmp_path / str(number), dynamic=False, config=strict_config()
+        )
+        for found, expected in zip(served(x), method(x), strict=True):
+            assert (found.shape, found.stride()) == (expected.shape, expected.stride())
 
 
 class Placed(torch.nn.Module):

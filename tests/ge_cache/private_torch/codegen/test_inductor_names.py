@@ -6,7 +6,6 @@ import os
 import shlex
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,67 +14,6 @@ import torch
 
 from gearcache.ge_cache.private_torch.codegen import cpp_objects, instruction_sets
 from gearcache.ge_cache.private_torch.codegen import inductor as private_inductor
-
-
-def test_a_runtime_is_compiled_by_the_command_of_a_wrapper_and_once(tmp_path: Path) -> None:
-    from torch._inductor import cpp_builder
-
-    wrapper = tmp_path / "graph.wrapper.cpp"
-    wrapper.write_text("int y;")
-    options = cpp_builder.CppOptions(compile_only=True)
-    paths = []
-    for source in ("int x;", "int x;", "int z;"):
-        builder = cpp_builder.CppBuilder("graph.wrapper", [str(wrapper)], options, output_dir=str(tmp_path))
-        flags: list[str] = []
-        with cpp_objects._linked_to(source, tmp_path / "shared folder", flags):
-            builder.build()
-            (flag,) = flags
-        assert flags == []
-        paths.append(Path(shlex.split(flag)[0].removeprefix("Wl,")))
-    assert paths[0] == paths[1] != paths[2]
-    assert sorted(tmp_path.glob("shared*/*")) == sorted(set(paths))
-    assert b"z" in paths[2].read_bytes()
-    assert (tmp_path / "graph.wrapper.o").exists()
-
-
-def test_headers_are_compiled_beside_one_another_and_a_source_waits_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from torch._inductor import codecache, cpp_builder
-
-    both_run = threading.Barrier(2, timeout=60)
-    order: list[str] = []
-
-    def run(command: str, cwd: str) -> None:
-        if "graph.cpp" in command:
-            order.append("source")
-            return
-        both_run.wait()  # one after the other, they would never meet
-        if "broken.h" in command:
-            raise RuntimeError("a header failed")
-        order.append("header")
-
-    def precompile(header: str, hashable_command: str) -> str:
-        path = str(tmp_path / f"{header}.h")
-        builder = cpp_builder.CppBuilder(header, [path], cpp_builder.CppOptions(compile_only=True), str(tmp_path))
-        codecache._worker_compile_cpp(f"{path}.lock", (builder,))
-        return path
-
-    monkeypatch.setattr(cpp_builder, "run_compile_cmd", run)
-    monkeypatch.setattr(codecache, "_precompile_header", precompile)
-    names = (codecache, "_worker_compile_cpp"), (codecache, "_precompile_header"), (cpp_builder.CppBuilder, "build")
-    original = [getattr(owner, name) for owner, name in names]
-    source = cpp_builder.CppBuilder("graph", ["graph.cpp"], cpp_builder.CppOptions(), output_dir=str(tmp_path))
-    with cpp_objects.headers_meanwhile():
-        codecache._precompile_header("wrapper", "")
-        codecache._precompile_header("kernels", "")
-        source.build()
-        assert order == ["header", "header", "source"]
-        codecache._precompile_header("broken", "")
-        codecache._precompile_header("other", "")
-        with pytest.raises(RuntimeError, match="a header failed"):
-            source.build()
-    assert [getattr(owner, name) for owner, name in names] == original
 
 
 @pytest.mark.parametrize(("march", "count"), [("native", 2), ("x86-64-v2", 1)])

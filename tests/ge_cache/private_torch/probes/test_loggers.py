@@ -135,13 +135,6 @@ def test_whether_a_level_is_enabled_is_answered_and_seen_to_change(tmp_path: Pat
     assert found == [(3, 1), (3, 1), (2, 2), (3, 2), (2, 0)]
 
 
-def test_a_method_that_says_nothing_is_explained_without_it(tmp_path: Path) -> None:
-    net = text(Net, "return x + 1")()
-    cached = gearcache.cache_compile(net.run, cache_dir=tmp_path, config=strict_config())
-    cached(torch.ones(3))
-    assert "left out" not in cached.explain()
-
-
 def test_a_class_of_loggers_that_speaks_otherwise_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     net = text(Net, 'return x + (scaling.info("x") or 1)')()
     options: dict[str, Any] = {"cache_dir": tmp_path, "config": strict_config()}

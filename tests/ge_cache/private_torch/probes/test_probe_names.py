@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,36 +33,6 @@ class Asked:
 
     def answer(self, number: int) -> int:
         return number
-
-
-def test_probes_at_one_place_call_each_other_in_the_thread_that_traces() -> None:
-    first, second = Probes(), Probes()
-    told: list[Any] = []
-
-    @first.at(Asked, "answer")
-    def doubled(trace: Any, original: Any, self: Any, number: int) -> Any:
-        return original(self, number) * 2
-
-    @second.at(Asked, "answer")
-    def increased(trace: Any, original: Any, self: Any, number: int) -> Any:
-        trace.append(number)
-        return original(self, number) + 1
-
-    @second.at_field(Asked, "size")
-    def read(trace: Any, self: Any) -> None:
-        trace.append("size")
-
-    asked = Asked()
-    asked.size = 4
-    elsewhere: list[int] = []
-    for log in (told, []):
-        with listening(log, (first, second)):
-            assert (asked.answer(3), asked.size) == (7, 4)
-            thread = threading.Thread(target=lambda: elsewhere.extend((asked.answer(3), asked.size)))
-            thread.start()
-            thread.join()
-        assert (asked.answer(3), asked.size, log) == (3, 4, [3, "size"])
-    assert elsewhere == [3, 4, 3, 4]
 
 
 def test_a_function_that_others_replaced_meanwhile_is_the_one_that_a_probe_calls(monkeypatch: Any) -> None:
