@@ -179,7 +179,7 @@ class Tower(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(384, 384) for _ in range(6))
+        self.layers = nn.ModuleList(nn.Linear(384, 384) for _ in range(7))
 
     def run(self, x: Tensor) -> Tensor:
         for layer in self.layers:
@@ -203,7 +203,7 @@ def test_objects_hold_nothing_that_the_target_lacks_and_serve_other_cpus_that_ha
     cached = gearcache.cache_compile(tower.run, config=config, dynamic=False)
     with torch.no_grad():
         torch.testing.assert_close(cached(x), tower.run(x), atol=1e-3, rtol=1e-2)
-    assert "operations compiled once, run 6 times" in gearcache.readable_cache(cached.entry_path, print_output=False)
+    assert "operations compiled once, run 7 times" in gearcache.readable_cache(cached.entry_path, print_output=False)
     (library,) = (path for path in cache_dir.rglob("blobs/*/*") if path.read_bytes()[:4] == b"\x7fELF")
     code = subprocess.run(["objdump", "-d", "--no-show-raw-insn", library], capture_output=True, text=True, check=True)
     assert re.findall(f".*(?:{ABOVE}).*", code.stdout)[:3] == []
