@@ -67,6 +67,18 @@ def test_layers_are_found_with_what_stands_before_and_behind_them() -> None:
     assert _counts(model) == [(1, 2), (6, 9), (1, 2)]
 
 
+def test_layers_that_move_few_bytes_are_no_repeat_which_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def model(x: Tensor) -> Tensor:
+        for _ in range(12):
+            x = x.sin().cos().exp().neg()
+        return x
+
+    monkeypatch.setattr(repeats, "LEAST_BYTES", 1 << 19)
+    search = Search(_operations(model, [torch.randn(3)], []))
+    assert [stretch.count for stretch in search.stretches()] == [1]
+    assert "12 times 4 operations move 48 bytes, less than" in search.refused
+
+
 @pytest.mark.parametrize("odd", [0, 3])
 def test_a_layer_with_another_constant_is_no_repeat(odd: int) -> None:
     def model(x: Tensor, *weights: Tensor) -> Tensor:

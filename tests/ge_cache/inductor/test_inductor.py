@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     with pytest.MonkeyPatch.context() as patch:
-        compile_here(patch)  # `test_stretches_compiled` has a worker for what it shows
+        compile_here(patch)  # `test_targets` has a worker
         return cold_and_warm(
             "tests.scenarios.compiled", tmp_path_factory.mktemp("inductor"), backend="inductor", tolerance=1e-5
         )

@@ -17,6 +17,7 @@ from gearcache.ge_cache.inductor.interpreter_lock import INTERFACE, INTERFACE_EN
 from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource, Lowered
 from gearcache.ge_cache.private_torch.codegen.inductor import inductor_compile
 from tests.scenarios.repeated import LAYERS
+from tests.support.compiling_here import compile_here
 from tests.support.relaunch import Outcome, cold_and_warm
 from tests.support.scenarios import strict_config
 
@@ -34,7 +35,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def outcome(root: Path) -> Outcome:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GEARCACHE_JOBS", "1")  # it imports Inductor for seconds, and so would each further one
+        compile_here(patch)  # `test_targets` has a worker that compiles layers once
         return cold_and_warm("tests.scenarios.repeated", root, backend="inductor", tolerance=1e-5)
 
 
@@ -125,20 +126,6 @@ def test_outputs_of_other_strides_than_the_next_part_takes_are_refused() -> None
     assert not repeated._fit(part, [])
     narrow = repeated.ProgramPart(part.module, [], [torch.empty(1, 3)], [])
     assert repeated._fit(narrow, [(7, 1)]), "the stride of a dim of size 1 says nothing"
-
-
-@pytest.mark.usefixtures("compiled_here")
-def test_small_layers_are_compiled_as_a_whole_which_is_told(cache_dir: Path) -> None:
-    class Small(nn.Module):
-        def run(self, x: Tensor) -> Tensor:
-            for _ in range(12):
-                x = x.sin().cos().exp().neg()
-            return x
-
-    method, x = _compiled(Small().run), torch.randn(3)
-    torch.testing.assert_close(method(x), Small().run(x))
-    text = gearcache.readable_cache(method.entry_path, print_output=False)
-    assert "compiled as a whole: 12 times 4 operations move 48 bytes, less than" in text
 
 
 def _written() -> CppSource:
