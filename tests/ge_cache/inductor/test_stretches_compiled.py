@@ -17,8 +17,7 @@ from gearcache.ge_cache.inductor.interpreter_lock import INTERFACE, INTERFACE_EN
 from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource, Lowered
 from gearcache.ge_cache.private_torch.codegen.inductor import inductor_compile
 from tests.scenarios.repeated import LAYERS
-from tests.support.compiling_here import compile_here
-from tests.support.relaunch import Outcome, cold_and_warm
+from tests.support.relaunch import cold_and_warm
 from tests.support.scenarios import strict_config
 
 pytestmark = pytest.mark.slow
@@ -27,28 +26,10 @@ pytestmark = pytest.mark.slow
 WIDTH = 384
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("repeated")
-
-
-@pytest.fixture(scope="module")
-def outcome(root: Path) -> Outcome:
-    with pytest.MonkeyPatch.context() as patch:
-        compile_here(patch)  # `test_targets` has a worker that compiles layers once
-        return cold_and_warm("tests.scenarios.repeated", root, backend="inductor", tolerance=1e-5)
-
-
-def _texts(root: Path) -> list[str]:
-    return [gearcache.readable_cache(path, print_output=False) for path in sorted(root.rglob("manifest*"))]
-
-
-def test_two_stacks_of_layers_give_what_eager_gives_cold_and_relaunched(outcome: Outcome) -> None:
-    outcome.assert_right("stacks")
-
-
-def test_a_reader_is_shown_one_layer_and_how_often_it_is_run(outcome: Outcome, root: Path) -> None:
-    (text,) = _texts(root)
+@pytest.mark.usefixtures("compiled_here")  # `test_targets` has a worker that compiles layers once
+def test_two_stacks_of_layers_give_what_eager_gives_and_a_reader_is_shown_one_layer(tmp_path: Path) -> None:
+    cold_and_warm("tests.scenarios.repeated", tmp_path, backend="inductor", tolerance=1e-5).assert_right("stacks")
+    (text,) = [gearcache.readable_cache(path, print_output=False) for path in tmp_path.rglob("manifest*")]
     runs = [int(times) for times in re.findall(r"operations compiled once, run (\d+) times", text)]
     assert runs == [LAYERS, 2 * LAYERS] * 2
     assert text.count("= aten::gelu") == 1, "the graphs of both gears are the same text"

@@ -197,6 +197,7 @@ ABOVE = r"%zmm|%k[0-7]|%[xy]mm(1[6-9]|2\d|3[01])|\tad[co]x"
 def test_objects_hold_nothing_that_the_target_lacks_and_serve_other_cpus_that_have_it(
     cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("GEARCACHE_JOBS", "1")  # each worker imports Inductor for seconds
     target = "x86-64-v3"
     tower, x = Tower(), torch.randn(3, 384)
     config = strict_config("inductor", target=target)
