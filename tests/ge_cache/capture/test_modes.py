@@ -132,18 +132,6 @@ def test_what_is_prewarmed_under_one_mode_serves_every_mode(
         assert (model.cached.stats.traces, model.cached.stats.misses) == (0, 0)
 
 
-@pytest.mark.parametrize("first", MODES)
-def test_warming_under_one_mode_readies_calls_of_the_others(cache_dir: Path, first: str) -> None:
-    model = made("inside", Asking)
-    cached = gearcache.cache_compile(model.plain, config=strict_config())
-    with MODES[first]():
-        cached.warm(torch.ones(2, 4))
-    for mode in MODES:
-        with MODES[mode]():
-            assert torch.equal(cached(torch.ones(2, 4)), model.plain(torch.ones(2, 4)))
-    assert (cached.stats.traces, cached.stats.misses) == (1, 1)
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_calls_that_run_eagerly_run_under_the_decorator_of_their_method(cache_dir: Path, mode: str) -> None:
     config = strict_config(on_miss="eager")
