@@ -46,17 +46,13 @@ class Net(nn.Module):
         return x * 2
 
 
-@pytest.mark.usefixtures("compiled_here")
-@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [name for name in vars(Net) if name[0] != "_"])
-def test_a_float_of_an_int_is_that_of_python(name: str, backend: str, cache_dir: Path) -> None:
-    if backend == "inductor" and name != "quotients":
-        pytest.skip("it compiles nothing else than the others")
+def test_a_float_of_an_int_is_that_of_python(name: str, cache_dir: Path) -> None:
     x = torch.arange(1.0, 6.0)
     for _ in range(2):
         left, right = Net(), Net()
-        cached = gearcache.cache_compile(getattr(right, name), config=strict_config(backend))
-        for start in (2,) if backend == "inductor" else (0, 2, 4, 2**53, 2**40):
+        cached = gearcache.cache_compile(getattr(right, name), config=strict_config())
+        for start in (0, 2, 4, 2**53):
             left.n = right.n = start
             assert repr(cached(x)) == repr(getattr(left, name)(x))
             assert (left.n, left.m, left.out) == (right.n, right.m, right.out)

@@ -32,18 +32,14 @@ class Net(nn.Module):
 REFUSED: dict[str, Callable[[Net, Tensor], Any]] = {
     "a scalar and ints, float32 in eager and float64 in a graph": lambda net, x: x.int() * net.scale,
     "a class of a scalar, which is a float": lambda net, x: x * 2 if isinstance(net.scale, float) else x,
-    "a class of a class": lambda net, x: x * 2 if issubclass(type(net.scale), np.floating) else x,
     "whether an array is a tensor": lambda net, x: x * 2 if torch.is_tensor(net.table) else x,
     "what an array has": lambda net, x: x * 2 if hasattr(net.table, "dim") else x,
-    "a bool": lambda net, x: x - net.flag,
     "an array that becomes a tensor": lambda net, x: x * torch.from_numpy(net.table),
-    "a length": lambda net, x: x * len(net.table),
     "a sum that eager makes wider": lambda net, x: (
         x * 1,
         torch.from_numpy(np.cumsum(np.full(3, 100, dtype=np.int8))),
     ),
     "a table, float64 in eager": lambda net, x: torch.from_numpy(np.power(10000.0, -np.arange(0, 6, 2) / 8)) * x,
-    "a number of a size": lambda net, x: x / np.sqrt(x.shape[-1]),
     "random numbers": lambda net, x: x * torch.from_numpy(np.random.rand(3)),
     "a result": lambda net, x: (x * 1, np.sqrt(4)),
     "a tensor as an array": lambda net, x: (x * 1).numpy(),
@@ -64,17 +60,6 @@ def test_what_numpy_makes_is_refused_by_name(cache_dir: Path, name: str) -> None
     with pytest.raises(CaptureError, match=r"NumPy.*numpy|numpy:ufunc|NumPy.*line \d+") as raised:
         cached(X)
     assert "NumPy" in str(raised.value) or "ufunc" in str(raised.value)
-
-
-def test_arguments_are_refused_too(cache_dir: Path) -> None:
-    class Weighted(nn.Module):
-        def forward(self, x: Tensor, by: Any) -> Tensor:
-            return x * by if isinstance(by, (int, float)) else x
-
-    for by in (np.float64(2), np.ones(3)):
-        cached = gearcache.cache_compile(Weighted().forward, config=strict_config(), dynamic=False)
-        with pytest.raises(CaptureError, match=r"NumPy.*line \d+, in forward"):
-            cached(X, by)
 
 
 def test_what_was_made_a_number_or_a_tensor_before_is_served(cache_dir: Path) -> None:

@@ -1,4 +1,4 @@
-"""Refusals of what other tools make of a model: the message says what it is and what to do instead."""
+"""Refusals: the message says what it is, of the method or of what other tools made of it, and what to do instead."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import nn
 
 import gearcache
 from gearcache.errors import CaptureError, InputError, UncacheableGuard
+from tests.scenarios import own_state
 from tests.support.relaunch import run_python
 from tests.support.scenarios import strict_config
 
@@ -71,15 +72,6 @@ def test_a_cached_property_whose_first_reader_is_the_trace_is_refused_with_the_w
     assert torch.equal(cached(x), x * 3)
 
 
-def test_a_cached_property_that_was_read_is_an_attribute(cache_dir: Path) -> None:
-    net, x = Scaled(), torch.ones(2, 4)
-    assert net.scale == 3.0
-    cached = gearcache.cache_compile(net.forward, config=strict_config())
-    assert torch.equal(cached(x), x * 3)
-    net.__dict__["scale"] = 4.0
-    assert torch.equal(cached(x), x * 4)
-
-
 class Asking(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + torch.ops.aten.is_same_size(x, x)
@@ -89,3 +81,28 @@ def test_a_refusal_shows_the_line_at_which_the_trace_failed(cache_dir: Path) -> 
     cached = gearcache.cache_compile(Asking().forward, config=strict_config())
     with pytest.raises(CaptureError, match=r"line \d+, in forward: `return x \+ torch\.ops\.aten\.is_same_size"):
         cached(torch.ones(2, 4))
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("assigned_data", r"assigns to the `\.data` of `self\.weight`, which has other memory then; assign a tensor"),
+        ("new_parameter", r"torch\.nn\.Parameter\(\)` constructor"),
+    ],
+)
+def test_what_no_frame_can_replay_is_refused_with_a_way_out(method: str, words: str, cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(getattr(own_state.Net(), method), config=strict_config())
+    with pytest.raises(CaptureError, match=words):
+        cached(torch.ones(2, 4))
+
+
+class Offset(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return x - float(y.storage_offset()), x + y.itemsize, x.norm()
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_a_method_that_computes_with_a_storage_offset_is_refused(dynamic: bool, cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Offset().forward, config=strict_config(), dynamic=dynamic)
+    with pytest.raises(CaptureError, match=r"offset|returned non-Tensor"):
+        cached(torch.ones(3, 4), torch.ones(4, 4)[1:])

@@ -34,8 +34,7 @@ class Base:
         cls.n += 1
 
 class Model(torch.nn.Module, Base):
-    def get(self):
-        return self.n
+    pass
 
 class Sub(Model):
     pass
@@ -46,7 +45,7 @@ def bump():
 
 """
 CLASS_WRITES = ["type(self).n += 1", "Base.n += 1", "self.up()"]
-CLASS_READS = ["self.n", "Base.n", "Model.n", "self.get()", "vars(Model).get('n', 5)"]
+CLASS_READS = ["self.n", "Base.n", "Model.n", "vars(Model).get('n', 5)"]
 MODULE_WRITES = ["this.count += 1", "bump()"]
 MODULE_READS = ["count", "this.count", "vars(this)['count']"]
 #: Where Dynamo finds what was written: these have to be served.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import types
-from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -52,45 +51,26 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "len": len,
     "truth": lambda r: 3 if r else 2,
     "not": lambda r: 3 if not r else 2,
-    "bool": lambda r: 3 + bool(r),
-    "and": lambda r: (r and 3) or 2,
     "iterate": lambda r: sum(r[name] for name in r),
     "next": lambda r: r[next(iter(r))],
-    "reversed": lambda r: r[next(reversed(r))],
     "keys": lambda r: len(r.keys()),
     "values": lambda r: sum(r.values()),
     "items": lambda r: sum(len(name) * value for name, value in r.items()),
     "list": lambda r: len(list(r)),
-    "first of list": lambda r: r[list(r)[0]],  # noqa: RUF015
-    "tuple": lambda r: len(tuple(r)),
-    "set": lambda r: len(set(r)),
     "dict": lambda r: len(dict(r)),
-    "copy": lambda r: len(r.copy()),
     "unpack": lambda r: len({**r}),
     "call": lambda r: len((lambda **k: k)(**r)),
-    "arguments": lambda r: len((lambda *k: k)(*r)),
     "merge": lambda r: len(r | {"q": 1}),
-    "merge into": lambda r: len({"q": 1} | r),
     "equal": lambda r: 3 if r == {"a": 2, "b": 3} else 2,
-    "equal to": lambda r: 3 if {"a": 2, "b": 3} == r else 2,  # noqa: SIM300
-    "unequal": lambda r: 3 if r != {"a": 2, "b": 3} else 2,
     "sorted": lambda r: len(sorted(r)),
-    "min": lambda r: len(min(r)),
     "max": lambda r: r[max(r)],
     "any": lambda r: 3 + any(r),
-    "all": lambda r: 3 + all(r.values()),
     "zip": lambda r: sum(value for _, value in zip("abc", r.values(), strict=False)),
-    "enumerate": lambda r: sum(number for number, _ in enumerate(r)),
     "proxy": lambda r: len(types.MappingProxyType(r)),
-    "proxy, values": lambda r: sum(types.MappingProxyType(r).values()),
     "proxy, truth": lambda r: 3 if types.MappingProxyType(r) else 2,
     "length method": lambda r: r.__len__(),
     "text": lambda r: len(str(r)),
-    "representation": lambda r: len(repr(r)),
-    "dict.keys": lambda r: len(dict.keys(r)),
     "fromkeys": lambda r: len(dict.fromkeys(r)),
-    "ordered": lambda r: len(OrderedDict(r)),
-    "default": lambda r: len(defaultdict(int, r)),
     "map": lambda r: sum(map(len, r)),
     "key in keys": lambda r: 3 if "a" in r.keys() else 2,  # noqa: SIM118
     "match": lambda r: _matched(r),
@@ -147,37 +127,37 @@ def fails(capture: Capture, method: Method) -> bool:
     return first_failure(capture.checks, Walker(scope)) is not None
 
 
-@pytest.mark.parametrize("name", [*LOOKUPS, *OTHERS])
-def test_a_change_that_changes_the_result_is_never_missed(name: str) -> None:
-    method = Method((LOOKUPS | OTHERS)[name])
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_a_lookup_is_compared_and_entries_that_it_does_not_touch_change_nothing(name: str) -> None:
+    method = Method(LOOKUPS[name])
+    capture = captured(method)
+    assert_never_missed(capture, method)
+    for change in UNRELATED:
+        fill(CHANGES[change]())
+        assert not fails(capture, method), change
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_looks_at_all_is_compared_or_refused(name: str) -> None:
+    method = Method(OTHERS[name])
     try:
         capture = captured(method)
     except (CaptureError, UncacheableGuard):
-        assert name in OTHERS  # refused: never a wrong result
         return
+    assert_never_missed(capture, method)
+    if name in ("len", "truth", "iterate", "values", "items"):
+        fill(CHANGES["more in front"]())
+        assert fails(capture, method)
+
+
+def assert_never_missed(capture: Capture, method: Method) -> None:
+    """Fail unless each change that changes the result is seen."""
     before = outcome(method)
     assert not fails(capture, method)
     for change, content in CHANGES.items():
         fill(content())
         assert outcome(method) == before or fails(capture, method), change
         fill({"a": 2, "b": 3})
-
-
-@pytest.mark.parametrize("name", LOOKUPS)
-def test_entries_that_a_lookup_does_not_touch_change_nothing(name: str) -> None:
-    method = Method(LOOKUPS[name])
-    capture = captured(method)
-    for change in UNRELATED:
-        fill(CHANGES[change]())
-        assert not fails(capture, method), change
-
-
-@pytest.mark.parametrize("name", ["len", "truth", "iterate", "values", "items"])
-def test_one_more_entry_is_a_change_to_whoever_looks_at_all(name: str) -> None:
-    method = Method(OTHERS[name])
-    capture = captured(method)
-    fill(CHANGES["more in front"]())
-    assert fails(capture, method)
 
 
 def test_a_class_with_a_lookup_of_its_own_is_compared_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,15 @@ class Net(nn.Module):
         return x + y
 
 
-@pytest.mark.parametrize("name", ["sums", "writes"])
-@pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
-@pytest.mark.parametrize("named", ["x", "y", "xy"])
+@pytest.mark.parametrize(
+    ("name", "order", "named"),
+    [
+        ("sums", ("one", "two"), "xy"),
+        ("sums", ("two", "one"), "x"),
+        ("writes", ("one", "two"), "y"),
+        ("writes", ("two", "one"), "xy"),
+    ],
+)
 def test_each_call_equals_eager(name: str, order: tuple[str, str], named: str, cache_dir: Path) -> None:
     gears = {path: {0: [2, 4]} for path in named}
     for relaunched in (False, True):

@@ -59,6 +59,9 @@ class Views(nn.Module):
         halves[:, 0] = 7
         return halves
 
+    def pairs(self, r: Tensor) -> Tensor:
+        return torch.view_as_complex(r)
+
     def words(self, r: Tensor) -> Tensor:
         return r.view(torch.int64)
 
@@ -113,15 +116,13 @@ def differing(name: str, *, dynamic: bool) -> tuple[list[Any], int]:
     return different, cached.stats.traces
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("name", METHODS)
-def test_views_of_another_dtype_are_those_of_eager(name: str, dynamic: bool, cache_dir: Path) -> None:
-    assert differing(name, dynamic=dynamic)[0] == []
+@pytest.mark.parametrize("name", ["parts", "of_result", "bits", "smaller", "written"])
+def test_views_of_another_dtype_are_those_of_eager_with_static_sizes(name: str, cache_dir: Path) -> None:
+    assert differing(name, dynamic=False)[0] == []
 
 
-def test_another_process_takes_them_from_the_cache(cache_dir: Path) -> None:
-    for name in METHODS:
-        differing(name, dynamic=True)
+def test_views_are_those_of_eager_and_another_process_takes_them_from_the_cache(cache_dir: Path) -> None:
+    assert {name: differing(name, dynamic=True)[0] for name in METHODS} == {name: [] for name in METHODS}
     code = (
         "import json\nfrom tests.ge_cache.graphs.test_retyped_views import METHODS, differing\n"
         "print(json.dumps({name: differing(name, dynamic=True) for name in METHODS}))"
@@ -130,20 +131,12 @@ def test_another_process_takes_them_from_the_cache(cache_dir: Path) -> None:
     assert found == json.loads(json.dumps({name: ([], 0) for name in METHODS}))
 
 
-def test_a_pair_that_begins_at_an_odd_place_raises_as_in_eager(cache_dir: Path) -> None:
-    module = Views()
-    cached = gearcache.cache_compile(module.as_complex, config=strict_config(), dynamic=False)
-    z, r = inputs(4, 0)
-    cached(z, r)
-    with pytest.raises(RuntimeError, match="storage_offset divisible by 2"):
-        cached(z, torch.randn(9)[1:].view(4, 2))
-
-
-def test_larger_elements_at_an_odd_place_raise_as_in_eager(cache_dir: Path) -> None:
-    module = Views()
-    cached = gearcache.cache_compile(module.words, config=strict_config(), dynamic=False)
+@pytest.mark.parametrize("name", ["pairs", "words"])
+def test_larger_elements_at_an_odd_place_raise_as_in_eager(name: str, cache_dir: Path) -> None:
+    method = getattr(Views(), name)
+    cached = gearcache.cache_compile(method, config=strict_config(), dynamic=False)
     cached(torch.randn(4, 2))
     odd = torch.randn(9)[1:].view(4, 2)
-    for call in (module.words, cached):
-        with pytest.raises(RuntimeError, match=r"storage_offset\(\) must be divisible by 2"):
+    for call in (method, cached):
+        with pytest.raises(RuntimeError, match="divisible by 2"):
             call(odd)

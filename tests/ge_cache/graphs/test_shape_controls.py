@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,14 @@ def test_marks_of_the_first_call_are_in_the_key(cache_dir: Path) -> None:
     assert len(set(paths)) == 4
 
 
+def test_the_marks_of_a_caller_stay_on_its_tensor(cache_dir: Path) -> None:
+    x = torch.ones(4, 4)
+    mark_dynamic(x, 0, min=2, max=8)
+    before = copy.deepcopy(vars(x))
+    gearcache.cache_compile(Net().scaled, config=strict_config(), dynamic=False)(x)
+    assert vars(x) == before
+
+
 SOURCES = """
 import json, torch, gearcache
 from tests.scenarios.shapes import Net
@@ -59,9 +68,17 @@ print(json.dumps([right, cached.stats.traces, sorted(cached.stats.gears)]))
 
 
 @pytest.mark.slow
-def test_the_environment_variable_names_dynamic_dims_and_is_in_the_key(cache_dir: Path) -> None:
-    environ = {"TORCHAIR_CACHE_HOME": str(cache_dir)}
-    named = environ | {"TORCH_COMPILE_DYNAMIC_SOURCES": "L['x']"}
-    assert run_python(SOURCES, environ=named, compiles=True) == [[True, True], 1, ["dynamic"]]
-    assert run_python(SOURCES, environ=named) == [[True, True], 0, ["dynamic"]]
-    assert run_python(SOURCES, environ=environ, compiles=True) == [[True, True], 2, ["x(3, 4)", "x(5, 4)"]]
+def test_the_environment_variable_names_dynamic_dims(cache_dir: Path) -> None:
+    """Relaunched they are so too, as for `dims_named_by_the_settings` of the scenarios."""
+    environ = {"TORCHAIR_CACHE_HOME": str(cache_dir), "TORCH_COMPILE_DYNAMIC_SOURCES": "L['x']"}
+    assert run_python(SOURCES, environ=environ, compiles=True) == [[True, True], 1, ["dynamic"]]
+
+
+def test_dims_that_are_named_dynamic_are_in_the_key(cache_dir: Path) -> None:
+    paths = set()
+    for named in ("", "L['x']"):
+        with torch.compiler.config.patch(dynamic_sources=named):
+            cached = gearcache.cache_compile(Net().scaled, config=strict_config(), dynamic=False)
+            cached(torch.ones(3, 4))
+            paths.add(cached.entry_path)
+    assert len(paths) == 2

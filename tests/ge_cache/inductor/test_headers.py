@@ -10,12 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import gearcache
 from gearcache.ge_cache.inductor.headers import SharedHeaders, shared_folder
-from gearcache.ge_cache.workers.kept import KEPT
-from gearcache.ge_cache.workers.process import WorkerProcess
-from tests.scenarios.shapes import Net
-from tests.support.scenarios import strict_config
 
 
 class Worker:
@@ -36,18 +31,11 @@ class Worker:
 
 def test_the_second_worker_takes_what_the_first_one_has_built(tmp_path: Path) -> None:
     first, second = Worker(tmp_path, "first"), Worker(tmp_path, "second")
-    first.headers.provide(first.build)
-    second.headers.provide(second.build)
-    assert (first.builds, second.builds) == (1, 0)
-    assert (second.own / "core.h.gch").read_text() == "whole"
-
-
-def test_only_who_waits_for_headers_tells_it(tmp_path: Path) -> None:
-    first, second = Worker(tmp_path, "first"), Worker(tmp_path, "second")
     told: list[str] = []
     first.headers.provide(first.build, lambda: told.append("first"))
     second.headers.provide(second.build, lambda: told.append("second"))
-    assert told == ["first"]
+    assert (first.builds, second.builds, told) == (1, 0, ["first"])
+    assert (second.own / "core.h.gch").read_text() == "whole"
 
 
 def test_workers_that_start_together_build_once(tmp_path: Path) -> None:
@@ -143,31 +131,3 @@ def test_a_folder_that_cannot_be_written_costs_the_sharing_alone(tmp_path: Path)
     worker = Worker(tmp_path, "worker")
     worker.headers.provide(worker.build)
     assert worker.builds == 1
-
-
-@pytest.mark.slow
-@pytest.mark.thorough
-def test_compiles_share_headers(cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
-    monkeypatch.setenv("GEARCACHE_JOBS", "1")
-    cached = gearcache.cache_compile(Net().scaled, config=strict_config("inductor"), dynamic=False)
-    cached(torch.randn(3, 4))
-    KEPT.end()
-    shared = tmp_path / "inductor" / "gearcache-headers"
-    headers = {path.name: path.stat() for path in shared.glob("*/*.gch")}
-    assert len(headers) == 2
-    assert all(status.st_nlink == 1 for status in headers.values()), "the worker's folder is gone"
-    seen = []
-    end = WorkerProcess.end
-
-    def ended(self: WorkerProcess) -> None:
-        seen.extend(path.stat().st_nlink for path in self._scratch.path.rglob("*.gch"))
-        end(self)
-
-    monkeypatch.setattr(WorkerProcess, "end", ended)
-    cached(torch.randn(5, 4))
-    KEPT.end()
-    assert seen == [2, 2], "the second worker built headers of its own"
-    assert {path.name: path.stat().st_ino for path in shared.glob("*/*.gch")} == {
-        name: status.st_ino for name, status in headers.items()
-    }

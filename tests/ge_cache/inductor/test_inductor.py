@@ -1,4 +1,4 @@
-"""The `inductor` backend from end to end; one fixture compiles all that these tests need."""
+"""The `inductor` backend from end to end."""
 
 from __future__ import annotations
 
@@ -11,37 +11,29 @@ from torch._dynamo.decorators import mark_unbacked
 
 import gearcache
 from tests.scenarios.shapes import Net
-from tests.support.compiling_here import compile_here
-from tests.support.relaunch import Outcome, cold_and_warm
+from tests.support.relaunch import cold_and_warm
 from tests.support.scenarios import strict_config
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    with pytest.MonkeyPatch.context() as patch:
-        compile_here(patch)  # `test_stretches_compiled` has a worker for what it shows
-        return cold_and_warm(
-            "tests.scenarios.compiled", tmp_path_factory.mktemp("inductor"), backend="inductor", tolerance=1e-5
-        )
-
-
-def test_gears_share_the_live_weights_and_write_the_cache_in_place(outcome: Outcome) -> None:
-    outcome.assert_right("gears")
-
-
-def test_one_dynamic_graph_serves_many_sizes(outcome: Outcome) -> None:
-    outcome.assert_right("dynamic", traces=1)
-
-
-def test_weights_of_one_element_are_read_from_the_live_module(outcome: Outcome) -> None:
-    outcome.assert_right("scalars", traces=1)
-
-
-def test_custom_operators_and_those_without_a_c_interface_run_inside_compiled_code(outcome: Outcome) -> None:
+#: Scenarios of `tests.scenarios.compiled`, and their traces.
+TRACES = {
+    "gears": None,
+    "scalars": 1,
     # The layer asks for grad mode: its trace is made in both.
-    outcome.assert_right("operators_without_a_c_interface", traces=3)
+    "operators_without_a_c_interface": 3,
+}
+
+
+@pytest.mark.usefixtures("compiled_here")  # `test_targets` has a worker
+def test_compiled_scenarios_are_right_cold_and_relaunched(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """One test: each process that has one of several would compile all."""
+    outcome = cold_and_warm("tests.scenarios.compiled", tmp_path, backend="inductor", tolerance=1e-5)
+    assert outcome.cold.keys() == TRACES.keys()
+    for scenario, traces in TRACES.items():
+        with subtests.test(scenario):
+            outcome.assert_right(scenario, traces=traces)
 
 
 @pytest.mark.usefixtures("compiled_here")
@@ -57,19 +49,16 @@ def test_shape_controls_hold_for_compiled_graphs(cache_dir: Path) -> None:
 
 
 class Folded(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.maximum(x * 0, torch.zeros_like(x))
-
-    def summed(self, x: Tensor) -> Tensor:
-        return (x * 0).sum() + torch.zeros_like(x)
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.maximum(x * 0, torch.zeros_like(x)), (x * 0).sum() + torch.zeros_like(x)
 
 
 @pytest.mark.usefixtures("compiled_here")
-@pytest.mark.parametrize("name", ["forward", "summed"])
-def test_a_result_of_one_known_value_may_be_as_large_as_an_input(name: str, cache_dir: Path) -> None:
-    """Inductor fills a tensor of the input's sizes before the graph has taken them."""
-    method = getattr(Folded(), name)
+def test_results_of_one_known_value_may_be_as_large_as_an_input(cache_dir: Path) -> None:
+    """Inductor fills tensors of the input's sizes before the graph has taken them."""
+    method = Folded().forward
     served = gearcache.cache_compile(method, config=strict_config("inductor"), dynamic=True)
     for rows in (3, 5):
         x = torch.arange(4.0 * rows).reshape(rows, 4)
-        assert torch.equal(served(x), method(x))
+        for found, expected in zip(served(x), method(x), strict=True):
+            assert torch.equal(found, expected)

@@ -17,19 +17,32 @@ EXTREMES = [0, 1, -1, 5, 2**31, -(2**40), 2**63 - 1, -(2**63)]
 
 
 class Shifted(nn.Module):
-    def forward(self, x: Tensor, n: int, at: dict[str, int]) -> Tensor:
-        return (x + n) * at["factor"]
+    """What ints become in a graph: terms, factors, bounds of masks, floats."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.position = 0
+
+    def forward(self, x: Tensor, n: int, at: dict[str, int]) -> tuple[Tensor, ...]:
+        self.position += 1
+        rows = torch.arange(2)[:, None]
+        allowed = rows <= rows.t() + (self.position - 3)
+        masked = torch.where(allowed, x[:, :2], -1).masked_fill(x[:, :2] > self.position, self.position)
+        return (x + n) * at["factor"], masked, x.double() * (n / 3)
 
 
 @pytest.mark.usefixtures("compiled_here")
 def test_a_compiled_graph_has_the_numbers_of_each_call_and_calls_no_operator_for_them(cache_dir: Path) -> None:
-    module = Shifted().eval()
+    ours, theirs = Shifted().eval(), Shifted().eval()
     x = torch.arange(6).reshape(2, 3)
     with torch.no_grad():
-        served = gearcache.cache_compile(module.forward, config=strict_config("inductor"), dynamic=True)
+        served = gearcache.cache_compile(ours.forward, config=strict_config("inductor"), dynamic=True)
         for n in EXTREMES:
-            for factor in (3, -2):
-                assert torch.equal(served(x, n, {"factor": factor}), module(x, n, {"factor": factor}))
+            for factor, position in ((3, 2**40), (-2, -9), (3, 2)):
+                ours.position = theirs.position = position
+                arguments = (x, n, {"factor": factor})
+                torch.testing.assert_close(served(*arguments), theirs.forward(*arguments), rtol=0, atol=0)
+    assert served.stats.compiles <= 2
     objects = [data for path in cache_dir.rglob("blobs/*/*") if (data := path.read_bytes()).startswith(b"\x7fELF")]
     assert objects
     assert not any(b"aoti_torch_item_int64" in data for data in objects)

@@ -90,25 +90,3 @@ def test_vouching_needs_filling(cache_dir: Path) -> None:
         gearcache.cache_compile(Product().forward, config=strict_config(filling="vouched"), gears={"ids": {0: [4]}})
     with pytest.raises(OptionError, match="option `filling` is 'sure'; allowed: 'proven', 'vouched'"):
         strict_config(filling="sure")
-
-
-@pytest.mark.parametrize("filling", ["proven", "vouched"])
-def test_one_row_is_filled_up_in_its_length_alone(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch, filling: str
-) -> None:
-    from gearcache.guards.dispatch import padded_call
-
-    ran: list[Any] = []
-    runner = padded_call._runner
-
-    def watched(run: Any, gear: Any, *rest: Any) -> Any:
-        made = runner(run, gear, *rest)
-        return lambda inputs: (ran.append(gear.sizes[0]), made(inputs))[1]
-
-    monkeypatch.setattr(padded_call, "_runner", watched)
-    model = Product()
-    cached = _cached(model, filling)
-    for sizes in ((1, 3), (1, 7), (3, 7)):
-        call = _call(*sizes)
-        assert torch.equal(cached(*call), model(*call))
-    assert ran == [[1, 4], [1, 8], [4, 8]]

@@ -1,14 +1,11 @@
-"""Every private name of Inductor that gearcache uses still is what it is taken for: one test each."""
+"""What private functions of Inductor do where compiled graphs alone would not show it."""
 
 from __future__ import annotations
 
-import inspect
-import operator
 import os
 import shlex
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,104 +14,6 @@ import torch
 
 from gearcache.ge_cache.private_torch.codegen import cpp_objects, instruction_sets
 from gearcache.ge_cache.private_torch.codegen import inductor as private_inductor
-
-
-def test_aot_inductor_takes_the_arguments_that_are_passed() -> None:
-    from torch._inductor.compile_fx import compile_fx_aot
-
-    assert {"inner_compile", "config_patches"} <= set(inspect.signature(compile_fx_aot).parameters)
-
-
-def test_the_settings_for_aot_inductor_exist() -> None:
-    import torch._inductor.config as config
-
-    from gearcache.ge_cache.backend import CompileJob
-    from gearcache.ge_cache.inductor.options import compile_options
-
-    known = private_inductor.known_settings()
-    assert known == set(config.get_config_copy())
-    for name in compile_options(CompileJob("", "", None, [], {}, {}, 1)):
-        assert name in known
-
-
-def test_linker_flags_reach_the_builder_of_inductor_and_are_taken_back(tmp_path: Path) -> None:
-    from torch._inductor import codecache, cpp_builder
-
-    def names() -> list[Any]:
-        owners: list[Any] = [cpp_builder, cpp_builder.CppBuilder, codecache.AotCodeCompiler]
-        taken = zip(owners, ("_get_optimization_cflags", "build", "compile"), strict=True)
-        return [vars(owner)[name] for owner, name in taken]
-
-    original = names()
-    with (
-        cpp_objects.objects_by(cpp_objects.as_written, ["Wl,--gc-sections"], tmp_path),
-        cpp_objects._linked_to("int x;", tmp_path, []),
-    ):
-        options = cpp_builder.CppTorchOptions()
-        assert all(map(operator.is_not, names(), original))
-    assert "Wl,--gc-sections" in options.get_ldflags()
-    assert names() == original
-
-
-def test_a_runtime_is_compiled_by_the_command_of_a_wrapper_and_once(tmp_path: Path) -> None:
-    from torch._inductor import cpp_builder
-
-    wrapper = tmp_path / "graph.wrapper.cpp"
-    wrapper.write_text("int y;")
-    options = cpp_builder.CppOptions(compile_only=True)
-    paths = []
-    for source in ("int x;", "int x;", "int z;"):
-        builder = cpp_builder.CppBuilder("graph.wrapper", [str(wrapper)], options, output_dir=str(tmp_path))
-        flags: list[str] = []
-        with cpp_objects._linked_to(source, tmp_path / "shared folder", flags):
-            builder.build()
-            (flag,) = flags
-        assert flags == []
-        paths.append(Path(shlex.split(flag)[0].removeprefix("Wl,")))
-    assert paths[0] == paths[1] != paths[2]
-    assert sorted(tmp_path.glob("shared*/*")) == sorted(set(paths))
-    assert b"z" in paths[2].read_bytes()
-    assert (tmp_path / "graph.wrapper.o").exists()
-
-
-def test_headers_are_compiled_beside_one_another_and_a_source_waits_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from torch._inductor import codecache, cpp_builder
-
-    both_run = threading.Barrier(2, timeout=60)
-    order: list[str] = []
-
-    def run(command: str, cwd: str) -> None:
-        if "graph.cpp" in command:
-            order.append("source")
-            return
-        both_run.wait()  # one after the other, they would never meet
-        if "broken.h" in command:
-            raise RuntimeError("a header failed")
-        order.append("header")
-
-    def precompile(header: str, hashable_command: str) -> str:
-        path = str(tmp_path / f"{header}.h")
-        builder = cpp_builder.CppBuilder(header, [path], cpp_builder.CppOptions(compile_only=True), str(tmp_path))
-        codecache._worker_compile_cpp(f"{path}.lock", (builder,))
-        return path
-
-    monkeypatch.setattr(cpp_builder, "run_compile_cmd", run)
-    monkeypatch.setattr(codecache, "_precompile_header", precompile)
-    names = (codecache, "_worker_compile_cpp"), (codecache, "_precompile_header"), (cpp_builder.CppBuilder, "build")
-    original = [getattr(owner, name) for owner, name in names]
-    source = cpp_builder.CppBuilder("graph", ["graph.cpp"], cpp_builder.CppOptions(), output_dir=str(tmp_path))
-    with cpp_objects.headers_meanwhile():
-        codecache._precompile_header("wrapper", "")
-        codecache._precompile_header("kernels", "")
-        source.build()
-        assert order == ["header", "header", "source"]
-        codecache._precompile_header("broken", "")
-        codecache._precompile_header("other", "")
-        with pytest.raises(RuntimeError, match="a header failed"):
-            source.build()
-    assert [getattr(owner, name) for owner, name in names] == original
 
 
 @pytest.mark.parametrize(("march", "count"), [("native", 2), ("x86-64-v2", 1)])
@@ -220,29 +119,3 @@ def test_inductor_works_in_its_folder_unless_others_can_write_there(
     private_inductor.settle_folder(str(tmp_path / "own"))
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(usual if mode == 0o700 else tmp_path / "own")
     assert (str(usual) in capsys.readouterr().err) is (mode == 0o777)
-
-
-def test_inductor_keeps_precompiled_headers_in_a_folder_of_its_own() -> None:
-    assert private_inductor.header_folder().name == "precompiled_headers"
-
-
-def test_weights_of_one_element_are_no_constants_to_inductor() -> None:
-    from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
-
-    def folded(weights: list[torch.Tensor]) -> int:
-        graph = torch.fx.Graph()
-        nodes = [graph.get_attr(name) for name in ("weight", "constant")]
-        results = [graph.call_function(torch.ops.aten.exp.default, (node,)) for node in nodes]
-        for node in (*nodes, *results):
-            node.meta["val"] = torch.empty(1)
-        graph.output(tuple(results))
-        module = torch.fx.GraphModule({"weight": weight, "constant": torch.ones(1)}, graph)
-        with private_inductor.unread(weights):
-            folder = UniformValueConstantFolder(module)
-            folder.run()
-        return len(folder.node_replacements)
-
-    original = UniformValueConstantFolder._deduce_value
-    weight = torch.empty(1)
-    assert (folded([]), folded([weight])) == (2, 1)
-    assert UniformValueConstantFolder._deduce_value is original

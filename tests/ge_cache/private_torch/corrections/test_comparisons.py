@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import gearcache
-from tests.support.sampled import sampled
 
 
 class Equal:
@@ -40,16 +39,17 @@ def listed(*items: Any) -> list[Any]:
 
 
 #: Expressions of `x` (3, 4), `n = x.shape[0]`, `o` (`Equal`), `m` (the module); those that start with `!` are refused.
+#: In one trace go those alone that compare no size.
 EXPRESSIONS = """
-1 in [o] | 1 in (o,) | o in [1] | [1] in [[o]] | (1,) in [(o,)] | None in [o] | 1 in {'a': o}.values()
+(1 in [o], 1 in (o,), o in [1], [1] in [[o]], (1,) in [(o,)], None in [o], 1 in {'a': o}.values())
 ! 1 in {o: 2} | ! {o: 2}.get(1, 9) | ! 1 in {o} | ! 1 in [x[0, 0]]
-x in [x] | ! x in [x + 1] | x in (None, x) | x in ['a']
-3 in x.shape | 5 in x.shape | n in [3, 4] | 3 in [n] | n in (5,) | (3, 4) == x.shape | x.shape.count(3)
-(n > 3) == 0 | (n > 3) == False | (n > 3) != 0 | (n == 3) == 1 | (n > 3) < 1 | [n > 3] == [0] | (n > 3,) == (0,)
-(n == 3) is True | (n > 3) is False | bool(n) is True | (x.shape == (3, 4)) is True | (n > 3) is not None
-n == 3 + 0j | n != 3 + 0j | round(n, -1) | round(n * 17, -2) | round(n)
-min(n, 3.0) | max(2.0, n) | max([n, 3.0]) | min(n, 1, 2.0) | max(n, n / 2) | max(n, 7)
-listed(*range(1, 7, 2)) | listed(*range(4)) | listed(0, *range(3)) | listed(*range(n)) | [*range(1, 4)] | sum(range(n))
+(x in [x], x in (None, x), x in ['a']) | ! x in [x + 1]
+3 in x.shape | n in [3, 4] | 3 in [n] | (3, 4) == x.shape | x.shape.count(3)
+(n > 3) == 0 | (n > 3) != 0 | (n == 3) == 1 | (n > 3) < 1 | [n > 3] == [0]
+(n == 3) is True | bool(n) is True | (x.shape == (3, 4)) is True | (n > 3) is not None
+n == 3 + 0j | round(n * 17, -2) | round(n)
+min(n, 3.0) | max([n, 3.0]) | min(n, 1, 2.0) | max(n, n / 2) | max(n, 7)
+(listed(*range(1, 7, 2)), listed(*range(4)), listed(0, *range(3)), [*range(1, 4)]) | listed(*range(n)) | sum(range(n))
 ! m.run is m.run | ! m.run == m.train | ! x.device is x.device | x.device == x.device | ! OfMeta == 1
 """
 
@@ -61,10 +61,9 @@ def _expressions() -> Iterator[Any]:
             yield pytest.param(text.lstrip("! "), text.startswith("!"), id=text.lstrip("! "))
 
 
-@pytest.mark.parametrize("dynamic", sampled([False, True], [True]))
 @pytest.mark.parametrize(("expression", "is_refused"), list(_expressions()))
 def test_an_expression_has_the_value_that_python_gives_it(
-    expression: str, is_refused: bool, dynamic: bool, tmp_path: pathlib.Path
+    expression: str, is_refused: bool, tmp_path: pathlib.Path
 ) -> None:
     space: dict[str, Any] = {"listed": listed, "OfMeta": OfMeta}
     source = f"def run(m, x):\n    o, n = m.o, x.shape[0]\n    return x * 1, {expression}\n"
@@ -73,7 +72,7 @@ def test_an_expression_has_the_value_that_python_gives_it(
     module: Any = cls()
     module.o = Equal()
     config = gearcache.CompilerConfig(backend="eager", strict=True)
-    cached = gearcache.cache_compile(module.run, dynamic=dynamic, cache_dir=str(tmp_path), config=config)
+    cached = gearcache.cache_compile(module.run, dynamic=True, cache_dir=str(tmp_path), config=config)
     for rows in (3, 5):
         x = torch.ones(rows, 4)
         if is_refused:
@@ -81,7 +80,7 @@ def test_an_expression_has_the_value_that_python_gives_it(
                 cached(x)
             continue
         (_, found), (_, expected) = cached(x), module.run(x)
-        assert (found, type(found)) == (expected, type(expected))
+        assert (found, type(found), repr(found)) == (expected, type(expected), repr(expected))
 
 
 class Extremes(torch.nn.Module):
@@ -95,7 +94,7 @@ class Extremes(torch.nn.Module):
 NAN = float("nan")
 
 
-@pytest.mark.parametrize(("a", "b"), [(-2.0, 3.0), (NAN, 3.0), (3.0, NAN), (0.0, -0.0), ([2], [7]), (2, 7)])
+@pytest.mark.parametrize(("a", "b"), [(-2.0, 3.0), (NAN, 3.0), (0.0, -0.0), ([2], [7])])
 def test_extremes_of_tensors_are_those_that_python_chooses(a: Any, b: Any, cache_dir: pathlib.Path) -> None:
     model = Extremes()
     cached = gearcache.cache_compile(model.of_tensors, config=gearcache.CompilerConfig(backend="eager", strict=True))
@@ -121,8 +120,7 @@ class Formatted(torch.nn.Module):
         return f"{n}", 5, x.size(0)
 
 
-@pytest.mark.parametrize("dynamic", [True, None, False])
-@pytest.mark.parametrize("name", ["forward", "left_out"])
+@pytest.mark.parametrize(("name", "dynamic"), [("forward", None), ("forward", False), ("left_out", True)])
 def test_numbers_are_formatted_as_their_spec_says(name: str, dynamic: bool | None, cache_dir: pathlib.Path) -> None:
     method, config = getattr(Formatted(), name), gearcache.CompilerConfig(backend="eager", strict=True)
     cached = gearcache.cache_compile(method, config=config, dynamic=dynamic)
