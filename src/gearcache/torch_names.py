@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -74,7 +74,6 @@ def _lacking(names: Set[str], exists: Callable[[str], bool]) -> tuple[str, ...]:
     return tuple(sorted(name for name in missing if not name.startswith(tuple(f"{other}." for other in missing))))
 
 
-@functools.cache
 def _used(place: Path) -> frozenset[str]:
     """Return the names of torch in a file, or in all files of a folder."""
     files = (
@@ -82,7 +81,13 @@ def _used(place: Path) -> frozenset[str]:
         if place.suffix
         else [Path(at, file) for at, _, all_ in os.walk(place, followlinks=True) for file in all_]
     )
-    return frozenset(name for file in files if file.suffix == ".py" for name in names_in(ast.parse(file.read_bytes())))
+    return frozenset().union(*(_names_of(file) for file in files if file.suffix == ".py"))
+
+
+@functools.cache
+def _names_of(file: Path) -> set[str]:
+    source = file.read_bytes()
+    return names_in(ast.parse(source)) if b"torch" in source else set()
 
 
 def _is_optional(name: str) -> bool:
@@ -94,10 +99,11 @@ def names_in(tree: ast.Module) -> set[str]:
     names: set[str] = set()
     of_module = _bound(node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.ClassDef)))
     for part in tree.body:
-        own_names = _bound(ast.walk(part), of_module) if isinstance(part, (ast.FunctionDef, ast.ClassDef)) else {}
-        reassigned = _set_otherwise(part)
+        nodes = list(ast.walk(part))
+        own_names = _bound(nodes, of_module) if isinstance(part, (ast.FunctionDef, ast.ClassDef)) else {}
+        reassigned = _set_otherwise(nodes)
         bound = {name: value for name, value in {**of_module, **own_names}.items() if name not in reassigned}
-        for node in ast.walk(part):
+        for node in nodes:
             if isinstance(node, ast.ImportFrom) and _is_torch(node.module or ""):
                 names |= {f"{node.module}.{alias.name}" for alias in node.names}
             elif isinstance(node, ast.Import):
@@ -109,7 +115,7 @@ def names_in(tree: ast.Module) -> set[str]:
     return names
 
 
-def _bound(nodes: Iterator[ast.AST], outer: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+def _bound(nodes: Iterable[ast.AST], outer: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """Return variable -> name of torch, for imports and for `variable: Any = name.of.torch`; `outer` are others."""
     bound = dict(outer)
     assigned: list[tuple[ast.expr, ast.expr]] = []
@@ -127,20 +133,18 @@ def _bound(nodes: Iterator[ast.AST], outer: Mapping[str, str] = MappingProxyType
     return bound
 
 
-def _set_otherwise(part: ast.stmt) -> set[str]:
+def _set_otherwise(nodes: Iterable[ast.AST]) -> set[str]:
     """Return the variables of a function that may hold other values: parameters, and those assigned again."""
-    stores = Counter(node.id for node in ast.walk(part) if isinstance(node, ast.Name) and not _reads(node))
-    annotated = {node.target.id for node in ast.walk(part) if _annotates(node)}  # type: ignore[attr-defined]
-    parameters = {node.arg for node in ast.walk(part) if isinstance(node, ast.arg)}
+    stores: Counter[str] = Counter()
+    annotated, parameters = set(), set()
+    for node in nodes:
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            stores[node.id] += 1
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            annotated.add(node.target.id)
+        elif isinstance(node, ast.arg):
+            parameters.add(node.arg)
     return parameters | {name for name, count in stores.items() if count > 1 or name not in annotated}
-
-
-def _annotates(node: ast.AST) -> bool:
-    return isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-
-
-def _reads(node: ast.Name) -> bool:
-    return isinstance(node.ctx, ast.Load)
 
 
 def _dotted(node: ast.expr, bound: dict[str, str]) -> str:
