@@ -112,8 +112,9 @@ def test_when_a_rank_is_killed_the_others_end_with_one_error_and_a_restarted_job
     for rank, phase in ((0, "load"), (1, "lookup"), (1, "arrival")):
         reports = run_job(replace(job, faults={rank: f"kill at {phase}"}))
         check_that_a_killed_rank_is_named(reports, rank, job.timeout)
-    reports = run_job(job)
-    assert [report.get("agreed") for report in reports] == [True] * 3, reports
+    for environ in ({}, {"TORCHELASTIC_RUN_ID": "7", "TORCHELASTIC_RESTART_COUNT": "3"}):
+        reports = run_job(replace(job, environ=environ))
+        assert [report.get("agreed") for report in reports] == [True] * 3, reports
 
 
 def test_a_rank_that_hangs_is_named_by_all_others(warm: Path, store: int) -> None:

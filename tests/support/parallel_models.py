@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -99,4 +98,3 @@ PAIRED = ("one_or_two_groups", "named_group")
 PLACED = ("asked_of_group", "of_group_object")
 #: What no other rank shares.
 BOUND = ("asked", "constant", "new_tensor", "branch", "uneven_weight")
-Method = Callable[..., Any]

@@ -206,13 +206,13 @@ def cached(model: Any, name: str, *specs: Any, **options: Any) -> Any:
     return method
 
 
-def geared(model: Any, name: str = "decode", **options: Any) -> Any:
+def geared(model: Any) -> Any:
     method = gearcache.cache_compile(
-        getattr(model, name),
-        config=config(**options),
+        model.decode,
+        config=config(),
         input_signature=(gearcache.TensorSpec((gearcache.Symbol("batch", gears=[2, 3]), 4), torch.float32),),
     )
-    setattr(model, name, method)
+    model.decode = method
     return method
 
 
@@ -226,7 +226,7 @@ def counted(report: dict[str, Any], *methods: Any) -> None:
 def decode(job: Job, rank: int, report: dict[str, Any]) -> None:
     """Agree on one model, then serve it."""
     model = Net()
-    method = geared(model, on_miss=job.options.get("on_miss"), backend=job.options.get("backend", "eager"))
+    method = geared(model)
     try:
         report["agreed"] = agree(model, job.timeout, job.options.get("on_disagree", "raise"))
         report["result"] = float(method(torch.ones(2, 4)).sum())
@@ -325,7 +325,7 @@ def undeclared(job: Job, rank: int, report: dict[str, Any]) -> None:
     )
     model.decode = method  # type: ignore[assignment]
     warm = (lambda: method.warm(torch.ones(2, 4))) if job.options.get("warm") else None
-    report["agreed"] = agree(model, job.timeout, job.options.get("on_disagree", "raise"), warm=warm)
+    report["agreed"] = agree(model, job.timeout, warm=warm)
     report["result"] = float(method(torch.ones(2, 4)).sum())
     counted(report, method)
 
@@ -340,17 +340,14 @@ def parallel(job: Job, rank: int, report: dict[str, Any]) -> None:
     model = parallel_models.ParallelDecoder(group, rank, size)
     plain = model.decode
     specs = [gearcache.TensorSpec((2, *sizes), torch.float32) for sizes in ((8,), (8 // size,), (8 // size,))]
-    begin = time.monotonic()
     method = cached(model, "decode", *specs, backend=job.options.get("backend", "eager"))
     report["agreed"] = agree(model, job.timeout)
-    report["agree_seconds"] = time.monotonic() - begin
     torch.manual_seed(0)
     x, keys, values = torch.randn(2, 8), torch.randn(2, 8 // size), torch.randn(2, 8 // size)
     with torch.no_grad():
         wanted = plain(x, keys, values)
     found = method(x, keys, values)
     report["equal"] = all(torch.allclose(one, other) for one, other in zip(found, wanted, strict=True))
-    report["sum"] = float(found[0].sum())
     if rank % 2:
         time.sleep(0.5)
     report["turns"] = _turns_during(lambda: method(x, keys, values))
