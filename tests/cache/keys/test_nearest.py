@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gearcache.cache.keys import nearest as nearest_module
 from gearcache.cache.keys.key import CacheKey, Difference
 from gearcache.cache.keys.nearest import nearest_entry
 from gearcache.cache.layout import Layout
@@ -69,3 +70,23 @@ def test_the_same_key_for_other_ranks_is_named_as_such(store: DiskStore) -> None
     assert found is not None
     assert found.difference is None
     assert "for other ranks" in str(found)
+
+
+def test_only_the_newest_manifests_are_looked_at(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nearest_module, "MAX_CANDIDATES", 2)
+    publish(store, key(a=1, b=0), age=9)
+    publish(store, key(a=2, b=2), age=1)
+    publish(store, key(a=3, b=3), age=2)
+    found = nearest_entry(store.layout, key(a=1, b=1))
+    assert found is not None
+    assert found.manifest.components == {"a": 2, "b": 2}
+
+
+def test_a_crowded_label_costs_no_more_than_a_few_reads(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nearest_module, "MAX_SEEN", 3)
+    for number in range(9):
+        publish(store, key(a=number))
+    looked_at = []
+    monkeypatch.setattr(nearest_module.os, "lstat", lambda path: looked_at.append(path) or os.stat(path))
+    assert nearest_entry(store.layout, key(a=99)) is not None
+    assert len(looked_at) == 3
