@@ -171,8 +171,9 @@ class Flagged(nn.Module):
         return x + 1 if not counts[0] else x * counts[0]
 
 
-@pytest.mark.parametrize(("method", "gears"), [("scaled", None), ("branched", None), ("branched", {"x": {0: [2, 4]}})])
-@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("gears", [None, {"x": {0: [2, 4]}}])
+@pytest.mark.parametrize("method", ["scaled", "branched"])
+@pytest.mark.parametrize("first", [0, 1, 2])
 def test_an_int_that_is_0_or_1_at_first_takes_no_more_graphs_than_torch_compile_makes(
     method: str, first: int, gears: dict[str, Any] | None, cache_dir: Path
 ) -> None:
