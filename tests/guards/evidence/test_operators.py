@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import cProfile
+import functools
+import gc
 import sys
 import types
 from collections.abc import Callable
@@ -149,6 +151,21 @@ CASES = {
         define("Tensor x", CompositeImplicitAutograd=lambda x: x * 3),
         "its CompositeImplicitAutograd kernel was changed",
     ),
+    "a default of a composite": Case(
+        define("Tensor x", CompositeImplicitAutograd=lambda x, factor=2: x * factor),
+        define("Tensor x", CompositeImplicitAutograd=lambda x, factor=3: x * factor),
+        "its CompositeImplicitAutograd kernel was changed",
+    ),
+    "a composite that is a partial": Case(
+        define("Tensor x", CompositeImplicitAutograd=functools.partial(lambda x, factor: x * factor, factor=2)),
+        define("Tensor x", CompositeImplicitAutograd=functools.partial(lambda x, factor: x * factor, factor=3)),
+        "its CompositeImplicitAutograd kernel was changed",
+    ),
+    "a decorated composite": Case(
+        define("Tensor x", CompositeImplicitAutograd=torch.no_grad()(lambda x: x * 2)),
+        define("Tensor x", CompositeImplicitAutograd=torch.no_grad()(lambda x: x * 3)),
+        "its CompositeImplicitAutograd kernel was changed",
+    ),
     "a kernel for autograd": Case(
         define("Tensor x", CPU=empty_like, fake=empty_like, Autograd=lambda x: x * 2),
         define("Tensor x", CPU=empty_like, fake=empty_like, Autograd=lambda x: x * 3),
@@ -213,6 +230,24 @@ def test_reading_a_kernel_does_not_run_it() -> None:
         assert runs == []
         runs.append("what it closes over")
         assert "Autograd kernel was changed" in str(changed_operator(before))
+
+
+def test_reading_a_kernel_does_not_take_a_callback_of_the_collector_for_it() -> None:
+    def collecting(phase: str, _: object) -> None:
+        pass
+
+    with library(define("Tensor x", Autograd=scaled)):
+        before = record_operators([f"{NAME}::turn"])
+        thresholds = gc.get_threshold()
+        gc.callbacks.insert(0, collecting)
+        gc.set_threshold(1, 1, 1)
+        try:
+            found = [changed_operator(before) for _ in range(20)]
+        finally:
+            gc.set_threshold(*thresholds)
+            gc.callbacks.remove(collecting)
+    assert found == [None] * 20
+    assert gc.isenabled()
 
 
 def test_reading_a_kernel_leaves_profilers_running() -> None:
