@@ -7,33 +7,55 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import gearcache
 
 
 @pytest.fixture(scope="session")
-def t5_entries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache that holds the graphs of `language_model("t5")` with `T5_SIZES`."""
-    from tests.support.language_models import T5_SIZES
+def mistral_entries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that holds the graphs of `language_model("mistral")` with `MISTRAL_SIZES`, made on `meta`."""
+    from tests.support.language_models import MISTRAL_SIZES, language_model
 
-    return _made("t5", T5_SIZES, tmp_path_factory)
+    root = _root("mistral", tmp_path_factory)
+
+    def build() -> None:
+        with torch.device("meta"):
+            _warm(language_model("mistral"), MISTRAL_SIZES, root)
+
+    report = gearcache.prewarm(build)
+    assert report.is_complete, report
+    return root
 
 
 @pytest.fixture(scope="session")
 def llama_entries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache that holds the graphs of `language_model("llama")` with `LLAMA_SIZES`."""
-    from tests.support.language_models import LLAMA_SIZES
+    """A cache that holds the graph of `llama_of_one_layer` with `LLAMA_SIZES`: it reads prompts token by token."""
+    from tests.support.language_models import LLAMA_SIZES, llama_of_one_layer
 
-    return _made("llama", LLAMA_SIZES, tmp_path_factory)
+    root = _root("llama", tmp_path_factory)
+    _warm(llama_of_one_layer(), LLAMA_SIZES, root)
+    return root
 
 
-def _made(family: str, sizes: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from gearcache.integrations.transformers import attach_generate
-    from tests.support.language_models import language_model
+@pytest.fixture(scope="session")
+def t5_entries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that holds the graphs of `language_model("t5")` with `T5_SIZES`."""
+    from tests.support.language_models import T5_SIZES, language_model
 
+    root = _root("t5", tmp_path_factory)
+    _warm(language_model("t5"), T5_SIZES, root)
+    return root
+
+
+def _root(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.getbasetemp()
     # The processes of pytest-xdist have folders of their own in that of the run.
-    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"entries_of_{family}"
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"entries_of_{family}"
+
+
+def _warm(model: Any, sizes: dict[str, Any], root: Path) -> None:
+    from gearcache.integrations.transformers import attach_generate
+
     config = gearcache.CompilerConfig(backend="eager", strict=True)
-    attach_generate(language_model(family), **sizes, config=config, cache_dir=root).warm()
-    return root
+    attach_generate(model, **sizes, config=config, cache_dir=root).warm()

@@ -12,7 +12,14 @@ pytest.importorskip("transformers")
 
 import gearcache
 from gearcache.integrations.transformers import AttachedModel, attach_generate
-from tests.support.language_models import language_model, right_padded, tokens
+from tests.support.language_models import (
+    LLAMA_SIZES,
+    MISTRAL_SIZES,
+    language_model,
+    llama_of_one_layer,
+    right_padded,
+    tokens,
+)
 
 #: An empty text in a batch.
 EMPTY_ROW = torch.tensor([[0, 0, 0, 0, 0], [1, 1, 1, 1, 1]])
@@ -20,9 +27,9 @@ EMPTY_ROW = torch.tensor([[0, 0, 0, 0, 0], [1, 1, 1, 1, 1]])
 FAR = (torch.arange(12)[None] < torch.tensor([[2], [12]])).long()
 
 
-def attached_to(model: Any, root: Path) -> AttachedModel:
+def attached_to(model: Any, root: Path, sizes: dict[str, Any] = MISTRAL_SIZES) -> AttachedModel:
     config = gearcache.CompilerConfig(backend="eager", strict=True)
-    return attach_generate(model, batch=[2], prompt=[12], cache_length=24, config=config, cache_dir=root)
+    return attach_generate(model, **sizes, config=config, cache_dir=root)
 
 
 def generated(model: Any, mask: torch.Tensor) -> list[Any]:
@@ -31,8 +38,10 @@ def generated(model: Any, mask: torch.Tensor) -> list[Any]:
     return found.tolist()  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize("family", ["llama", "gpt2", "bart", "t5"])
+@pytest.mark.parametrize(
+    ("family", "attention"),
+    [("llama", "eager"), ("llama", "sdpa"), ("gpt2", "sdpa"), ("bart", "eager"), ("t5", "sdpa")],
+)
 def test_a_row_that_is_hidden_whole_is_left_to_the_model(family: str, attention: str, tmp_path: Path) -> None:
     plain, model = (language_model(family, attn_implementation=attention) for _ in range(2))
     attached = attached_to(model, tmp_path)
@@ -41,16 +50,19 @@ def test_a_row_that_is_hidden_whole_is_left_to_the_model(family: str, attention:
     assert (attached.stats.traces, attached.stats.compiles) == (0, 0)
 
 
-@pytest.mark.parametrize(("family", "reasons"), [("llama", []), ("mistral", ["attention_mask"])])
 def test_padding_on_the_right_is_served_where_no_window_ends_before_it(
-    family: str, reasons: list[str], tmp_path: Path
+    llama_entries: Path, mistral_entries: Path
 ) -> None:
-    plain, model = (language_model(family, num_hidden_layers=1, attn_implementation="eager") for _ in range(2))
-    attached = attached_to(model, tmp_path)
-    assert generated(model, FAR) == generated(plain, FAR)
-    assert generated(model, FAR.bool()) == generated(plain, FAR.bool())
-    assert list(attached.stats.eager_reasons) == reasons
-    assert (attached.stats.traces > 0) == (not reasons)
+    for make, root, sizes, reasons in (
+        (llama_of_one_layer, llama_entries, LLAMA_SIZES, []),
+        (lambda: language_model("mistral"), mistral_entries, MISTRAL_SIZES, ["attention_mask"]),
+    ):
+        plain, model = make(), make()
+        attached = attached_to(model, root, sizes)
+        assert generated(model, FAR) == generated(plain, FAR)
+        assert generated(model, FAR.bool()) == generated(plain, FAR.bool())
+        assert list(attached.stats.eager_reasons) == reasons
+        assert (attached.stats.hits > 0) == (not reasons)
 
 
 def test_a_mask_of_fractions_is_left_to_the_model(tmp_path: Path) -> None:

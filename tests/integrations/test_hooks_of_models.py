@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 
 import gearcache
 from gearcache.integrations.transformers import AttachedModel, attach_generate
-from tests.support.language_models import LLAMA_SIZES, T5_SIZES, language_model, left_padded, tokens
+from tests.support.language_models import MISTRAL_SIZES, T5_SIZES, language_model, left_padded, tokens
 
 Log = list[Any]
 CALL: dict[str, Any] = {"input_ids": tokens(3, 5), "attention_mask": left_padded(3, 5), "max_new_tokens": 4}
@@ -62,14 +62,14 @@ def is_keyed_by_modules(model: Any, log: Log) -> None:
 
 
 HOOKS = [
-    *[("llama", register) for register in (sees_arguments, changes_arguments, changes_logits, is_keyed_by_modules)],
+    *[("mistral", register) for register in (sees_arguments, changes_arguments, changes_logits, is_keyed_by_modules)],
     *[("t5", register) for register in (sees_arguments, changes_logits)],
 ]
 
 
 def attached_to(model: Any, roots: dict[str, Path]) -> AttachedModel:
     family = model.config.model_type
-    sizes = {"llama": LLAMA_SIZES, "t5": T5_SIZES}[family]
+    sizes = {"mistral": MISTRAL_SIZES, "t5": T5_SIZES}[family]
     config = gearcache.CompilerConfig(backend="eager", strict=True)
     return attach_generate(model, **sizes, config=config, cache_dir=roots[family])
 
@@ -81,8 +81,8 @@ def told(model: Any, register: Callable[[Any, Log], None], **call: Any) -> tuple
 
 
 @pytest.fixture(scope="module")
-def roots(llama_entries: Path, t5_entries: Path) -> dict[str, Path]:
-    return {"llama": llama_entries, "t5": t5_entries}
+def roots(mistral_entries: Path, t5_entries: Path) -> dict[str, Path]:
+    return {"mistral": mistral_entries, "t5": t5_entries}
 
 
 @pytest.mark.parametrize(("family", "register"), HOOKS)
@@ -107,7 +107,7 @@ def test_hooks_on_an_encoder(roots: dict[str, Path]) -> None:
 
 
 def test_what_a_hook_makes_of_a_call_may_be_a_miss(roots: dict[str, Path]) -> None:
-    plain, model = language_model("llama"), language_model("llama")
+    plain, model = language_model("mistral"), language_model("mistral")
     attached = attached_to(model, roots)
     assert told(model, gives_positions) == told(plain, gives_positions)
     assert list(attached.stats.eager_reasons) == ["args"]

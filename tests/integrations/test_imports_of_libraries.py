@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import json
-from typing import Any
+import logging
 
 import pytest
 
@@ -19,68 +18,44 @@ def test_gearcache_imports_no_optional_library() -> None:
     assert run_python(code) == []
 
 
-VERSIONS = ["5.9.1", "5.99.0"]
-LOST = {
-    "name": "`cache_utils.get_layer_types_and_kwargs`",
-    "parameter": "`query_length=` of `cache_utils.CacheLayerMixin.get_mask_sizes`",
-    "duty": "a known `cache_utils.CacheLayerMixin.unknown`",
-}
-#: In a fork for each case gives transformers another release; prints what the integration logs and raises in all.
-IMPORTED = """
-import json, logging, os, sys, transformers
-import transformers.cache_utils
-import gearcache.integrations.transformers  # with all of transformers that it needs, which the forks then have
-for name in [name for name in sys.modules if name.startswith("gearcache.integrations")]:
-    del sys.modules[name]
-found = []
-for version, lost in json.loads(sys.argv[1]):
-    result, report = os.pipe()
-    if os.fork() == 0:
-        break
-    os.close(report)
-    found.append(json.loads(os.fdopen(result).read()))
-    os.wait()
-else:
-    print(json.dumps(found))
-    sys.exit()
-transformers.__version__ = version
-if lost == "name": del transformers.cache_utils.get_layer_types_and_kwargs
-if lost == "parameter": transformers.cache_utils.CacheLayerMixin.get_mask_sizes = lambda self, other: (1, 0)
-if lost == "duty": transformers.cache_utils.CacheLayerMixin.__abstractmethods__ |= {"unknown"}
-logged = []
-class Keep(logging.Handler):
-    def emit(self, record): logged.append((record.levelname, record.name, record.getMessage()))
-logging.getLogger().addHandler(Keep())
-said = ""
-try:
-    import gearcache.integrations.transformers
-except ImportError as error:
-    said = str(error)
-os.write(report, json.dumps([said, logged]).encode())
-os._exit(0)
-"""
-
-
-@pytest.fixture(scope="module")
-def imported() -> dict[str, Any]:
-    """What is said and logged, by the version or by what is lost."""
+def import_anew() -> None:
     pytest.importorskip("transformers")
-    cases = [*((version, "nothing") for version in VERSIONS), *(("5.99.0", lost) for lost in LOST)]
-    return dict(zip([*VERSIONS, *LOST], run_python(IMPORTED, json.dumps(cases)), strict=True))
+    importlib.reload(importlib.import_module("gearcache.integrations.transformers"))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_transformers_that_was_not_tried_is_used_with_one_warning(imported: dict[str, Any], version: str) -> None:
-    said, ((level, logger, text),) = imported[version]
-    assert (said, level, logger) == ("", "WARNING", "gearcache")
+@pytest.mark.parametrize("version", ["5.9.1", "5.99.0"])
+def test_a_transformers_that_was_not_tried_is_used_with_one_warning(
+    version: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import_anew()
+    monkeypatch.setattr("transformers.__version__", version)
+    caplog.clear()
+    for _ in range(2):
+        import_anew()
+    ((logger, level, text),) = caplog.record_tuples
+    assert (logger, level) == ("gearcache", logging.WARNING)
     assert "was tried with transformers 5.20, 5.22, 5.23, 5.24, this is " + version in text
 
 
-@pytest.mark.parametrize(("lost", "name"), LOST.items())
-def test_what_transformers_lacks_is_named(imported: dict[str, Any], lost: str, name: str) -> None:
-    said, logged = imported[lost]
-    assert f"this is 5.99.0, which lacks {name}: `pip install 'gearcache[transformers]'`" in said
-    assert logged == []
+def test_what_transformers_lacks_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    import_anew()
+    mixin = "transformers.cache_utils.CacheLayerMixin"
+    caplog.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr("transformers.__version__", "5.99.1")
+        patch.delattr("transformers.cache_utils.get_layer_types_and_kwargs")
+        patch.setattr(f"{mixin}.get_mask_sizes", lambda self, other: (1, 0))
+        patch.setattr(f"{mixin}.__abstractmethods__", frozenset(["unknown"]))
+        with pytest.raises(ImportError, match=r"this is 5\.99\.1, which lacks") as caught:
+            import_anew()
+    for name in (
+        "`cache_utils.get_layer_types_and_kwargs`",
+        "`query_length=` of `cache_utils.CacheLayerMixin.get_mask_sizes`",
+        "a known `cache_utils.CacheLayerMixin.unknown`",
+        "`pip install 'gearcache[transformers]'`",
+    ):
+        assert name in str(caught.value)
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize(

@@ -82,19 +82,28 @@ def test_a_node_that_fails_is_named_and_the_others_go_on(caches: list[Path]) -> 
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"nodes": "some"}, "nodes is 'some'; it must be 'all', or ids of nodes"),
-        ({"nodes": ["none"]}, "nodes has 'none'; alive are"),
+        ({}, "Ray is not initialised"),
         ({"jobs": 0}, "jobs is 0"),
         ({"threads": True}, "threads is True"),
         ({"timeout": 0}, "timeout is 0"),
     ],
 )
-def test_wrong_arguments_are_told(arguments: dict[str, Any], message: str, caches: list[Path]) -> None:
+def test_wrong_arguments_are_told(arguments: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
     with pytest.raises(OptionError, match=message):
         prewarm(prewarmed.on_meta, **arguments)
 
 
-def test_what_no_server_imports_is_refused(caches: list[Path]) -> None:
+def test_nodes_that_are_not_there_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "nodes", lambda: [{"NodeID": "ab", "Alive": True}, {"NodeID": "cd", "Alive": False}])
+    with pytest.raises(OptionError, match="nodes is 'some'; it must be 'all', or ids of nodes"):
+        prewarm(prewarmed.on_meta, nodes="some")
+    with pytest.raises(OptionError, match=r"nodes has 'cd'; alive are ab$"):
+        prewarm(prewarmed.on_meta, nodes=["cd"])
+
+
+def test_what_no_server_imports_is_refused() -> None:
     with pytest.raises(OptionError, match="it must be a function, or `module:function`"):
         prewarm("deploy")
 
