@@ -104,7 +104,7 @@ def sglang_recipes_loop_over_batch_sizes_with_one_method(run: Run) -> None:
     model = _model()
     decode = run.watch(tng.inference.cache_compile(model.decode, config=tng.CompilerConfig(), dynamic=False))
     for turn in range(2):
-        for batch in (8, 4, 1):
+        for batch in (4, 1):
             _step(run, f"turn {turn}, batch {batch}", decode, model, batch)
 
 
@@ -141,63 +141,15 @@ def cosyvoice_caches_prefill_and_decode_in_its_constructor(run: Run) -> None:
 
 
 def a_reduce_overhead_config_captures_npu_graphs(run: Run) -> None:
-    """`config.mode = "reduce-overhead"`, the older name of aclgraph."""
+    """`config.mode = "reduce-overhead"`, the older name of aclgraph, which has the addresses of its capture."""
     compat.install()
     model = _model()
     config = tng.CompilerConfig()
     config.mode = "reduce-overhead"
     decode = run.watch(tng.inference.cache_compile(model.decode, config=config, dynamic=False))
-    for turn in range(2):
+    for turn in range(3):
         _step(run, f"turn {turn}", decode, model, 2)
-
-
-def custom_decompositions_reach_the_graph(run: Run) -> None:
-    """`custom_decompositions=` replaces an operator that torchair would convert."""
-    compat.install()
-
-    def silu(x: Tensor) -> Tensor:
-        return x * torch.sigmoid(x) + 1
-
-    class Gate(nn.Module):
-        def gate(self, x: Tensor) -> Tensor:
-            return nn.functional.silu(x)
-
-    x = torch.randn(2, 4).to(NPU)
-    chosen = {torch.ops.aten.silu.default: silu}
-    cached = run.watch(tng.inference.cache_compile(Gate().gate, custom_decompositions=chosen))
-    run.check("decomposed", cached(x).cpu(), silu(x).cpu())
-
-
-def a_transformers_llama_decodes_over_a_static_cache(run: Run) -> None:
-    """`LlamaForCausalLM` as it is, in npugraph_ex's and in GE's mode."""
-    compat.install()
-    from transformers import LlamaForCausalLM, StaticCache
-
-    from tests.scenarios.llama import CONFIG
-
-    class Served(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = LlamaForCausalLM(CONFIG).eval()
-
-        def decode(self, ids: Tensor, cache: Any, position: Tensor) -> Tensor:
-            return self.model(input_ids=ids, past_key_values=cache, position_ids=position, use_cache=True).logits
-
-    served = Served().to(NPU)
-    for mode in ("max-autotune", "reduce-overhead"):
-        config = tng.CompilerConfig()
-        config.mode = mode
-        decode = run.watch(tng.inference.cache_compile(served.decode, config=config, dynamic=False))
-        ours, theirs = (StaticCache(config=CONFIG, max_cache_len=16) for _ in range(2))
-        for cache in (ours, theirs):
-            cache.early_initialization(batch_size=2, num_heads=2, head_dim=8, dtype=torch.float32, device=NPU)
-        for step in range(3):
-            ids, position = torch.randint(0, 64, (2, 1)).to(NPU), torch.full((2, 1), step).to(NPU)
-            with torch.no_grad():
-                expected = served.decode(ids, theirs, position)
-                run.check(f"{mode}, step {step}", decode(ids, ours, position).cpu(), expected.cpu())
-        keys = [[layer.keys.cpu() for layer in cache.layers] for cache in (ours, theirs)]
-        run.check(f"{mode}, keys", *keys)
+        model.head.weight.data = model.head.weight.data * 2
 
 
 def _on_cpu(value: Any) -> Any:

@@ -154,7 +154,3 @@ class Decoder(nn.Module):
             (torch.zeros(shape, dtype=dtype, device=device), torch.zeros(shape, dtype=dtype, device=device))
             for _ in range(self.size.layers)
         ]
-
-
-LLAMA = Size()
-QWEN2_MOE = Size(experts=4)

@@ -30,8 +30,6 @@ DTYPES: dict[int, torch.dtype] = {
 
 Handler = Callable[..., Any]
 OPERATORS: dict[str, Handler] = {}
-#: Operators that write their first input.
-WRITING = {"Assign", "Scatter", "ScatterUpdate", "InplaceIndexAdd", "ScatterNdUpdate", "ViewCopy"}
 
 
 def operator(*names: str) -> Callable[[Handler], Handler]:
@@ -53,47 +51,22 @@ def _same(dtype_of: Tensor, value: Tensor) -> Tensor:
 
 
 for _name, _function in {
-    "Abs": torch.abs,
-    "Ceil": torch.ceil,
     "Cos": torch.cos,
-    "Erf": torch.erf,
-    "Exp": torch.exp,
-    "Floor": torch.floor,
-    "IsNan": torch.isnan,
-    "Log": torch.log,
-    "LogicalNot": torch.logical_not,
     "Neg": torch.neg,
-    "OnesLike": torch.ones_like,
-    "Reciprocal": torch.reciprocal,
-    "Relu": torch.relu,
-    "Round": torch.round,
     "Rsqrt": torch.rsqrt,
     "Sigmoid": torch.sigmoid,
-    "Sign": torch.sign,
     "Sin": torch.sin,
-    "Sqrt": torch.sqrt,
-    "Square": torch.square,
-    "Tanh": torch.tanh,
     "ZerosLike": torch.zeros_like,
 }.items():
     OPERATORS[_name] = lambda op, x, function=_function: function(x)
 
 for _name, _function in {
     "Add": torch.add,
-    "BitwiseAnd": torch.bitwise_and,
-    "Equal": torch.eq,
     "FloorDiv": torch.floor_divide,
-    "FloorMod": torch.remainder,
-    "Greater": torch.gt,
-    "GreaterEqual": torch.ge,
     "Less": torch.lt,
     "LessEqual": torch.le,
-    "LogicalAnd": torch.logical_and,
-    "LogicalOr": torch.logical_or,
-    "Maximum": torch.maximum,
     "Minimum": torch.minimum,
     "Mul": torch.mul,
-    "NotEqual": torch.ne,
     "Pow": torch.pow,
     "Sub": torch.sub,
 }.items():
@@ -110,16 +83,6 @@ def _muls(op: Any, x: Tensor) -> Tensor:
     return x * op.float("value")
 
 
-@operator("AxpyV2")
-def _axpy(op: Any, x: Tensor, y: Tensor, alpha: Tensor) -> Tensor:
-    return torch.add(x, y, alpha=alpha.item())
-
-
-@operator("Gelu")
-def _gelu(op: Any, x: Tensor) -> Tensor:
-    return torch.nn.functional.gelu(x, approximate="tanh")
-
-
 @operator("Swish")
 def _swish(op: Any, x: Tensor) -> Tensor:
     scale = op.float("scale", 1.0)
@@ -131,19 +94,19 @@ def _cast(op: Any, x: Tensor) -> Tensor:
     return x.to(DTYPES[op.int("dst_type")])
 
 
-@operator("Identity", "TensorMove")
+@operator("Identity")
 def _identity(op: Any, x: Tensor) -> Tensor:
     return x.clone()
 
 
-@operator("MatMul", "MatMulV2", "MatMulV3")
+@operator("MatMul", "MatMulV2")
 def _matmul(op: Any, a: Tensor, b: Tensor, bias: Tensor | None = None, offset: Tensor | None = None) -> Tensor:
     a = a.t() if op.bool("transpose_x1") else a
     b = b.t() if op.bool("transpose_x2") else b
     return torch.mm(a, b) if bias is None else torch.addmm(bias, a, b)
 
 
-@operator("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+@operator("BatchMatMul")
 def _batch_matmul(op: Any, a: Tensor, b: Tensor, bias: Tensor | None = None, offset: Tensor | None = None) -> Tensor:
     a = a.transpose(-1, -2) if op.bool("adj_x1") else a
     b = b.transpose(-1, -2) if op.bool("adj_x2") else b
@@ -157,27 +120,15 @@ def _softmax(op: Any, x: Tensor) -> Tensor:
     return torch.softmax(x, axis, dtype=torch.float32 if op.bool("half_to_float") else None)
 
 
-@operator("RmsNorm")
-def _rms_norm(op: Any, x: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
-    wide = x.float()
-    inverse = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + op.float("epsilon", 1e-6))
-    return (wide * inverse * gamma.float()).to(x.dtype), inverse
-
-
-@operator("ReduceMean", "ReduceMeanWithCast")
+@operator("ReduceMean")
 def _mean(op: Any, x: Tensor, axes: Tensor) -> Tensor:
     dtype = DTYPES.get(op.int("dtype", 28))
     return torch.mean(x, _numbers(axes), keepdim=op.bool("keep_dims"), dtype=dtype)
 
 
-@operator("ReduceSum", "ReduceSumWithCast")
+@operator("ReduceSum")
 def _sum(op: Any, x: Tensor, axes: Tensor) -> Tensor:
     return torch.sum(x, _numbers(axes), keepdim=op.bool("keep_dims"), dtype=DTYPES.get(op.int("dtype", 28), x.dtype))
-
-
-@operator("ReduceMax")
-def _max(op: Any, x: Tensor, axes: Tensor) -> Tensor:
-    return torch.amax(x, _numbers(axes), keepdim=op.bool("keep_dims"))
 
 
 @operator("ReduceProdD")
@@ -185,18 +136,6 @@ def _product(op: Any, x: Tensor) -> Tensor:
     for axis in sorted((axis % max(1, x.dim()) for axis in op.ints("axes")), reverse=True):
         x = torch.prod(x, axis, keepdim=op.bool("keep_dims"), dtype=x.dtype)
     return x
-
-
-@operator("ReduceAny")
-def _any(op: Any, x: Tensor, axes: Tensor) -> Tensor:
-    for axis in sorted((axis % x.dim() for axis in _numbers(axes)), reverse=True):
-        x = torch.any(x, axis, keepdim=op.bool("keep_dims"))
-    return x
-
-
-@operator("ArgMaxV2")
-def _argmax(op: Any, x: Tensor, dimension: Tensor) -> Tensor:
-    return torch.argmax(x, int(dimension)).to(DTYPES[op.int("dtype", 9)])
 
 
 @operator("ArgMaxWithValue")
@@ -211,17 +150,6 @@ def _topk(op: Any, x: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     return found.values, found.indices.to(torch.int32)
 
 
-@operator("Sort")
-def _sort(op: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-    found = torch.sort(x, dim=op.int("axis", -1), descending=op.bool("descending"), stable=op.bool("stable"))
-    return found.values, found.indices.to(torch.int32)
-
-
-@operator("Cumsum")
-def _cumsum(op: Any, x: Tensor, axis: Tensor) -> Tensor:
-    return torch.cumsum(x, int(axis), dtype=x.dtype)
-
-
 @operator("Shape")
 def _shape(op: Any, x: Tensor) -> Tensor:
     return torch.tensor(list(x.shape), dtype=DTYPES[op.int("dtype", 3)])
@@ -230,11 +158,6 @@ def _shape(op: Any, x: Tensor) -> Tensor:
 @operator("Reshape")
 def _reshape(op: Any, x: Tensor, shape: Tensor) -> Tensor:
     return x.reshape(_numbers(shape))
-
-
-@operator("FlattenV2")
-def _flatten(op: Any, x: Tensor) -> Tensor:
-    return torch.flatten(x, op.int("axis", 1), op.int("end_axis", -1))
 
 
 @operator("Unsqueeze")
@@ -260,32 +183,12 @@ def _transpose(op: Any, x: Tensor, order: Tensor) -> Tensor:
     return x.permute(_numbers(order)).contiguous()
 
 
-@operator("Permute")
-def _permute(op: Any, x: Tensor) -> Tensor:
-    return x.permute(op.ints("order")).contiguous()
-
-
 @operator("BroadcastTo", "Expand")
 def _broadcast(op: Any, x: Tensor, shape: Tensor) -> Tensor:
     sizes = _numbers(shape)
     lead = len(sizes) - x.dim()
     full = [x.shape[index - lead] if size == -1 else size for index, size in enumerate(sizes)]
     return torch.broadcast_to(x, full).contiguous()
-
-
-@operator("Tile")
-def _tile(op: Any, x: Tensor, multiples: Tensor) -> Tensor:
-    return torch.tile(x, _numbers(multiples))
-
-
-@operator("Fill")
-def _fill(op: Any, dims: Tensor, value: Tensor) -> Tensor:
-    return torch.full(_numbers(dims), value.item(), dtype=value.dtype)
-
-
-@operator("Empty")
-def _empty(op: Any, shape: Tensor) -> Tensor:
-    return torch.zeros(_numbers(shape), dtype=DTYPES[op.int("dtype", 3)])
 
 
 @operator("Range")
@@ -296,11 +199,6 @@ def _range(op: Any, start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
 @operator("Pack")
 def _pack(op: Any, *tensors: Tensor) -> Tensor:
     return torch.stack(tensors, op.int("axis"))
-
-
-@operator("Unpack")
-def _unpack(op: Any, x: Tensor) -> tuple[Tensor, ...]:
-    return torch.unbind(x, op.int("axis"))
 
 
 @operator("ConcatV2")
@@ -328,20 +226,6 @@ def _strided_slice(
     return x[tuple(index)].contiguous()
 
 
-@operator("Slice")
-def _slice(op: Any, x: Tensor, offsets: Tensor, sizes: Tensor) -> Tensor:
-    index = [
-        slice(start, None if size == -1 else start + size)
-        for start, size in zip(_numbers(offsets), _numbers(sizes), strict=True)
-    ]
-    return x[tuple(index)].contiguous()
-
-
-@operator("AsStrided")
-def _as_strided(op: Any, x: Tensor, size: Tensor, stride: Tensor, offset: Tensor) -> Tensor:
-    return x.contiguous().as_strided(_numbers(size), _numbers(stride), int(offset)).contiguous()
-
-
 @operator("Gather")
 def _gather_first(op: Any, x: Tensor, indices: Tensor) -> Tensor:
     return _gather(op, x, indices, torch.tensor(op.int("batch_dims")))
@@ -355,11 +239,6 @@ def _gather(op: Any, x: Tensor, indices: Tensor, axis: Tensor) -> Tensor:
     flat = torch.where(flat < 0, flat + x.shape[dim], flat)
     sizes = [*x.shape[:dim], *indices.shape, *x.shape[dim + 1 :]]
     return torch.index_select(x, dim, flat).reshape(sizes)
-
-
-@operator("GatherElements")
-def _gather_elements(op: Any, x: Tensor, index: Tensor) -> Tensor:
-    return torch.gather(x, op.int("dim"), index.long())
 
 
 @operator("ScatterElements")
@@ -380,48 +259,6 @@ def _index(op: Any, x: Tensor, *indices: Tensor) -> Tensor:
 @operator("SelectV2")
 def _select(op: Any, condition: Tensor, then: Tensor, otherwise: Tensor) -> Tensor:
     return torch.where(condition, then, otherwise)
-
-
-@operator("MaskedFill")
-def _masked_fill(op: Any, x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
-    return torch.masked_fill(x, mask, value.reshape(()))
-
-
-@operator("ClipByValueV2", "ClipByValue")
-def _clip(op: Any, x: Tensor, lowest: Tensor, highest: Tensor) -> Tensor:
-    return torch.clamp(x, lowest, highest)
-
-
-@operator("Tril")
-def _tril(op: Any, x: Tensor) -> Tensor:
-    return torch.tril(x, op.int("diagonal"))
-
-
-@operator("Triu")
-def _triu(op: Any, x: Tensor) -> Tensor:
-    return torch.triu(x, op.int("diagonal"))
-
-
-@operator("OneHot")
-def _one_hot(op: Any, x: Tensor, depth: Tensor, on: Tensor, off: Tensor) -> Tensor:
-    hot = torch.nn.functional.one_hot(x.long(), int(depth)).bool()
-    axis = op.int("axis", -1)
-    return torch.where(hot if axis == -1 else hot.movedim(-1, axis), on, off)
-
-
-@operator("Assign")
-def _assign(op: Any, target: Tensor, value: Tensor) -> Tensor:
-    return target.copy_(value)
-
-
-@operator("Scatter")
-def _scatter(op: Any, target: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
-    """KV cache update: batch row `i` of `updates` goes to position `indices[i]` of `axis`."""
-    assert op.text("reduce") == "update", "the emulator knows no reduction"
-    axis = op.int("axis") % target.dim()
-    for row, position in enumerate(_numbers(indices)):
-        target[row].narrow(axis - 1, position, updates.shape[axis]).copy_(updates[row])
-    return target
 
 
 @operator("HcomAllReduce")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
@@ -15,24 +15,20 @@ from tests.support.relaunch import Outcome, run_python
 COUNTED = ("load", "compile", "cached")
 
 
-def cold_and_warm(module: str, root: Path) -> Outcome:
-    """Run every scenario of a module here, then in one fresh process."""
-    from tests.support.scenarios import scenario_names
-
-    names = scenario_names(module)
-    cold = run_all(module, names, root, relaunched=False)
-    order = json.dumps({"module": module, "names": names, "root": str(root)})
+def cold_and_warm(modules: Sequence[str], root: Path) -> Outcome:
+    """Run every scenario of some modules here, then in one fresh process."""
+    cold = run_all(modules, root, relaunched=False)
     code = "from tests.npu.relaunch import child; child()"
-    return Outcome(cold, run_python(code, order, environ={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}))
+    return Outcome(cold, run_python(code, str(root), *modules, environ={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}))
 
 
-def run_all(module: str, names: list[str], root: Path, *, relaunched: bool) -> dict[str, Any]:
+def run_all(modules: Sequence[str], root: Path, *, relaunched: bool) -> dict[str, Any]:
     """Run scenarios; each report also has what GE did meanwhile, and how many NPU graphs were captured."""
     from tests.npu import graphs, native
-    from tests.support.scenarios import run_scenario
+    from tests.support.scenarios import run_scenario, scenario_names
 
     reports = {}
-    for name in names:
+    for module, name in [(each, name) for each in modules for name in scenario_names(each)]:
         native.COUNTS.clear()
         native.COUNTS["initialize"] = 1
         graphs.COUNTS.clear()
@@ -99,5 +95,4 @@ def child() -> None:
 
     install()
     forbid_tracing()
-    order = json.loads(sys.argv[1])
-    print(json.dumps(run_all(order["module"], order["names"], Path(order["root"]), relaunched=True)))
+    print(json.dumps(run_all(sys.argv[2:], Path(sys.argv[1]), relaunched=True)))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from tests.npu.decoders import LLAMA, QWEN2_MOE, Decoder, Size
+from tests.npu.decoders import Decoder, Size
 from tests.support.scenarios import Run
 
 NPU = "npu"
@@ -21,10 +21,6 @@ class Mlp(nn.Module):
 
     def score(self, x: Tensor) -> Tensor:
         return self.down(torch.tanh(self.up(x))).softmax(-1)
-
-    def embed(self, x: Tensor, *, scale: float = 2.0) -> dict[str, Tensor]:
-        hidden = self.up(x) * scale
-        return {"hidden": hidden, "first": hidden[0], "input": x}
 
 
 def _cache(of: Run, method: Any, *, ge_cache: bool = False, gears: Any = None, **options: Any) -> Any:
@@ -54,14 +50,14 @@ def _model(size: Size, dtype: torch.dtype = torch.float32) -> Decoder:
 
 
 def a_llama_decodes_with_caches_in_place(run: Run) -> None:
-    model = _model(LLAMA)
-    cached = _cache(run, model.decode, gears={"ids": {0: [1, 2, 4]}})
-    _decode(run, cached, model, (2, 1, 4), torch.float32)
+    model = _model(Size(layers=2))
+    cached = _cache(run, model.decode, gears={"ids": {0: [1, 4]}})
+    _decode(run, cached, model, (4, 1), torch.float32)
 
 
 def a_qwen2_moe_decodes_in_bfloat16(run: Run) -> None:
     run.tolerance = 2e-2
-    model = _model(QWEN2_MOE, torch.bfloat16)
+    model = _model(Size(layers=1, experts=4), torch.bfloat16)
     cached = _cache(run, model.decode, gears={"ids": {0: [2, 4]}})
     _decode(run, cached, model, (4, 2), torch.bfloat16)
 
@@ -76,33 +72,13 @@ def a_llama_decodes_in_float16_with_ges_own_cache(run: Run) -> None:
 def ge_switches_between_the_gears(run: Run) -> None:
     model = _model(Size(layers=1))
     cached = _cache(run, model.decode, gears={"ids": {0: [2, 4, 8]}}, gear_execution="ge")
-    _decode(run, cached, model, (2, 8, 4, 2), torch.float32)
+    _decode(run, cached, model, (2, 8, 2), torch.float32)
 
 
 def one_graph_with_dynamic_dims(run: Run) -> None:
     model = _model(Size(layers=1))
     cached = _cache(run, model.decode)
     _decode(run, cached, model, (3, 5), torch.float32)
-
-
-def two_methods_of_two_instances(run: Run) -> None:
-    for number in range(2):
-        model = Mlp().to(NPU)
-        for name in ("score", "embed"):
-            cached = _cache(run, getattr(model, name), gears={"x": {0: [2, 4]}})
-            for rows in (2, 4):
-                x = torch.randn(rows, 8).to(NPU)
-                with torch.no_grad():
-                    expected = getattr(model, name)(x)
-                found = cached(x)
-                if isinstance(found, dict):
-                    run.check(f"input is itself, {number} {rows}", found.pop("input") is x, True)
-                    expected.pop("input")
-                    found, expected = list(found.values()), list(expected.values())
-                else:
-                    found, expected = [found], [expected]
-                for index, (mine, other) in enumerate(zip(found, expected, strict=True)):
-                    run.check(f"{number} {name} {rows} {index}", mine.cpu(), other.cpu())
 
 
 class Pair(nn.Module):

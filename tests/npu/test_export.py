@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torchair
 from torch import Tensor, nn
+from torchair._ge_concrete_graph.ge_ir_pb2 import ModelDef
 
 from gearcache import dynamo_export, set_dim_gears
 from gearcache.errors import CompileError, GearSpecError, NotExportable
@@ -16,6 +19,7 @@ from gearcache.exporting.export_manifest import MANIFEST
 from gearcache.exporting.torchair_export import UNCHECKED_SUFFIX
 from gearcache.ge_cache.npu.options import config_leaves
 from tests.npu.emulator import Program
+from tests.npu.forked_ranks import run_ranks
 
 
 class Linears(nn.Module):
@@ -78,29 +82,10 @@ def test_an_export_takes_the_place_of_an_earlier_one(tmp_path: Path, monkeypatch
     with torch.no_grad():
         assert torch.allclose(run(tmp_path / "export_file", "export", x, y)[0], second(x, y), atol=1e-6)
     assert {path.name for path in Path("export_file").iterdir()} == files
-    dynamo_export(x, y, model=second, export_name="other")
-    expected = {"dynamo.pbtxt", "options.json", f"other{UNCHECKED_SUFFIX}", MANIFEST}
-    assert {path.name for path in Path("export_file").iterdir()} == expected
-    assert [path.name for path in tmp_path.iterdir()] == ["export_file"]
-
-
-def test_an_export_of_torchairs_own_is_not_touched(tmp_path: Path) -> None:
-    arguments = (torch.randn(2, 2), torch.randn(2, 2))
-    dynamo_export(*arguments, model=Linears(), export_path=tmp_path / "out")
-    (tmp_path / "out" / MANIFEST).unlink()  # torchair writes none
-    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    with pytest.raises(FileExistsError, match=r"is not from an earlier .* give another export_path"):
-        dynamo_export(*arguments, model=Linears(), export_path=tmp_path / "out")
-    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
-
-
-def test_a_failed_export_leaves_the_earlier_one(tmp_path: Path) -> None:
-    arguments = (torch.randn(2, 2), torch.randn(2, 2))
-    dynamo_export(*arguments, model=Linears(), export_path=tmp_path / "out")
-    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     with pytest.raises(CompileError, match="roll"):
-        dynamo_export(torch.randn(2, 2), model=Rolling(), export_path=tmp_path / "out")
-    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+        dynamo_export(x, model=Rolling())
+    assert {path.name for path in Path("export_file").iterdir()} == files, "a failed export touched the earlier one"
+    assert [path.name for path in tmp_path.iterdir()] == ["export_file"]
 
 
 def test_a_failed_export_is_an_exception_and_leaves_nothing(tmp_path: Path) -> None:
@@ -159,3 +144,27 @@ def test_gears_links_and_other_modes_are_refused(tmp_path: Path) -> None:
     config.mode = "reduce-overhead"
     with pytest.raises(ValueError, match="only 'max-autotune'"):
         dynamo_export(torch.randn(2, 2), torch.randn(2, 2), model=Linears(), export_path=tmp_path / "o", config=config)
+
+
+def weights_of(folder: Path, rank: int) -> list[float]:
+    """The weights in the exported graph of a rank: each is one number, four times."""
+    model = ModelDef.FromString((folder / f"mp_rank{rank}{UNCHECKED_SUFFIX}").read_bytes())
+    constants = [op.attr["value"].t.data for op in model.graph[0].op if op.type == "Const"]
+    return sorted(round(float(np.frombuffer(data, np.float32)[0]), 3) for data in constants if len(data) == 16)
+
+
+def test_two_ranks_export_into_one_folder_again_and_again(tmp_path: Path) -> None:
+    folder = tmp_path / "ranks" / "mp"
+    folder.parent.mkdir()
+    expected = {f"mp_rank{rank}{UNCHECKED_SUFFIX}" for rank in range(2)}
+    expected |= {f"rank_{rank}/{name}" for rank in range(2) for name in ("dynamo.pbtxt", "options.json")}
+    expected |= {"model_relation_config.json", "numa_config.json", MANIFEST}
+    for value in (2.25, 3.5):
+        run_ranks("tests.npu.exporting", [[str(rank), str(folder), str(value)] for rank in range(2)], tmp_path)
+        assert [weights_of(folder, rank) for rank in range(2)] == [[1.1, value]] * 2
+        found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+        assert found == expected
+        assert [path.name for path in folder.parent.iterdir() if not path.name.startswith("meet-")] == ["mp"]
+        assert "HcomAllReduce" in (folder / "rank_0/dynamo.pbtxt").read_text()
+        relation = json.loads((folder / "model_relation_config.json").read_text())
+        assert [row["submodel_name"] for row in relation["deploy_config"]] == ["mp_rank0.air", "mp_rank1.air"]

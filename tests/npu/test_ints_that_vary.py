@@ -41,9 +41,17 @@ def _calls(name: str, net: Net) -> list[tuple[Any, ...]]:
     return [(torch.randn(2, 3).to("npu"),) for _ in range(4)]
 
 
-@pytest.mark.parametrize("mode", ["max-autotune", "npugraph_ex"])
-@pytest.mark.parametrize("dynamic", [True, None])
-@pytest.mark.parametrize("name", ["decode", "cut", "moved", "counted"])
+@pytest.mark.parametrize(
+    ("name", "dynamic", "mode"),
+    [
+        ("decode", True, "max-autotune"),
+        ("decode", None, "npugraph_ex"),
+        ("cut", None, "max-autotune"),
+        ("moved", None, "npugraph_ex"),
+        ("counted", True, "max-autotune"),
+        ("counted", None, "npugraph_ex"),
+    ],
+)
 def test_few_graphs_serve_an_int_that_varies(name: str, dynamic: bool | None, mode: str, tmp_path: Path) -> None:
     for launch in range(2):
         torch.manual_seed(0)

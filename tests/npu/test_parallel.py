@@ -25,30 +25,25 @@ def job(
 
 
 @MODES
-def test_a_parallel_decode_step_equals_eager_cold_and_relaunched(tmp_path: Path, mode: str) -> None:
-    cold, warm = job(tmp_path, "cold", mode, TOGETHER), job(tmp_path, "warm", mode, TOGETHER)
+def test_a_parallel_decode_step_equals_eager_and_each_job_finds_the_graphs_of_its_groups(
+    tmp_path: Path, mode: str
+) -> None:
+    own = "own-" if mode == "max-autotune" else ""  # GE keeps its files
+    cold, warm = job(tmp_path, f"{own}cold", mode, TOGETHER), job(tmp_path, f"{own}warm", mode, TOGETHER)
     assert [report["wrong"] for report in cold + warm] == [[]] * 4
     assert [report["traces"] for report in cold + warm] == [1, 1, 0, 0]
     assert [report["path"] for report in warm] == [report["path"] for report in cold]
     assert ["world2global_rank0" in cold[0]["path"], "world2global_rank1" in cold[1]["path"]] == [True, True]
-
-
-@MODES
-def test_a_job_that_makes_its_groups_in_another_order_traces_again(tmp_path: Path, mode: str) -> None:
-    job(tmp_path, "cold", mode, TOGETHER)
-    shifted = job(tmp_path, "shifted", mode, [[0], [0, 1]])
-    assert [report["wrong"] for report in shifted] == [[], []]
-    assert [report["traces"] for report in shifted] == [1, 1]
-    assert [report["traces"] for report in job(tmp_path, "warm", mode, TOGETHER)] == [0, 0], "both variants are kept"
-
-
-@MODES
-def test_a_job_of_another_size_is_a_miss(tmp_path: Path, mode: str) -> None:
-    (alone,) = job(tmp_path, "alone", mode, [[0]], world=1)
-    pair = job(tmp_path, "pair", mode, TOGETHER)
-    assert [report["wrong"] for report in (alone, *pair)] == [[]] * 3
-    assert [report["traces"] for report in (alone, *pair)] == [1, 1, 1]
-    assert alone["path"] not in [report["path"] for report in pair]
+    shifted = job(tmp_path, f"{own}shifted", mode, [[0], [0, 1]])
+    assert [(report["wrong"], report["traces"]) for report in shifted] == [([], 1)] * 2, "groups in another order"
+    renamed = job(tmp_path, f"{own}other-names", mode, TOGETHER, **{hccl.NAMES_OF_PROCESS: "1"})
+    assert [(report["wrong"], report["traces"]) for report in renamed] == [([], 0)] * 2, "both variants are kept"
+    if own:
+        found = [[(report["compile"], report["cached"]) for report in reports] for reports in (cold, warm, renamed)]
+        assert found == [[(1, 0)] * 2, [(0, 1)] * 2, [(1, 0)] * 2], "a name that is a communicator's is in GE's files"
+    (alone,) = job(tmp_path, f"{own}alone", mode, [[0]], world=1)
+    assert (alone["wrong"], alone["traces"]) == ([], 1)
+    assert alone["path"] not in [report["path"] for report in cold]
 
 
 @MODES
@@ -67,15 +62,6 @@ def test_a_group_that_is_missing_or_another_is_an_error_from_the_generated_code(
         assert "is of the ranks [0] here" in other[0]["error"]
     again = job(tmp_path, "named-warm", mode, TOGETHER)
     assert [(report["wrong"], report["traces"]) for report in again] == [([], 0)] * 2, "a failure deletes nothing"
-
-
-def test_ge_keeps_a_graph_that_communicates_only_under_the_same_communicators(tmp_path: Path) -> None:
-    mode = "max-autotune"
-    assert [report["compile"] for report in job(tmp_path, "own-cold", mode, TOGETHER)] == [1, 1]
-    warm = job(tmp_path, "own-warm", mode, TOGETHER)
-    assert [(report["wrong"], report["compile"], report["cached"]) for report in warm] == [([], 0, 1)] * 2
-    renamed = job(tmp_path, "own-renamed", mode, TOGETHER, **{hccl.NAMES_OF_PROCESS: "1"})
-    assert [(report["wrong"], report["compile"], report["cached"]) for report in renamed] == [([], 1, 0)] * 2
 
 
 def test_the_first_rank_of_a_host_keeps_the_static_kernels_of_all(

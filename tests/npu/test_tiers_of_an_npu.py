@@ -35,5 +35,6 @@ def test_what_one_host_compiled_another_fetches(tmp_path: Path, ge_cache: bool) 
             torch.testing.assert_close(cached(x, y).cpu(), x.cpu() * 2 + y.cpu().sum())
         assert outbox().flush(30) == 0
         hosts.append(cached)
+        assert bool(list((tmp_path / name).rglob("*.om"))) == ge_cache, "an output of GE"
     assert [host.stats.compiles for host in hosts] == [2, 0]
     assert hosts[1].stats.fetches == 2

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import json
 import marshal
 import pickle
-import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -19,7 +16,7 @@ import torchair
 from torch import Tensor, nn
 
 from gearcache.compat import torchair as compat
-from tests.npu.device import wheel_folder
+from tests.support.relaunch import run_python
 
 OURS = "gearcache."
 #: Names that torchair's own code uses.
@@ -45,15 +42,12 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What two programs found that import torchair, and npugraph_ex, only after `install()`."""
-    started = {
-        name: subprocess.Popen(
-            [sys.executable, "-m", "tests.npu.entrances", name, str(tmp_path_factory.mktemp(name))],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    code = "import runpy; runpy.run_module('tests.npu.entrances', run_name='__main__', alter_sys=True)"
+    environ = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    return {
+        name: run_python(code, name, str(tmp_path_factory.mktemp(name)), environ=environ)
         for name in ("torchair", "npugraph_ex")
     }
-    return {name: json.loads(process.communicate(timeout=500)[0]) for name, process in started.items()}
 
 
 def owners(names: dict[str, str]) -> dict[str, bool]:
@@ -148,32 +142,6 @@ def test_what_others_set_meanwhile_is_left(monkeypatch: pytest.MonkeyPatch) -> N
     compat.uninstall()
     assert torchair.inference.cache_compile is theirs
     assert torchair.inference.readable_cache is own
-
-
-def test_a_reloaded_module_is_ours_again_and_uninstall_leaves_torchairs() -> None:
-    compat.install()
-    importlib.reload(torchair.inference)
-    assert torchair.inference.cache_compile.__module__ == compat.__name__
-    compat.uninstall()
-    assert torchair.inference.cache_compile.__module__ == "torchair.inference"
-    assert torchair.inference._cache_compile.__module__ == "torchair.inference._cache_compiler"
-    importlib.reload(torchair.inference)
-    assert torchair.inference.cache_compile.__module__ == "torchair.inference"
-
-
-def test_a_second_module_of_one_file_gets_torchairs_own_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = torchair.dynamo_export
-    compat.install()
-    dynamo: Any = sys.modules["torch_npu.dynamo"]
-    monkeypatch.setattr(dynamo, "__path__", [str(wheel_folder() / "dynamo")])
-    second = importlib.import_module("torch_npu.dynamo.torchair")
-    try:
-        assert second is not torchair
-        assert second.dynamo_export.__module__.startswith(OURS)
-        compat.uninstall()
-        assert second.dynamo_export is torchair.dynamo_export is own
-    finally:
-        del sys.modules["torch_npu.dynamo.torchair"], dynamo.torchair
 
 
 class Sum(nn.Module):

@@ -1,15 +1,15 @@
-"""Two ranks that export into one folder, as in torchair's documents: `python -m tests.npu.spawned PORT VALUE FOLDER`.
+"""A rank that exports into one folder with others: `python -m tests.npu.exporting RANK FOLDER VALUE`.
 
-The program is theirs, but for VALUE, which tells one export from another.
+The program is that of torchair's documents, but for VALUE, which tells one export from another.
 """
 
 from __future__ import annotations
 
-import os
 import sys
+from pathlib import Path
 
 
-def example(rank: int, world_size: int, value: float, folder: str) -> None:
+def main() -> None:
     from tests.npu.device import install
 
     install()
@@ -20,6 +20,7 @@ def example(rank: int, world_size: int, value: float, folder: str) -> None:
     import gearcache.compat.torchair
 
     gearcache.compat.torchair.install()
+    rank, folder, value = int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
 
     class AllReduceSingleGroup(torch.nn.Module):
         def __init__(self) -> None:
@@ -32,7 +33,8 @@ def example(rank: int, world_size: int, value: float, folder: str) -> None:
             torch.distributed.all_reduce(x)
             return x
 
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=world_size)
+    meeting = f"file://{folder.parent}/meet-{value}"
+    torch.distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
     x = torch.ones([2, 2], dtype=torch.int32)
     y = torch.ones([2, 2], dtype=torch.int32)
     config = CompilerConfig()
@@ -43,15 +45,13 @@ def example(rank: int, world_size: int, value: float, folder: str) -> None:
         y,
         model=AllReduceSingleGroup(),
         dynamic=True,
-        export_path=folder,
+        export_path=str(folder),
         export_name="mp_rank",
         config=config,
     )
     torch.distributed.destroy_process_group()
+    print("{}")
 
 
 if __name__ == "__main__":
-    import torch
-
-    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": sys.argv[1]}
-    torch.multiprocessing.spawn(example, args=(2, float(sys.argv[2]), sys.argv[3]), nprocs=2, join=True)
+    main()
