@@ -157,7 +157,7 @@ def test_a_model_that_was_given_another_module_is_not_filled_up(root: Path) -> N
     close(model.encode(TEXTS[:3]), expected)
     assert attached.stats.eager_reasons == {"modules": 1}
     attached.detach()
-    again = attach_encode(model, **SIZES, config=gearcache.CompilerConfig(backend="eager"), cache_dir=root / "cache")
+    again = attach_encode(model, **SIZES, config=gearcache.CompilerConfig(backend="eager"), cache_dir=root / "another")
     close(model.encode(TEXTS[:3]), expected)
     assert again.stats.eager_reasons == {"no graph": 1}
 
