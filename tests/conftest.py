@@ -90,7 +90,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     shares: list[list[pytest.Item]] = [[] for _ in range(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))]
     others = []
     for path, tests in files.items():
-        if "integrations" in path.parts:
+        if "integrations" in path.parts or path.name == "test_snippets.py":
             shares[0] += tests
         elif any("compiled_here" in getattr(test, "fixturenames", ()) for test in tests):
             shares[-1] += tests

