@@ -204,8 +204,8 @@ ABOVE = r"%zmm|%k[0-7]|%[xy]mm(1[6-9]|2\d|3[01])|\tad[co]x"
 
 
 @pytest.mark.slow
-# It makes torch's headers for another CPU. `test_the_compiler_gets_the_target_…`, and for vectors
-# `test_the_instruction_set_of_a_target_is_taken_as_it_is`, show what g++ is told; what it makes of that may wait for a release.
+# It makes torch's headers for another CPU. What g++ is told is shown by `test_the_compiler_gets_the_target_…`, and by
+# `test_the_instruction_set_of_a_target_is_taken_as_it_is` for vectors; what it makes of that may wait for a release.
 @pytest.mark.thorough
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump of binutils")
 @pytest.mark.skipif("x86-64-v3" not in targets.host_targets(), reason="the CPU is below x86-64-v3")
