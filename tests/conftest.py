@@ -61,8 +61,7 @@ def release_of_torch(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 def compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process compile for the test: a worker would import Inductor, for seconds, at each build.
 
-    It is what happens where no worker can be started. `test_targets`, `test_prewarm` and `test_staleness`
-    show what workers make.
+    It is what happens where no worker can be started. `test_prewarm` and `test_staleness` show what workers make.
     """
     compile_here(monkeypatch)
 

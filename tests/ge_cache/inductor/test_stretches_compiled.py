@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 WIDTH = 384
 
 
-@pytest.mark.usefixtures("compiled_here")  # `test_targets` has a worker that compiles layers once
+@pytest.mark.usefixtures("compiled_here")
 def test_two_stacks_of_layers_give_what_eager_gives_and_a_reader_is_shown_one_layer(tmp_path: Path) -> None:
     cold_and_warm("tests.scenarios.repeated", tmp_path, backend="inductor", tolerance=1e-5).assert_right("stacks")
     (text,) = [gearcache.readable_cache(path, print_output=False) for path in tmp_path.rglob("manifest*")]

@@ -14,8 +14,10 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.errors import OptionError
+from gearcache.ge_cache.backend import CompileJob, job_of_plain, plain_job
 from gearcache.ge_cache.inductor import targets
 from gearcache.ge_cache.inductor.backend import InductorBackend
+from gearcache.ge_cache.inductor.options import compile_options, vectors_for
 from gearcache.ge_cache.inductor.portable import check_portable
 from gearcache.options import CompilerConfig
 from tests.support.scenarios import strict_config
@@ -156,6 +158,16 @@ def test_flags_are_read_as_linux_lists_them(
     assert targets.cpu_flags.__wrapped__() == found
 
 
+def test_the_compiler_gets_the_target_and_no_other_setting_of_it() -> None:
+    asked = CompileJob("", "", None, [], {}, {}, 1, target="x86-64-v3")
+    assert job_of_plain(plain_job(asked)) == asked, "as a worker gets it"
+    native = compile_options(CompileJob("", "", None, [], {}, {}, 1))
+    added = {name: value for name, value in compile_options(asked).items() if name not in native}
+    assert added == {"cpp.march": "x86-64-v3", "cpp.simdlen": None, "cpp.vec_isa_ok": None}
+    assert vectors_for(asked) == "VecAVX2"
+    assert vectors_for(CompileJob("", "", None, [], {}, {}, 1)) is None
+
+
 @pytest.mark.parametrize(("dtype", "sizes"), [(torch.bfloat16, 3), (torch.bfloat16, 2), (torch.float32, 3)], ids=str)
 def test_a_graph_whose_strides_hang_on_the_cpu_is_for_no_target(dtype: torch.dtype, sizes: int) -> None:
     graph = torch.fx.Graph()
@@ -192,6 +204,9 @@ ABOVE = r"%zmm|%k[0-7]|%[xy]mm(1[6-9]|2\d|3[01])|\tad[co]x"
 
 
 @pytest.mark.slow
+# It makes torch's headers for another CPU. What g++ is told is shown by `test_the_compiler_gets_the_target_…`, and by
+# `test_the_instruction_set_of_a_target_is_taken_as_it_is` for vectors; what it makes of that may wait for a release.
+@pytest.mark.thorough
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump of binutils")
 @pytest.mark.skipif("x86-64-v3" not in targets.host_targets(), reason="the CPU is below x86-64-v3")
 def test_objects_hold_nothing_that_the_target_lacks_and_serve_other_cpus_that_have_it(
