@@ -1,4 +1,4 @@
-"""Private names of torch by which Dynamo captures one method; each has a test. Imports nothing of Dynamo at import."""
+"""Private names of torch by which Dynamo captures one method. Imports nothing of Dynamo at import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Private names of torch by which AOTInductor compiles; each has a test. Imports nothing of Inductor at import."""
+"""Private names of torch by which AOTInductor compiles. Imports nothing of Inductor at import."""
 
 from __future__ import annotations
 
