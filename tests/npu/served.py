@@ -50,7 +50,7 @@ def _model(size: Size, dtype: torch.dtype = torch.float32) -> Decoder:
 
 
 def a_llama_decodes_with_caches_in_place(run: Run) -> None:
-    model = _model(Size(layers=2))
+    model = _model(Size(layers=1))
     cached = _cache(run, model.decode, gears={"ids": {0: [1, 4]}})
     _decode(run, cached, model, (4, 1), torch.float32)
 
