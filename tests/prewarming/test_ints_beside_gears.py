@@ -78,6 +78,7 @@ def test_one_more_trace_serves_all_gears_that_are_left(cache_dir: Path) -> None:
 def test_a_gear_at_which_the_method_raises_is_compiled_for_a_call_of_other_ints(cache_dir: Path) -> None:
     """The gear is left out only for calls with the ints for which it raises."""
     gearcache.prewarm(build("item", (8, 5)))
+    assert gearcache.prewarm(build("item", (8, 5), (2, 1)), dry_run=True).entries[0].missing == ["x.size(0)=2"]
     cached = cached_method(Net(), "item")
     cached(torch.ones(8, 8), 5)
     cached(torch.ones(2, 8), 1)
