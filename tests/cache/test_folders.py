@@ -111,7 +111,7 @@ def test_a_file_of_another_user_is_refused_and_stays(layout: Layout, which: str)
 def test_what_is_written_is_private_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        layout = Layout(tmp_path / "cache")
+        layout = Layout(tmp_path / "above" / "cache")
         store = DiskStore(layout)
         with store.exclusive(KEY):
             store.publish(KEY, {}, {store.put_blob(b"code"): 4}, {})
@@ -120,6 +120,7 @@ def test_what_is_written_is_private_whatever_the_umask(tmp_path: Path) -> None:
         assert Catalog(layout).entries() == []
     finally:
         os.umask(before)
+    assert layout.root.parent.stat().st_mode & 0o777 == 0o755, "a folder above, made as well: nobody else writes it"
     modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in (layout.root, *layout.root.rglob("*"))}
     assert modes == {(True, 0o700), (False, 0o600)}
     assert len(list(layout.quarantine_folder.iterdir())) == 2

@@ -240,6 +240,19 @@ def test_what_no_graph_could_be_made_of_is_asked_for_again_after_an_edit(
     monkeypatch.delitem(sys.modules, "one_row")
 
 
+def test_other_attributes_of_the_module_say_nothing_of_an_impossible_call(cache_dir: Path) -> None:
+    def build() -> None:
+        model = OneRow()
+        model.least = least  # type: ignore[assignment]
+        gearcache.cache_compile(model.more_rows, config=strict_config(), input_signature=OPEN)
+
+    least = 1
+    gearcache.prewarm(build)
+    assert gearcache.prewarm(build, dry_run=True).is_complete
+    least = 2
+    assert gearcache.prewarm(build, dry_run=True).entries[0].missing == ["x.size(0)=1"]
+
+
 def test_a_compiler_that_fails_at_size_1_may_do_better_next_time(
     cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,9 @@ class Net(nn.Module):
     def item(self, x: Tensor, n: int) -> Tensor:
         return self.linear(x)[n]
 
+    def narrowed(self, x: Tensor, n: int) -> Tensor:
+        return self.linear(x).narrow(0, 0, n)
+
 
 def cached_method(net: Net, name: str) -> Any:
     return gearcache.cache_compile(getattr(net, name), gears={"x": {0: GEARS}}, config=strict_config(), dynamic=True)
@@ -83,6 +86,12 @@ def test_a_gear_at_which_the_method_raises_is_compiled_for_a_call_of_other_ints(
     cached(torch.ones(2, 8), 1)
     assert gearcache.prewarm(build("item", (8, 5), (2, 1)), dry_run=True).is_complete
     assert cached.stats.compiles <= 1
+
+
+def test_a_call_of_its_own_is_missing_at_a_gear_that_another_one_excludes(cache_dir: Path) -> None:
+    gearcache.prewarm(build("narrowed", (8, 5)))
+    look = gearcache.prewarm(build("narrowed", (8, 5), (2, 2)), dry_run=True)
+    assert look.entries[0].missing == ["x.size(0)=2"]
 
 
 def test_a_dry_run_asks_at_each_gear_for_the_ints_of_its_call(cache_dir: Path) -> None:

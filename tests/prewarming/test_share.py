@@ -62,6 +62,7 @@ def test_processes_do_only_what_they_meet() -> None:
     "text, message",
     [
         ("0/16", "shard is 0/16; with 16 shares it is 1/16 to 16/16"),
+        ("17/16", "shard is 17/16; with 16 shares it is 1/16 to 16/16"),
         ("1/0", "shard is 1/0; there must be at least 1 share"),
         ("x", "shard is `x`; it must be NUMBER/COUNT, such as 3/16"),
     ],

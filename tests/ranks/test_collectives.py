@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +15,13 @@ from torch.distributed import _functional_collectives as collectives
 
 import gearcache
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.inductor.groups import library_file, with_names
+from gearcache.ge_cache.inductor.groups import described_with_names, library_file, place, with_names
 from gearcache.ge_cache.inductor.interpreter_lock import with_lock_released
 from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource
+from gearcache.ge_cache.process_groups import role
 from tests.support.scenarios import strict_config
+
+NAMES = ("0", "a_name_" * 18 + "!")
 
 
 class Reducer(torch.nn.Module):
@@ -138,6 +142,15 @@ def relaunch() -> list[str]:
     return [event.detail for event in events if event.kind == "miss"]
 
 
+def test_names_are_written_into_places_and_end_there() -> None:
+    library = b"\1" + place(0).encode() + b"\0\2" + place(1).encode() + b"\0\3" + place(0).encode() + b"\0"
+    written = with_names(library, NAMES)
+    assert len(written) == len(library)
+    assert [text for text in written.split(b"\0") if text] == [
+        f"{mark}{name}".encode() for mark, name in zip("\1\2\3", (*NAMES, NAMES[0]), strict=True)
+    ]
+
+
 @pytest.mark.parametrize("name", ["n" * 128, "a\0b"])
 def test_a_name_that_fits_no_place_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="127 bytes"):
@@ -151,6 +164,14 @@ def test_an_object_lies_in_the_folder_where_the_kernel_gives_no_memory(
     with library_file(b"an object", tmp_path) as name:
         assert Path(name).read_bytes() == b"an object"
         assert Path(name).parent == tmp_path
+
+
+def test_names_in_descriptions_are_text() -> None:
+    names = ['with "quotes"', role(0)]
+    described = json.dumps({"groups": [place(1), place(0), f"{place(0)} and more"]}).encode()
+    assert json.loads(described_with_names(described, names)) == {
+        "groups": [names[1], names[0], f"{place(0)} and more"]
+    }
 
 
 def test_a_graph_that_communicates_is_not_compiled_where_it_would_keep_pythons_lock() -> None:

@@ -44,6 +44,16 @@ def test_a_lock_held_by_another_process_times_out_and_is_free_when_that_is_kille
         pass
 
 
+def test_the_file_stays_with_a_private_mode(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with key_lock(path, 0):
+        inode = path.stat().st_ino
+    assert path.stat().st_ino == inode
+    assert path.stat().st_mode & 0o777 == 0o600
+    with key_lock(path, 0):
+        assert path.stat().st_ino == inode
+
+
 def test_a_file_system_without_locks_gets_no_soft_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSYS, "flock not implemented")

@@ -19,6 +19,27 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "use"
 
 
+def test_a_use_is_shared_and_ends_when_it_is_closed_or_forgotten(path: Path) -> None:
+    assert register_use(path) is None, "there is no entry"
+    first = register_use(path, create=True)
+    second = register_use(path)
+    assert first is not None
+    assert second is not None
+    for use in (first, second):
+        with exclusive_use(path) as alone:
+            assert not alone
+        use.close()
+        use.close()
+    with exclusive_use(path) as alone:
+        assert alone
+        assert register_use(path) is None, "the entry is being removed: nobody waits"
+    third = register_use(path)
+    assert third is not None
+    del third
+    with exclusive_use(path) as alone:
+        assert alone
+
+
 def test_a_file_that_lost_its_name_before_it_was_locked_is_no_use(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The remover has the lock, unlinks the file and lets go, while another process has just opened it."""
     path.touch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,6 +50,16 @@ def test_a_new_key_is_not_written_where_others_could_exchange_it(tmp_path: Path)
     with pytest.raises(UnsafePath, match="lets others write"):
         new_key_file(tmp_path / "open" / "key.pem")
     assert list((tmp_path / "open").iterdir()) == []
+
+
+def test_a_key_that_cannot_be_written_whole_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        new_key_file(tmp_path / "key.pem")
+    assert list(tmp_path.iterdir()) == []
 
 
 def _rsa() -> bytes:

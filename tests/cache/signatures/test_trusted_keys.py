@@ -102,7 +102,17 @@ ORDER_EIGHT = int.from_bytes(
 
 @pytest.mark.parametrize(
     "number",
-    [0, 1, 2**255 - 20, 2**255 - 19, 1 << 255, ORDER_EIGHT, 2**255 - 19 - ORDER_EIGHT, ORDER_EIGHT | 1 << 255],
+    [
+        0,
+        1,
+        2**255 - 20,
+        2**255 - 19,
+        2**255 - 18,
+        1 << 255,
+        ORDER_EIGHT,
+        2**255 - 19 - ORDER_EIGHT,
+        ORDER_EIGHT | 1 << 255,
+    ],
 )
 def test_a_key_for_which_anybody_can_sign_is_refused(number: int) -> None:
     """Zeros, as somebody may leave in a template, among them."""

@@ -23,6 +23,15 @@ def helper(x: Tensor) -> Tensor:
     return x + OFFSET
 
 
+def _closed() -> Callable[[Tensor], Tensor]:
+    bias = 0.75
+
+    def add(x: Tensor) -> Tensor:
+        return x + bias
+
+    return add
+
+
 class Left(nn.Module):
     scale, mode = 2.0, "sum"
 
@@ -67,18 +76,18 @@ class Net(nn.Module):
         super().__init__()
         self.child, self.linear, self.twin = Child(), nn.Linear(4, 4), nn.Linear(4, 4)
         self.register_buffer("mean", torch.randn(4))
-        self.scale, self.rates, self.pair = 2.0, {"a": 3.0}, [nn.Linear(4, 4), 1.0]
+        self.scale, self.rates, self.pair, self.closed = 2.0, {"a": 3.0}, [nn.Linear(4, 4), 1.0], _closed()
 
     def run(self, x: Tensor) -> Tensor:
         y = helper(self.twin(self.linear(self.child(x)))) * self.scale + self.mean
         if getattr(self, "extra", None) is not None:
             y = y * self.extra
-        y = self.pair[0](y) * self.pair[1] + self.rates["a"]
+        y = self.closed(self.pair[0](y) * self.pair[1] + self.rates["a"])
         return y * 2 if os.environ.get("GEARCACHE_TEST_CHANGES") else y
 
 
-#: What tests/cases changes as well (attributes, containers, globals, the environment) is not among them, nor hooks of
-#: all modules (tests/attaching/test_hooks.py).
+#: What tests/cases changes as well (attributes, containers, globals) is not among them, nor hooks of all modules
+#: (tests/attaching/test_hooks.py).
 CHANGES: dict[str, Callable[[Net, pytest.MonkeyPatch], Any]] = {
     "a parameter replaced": lambda net, patch: setattr(net.linear, "weight", nn.Parameter(torch.randn(4, 4))),
     "a parameter of another dtype": lambda net, patch: (net.double(), net.pair[0].double()),
@@ -94,9 +103,14 @@ CHANGES: dict[str, Callable[[Net, pytest.MonkeyPatch], Any]] = {
     "eval": lambda net, patch: net.eval(),
     "an attribute that was absent": lambda net, patch: setattr(net, "extra", 7.0),
     "a module in a list": lambda net, patch: net.pair.__setitem__(0, nn.Linear(4, 4)),
+    "a closure": lambda net, patch: setattr(net.closed.__closure__[0], "cell_contents", 4.0),  # type: ignore[index]
     "a global function": lambda net, patch: patch.setitem(globals(), "helper", lambda x: x - 7),
     "a function of torch": lambda net, patch: patch.setattr(nn.functional, "linear", lambda x, w, b=None: x * 4),
+    "the environment": lambda net, patch: patch.setenv("GEARCACHE_TEST_CHANGES", "1"),
 }
+
+#: Those that the watch in Python meets.
+FEW = ["a parameter replaced", "a child wrapped", "a closure", "a global function", "the environment"]
 
 IRRELEVANT: dict[str, Callable[[Net, pytest.MonkeyPatch], Any]] = {
     "another attribute": lambda net, patch: setattr(net, "unrelated", 1),
@@ -130,8 +144,7 @@ def test_the_next_call_sees_every_change_and_its_end(cache_dir: Path) -> None:
 
     What both watches answer is compared in tests/guards/watch/test_watch.py: the one in Python meets few changes.
     """
-    step = 7 if watch_module.watch_class() is PythonWatch else 1
-    for name in [*CHANGES][::step]:
+    for name in FEW if watch_module.watch_class() is PythonWatch else CHANGES:
         change = CHANGES[name]
         net = Net()
         cached = gearcache.cache_compile(net.run, config=strict_config(max_variants=len(CHANGES)))
@@ -202,6 +215,7 @@ def _resized(net: Plain) -> None:
 
 MOVES: dict[str, Callable[[Plain], Any]] = {
     "data exchanged": lambda net: setattr(net.linear.weight, "data", torch.randn(64, 64)),
+    "data of a buffer exchanged": lambda net: setattr(net.mean, "data", torch.randn(64)),
     "data in a flat buffer": lambda net: setattr(net.linear.weight, "data", torch.randn(9000)[7:4103].view(64, 64)),
     "data transposed in place": lambda net: setattr(net.linear.weight, "data", net.linear.weight.data.t()),
     "shared memory": lambda net: net.share_memory(),

@@ -371,6 +371,12 @@ def test_the_session_of_a_build_and_those_of_its_workers_have_the_lowest_priorit
     assert (tmp_path / "found").read_text() == "nice 19\n" * 2
 
 
+def test_a_signal_handler_that_asks_while_it_is_asked_does_not_wait(cache_dir: Path) -> None:
+    with background._slot._lock:
+        assert not background._slot.is_free()
+        assert not background._slot.begin(lambda: None, 1.0, background.deque())
+
+
 PROGRAM = """
 import os, signal, sys, time, torch, gearcache
 from tests.serving.miss.test_background import Net, _cached, background

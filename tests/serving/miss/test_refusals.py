@@ -19,7 +19,7 @@ from tests.scenarios.odd import Net
 from tests.support.scenarios import strict_config
 
 
-@pytest.fixture(params=[{"gears": {"x": {0: [2, 4]}}}, {"dynamic": False}], ids=["gears", "static"])
+@pytest.fixture(params=[{}, {"gears": {"x": {0: [2, 4]}}}, {"dynamic": False}], ids=["dynamic", "gears", "static"])
 def cached_two(request: pytest.FixtureRequest, cache_dir: Path) -> Callable[..., Any]:
     """`two`, called once with sizes (2, 4)."""
     cached = gearcache.cache_compile(Net().two, config=strict_config(), **request.param)

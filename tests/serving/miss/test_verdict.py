@@ -11,6 +11,7 @@ from gearcache.errors import InputError, RecompileRefused, UnknownGear
 from gearcache.guards.dispatch.inputs import Problem
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.gears.parse import gear_text, parse_gears
+from gearcache.guards.gears.symbol import Symbol
 from gearcache.serving.call.call import Call
 from gearcache.serving.miss.verdict import Compile, Eager, Known, MissRules, Pad, Refuse, decide
 
@@ -49,6 +50,12 @@ def test_a_size_outside_all_gears_is_what_on_miss_says(on_miss: str, kind: type)
         assert gears_of(found) == ((3,),)
     if isinstance(found, Pad):  # what is to be compiled where no loaded gear can be padded to
         assert gears_of(found) == ((2,), (4,))
+
+
+def test_a_size_outside_a_declared_range_is_refused_where_misses_are_padded() -> None:
+    """The other words for a miss: tests/guards/gears/test_symbols.py."""
+    symbol = {"x": {0: Symbol("tokens", min=2, max=8)}}
+    assert isinstance(verdict(call(9), ("dynamic", SHAPE), gears=symbol, on_miss="pad"), Refuse)
 
 
 @pytest.mark.parametrize("on_miss, kind", [("raise", Refuse), ("compile", Compile)])
@@ -121,6 +128,13 @@ def test_stances_that_forbid_a_compile() -> None:
     assert isinstance(found, Refuse)
     assert isinstance(found.error, RecompileRefused)
     assert "absent" in str(found.error)
+
+
+def test_a_wrong_tensor_is_told_before_the_stance() -> None:
+    problem = Problem("x", "on cuda", "cpu", "device")
+    found = verdict(call(2, stance="fail_on_recompile"), ("static", problem), on_miss="compile")
+    assert isinstance(found, Refuse)
+    assert isinstance(found.error, InputError)
 
 
 def test_the_problem_of_the_calls_own_gear_counts() -> None:

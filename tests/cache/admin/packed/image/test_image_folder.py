@@ -225,6 +225,21 @@ def test_a_damaged_entry_is_not_packed_and_an_old_image_stays(tmp_path: Path, da
     assert not (image / ".layer").exists()
 
 
+def test_a_manifest_that_says_another_size_of_a_blob_is_not_packed(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "cache")
+    store = DiskStore(layout)
+    with store.writing():
+        digest = store.put_blob(CODE)
+        store.publish(KEYS[0], {}, {digest: len(CODE)}, {})
+        data = layout.manifest(KEYS[0]).read_bytes()
+        layout.blob(digest).write_bytes(b"")
+        store.publish(KEYS[0], {}, {digest: 0}, {})
+        layout.blob(digest).write_bytes(CODE)
+    assert layout.manifest(KEYS[0]).read_bytes() != data
+    with pytest.raises(CorruptEntry, match="has 3000 bytes, where an entry says 0"):
+        pack(layout, tmp_path / "image")
+
+
 def test_another_image_takes_the_place_of_one(tmp_path: Path) -> None:
     layout, image = fill(tmp_path / "cache"), tmp_path / "image"
     entries = Catalog(layout).entries()
