@@ -191,6 +191,9 @@ _REFUSED: list[Any] = [
     pytest.param(
         lambda x, m: (x * m[:, (torch.arange(x.size(1)) - 1)][..., None]).sum(1), {}, "looks rows of", id="one off"
     ),
+    pytest.param(
+        lambda x, m: (x * m[:, (torch.arange(x.size(1)) * m[0])][..., None]).sum(1), {}, "looks rows of", id="chosen"
+    ),
     pytest.param(lambda x, m: torch.einsum("bl,bld->bd", m + 1.0, x), {}, "sums over", id="einsum of 1"),
     pytest.param(lambda x, m: torch.einsum("bll->bl", _scores(x)) * m, {}, "joins rows", id="a diagonal"),
     pytest.param(lambda x, m: functional.one_hot(m).sum(-1) * x[..., 0], {}, "one_hot|Dynamo", id="classes counted"),
@@ -360,7 +363,10 @@ def test_what_reads_a_nan_gives_nan_or_what_it_would_have_given(dtype: torch.dty
 
 @pytest.mark.parametrize(
     ("length", "dtype"),
-    [(3, torch.float16), (16, torch.bfloat16), (17, torch.float32), (70, torch.float16), (600, torch.bfloat16)],
+    [
+        *((length, torch.float32) for length in (3, 16, 17, 70, 600)),
+        *((3, torch.float16), (16, torch.bfloat16), (70, torch.float16), (600, torch.bfloat16)),
+    ],
     ids=str,
 )
 def test_attention_over_nan_gives_nan_or_what_it_would_have_given(length: int, dtype: torch.dtype) -> None:
