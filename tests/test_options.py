@@ -156,6 +156,15 @@ WRONG = [
 ]
 
 
+def test_a_misspelt_folder_of_the_cache_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(variables, "_said", set())
+    resolve_settings(None, has_gears=False, environ={"TORCHAIR_CACHE_HOM": "/x", "TORCHAIR_CACHE_HOME": "/y"})
+    (record,) = caplog.records
+    assert record.getMessage() == "nothing reads `TORCHAIR_CACHE_HOM`; `TORCHAIR_CACHE_HOME` is meant?"
+
+
 @pytest.mark.parametrize(("name", "text", "words"), WRONG)
 def test_a_wrong_variable_breaks_no_model_and_is_told_once(
     name: str, text: str, words: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

@@ -99,15 +99,19 @@ REGISTER: dict[str, Register] = {
     "failing always": lambda net: net.register_forward_hook(failing_after, always_call=True),
     "all before": lambda net: of_all.register_module_forward_pre_hook(change_before),
     "all after": lambda net: of_all.register_module_forward_hook(change_after),
+    "all after with kwargs": lambda net: of_all.register_module_forward_hook(after_with_kwargs, with_kwargs=True),
     "all always": lambda net: of_all.register_module_forward_hook(always, always_call=True),
+    "all always with kwargs": lambda net: of_all.register_module_forward_hook(
+        always_with_kwargs, always_call=True, with_kwargs=True
+    ),
     "all failing always": lambda net: of_all.register_module_forward_hook(failing_after, always_call=True),
 }
 #: Hooks that are there together.
 SETS = [
     ["wrong before"],
     ["change after", "after", "after, first", "all after", "change before", "before", "all before"],
-    ["before with kwargs", "change before", "after with kwargs", "always with kwargs"],
-    ["always", "failing before", "always with kwargs", "all always"],
+    ["before with kwargs", "change before", "all after with kwargs", "after with kwargs", "always with kwargs"],
+    ["always", "failing before", "always with kwargs", "all always", "all always with kwargs"],
     ["always", "failing after", "always with kwargs", "all failing always", "failing always"],
 ]
 

@@ -7,7 +7,7 @@ import itertools
 import json
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -37,10 +37,14 @@ class Case:
         return f"{self.method}-{self.mode}-{self.weights}-{self.inputs}".replace(" ", "_")
 
 
-def cases(methods: list[str]) -> list[Case]:
-    """One of the twelve ways to compile each method first, another for the next one."""
+def cases(methods: list[str], twice: Container[str] = ()) -> list[Case]:
+    """One of the twelve ways to compile each method first, another for the next one; of some two of them."""
     ways = list(itertools.product(MODES, SIDES, SIDES))
-    return [Case(method, *ways[7 * number % len(ways)]) for number, method in enumerate(methods)]
+    return [
+        Case(method, *ways[(7 * number + more) % len(ways)])
+        for number, method in enumerate(methods)
+        for more in ((0, 6) if method in twice else (0,))
+    ]
 
 
 def serve(case: Case, root: str, backend: str, *, relaunched: bool, tolerance: float = 0.0) -> dict[str, Any]:

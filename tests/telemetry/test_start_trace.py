@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 import torch
 
 from gearcache import cli
-from gearcache.events import Event
+from gearcache.events import Event, LateEvent
 from gearcache.telemetry import start_trace
 from gearcache.telemetry.trace_document import Span, together, trace_events
 from tests.support.commands import run_json
@@ -188,6 +189,15 @@ def test_spans_are_bounded_and_the_others_counted(tmp_path: Path, monkeypatch: p
     # One method that is missed by every call leaves room for another, and one category for the others.
     assert kept == {"prepare": ["M", "M", "N"], "gear": ["g", "g", "g"], "key": ["M"]}
     assert (found["gearcache"]["dropped"], found["gearcache"]["dropped_by_kind"]) == (5, {"prepare": 3, "gear": 2})
+
+
+def test_what_another_process_has_built_stands_where_it_happened(tmp_path: Path) -> None:
+    recorder = start_trace.Recorder(str(tmp_path / "start.json"))
+    ended = time.perf_counter() - 5.0
+    recorder.note(LateEvent("trace", "M.f", seconds=0.5, ended=ended, process=4711))
+    (found,) = spans(recorder._document(), "trace")
+    assert found["tid"] == 4711
+    assert found["ts"] == pytest.approx(1e6 * (ended - 0.5 - recorder._zero), abs=1)
 
 
 def test_a_call_in_a_signal_handler_while_the_file_is_written_is_not_lost_and_waits_for_nobody(tmp_path: Path) -> None:

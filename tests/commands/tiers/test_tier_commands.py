@@ -127,6 +127,11 @@ def test_what_is_no_tier_is_a_usage_error(url: str, told: str, cache_dir: Path) 
         assert SECRET not in text
 
 
+def test_a_tier_whose_package_is_missing_names_the_extra(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert "gearcache[redis]" in run("pull", "--from", "redis://host/0", code=2).stderr
+
+
 def test_nothing_is_sent_to_what_is_read_only(cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store_gears(cache_dir, DECODE, {"1": b"one"})
     for url in ("https://host/x", f"folder:{tmp_path / 'x'}?read_only=1"):

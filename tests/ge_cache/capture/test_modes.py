@@ -56,13 +56,13 @@ def test_one_entry_serves_every_mode_as_eager_does_without_another_trace(
     tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     """One test, as the next one: each process that has one of several would serve all."""
-    served = _served(cases(list(METHODS)), tmp_path)
+    writing = {"writes", "dynamic writes", "padded writes", "step", "counts", "returns what it writes"}
+    served = _served(cases(list(METHODS), writing), tmp_path)
     for method in METHODS:
         with subtests.test(method):
             _assert_right(served, method)
     assert served.imported == [], "compilers, for a relaunched call"
     # Inference tensors are refused where they are written outside of inference mode.
-    writing = {"writes", "dynamic writes", "padded writes", "step", "counts", "returns what it writes"}
     for reports in (served.cold, served.warm):
         assert {case.method for case, report in reports.items() if report["refusals"]} == writing
 
@@ -130,6 +130,18 @@ def test_what_is_prewarmed_under_one_mode_serves_every_mode(
         with MODES[serving]():
             assert torch.equal(model.cached(x.clone()), reference.decorated_writes(x.clone()))
         assert (model.cached.stats.traces, model.cached.stats.misses) == (0, 0)
+
+
+def test_what_asks_for_grad_mode_is_prewarmed_for_serving_without_grad_where_autograd_is_on(cache_dir: Path) -> None:
+    def build() -> None:
+        Model().asked.warm(torch.ones(2, 4))
+
+    gearcache.prewarm(build)
+    for mode in MODES:
+        model = Model()
+        with MODES[mode]():
+            assert torch.equal(model.asked(torch.ones(2, 4)), model.layered(torch.ones(2, 4)))
+        assert model.asked.stats.traces == 0
 
 
 @pytest.mark.parametrize("mode", MODES)

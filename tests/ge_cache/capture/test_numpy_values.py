@@ -62,6 +62,17 @@ def test_what_numpy_makes_is_refused_by_name(cache_dir: Path, name: str) -> None
     assert "NumPy" in str(raised.value) or "ufunc" in str(raised.value)
 
 
+def test_arguments_are_refused_too(cache_dir: Path) -> None:
+    class Weighted(nn.Module):
+        def forward(self, x: Tensor, by: Any) -> Tensor:
+            return x * by if isinstance(by, (int, float)) else x
+
+    for by in (np.float64(2), np.ones(3)):
+        cached = gearcache.cache_compile(Weighted().forward, config=strict_config(), dynamic=False)
+        with pytest.raises(CaptureError, match=r"NumPy.*line \d+, in forward"):
+            cached(X, by)
+
+
 def test_what_was_made_a_number_or_a_tensor_before_is_served(cache_dir: Path) -> None:
     net = Net()
     cached = cached_of(lambda net, x: x / net.factor + net.rows + np.pi)

@@ -17,6 +17,7 @@ LAYERS = {
     "gru": lambda: nn.GRU(4, 5),
     "lstm": lambda: nn.LSTM(4, 5, num_layers=2, bidirectional=True),
     "projected": lambda: nn.LSTM(4, 5, proj_size=3),
+    "rnn": lambda: nn.RNN(4, 5, nonlinearity="relu"),
 }
 
 
@@ -36,7 +37,7 @@ def assert_as_eager(cached: Any, net: Net, batch: int) -> None:
 
 
 #: Each layer in one of two ways.
-WAYS: dict[str, dict[str, Any]] = {"gru": {"gears": {"x": {1: [2, 3]}}}, "lstm": {}, "projected": {}}
+WAYS: dict[str, dict[str, Any]] = {"gru": {"gears": {"x": {1: [2, 3]}}}, "lstm": {}, "projected": {}, "rnn": {}}
 
 
 @pytest.mark.parametrize("name", LAYERS)

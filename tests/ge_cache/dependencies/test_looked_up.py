@@ -75,6 +75,8 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "key in keys": lambda r: 3 if "a" in r.keys() else 2,  # noqa: SIM118
     "match": lambda r: _matched(r),
 }
+#: Of the others, those that may not be refused.
+SERVED = ("len", "truth", "iterate", "values", "items")
 CHANGES: dict[str, Callable[[], dict[str, int]]] = {
     "more at the end": lambda: {"a": 2, "b": 3, "more": 9},
     "more in front": lambda: {"more": 9, "a": 2, "b": 3},
@@ -143,9 +145,10 @@ def test_what_looks_at_all_is_compared_or_refused(name: str) -> None:
     try:
         capture = captured(method)
     except (CaptureError, UncacheableGuard):
+        assert name not in SERVED
         return
     assert_never_missed(capture, method)
-    if name in ("len", "truth", "iterate", "values", "items"):
+    if name in SERVED:
         fill(CHANGES["more in front"]())
         assert fails(capture, method)
 

@@ -181,6 +181,18 @@ def test_objects_are_distinct_until_two_of_them_are_one() -> None:
         assert (evidence_failure(tree, Scope({"value": objects}, {})) is None) == holds_now
 
 
+def test_a_check_of_ints_names_paths_and_fails_where_a_divisor_is_0() -> None:
+    machine = types.SimpleNamespace(position=0)
+    scope = Scope({"self": machine}, {}, {})
+    path = Access(("argument", "self")).then("attr", "position")
+    check = Check("numbers", path, [["(7 // n0) > 2", "n0 < 3"], [["n0", path.to_plain()]]])
+    for value, holds in ((1, True), (2, True), (3, False), (0, False), (True, False), (1.0, False)):
+        machine.position = value
+        failure = check.failure(Walker(scope))
+        assert (failure is None) is holds
+    assert "(7 // self.position) > 2 and self.position < 3 does not hold" in str(failure)
+
+
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown check kind 'magic'"):
         Check.from_plain(["magic", VALUE.to_plain(), None])

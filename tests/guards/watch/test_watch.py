@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import contextlib
 import gc
@@ -103,6 +104,43 @@ def test_only_the_keys_that_matter_count(watch: Callable[..., Any]) -> None:
     assert not watched.holds()
 
 
+@each_watch
+def test_a_dictionary_as_a_whole_counts_with_every_key(watch: Callable[..., Any]) -> None:
+    for held in ({1: 2}, OrderedDict(a=1)):
+        watched = over(watch, dicts=[(held, None)])
+        assert watched.holds()
+        held["more"] = 3  # type: ignore[index]
+        assert not watched.holds()
+
+
+@each_watch
+def test_members_of_classes_are_seen(watch: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = over(watch, dicts=[(Thing, ("level", "other"))])
+    monkeypatch.setattr(Thing, "unrelated", 1, raising=False)
+    assert watched.holds()
+    monkeypatch.setattr(Thing, "level", 2)
+    assert not watched.holds()
+
+
+@each_watch
+def test_lists_sets_and_cells_are_seen(watch: Callable[..., Any]) -> None:
+    items: list[Any] = [1, object()]
+    members, cell = {"a", 2}, types.CellType(1.5)
+    watched = over(watch, lists=[(items, tuple(items))], collections=[(members, tuple(members))], cells=[(cell, 1.5)])
+    items[0] = int("1")
+    members.add("a")
+    cell.cell_contents = float("1.5")
+    assert watched.holds()
+    items.append(3)
+    assert watched.changed() == ("list", 0)
+    items.pop()
+    members.add("b")
+    assert watched.changed() == ("collection", 0)
+    members.remove("b")
+    cell.cell_contents = 2
+    assert watched.changed() == ("cell", 0)
+
+
 def test_both_watches_agree_on_random_writes() -> None:
     chance = random.Random(5)
     for _ in range(300):
@@ -120,6 +158,62 @@ def test_both_watches_agree_on_random_writes() -> None:
         found = [each.changed() for each in watches]
         if found[0] is None or found[0][1] not in whole:  # of a whole dictionary the one in C sees writes, not contents
             assert found[0] == found[1]
+
+
+@each_watch
+def test_the_names_of_a_class_are_watched_and_no_others(watch: Callable[..., Any]) -> None:
+    made: Any = type("Made", (Thing,), {"level": 1, "table": {}})
+    watched = over(watch, dicts=[(made, frozenset({"level", "scale", "__bool__"}))])
+    made.other = 1
+    made.level = int("1")
+    made.table["a"] = 1
+    del made.other
+    assert watched.holds()
+    for change, undo in (
+        (lambda: setattr(made, "level", 2), lambda: setattr(made, "level", 1)),
+        (lambda: setattr(made, "__bool__", len), lambda: delattr(made, "__bool__")),
+        (lambda: delattr(made, "level"), lambda: setattr(made, "level", 1)),
+    ):
+        change()
+        assert watched.changed() == ("dictionary", 0)
+        undo()
+        assert watched.holds()
+
+
+@each_watch
+def test_bases_code_defaults_and_registrations_are_watched(watch: Callable[..., Any]) -> None:
+    def function(x: int, y: int = 1, *, z: int = 2) -> int:
+        return x + y + z
+
+    def other(x: int, y: int = 1, *, z: int = 2) -> int:
+        return x * y * z
+
+    class Base(Thing):
+        pass
+
+    class Sub(Base):
+        pass
+
+    class Abstract(abc.ABC):  # noqa: B024
+        pass
+
+    def made() -> Any:
+        questions = [(abc.get_cache_token, abc.get_cache_token())]
+        return over(watch, classes=[Thing, Sub], functions=[function], questions=questions)
+
+    changes: list[tuple[Callable[[], Any], str]] = [
+        (lambda: setattr(Base, "__bases__", (type("Thing", (Thing,), {}),)), "class"),
+        (lambda: setattr(function, "__defaults__", (3,)), "function"),
+        (lambda: setattr(function, "__kwdefaults__", {"z": 3}), "function"),
+        (lambda: setattr(function, "__code__", other.__code__), "function"),
+        (lambda: Abstract.register(Sub), "question"),
+    ]
+    for change, kind in changes:
+        watched = made()
+        assert watched.holds()
+        change()
+        assert watched.changed()[0] == kind
+        assert not watched.holds()
 
 
 @each_watch

@@ -84,6 +84,13 @@ def a_global_forward_hook(model: Any, net: Any) -> Iterator[None]:
         yield
 
 
+@change("stacked", "_global_forward_pre_hooks")
+def a_global_forward_pre_hook(model: Any, net: Any) -> Iterator[None]:
+    handle = nn.modules.module.register_module_forward_pre_hook(lambda module, arguments: (arguments[0] * 2,))
+    with removed(handle):
+        yield
+
+
 @change("environment", "GEARCACHE_TEST_MODE")
 def an_environment_variable_that_a_branch_reads(model: Any, net: Any) -> Iterator[None]:
     with variable("GEARCACHE_TEST_MODE", "fast"):
