@@ -181,6 +181,15 @@ def test_objects_are_distinct_until_two_of_them_are_one() -> None:
         assert (evidence_failure(tree, Scope({"value": objects}, {})) is None) == holds_now
 
 
+def test_an_environment_variable_is_a_value_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Access(("environment", "GEARCACHE_TEST_VARIABLE"))
+    check = observe("constant", path, None)
+    assert _failure(check, 0) is None
+    monkeypatch.setenv("GEARCACHE_TEST_VARIABLE", "")
+    failure = _failure(check, 0)
+    assert "environment variable GEARCACHE_TEST_VARIABLE" in str(failure)
+
+
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown check kind 'magic'"):
         Check.from_plain(["magic", VALUE.to_plain(), None])
