@@ -90,8 +90,14 @@ def test_a_gear_at_which_the_method_raises_is_compiled_for_a_call_of_other_ints(
 
 def test_a_call_of_its_own_is_missing_at_a_gear_that_another_one_excludes(cache_dir: Path) -> None:
     gearcache.prewarm(build("narrowed", (8, 5)))
-    look = gearcache.prewarm(build("narrowed", (8, 5), (2, 2)), dry_run=True)
+    look = gearcache.prewarm(build("narrowed", (8, 2)), dry_run=True)
     assert look.entries[0].missing == ["x.size(0)=2"]
+    cached = cached_method(Net(), "narrowed")
+    compiles = []
+    for size in (8, 4, 2):
+        cached(torch.ones(size, 8), 2)
+        compiles.append(cached.stats.compiles)
+    assert compiles == [0, 0, 1], "what was said to be missing"
 
 
 def test_a_dry_run_asks_at_each_gear_for_the_ints_of_its_call(cache_dir: Path) -> None:

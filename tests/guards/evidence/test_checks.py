@@ -193,6 +193,15 @@ def test_a_check_of_ints_names_paths_and_fails_where_a_divisor_is_0() -> None:
     assert "(7 // self.position) > 2 and self.position < 3 does not hold" in str(failure)
 
 
+def test_an_environment_variable_is_a_value_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Access(("environment", "GEARCACHE_TEST_VARIABLE"))
+    check = observe("constant", path, None)
+    assert _failure(check, 0) is None
+    monkeypatch.setenv("GEARCACHE_TEST_VARIABLE", "")
+    failure = _failure(check, 0)
+    assert "environment variable GEARCACHE_TEST_VARIABLE" in str(failure)
+
+
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown check kind 'magic'"):
         Check.from_plain(["magic", VALUE.to_plain(), None])
