@@ -210,6 +210,11 @@ def a_metaclass_gets_a_check(self, x):
     return x * 2 if isinstance(self.object, Open) else x * 3
 
 
+@case(of=WithSquare, patched=(Bare, "__subclasscheck__", lambda cls, other: True))
+def a_metaclass_gets_a_subclass_check(self, x):
+    return x * 2 if issubclass(type(self.object), Open) else x * 3
+
+
 @case(patched=(Loose, "accepts", True))
 def a_metaclass_accepts_a_tensor(self, x):
     return x * 2 if isinstance(x, Loose) else x * 3

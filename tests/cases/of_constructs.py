@@ -33,6 +33,13 @@ class Reduced:
         return Reduced, (self.number + 5,)
 
 
+class Stated(Reduced):
+    __reduce__ = object.__reduce__
+
+    def __getstate__(self):
+        return {"number": 9}
+
+
 class Echo:
     def __contains__(self, item):
         return item
@@ -78,7 +85,7 @@ class Net(Case):
         self.rows = Rows([4])
         self.table.extra = self.rows.extra = self.own_ordered.extra = 7
         self.echo = Echo()
-        self.reduced = Reduced(1)
+        self.reduced, self.stated = Reduced(1), Stated(1)
         self.pair, self.plain = (1, 2), {"a": 1}
         self.nan, self.half = math.nan, 2.5
 
@@ -177,9 +184,11 @@ REFUSED = texts(
         "whether a text of a tensor is empty": ('return x * (2 if f"{x}" else 3)', OPEN_LENGTH),
         "a text of a tensor is a key": ('return x * 1, {f"{x}": 1}', OPEN_TEXT),
         "a text of a tensor is looked for": ('return x * 1, f"{x}" in {str(1): 2}, {}.get(f"{x}")', OPEN_TEXT),
+        "a text of a tensor is in a tuple that is looked for": ('return x * 1, (1, f"{x}") in {(1, 2)}', OPEN_TEXT),
         "a text of a tensor is in a set": ('return x * 1, len({f"{x}", f"{x * 1}"})', OPEN_TEXT),
         "a gradient": ("return torch.func.grad(lambda row: row.sum())(x)", "it goes through `torch.func.grad`"),
         "copy of an ordered dictionary's class": ("return x * 1, self.own_ordered.copy()", "copies a `Ordered`"),
+        "union of an ordered dictionary's class": ("return x * 1, Ordered(a=1) | {}", "copies a `Ordered`"),
         "a bounded deque drops": (
             "self.bounded.append(x)\nself.bounded.append(x + 1)\nreturn sum(self.bounded)",
             "a deque with a `maxlen`",
@@ -194,6 +203,7 @@ REFUSED = texts(
             "copies a `OrderedDict` by `copy`",
         ),
         "a copy by __reduce__": ("return x * copy.copy(self.reduced).number", "copies a `Reduced` by `copy`"),
+        "a copy by __getstate__": ("return x * copy.copy(self.stated).number", "copies a `Stated` by `copy`"),
         "the text of an ordered dictionary's class": (
             "return x * 1, repr(Ordered(a=1)), repr(self.ordered)",
             "makes a text of a `Ordered`",
@@ -235,6 +245,7 @@ REFUSED = texts(
             "reads the text of a `TypeError`",
         ),
         "the hash of nan": ("return x * 1, hash(self.nan)", "calls `hash\\(\\)` of a float"),
+        "the hash of nan in a tuple": ("return x * 1, hash((self.nan, 1))", "calls `hash\\(\\)` of a tuple"),
         "an argument transposed in place": ("y = x.contiguous()\ny.t_()\nreturn y * 1", "strides of `x` in place"),
         "max of rows": ("return max(*x)", "`max\\(\\)` of tensors of several elements"),
         "min of a tensor and a number": ("return min(x, 2.0)", "`min\\(\\)` of tensors of several elements"),

@@ -164,6 +164,11 @@ def whether_an_ordered_dictionary_is_empty(self, x):
 
 
 @case(of=whether_a_dictionary_is_empty)
+def keys_unpacked_into_a_list(self, x):
+    return x * len([*self.table])
+
+
+@case(of=whether_a_dictionary_is_empty)
 def the_text_of_a_dictionary(self, x):
     return x * len(f"{self.table}")
 
@@ -237,6 +242,19 @@ class Wrapper(nn.Module):
 @case(wrapper=Wrapper, change=lambda self, patch: patch(self.wrapper, "scale", 5.0))
 def an_attribute_of_a_wrapped_module(self, x):
     return self.wrapper(x)
+
+
+class Meta(type):
+    factor = 2.0
+
+
+class WithMeta(metaclass=Meta):
+    pass
+
+
+@case(patched=(Meta, "factor", 3.0))
+def an_attribute_of_a_metaclass(self, x):
+    return x * WithMeta.factor
 
 
 @case(table=lambda: collections.OrderedDict(a=1.0, b=2.0))

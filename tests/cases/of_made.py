@@ -90,6 +90,17 @@ class Failure(Exception):
         self.value = value
 
 
+class Guard:
+    def __init__(self, value=2.0):
+        self.value = value
+
+    def __enter__(self):
+        return self.value
+
+    def __exit__(self, *arguments):
+        return False
+
+
 class Layer(nn.Module):
     gain = 2.0
 
@@ -339,6 +350,12 @@ def an_exceptions_attribute(self, x):
         raise Failure(2.0)
     except Failure as failure:
         return x * failure.code
+
+
+@case(patched=(Guard.__init__, "__defaults__", (7.0,)))
+def a_context_made(self, x):
+    with Guard() as value:
+        return x * value
 
 
 @case(patched=(Layer.__init__, "__defaults__", (7.0,)))

@@ -139,6 +139,8 @@ REFUSED = texts(
         ),
         "the text of a new object's own format": ('return x + 1, f"{Formatted(3)}"', "text of an object that it makes"),
         "the text of a list of new objects": ('return x + 1, f"{[Tag(3)]}"', "text of an object that it makes"),
+        "the text of a dict of new objects": ('return x + 1, repr({"k": Tag(3)})', "text of an object that it makes"),
+        "format of a new object": ('return x + 1, "{}".format(Tag(3))', "text of an object that it makes"),
         "a finaliser": (
             "Released(self.pool)\nreturn x + 1",
             "makes a `tests.cases.of_objects_and_iterators:Released`, whose `__del__`",

@@ -55,14 +55,15 @@ BODIES = texts(
         "a comprehension over a set": 'return folded(x, [name for name in self.names if name != "key"])',
         "max with a key": "return x * WEIGHTS[max(self.names, key=lambda name: len(name) > 3)]",
         "sorted with a key": "return folded(x, sorted(self.names, key=len))",
-        "sorted texts": "return folded(x, sorted(self.names))",
-        "the size of a set": "return x * len(self.names) * len(self.names & NAMES)",
+        "sorted texts": ("return folded(x, sorted(self.names))", False),
+        "the size of a set": ("return x * len(self.names) * len(self.names & NAMES)", False),
         "a text is hashed": 'return x * (hash("query") % 1000)',
         "bytes are hashed": 'return x * (hash(b"query") % 1000)',
         "a tuple is hashed": 'return x * (hash(("query", 1)) % 1000)',
+        "a hash method": 'return x * ("query".__hash__() % 1000)',
         "a frozen set is hashed": "return x * (hash(self.frozen) % 1000)",
         "an enum member is hashed": "return x * (hash(Color.RED) % 1000)",
-        "a number is hashed": "return x * (hash(1.5) % 1000)",
+        "a number is hashed": ("return x * (hash(1.5) % 1000)", False),
         "a set as text": 'return x * (str(self.names).index("key") + 1)',
         "small numbers are iterated": "for number in {3, 1, 2}:\n    x = x * 2 + number\nreturn x",
         "numbers of a list are iterated": "for number in set([9, 1, 17]):\n    x = x * 2 + number\nreturn x",
@@ -94,3 +95,8 @@ def an_id_of_a_class(self, x):
 @case(of=Ordered, object=Kinds)
 def a_representation_with_an_address(self, x):
     return x * sum(map(ord, repr(self.object)[-8:]))
+
+
+@case(of=Ordered, object=Kinds)
+def a_text_with_an_address(self, x):
+    return x * sum(map(ord, f"{self.object}"[-8:]))

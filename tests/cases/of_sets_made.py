@@ -47,6 +47,7 @@ REFUSED = texts(
     Net,
     {
         "the first": "return x * SIZES[list(set(NAMES))[0]]",
+        "the one in the middle": "names = list(set(NAMES[:3]))\nreturn x * SIZES[names[1]]",
         "a loop over operations": "for name in set(NAMES):\n    x = x * 2 + SIZES[name]\nreturn x",
         "a text": "return x + 1, str(set(NAMES))",
         "the keys of a result": "return {name: x + 1 for name in set(NAMES)}",

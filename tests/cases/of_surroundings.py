@@ -278,6 +278,11 @@ def a_file_is_read(self, x):
 
 
 @case(change=lambda self, patch: patch.item(os.environ, "PROCESS_FACT", "7"))
+def an_environment_variable(self, x):
+    return x * float(os.environ.get("PROCESS_FACT", "2"))
+
+
+@case(change=lambda self, patch: patch.item(os.environ, "PROCESS_FACT", "7"))
 def the_environments_size(self, x):
     return x * len([name for name in os.environ if name.startswith("PROCESS_FACT")])
 

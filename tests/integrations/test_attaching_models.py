@@ -17,11 +17,12 @@ import gearcache
 from gearcache.errors import AlreadyAttached, GearSpecError, OptionError, UnsupportedMethod
 from gearcache.integrations.transformers import attach_generate
 from gearcache.integrations.transformers.cache_name import CACHE
+from gearcache.integrations.transformers.filling import filled
 from gearcache.integrations.transformers.model_call import UnservedCall, read_call
 from gearcache.integrations.transformers.pieces import pieces
 from gearcache.integrations.transformers.sequence_cache import SequenceCache
 from gearcache.integrations.transformers.slots import Form
-from tests.support.language_models import language_model, tokens
+from tests.support.language_models import language_model, left_padded, tokens
 
 CPU = torch.device("cpu")
 DYNAMIC = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}
@@ -122,6 +123,13 @@ def test_pieces_cover_a_prompt_and_stay_within_the_slots() -> None:
     assert pieces(5, 55, (4, 16), 64) == [(4, 4), (1, 1)]
 
 
+def test_filling_repeats_what_is_there_in_the_strides_of_a_gear() -> None:
+    ids = torch.arange(6).reshape(2, 3)
+    assert filled(ids, 3, 4).tolist() == [[0, 1, 2, 2], [3, 4, 5, 5], [3, 4, 5, 5]]
+    piece = torch.arange(50)[None][:, :16]  # contiguous, with the strides of the whole prompt
+    assert (piece.stride(), filled(piece, 1, 16).stride()) == ((50, 1), (16, 1))
+
+
 @pytest.mark.parametrize(
     ("more", "argument"),
     [
@@ -169,6 +177,16 @@ def test_a_cache_that_holds_what_slots_cannot_is_a_miss(change: Callable[[torch.
     found = read_call((), call, "owner", CPU)
     assert isinstance(found, UnservedCall)
     assert (found.argument, found.value) == (CACHE, "a cache that was changed")
+
+
+def test_a_model_with_learnt_positions_is_served(tmp_path: Path) -> None:
+    plain, model = (language_model("gpt2", n_layer=1) for _ in range(2))
+    config = gearcache.CompilerConfig(backend="eager", strict=True)
+    attached = attach_generate(model, batch=[2], prompt=[8], cache_length=32, config=config, cache_dir=tmp_path)
+    call: dict[str, Any] = {"inputs": tokens(2, 6), "max_new_tokens": 8, "do_sample": False}
+    call["attention_mask"] = left_padded(2, 6)
+    assert torch.equal(model.generate(**call), plain.generate(**call))
+    assert (attached.stats.eager_reasons, attached.stats.traces) == ({}, 2)
 
 
 def test_without_graphs_the_same_code_gives_the_same(tmp_path: Path) -> None:

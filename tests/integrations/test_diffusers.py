@@ -11,6 +11,16 @@ import torch
 pytest.importorskip("diffusers")
 
 import gearcache
+from tests.support.relaunch import run_python
+
+RELAUNCHED = """
+import json, sys
+from tests.integrations.test_diffusers import attached, images, pipeline
+made = pipeline()
+served = attached(made, sys.argv[1])
+found = [images(made, size).tolist() for size in (8, 16)]
+print(json.dumps([found, served.stats.traces]))
+"""
 
 
 def pipeline() -> Any:
@@ -50,7 +60,7 @@ def images(made: Any, size: int) -> Any:
     return torch.as_tensor(made(batch_size=1, generator=generator, num_inference_steps=2, output_type="np").images)
 
 
-def test_images_of_each_resolution_and_a_relaunch(tmp_path: Path) -> None:
+def test_images_of_each_resolution_and_of_a_second_pipeline(tmp_path: Path) -> None:
     plain = pipeline()
     expected = [images(plain, size) for size in (8, 16)]
     for is_relaunched in (False, True):
@@ -60,3 +70,13 @@ def test_images_of_each_resolution_and_a_relaunch(tmp_path: Path) -> None:
             torch.testing.assert_close(images(made, size), image, atol=1e-5, rtol=0)
         assert (served.stats.calls, served.stats.eager_calls, len(served.stats.gears)) == (4, 0, 2)
         assert (served.stats.traces == 0) == is_relaunched
+
+
+@pytest.mark.thorough  # each process imports diffusers for seconds; scenarios of `attached` are relaunched
+def test_a_relaunch_traces_nothing(tmp_path: Path) -> None:
+    expected = [images(pipeline(), size) for size in (8, 16)]
+    for is_relaunched in (False, True):
+        found, traces = run_python(RELAUNCHED, str(tmp_path))
+        for one, image in zip(found, expected, strict=True):
+            torch.testing.assert_close(torch.tensor(one), image, atol=1e-5, rtol=0)
+        assert (traces == 0) == is_relaunched

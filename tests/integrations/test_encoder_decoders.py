@@ -61,6 +61,12 @@ def test_served_calls_give_what_plain_generate_gives(attached: AttachedModel, na
     assert all(method.stats.calls for method in attached.methods.values())
 
 
+def test_there_is_a_graph_for_each_pair_of_batch_and_prompt(attached: AttachedModel) -> None:
+    attached.warm()
+    counts = {name: len(method.stats.gears) for name, method in attached.methods.items()}
+    assert counts == {"encode": 4, "begin": 4, "decode": 4}
+
+
 @pytest.mark.parametrize("name", UNSERVED)
 def test_unserved_calls_run_without_graphs_or_raise(attached: AttachedModel, t5_entries: Path, name: str) -> None:
     argument, call = UNSERVED[name]

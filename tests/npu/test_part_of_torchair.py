@@ -87,8 +87,16 @@ def lazy_torchair() -> None:
 
 
 def test_a_relaunch_imports_no_compiler_and_the_program_may_import_the_rest(cold: tuple[str, dict[str, Any]]) -> None:
+    """Also after a part that could not be imported, as of another torch_npu: what was imported of it stays."""
     root, expected = cold
-    begin = BEGIN.format(first="test_part_of_torchair.lazy_torchair()", lazy="torchair")
+    first = """
+test_part_of_torchair.lazy_torchair()
+from gearcache.ge_cache.npu import part_of_torchair
+assert not part_of_torchair.import_part(("torchair.core.utils", "torchair.core.of_another_release"))
+assert part_of_torchair.import_part(("torchair.core.utils",))
+assert type(sys.modules["torchair"]).__name__ == "_LazyTorchair"
+"""
+    begin = BEGIN.format(first=first, lazy="torchair")
     report = run_python(begin + AFTERWARDS + END, root, environ=ENVIRON)
     assert report["result"] == expected["result"]
     assert (report["traces"], report["hits"], report["imported"]) == (0, 1, [])

@@ -30,6 +30,7 @@ from gearcache.ge_cache.eager import EagerBackend
 from gearcache.ge_cache.npu import ascend
 from gearcache.ge_cache.npu.backend import TorchairBackend
 from gearcache.ge_cache.npu.compiled_graphs import graph_folder, is_sealed
+from gearcache.ge_cache.npu.config import NpuOptions
 from gearcache.ge_cache.npu.options import NOT_IN_KEY, REFUSED, config_component, config_leaves
 from gearcache.guards.evidence.overrides import overrides_component
 from tests.npu import device, native
@@ -408,6 +409,15 @@ for mode in ("npugraph_ex", "max-autotune"):
 """
     done = run_code(code, str(tmp_path), environ=os.environ, cwd=ROOT, compiles=True)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_the_mode_of_old_name_tells_its_new_name() -> None:
+    config = torchair.CompilerConfig()
+    config.mode = "reduce-overhead"
+    with pytest.warns(
+        DeprecationWarning, match="mode='reduce-overhead' is deprecated by torchair; use mode='npugraph_ex'"
+    ):
+        TorchairBackend(NpuOptions(config=config)).check_compiler()
 
 
 def test_an_operator_that_torchair_cannot_convert_is_named(tmp_path: Path) -> None:

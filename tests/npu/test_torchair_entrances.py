@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import marshal
 import pickle
 import sys
@@ -142,6 +143,17 @@ def test_what_others_set_meanwhile_is_left(monkeypatch: pytest.MonkeyPatch) -> N
     compat.uninstall()
     assert torchair.inference.cache_compile is theirs
     assert torchair.inference.readable_cache is own
+
+
+def test_a_reloaded_module_is_ours_again_and_uninstall_leaves_torchairs() -> None:
+    compat.install()
+    importlib.reload(torchair.inference)
+    assert torchair.inference.cache_compile.__module__ == compat.__name__
+    compat.uninstall()
+    assert torchair.inference.cache_compile.__module__ == "torchair.inference"
+    assert torchair.inference._cache_compile.__module__ == "torchair.inference._cache_compiler"
+    importlib.reload(torchair.inference)
+    assert torchair.inference.cache_compile.__module__ == "torchair.inference"
 
 
 class Sum(nn.Module):

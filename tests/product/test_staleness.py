@@ -112,6 +112,11 @@ def _words(name: str) -> tuple[str, ...]:
     return (OTHER_CALLS[name][1],) if name in OTHER_CALLS else ("module",)
 
 
+def test_the_table_is_as_long_as_promised() -> None:
+    assert len(set(MISSING)) == len(MISSING) >= 60
+    assert len(set(STAYING)) == len(STAYING) >= 30
+
+
 def test_a_miss_names_what_changed_and_everything_else_hits(served: Served, subtests: pytest.Subtests) -> None:
     """One test: the lookups take a minute, and each process that has one of several would make them."""
     for method in CALLS:

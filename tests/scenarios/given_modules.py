@@ -63,6 +63,9 @@ class Net(nn.Module):
     def beside_its_own(self, x: Tensor, module: Any) -> Any:
         return self.child(x) * 3 + module(x)
 
+    def before_its_own(self, x: Tensor, module: Any) -> Any:
+        return module(x) + self.child(x) * 3
+
     def parts(self, x: Tensor, module: Any) -> Any:
         return x @ module.linear.weight + sum(parameter.sum() for parameter in module.parameters())
 
@@ -113,4 +116,6 @@ def modules_in_containers(run: Run) -> None:
 
 def modules_that_it_holds(run: Run) -> None:
     net, first, second = Net(), Child(), Child()
-    _compared(run, "beside_its_own", [(first,), (second,), (net.child,), (first,)], net)
+    given = [(first,), (second,), (net.child,), (first,)]
+    _compared(run, "beside_its_own", given, net)
+    _compared(run, "before_its_own", given, net)
