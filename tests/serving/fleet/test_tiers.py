@@ -240,8 +240,9 @@ def test_a_manifest_in_the_place_of_another_key_serves_no_call(tmp_path: Path, s
     first, other = objects(share, "entries")
     first.unlink()
     (first.parent / other.name).write_bytes(other.read_bytes())
-    found = [Host(tmp_path / "b", share, **options).call().compiles for options in both]
-    assert sorted(found) == [0, 2]
+    hosts = [Host(tmp_path / "b", share, **options).call() for options in both]
+    assert sorted(host.compiles for host in hosts) == [0, 2]
+    assert any("belongs to the entry" in host.cached.explain() for host in hosts if host.compiles)
 
 
 def test_an_unsigned_entry_is_refused_unless_the_user_says_so(
