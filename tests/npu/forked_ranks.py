@@ -7,7 +7,6 @@ import importlib
 import json
 import multiprocessing
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -18,10 +17,12 @@ _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.npu.rank_server"])
 
 
-def run_ranks(module: str, ranks: Sequence[Sequence[str]], folder: Path, **environ: str) -> list[dict[str, Any]]:
+def run_ranks(
+    module: str, ranks: Sequence[Sequence[str]], folder: Path, *, exit_code: int = 0, **environ: str
+) -> list[dict[str, Any]]:
     """Run `python -m MODULE ARGUMENTS` for the arguments of each rank; return what each prints last, as JSON.
 
-    A rank that was killed reports nothing. Their output is in files of `folder`.
+    All end with `exit_code`; other than with 0, they report nothing. Their output is in files of `folder`.
     """
     variables = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **environ}
     outputs = [folder / f"output-{rank}" for rank in range(len(ranks))]
@@ -33,11 +34,8 @@ def run_ranks(module: str, ranks: Sequence[Sequence[str]], folder: Path, **envir
         process.start()
     for process, output in zip(processes, outputs, strict=True):
         process.join(500)
-        assert process.exitcode in (0, -signal.SIGKILL), output.read_text()[-3000:]
-    return [
-        json.loads(output.read_text().splitlines()[-1]) if process.exitcode == 0 else {}
-        for process, output in zip(processes, outputs, strict=True)
-    ]
+        assert process.exitcode == exit_code, output.read_text()[-3000:]
+    return [{} if exit_code else json.loads(output.read_text().splitlines()[-1]) for output in outputs]
 
 
 def _rank(module: str, arguments: list[str], variables: dict[str, str], output: Path) -> None:

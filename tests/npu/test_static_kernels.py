@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,18 @@ def cann(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(
-    root: Path, *, factor: float = 2.0, mode: str = "npugraph_ex", rows: tuple[int, ...] = (2,), dynamic: bool = False
+    root: Path,
+    *,
+    factor: float = 2.0,
+    mode: str = "npugraph_ex",
+    rows: tuple[int, ...] = (2,),
+    dynamic: bool = False,
+    exit_code: int = 0,
 ) -> tuple[dict[str, Any], list[str]]:
     """Serve in a process of its own; return its report and the lines of CANN's log that it added."""
     before = len(static_kernels.log())
     arguments = [str(root), str(factor), mode, json.dumps(rows), *["--dynamic"] * dynamic]
-    (report,) = run_ranks("tests.npu.summing", [arguments], root)
+    (report,) = run_ranks("tests.npu.summing", [arguments], root, exit_code=exit_code)
     return report, [line.split()[0] for line in static_kernels.log()[before:]]
 
 
@@ -67,7 +74,7 @@ def test_what_the_first_process_compiled_is_installed_by_a_relaunch_and_by_no_ot
 
 def test_what_a_dead_process_left_is_never_installed(cann: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(static_kernels.KILL_AT, "install")
-    assert run(cann)[0] == {}
+    assert run(cann, exit_code=-signal.SIGKILL)[0] == {}
     monkeypatch.delenv(static_kernels.KILL_AT)
     (left,) = folders(cann)
     packages = list(left.rglob("*.run"))

@@ -66,6 +66,7 @@ def test_a_call_of_another_size_is_not_ready(case: str, cache_dir: Path) -> None
     name, first, second, reason = CASES[case]
     stored = gearcache.prewarm(calls(name, first))
     assert sum(len(entry.compiled) for entry in stored.entries) == 3
+    assert gearcache.prewarm(calls(name, first), dry_run=True).is_complete
     look = gearcache.prewarm(calls(name, first, second), dry_run=True)
     assert not look.is_complete
     (entry,) = look.entries

@@ -123,6 +123,7 @@ def test_a_gear_that_fails_is_told_and_is_the_only_one_of_the_next_run(
     again = gearcache.prewarm(prewarmed.warm_only).entries[0]
     assert list(again.compiled) == [gear]
     assert sorted(again.present) == others
+    assert gearcache.prewarm(prewarmed.warm_only).compiled == 0
 
 
 def test_ctrl_c_keeps_what_was_finished_and_a_server_goes_on(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,7 @@ def test_shares_together_do_all_and_each_entry_once(cache_dir: Path) -> None:
         ["", "shard 1/3"],
     ]
     assert gearcache.prewarm(prewarmed.on_meta, dry_run=True).is_complete
+    assert gearcache.prewarm(prewarmed.on_meta, shard=(1, 3)).compiled == 0
 
 
 def test_a_share_without_work_is_done(cache_dir: Path) -> None:

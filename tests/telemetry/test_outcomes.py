@@ -37,6 +37,9 @@ def test_calls_outside_the_gears_are_counted_by_what_became_of_them(cache_dir: P
     for rows in (2, 3, 3, 1):
         padded(torch.ones(rows, 4))
     assert (padded.stats.calls, padded.stats.padded_calls, padded.stats.eager_calls) == (4, 3, 0)
+    with pytest.raises(gearcache.UnknownGear):
+        padded(torch.ones(5, 4))
+    assert padded.stats.refused_errors == {"UnknownGear": 1}
     assert padded_calls()["Net.double"] == before + 3
     del padded
     assert padded_calls()["Net.double"] == before + 3, "the sum never goes down"

@@ -43,6 +43,7 @@ def test_doctor_finds_this_host_sound(cache_dir: Path) -> None:
     assert found["compiler"]["ok"]
     assert found["locks"]["ok"]
     assert not cache_dir.exists()
+    assert "ok    torch" in run("doctor").stdout
 
 
 def test_doctor_lists_the_targets_of_this_host_and_what_to_do_without_a_compiler(
@@ -178,6 +179,8 @@ def test_a_command_ends_with_2_and_names_a_wrong_variable(
     for command in (["list"], ["stats"], ["verify"], ["prune", "--max-size", "1GB"]):
         assert f"`{name}`" in run(*command, code=2).stderr
     run("list", "--help")
+    assert f"`{name}`" in run("doctor", "--settings", code=1).stderr
+    assert f"`{name}`" in run("doctor", code=1).stdout
 
 
 def test_every_variable_that_the_code_reads_is_a_setting() -> None:

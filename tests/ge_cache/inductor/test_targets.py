@@ -50,9 +50,11 @@ def on_a_host(patch: pytest.MonkeyPatch, flags: str, machine: str = "x86_64") ->
     ("machine", "flags", "names"),
     [
         pytest.param("x86_64", "cx16 sse4_1", [], id="before all levels"),
+        pytest.param("x86_64", NEHALEM, ["x86-64-v2"], id="nehalem"),
         pytest.param("x86_64", ZEN2, ["x86-64-v2", "x86-64-v3"], id="zen 2"),
         pytest.param("x86_64", ICE_LAKE, ["x86-64-v2", "x86-64-v3", "x86-64-v4"], id="ice lake"),
         pytest.param("aarch64", NEOVERSE_N1, ["armv8-a", "armv8.2-a"], id="neoverse n1"),
+        pytest.param("aarch64", NEOVERSE_V1, ["armv8-a", "armv8.2-a"], id="neoverse v1"),
         pytest.param("aarch64", NEOVERSE_V2, ["armv8-a", "armv8.2-a", "armv9-a"], id="neoverse v2"),
         pytest.param("riscv64", "", [], id="no target"),
     ],
@@ -89,14 +91,22 @@ def test_the_key_of_a_target_is_the_same_on_all_cpus_that_have_it(monkeypatch: p
             "x86-64-v4",
             "x86_64",
             ZEN2,
-            "lacks avx512bw, avx512cd, avx512dq, avx512f, avx512vl; allowed here: 'native', 'x86-64-v2', 'x86-64-v3'",
+            "this CPU lacks avx512bw, avx512cd, avx512dq, avx512f, avx512vl; "
+            "allowed here: 'native', 'x86-64-v2', 'x86-64-v3'",
             id="lacks flags",
+        ),
+        pytest.param(
+            "x86-64-v3",
+            "x86_64",
+            HASWELL.replace("movbe ", ""),
+            "this CPU lacks movbe; allowed here: 'native', 'x86-64-v2'",
+            id="lacks one flag",
         ),
         pytest.param(
             "armv8-a",
             "x86_64",
             NEHALEM,
-            "this host is x86_64, .* for aarch64; allowed here: 'native', 'x86-64-v2'",
+            "this host is x86_64, and that is a target for aarch64; allowed here: 'native', 'x86-64-v2'",
             id="another architecture",
         ),
         pytest.param(
@@ -111,7 +121,7 @@ def test_a_host_that_lacks_a_target_says_what_and_loads_nothing(
     module = Net()
     cached = gearcache.cache_compile(module.run, config=CompilerConfig(backend="inductor", target=target))
     for _ in range(2):
-        with pytest.raises(OptionError, match=f"option `target` is '{target}': .*{words}"):
+        with pytest.raises(OptionError, match=f"^option `target` is '{target}': {words}$"):
             cached(torch.zeros(2, 4))
     assert cached.stats.traces == cached.stats.compiles == 0
     assert not any(cache_dir.rglob("manifest*"))

@@ -94,6 +94,7 @@ def test_what_has_no_plain_form_is_refused_and_references_stand_for_modules_obje
     assert resolve_reference("module", "torch.nn") is torch.nn
     assert resolve_reference("object", "torch.nn.modules.linear:Linear") is torch.nn.Linear
     assert resolve_reference("builtins", "")["len"] is len
+    assert resolve_reference("module", "torch._dynamo.utils").__name__ == "gearcache.guards.dispatch.frame_helpers"
     with pytest.raises(ValueError, match="unknown reference kind"):
         resolve_reference("pickle", "x")
 

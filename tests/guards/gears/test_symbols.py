@@ -50,12 +50,20 @@ def test_two_symbols_of_one_name_are_one() -> None:
     twice = parse_gears({"x": {0: one}, "y": {0: b(gears=[2, 4])}})
     assert twice.to_plain() == parse_gears({"x": {0: one}, "y": {0: one}}).to_plain()
     assert (b(), {b(): 1}[b()], b() == Symbol(), Symbol() == Symbol()) == (b(), 1, False, False)
+    tied = parse_gears({"x": {0: b(max=8)}, "y": {0: b(max=8)}})
+    problem = tied.range_problem({"x": torch.ones(2), "y": torch.ones(5)})
+    assert problem == (
+        "y",
+        "outside the declared sizes: y.size(0) is 5",
+        "the size of x.size(0) (both are `b`)",
+    )
 
 
 @pytest.mark.parametrize(
     "first, second, words",
     [
         ({"gears": [2]}, {"gears": [3]}, r"\(gears \[3\], 1 or more\).*\(gears \[2\], 1 or more\)"),
+        ({"gears": [2]}, {}, r"`b` \(.*\), and `x.size\(0\)` another one of this name \(gears \[2\]"),
         ({"max": 8}, {"max": 9}, r"\(1 to 9\).*\(1 to 8\)"),
         ({"unique": False}, {}, r"\(1 or more\).*\(1 or more, not unique\)"),
     ],

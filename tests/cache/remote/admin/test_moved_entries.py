@@ -221,6 +221,9 @@ def test_what_nobody_signed_is_refused_and_nothing_here_is_touched(tmp_path: Pat
     found = pull(tmp_path / "b", tier(tmp_path / "b", share, unsigned=False))
     assert (len(found.refused), found.brought) == (1, [])
     assert stored(tmp_path / "b") == ours
+    found = pull(tmp_path / "c", tier(tmp_path / "c", share, unsigned=False))
+    assert list(found.failed.values()) == ["none of its manifests may be used"]
+    assert not Layout(tmp_path / "c").manifest(DECODE).exists()
 
 
 def blob_path(share: str, blob: bytes) -> Path:
