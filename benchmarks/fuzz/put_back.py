@@ -65,18 +65,24 @@ def _unwatched() -> None:
     _in_place("serving.find.binding_watch", "BindingWatch.is_outdated", lambda self, variants, scope: False)
 
 
-def _unread_sizes() -> None:
-    from gearcache.ge_cache.dependencies.tensor_reads import TensorReads
+def _unnoted(*kinds: str) -> Callable[[], None]:
+    """Leave out the notes of some kinds that a trace takes."""
 
-    reads: Any = TensorReads
-    checks, module = reads.checks, "ge_cache.dependencies.tensor_reads"
-    _in_place(module, "TensorReads.sizes", _nothing)
-    _in_place(module, "TensorReads.is_sized", lambda self, source: False)
-    _in_place(
-        module,
-        "TensorReads.checks",
-        lambda self, matched, held, access, value: checks(self, [], held, access, value),
-    )
+    def remove() -> None:
+        from gearcache.ge_cache.dependencies.log import TraceLog
+
+        of = TraceLog.of
+        _in_place("ge_cache.dependencies.log", "TraceLog.of", lambda log, kind: [] if kind in kinds else of(log, kind))
+
+    return remove
+
+
+def _unread_sizes() -> None:
+    from gearcache.ge_cache.dependencies.tensor_reads import tensor_checks
+
+    _unnoted("sizes")()
+    without_matched = lambda log, paths, matched, held: tensor_checks(log, paths, [], held)  # noqa: E731
+    _in_place("ge_cache.capture.capture", "tensor_checks", without_matched)
 
 
 def _classes_unchecked() -> None:
@@ -84,7 +90,7 @@ def _classes_unchecked() -> None:
     from gearcache.guards.evidence.checks import Check
 
     unchecked = Check("not_none", BUILTINS, True)
-    _in_place("ge_cache.dependencies.fact_checks", "FactChecks.classes", lambda self, met, names: unchecked)
+    _in_place("ge_cache.dependencies.fact_checks", "FactChecks._class_check", lambda self, names: unchecked)
 
 
 def _read_shared(key: str, make: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -107,19 +113,19 @@ BUGS: dict[str, Callable[[], None]] = {
     "2 nothing is watched": _unwatched,
     "3 sizes that are read are no inputs": _unread_sizes,
     "3 identities are not compared": _exchange(
-        ("ge_cache.dependencies.identities", "Identities.checks", lambda self, access, value: []),
+        ("ge_cache.capture.capture", "identity_checks", lambda log, paths: []),
     ),
-    "3 descriptors are not compared": _exchange(
-        ("ge_cache.dependencies.identities", "Identities._paths_of_descriptors", lambda self, access: []),
-    ),
+    "3 descriptors are not compared": _unnoted("descriptor"),
     "3 function modes are not seen": _exchange(
         ("serving.call.method", "has_function_mode", lambda: False),
         ("guards.dispatch.function", "has_function_mode", lambda: False),
     ),
     "4 generated names are the user's": _exchange(("guards.dispatch.check_code", "_unused_prefix", _no_names)),
     "5 classes are not compared": _classes_unchecked,
-    "5 type tests are not asked again": _exchange(("ge_cache.dependencies.facts", "Facts.type_test", _nothing)),
-    "5 hashes are those of the first process": _exchange(("ge_cache.dependencies.facts", "Facts.hashed", _nothing)),
+    "5 type tests are not asked again": _unnoted("type test"),
+    "5 hashes are those of the first process": _exchange(
+        ("ge_cache.private_torch.probes.addresses", "_note_hashed", _nothing),
+    ),
     "5 sets have one order": _without("probes.sets"),
     "5 keys are not compared": _without("probes.keys"),
     "5 containers are constants": _without("probes.constants"),

@@ -25,13 +25,18 @@ from gearcache.ge_cache.capture.numbers import (
     written_ints,
 )
 from gearcache.ge_cache.capture.orders import ARRANGEMENTS, CAUSE, are_alike
-from gearcache.ge_cache.capture.source_paths import FrameNames, is_of_namedtuple
+from gearcache.ge_cache.capture.source_paths import FrameNames
 from gearcache.ge_cache.capture.translation import GuardTranslator, tensor_sources
 from gearcache.ge_cache.capture.unreached import unreached_modules
 from gearcache.ge_cache.capture.unwrapped import unwrap_weights
 from gearcache.ge_cache.capture.written import Written
+from gearcache.ge_cache.dependencies.autograd_reads import autograd_checks
+from gearcache.ge_cache.dependencies.identities import identity_checks
+from gearcache.ge_cache.dependencies.looked_up import Lookups
 from gearcache.ge_cache.dependencies.observed import TracedCode, observed_checks
+from gearcache.ge_cache.dependencies.paths import Paths
 from gearcache.ge_cache.dependencies.result_classes import result_class_checks
+from gearcache.ge_cache.dependencies.tensor_reads import tensor_checks
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import under_way as private_under_way
 from gearcache.guards.access import Access
@@ -68,7 +73,7 @@ def capture_method(
         try:
             with private_under_way.released_if_refused():
                 recording.run(arguments, keywords, dynamic=dynamic)
-                return _translated(recording), recording.facts.made_orders > 0
+                return _translated(recording), bool(recording.of("made order"))
         except CaptureError as error:
             error.is_beside_numbers = recording.numbers.are_given
             raise
@@ -89,37 +94,37 @@ def capture_method(
 
 def _translated(recording: Recording) -> Capture:
     """Return the result of a Dynamo run as access paths and checks."""
-    method, hook, output, scope = recording.method, recording.hook, recording.output, recording.scope
+    hook, output, scope = recording.hook, recording.output, recording.scope
     guards = output.output_graph.guards
-    looked_up = recording.lookups.only(guards, (write.source for write in hook.writes))
+    looked_up = recording.state(Lookups).only(guards, (write.source for write in hook.writes))
     names = FrameNames(output.import_sources, recording.installed, tuple(scope.closure), looked_up)
-    translator = GuardTranslator(method, scope, names)
-    inputs = graph_inputs(hook, translator, scope, method)
-    number_paths = number_accesses(hook.numbers, translator.access)
-    attributes, tensors = _attributes(recording, translator)
+    paths = Paths(recording.method, scope, names)
+    translator = GuardTranslator(paths)
+    inputs = graph_inputs(hook, paths)
+    number_paths = number_accesses(hook.numbers, paths.of)
+    attributes, tensors = _attributes(recording, paths)
     checks = translator.translate(guards)
-    condition_checks = number_checks(hook.numbers, translator.access, hook.shape_env)
+    condition_checks = number_checks(hook.numbers, paths.of, hook.shape_env)
     name_by_passed(hook.numbers, hook.shape_env)
-    fixed_checks = [Check("constant", translator.access(source), value) for source, value in hook.numbers.fixed]
+    fixed_checks = [Check("constant", paths.of(source), value) for source, value in hook.numbers.fixed]
     compared_paths = {check.access for check in fixed_checks} | set(number_paths.values())
     checks = [check for check in checks if not (check.kind == "type" and check.access in compared_paths)]
     checks += [*fixed_checks, *condition_checks]
     checks += [check for item in inputs for check in place_checks(item.access)]
-    recording.identities.forget(lambda source: is_of_namedtuple(source, names))
-    checks += recording.identities.checks(translator.access, translator.value)
-    checks += recording.autograd.checks(translator, [item.access for item in inputs], attributes.values())
+    checks += identity_checks(recording, paths)
+    checks += autograd_checks(recording, paths, [item.access for item in inputs], attributes.values())
     held_sources = [*hook.sources, *(source for name, source in hook.attribute_sources.items() if name in attributes)]
-    tensor_checks = recording.reads.checks(tensor_sources(guards), held_sources, translator.access, translator.value)
+    checks_of_tensors = tensor_checks(recording, paths, tensor_sources(guards), held_sources)
     type_paths = [check.access for check in checks if check.kind == "type"]
     written_attributes = {
         write.attribute for write in hook.writes if isinstance(write.owner, type) and write.attribute is not None
     }
     traced = TracedCode(recording.original, output.traced_code, recording.module, written_attributes)
-    observed = observed_checks(recording.observer, recording.facts, traced, type_paths, names, scope)
-    checks += _hidden_attributes(recording, translator)
+    observed = observed_checks(recording, paths, traced, type_paths)
+    checks += _hidden_attributes(recording, paths)
     written = Written(hook.writes, scope)
     capture = Capture(
-        method=method,
+        method=recording.method,
         module=recording.module,
         inputs=inputs,
         attributes=attributes,
@@ -131,30 +136,30 @@ def _translated(recording: Recording) -> Capture:
         imports=dict(output.import_sources),
         installed=recording.installed,
         checks=_distinct([*observed.checks, *checks, *result_class_checks(output.bytecode)]),
-        tensor_checks=_distinct(tensor_checks),
+        tensor_checks=_distinct(checks_of_tensors),
         written=written,
         # Includes tensors that the graph does not hold: a trace reads only the size of some.
         misbound=[
             source.name
             for source in hook.attribute_sources.values()
-            if recording.weights.are_bound(source) and written.leads_to(translator.access(source))
+            if recording.weights.are_bound(source) and written.leads_to(paths.of(source))
         ],
         frame_globals=dict(output.f_globals),
         numbers=hook.numbers,
         number_accesses=dict(number_paths),
         written_ints=written_ints(checks, written),
         unbacked=unbacked_sizes(inputs, hook.shape_env),
-        left_out=recording.facts.all_left_out,
-        asks_grad_mode=recording.autograd.asks_mode,
+        left_out=sorted({text for (text,) in recording.of("left out")}),
+        asks_grad_mode=bool(recording.of("grad mode")),
         traced_code=[code for code in output.traced_code if code not in observed.covered],
-        unreached=_unreached(recording, translator, [*inputs, *observed.checks, *checks], attributes),
+        unreached=_unreached(recording, paths, [*inputs, *observed.checks, *checks], attributes),
     )
     unwrap_weights(capture)
     return capture
 
 
 def _unreached(
-    recording: Recording, translator: GuardTranslator, items: Sequence[Any], attributes: Mapping[str, Access]
+    recording: Recording, paths: Paths, items: Sequence[Any], attributes: Mapping[str, Access]
 ) -> list[str] | None:
     """Return the modules that the trace did not reach; None if that is not known.
 
@@ -169,18 +174,18 @@ def _unreached(
             accesses += check.others
     for write in recording.hook.writes:
         with contextlib.suppress(UncacheableGuard):  # an object that the trace made has no path
-            accesses.append(translator.access(write.source))
-    objects = translator.objects(recording.output.output_graph.guards, accesses)
+            accesses.append(paths.of(write.source))
+    objects = GuardTranslator(paths).objects(recording.output.output_graph.guards, accesses)
     return None if objects is None else unreached_modules(instance, objects)
 
 
-def _hidden_attributes(recording: Recording, translator: GuardTranslator) -> list[Check]:
+def _hidden_attributes(recording: Recording, paths: Paths) -> list[Check]:
     """Return the checks of classes to which the frame adds an attribute.
 
     It hides the attribute of a base class, which the trace may have read.
     """
     return [
-        Check("lacks", translator.access(write.source).then("attr", "__dict__"), write.attribute)
+        Check("lacks", paths.of(write.source).then("attr", "__dict__"), write.attribute)
         for write in recording.hook.writes
         if isinstance(write.owner, type) and write.attribute is not None and write.attribute not in vars(write.owner)
     ]
@@ -195,7 +200,7 @@ def _distinct(checks: list[Check]) -> list[Check]:
     ]
 
 
-def _attributes(recording: Recording, translator: GuardTranslator) -> tuple[dict[str, Access], dict[str, torch.Tensor]]:
+def _attributes(recording: Recording, paths: Paths) -> tuple[dict[str, Access], dict[str, torch.Tensor]]:
     """Return where the live module keeps each tensor that the graph holds as an attribute, and all such tensors.
 
     Constants that Dynamo made have no place in the module.
@@ -212,5 +217,5 @@ def _attributes(recording: Recording, translator: GuardTranslator) -> tuple[dict
         tensors[node.target] = value
         source = hook.attribute_sources.get(node.target)
         if source is not None and recording.weights.are_bound(source):
-            attributes[node.target] = translator.access(source)
+            attributes[node.target] = paths.of(source)
     return attributes, tensors

@@ -10,7 +10,7 @@ import torch
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.numbers import Numbers, take_numbers
 from gearcache.ge_cache.capture.written import Write
-from gearcache.ge_cache.dependencies.identities import Identities
+from gearcache.ge_cache.dependencies.log import TraceLog
 from gearcache.ge_cache.graphs.tensor_data import take_data
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.private_torch import under_way as private_under_way
@@ -21,9 +21,8 @@ from gearcache.guards.evidence.names import a_type, module_of
 class GraphHook:
     """Dynamo's backend for the capture: keeps the graph and makes it take tensors only."""
 
-    def __init__(self, method: str, identities: Identities) -> None:
-        self._method = method
-        self._identities = identities
+    def __init__(self, log: TraceLog) -> None:
+        self._log, self._method = log, log.method
         self.numbers = Numbers()
         self.module: torch.fx.GraphModule | None = None
         self.shape_env: Any = None
@@ -40,7 +39,8 @@ class GraphHook:
         self.shape_env = private_under_way.tracing_context().fake_mode.shape_env
         self.writes = [Write(*write) for write in private_under_way.writes()]
         self.attribute_sources = private_under_way.attribute_sources()
-        self._identities.at_the_end(private_under_way.tracked_objects())
+        for entry in private_under_way.tracked_objects():
+            self._log.note("tracked", *entry)
         self.drop_references = private_under_way.references_dropper()
         private_shapes.check_marked_dims()
         self.graph_name = str(module.meta["backend_id"])

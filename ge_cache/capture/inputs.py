@@ -9,7 +9,7 @@ import torch
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.captured import CapturedInput
 from gearcache.ge_cache.capture.hook import GraphHook
-from gearcache.ge_cache.capture.translation import GuardTranslator
+from gearcache.ge_cache.dependencies.paths import Paths
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.evidence.checks import Check
 
@@ -17,14 +17,14 @@ from gearcache.guards.evidence.checks import Check
 _NUMBERS = (torch.SymInt, torch.SymBool)
 
 
-def graph_inputs(hook: GraphHook, translator: GuardTranslator, scope: Scope, method: str) -> list[CapturedInput]:
+def graph_inputs(hook: GraphHook, paths: Paths) -> list[CapturedInput]:
     """Return the inputs of a graph; `CaptureError` where the method changes sizes or strides of one in place."""
     inputs = []
     for source, node in zip(hook.sources, hook.nodes, strict=True):
-        item = _describe(translator.access(source), node, scope)
+        item = _describe(paths.of(source), node, paths.scope)
         if not _has_layout_of(node.meta["example_value"], item.example):
             cause = f"it changes the sizes or strides of `{item.access.text}` in place, for its caller as well"
-            raise CaptureError(method, f"{cause}; change those of a view of it: `.view_as(x)`")
+            raise CaptureError(paths.method, f"{cause}; change those of a view of it: `.view_as(x)`")
         inputs.append(item)
     return inputs
 

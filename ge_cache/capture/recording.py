@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -12,12 +12,8 @@ from gearcache.errors import CaptureError, MethodRaises, NoOperation
 from gearcache.ge_cache.capture.hook import GraphHook
 from gearcache.ge_cache.capture.numbers import NumberChoice, NumberRefused, WantedNumbers
 from gearcache.ge_cache.capture.weights import Weights
-from gearcache.ge_cache.dependencies.autograd_reads import AutogradReads
-from gearcache.ge_cache.dependencies.facts import Facts
-from gearcache.ge_cache.dependencies.identities import Identities
-from gearcache.ge_cache.dependencies.looked_up import Lookups
-from gearcache.ge_cache.dependencies.observer import Observer
-from gearcache.ge_cache.dependencies.tensor_reads import TensorReads
+from gearcache.ge_cache.dependencies.autograd_reads import check_graph
+from gearcache.ge_cache.dependencies.log import TraceLog
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import every_probe
 from gearcache.ge_cache.private_torch import fake as private_fake
@@ -27,7 +23,6 @@ from gearcache.ge_cache.private_torch.probe import listening
 from gearcache.guards.access import Scope
 from gearcache.guards.evidence.code import is_library_file
 
-State = TypeVar("State")
 #: Dynamo's text for an uncaught exception.
 _RAISED = re.compile(r"raised exception (\w+)\(")
 #: The message where the trace is the first reader of a `functools.cached_property`, up to Python 3.11.
@@ -42,8 +37,8 @@ _INSTEAD = {
 }
 
 
-class Recording:
-    """The log of one Dynamo run: after `run` its parts hold what probes found, and the attributes below the results."""
+class Recording(TraceLog):
+    """One Dynamo run and its log; after `run` the attributes below hold the results."""
 
     frame: Any
     #: Dynamo's own record of the run: bytecode, guards, sources.
@@ -63,35 +58,24 @@ class Recording:
         arrangement: str = "",
     ) -> None:
         """`arrangement`: the order of sets that the method makes, see `ge_cache.capture.orders`."""
-        self.method = method
+        super().__init__(method)
         self._function = function
         self.numbers = WantedNumbers(numbers)
-        self._with_grad = with_grad
-        self.observer, self.lookups, self.reads = Observer(method), Lookups(), TensorReads(method)
-        self.identities, self.facts = Identities(method), Facts(method, arrangement)
-        self.hook = GraphHook(method, self.identities)
-        self.autograd = AutogradReads(method, with_grad)
+        self.with_grad = with_grad
+        self.arrangement = arrangement
+        self.hook = GraphHook(self)
         self.weights = Weights(self.original, unbound)
-        self.symbols_of_floats: set[Any] = set()
-        self._states: dict[type, Any] = {}
 
     @property
     def original(self) -> Any:
         """The function of the method."""
         return getattr(self._function, "__func__", self._function)
 
-    def state(self, kind: type[State]) -> State:
-        """Return what a file of probes keeps for this run, made at the first call."""
-        if kind not in self._states:
-            self._states[kind] = kind()
-        state: State = self._states[kind]
-        return state
-
     def run(self, arguments: tuple[Any, ...], keywords: dict[str, Any], *, dynamic: bool) -> None:
         """Trace one call; `CaptureError` names the method and why it cannot be one graph."""
         try:
             with (
-                torch.set_grad_enabled(self._with_grad),
+                torch.set_grad_enabled(self.with_grad),
                 private_dynamo.capture_settings(self.numbers, dynamic=dynamic),
                 private_fake.without_reports(),
                 only_own_operators_computed(),
@@ -108,13 +92,13 @@ class Recording:
             cause = f"Dynamo could not form one graph: it failed with {type(error).__name__}: {error}"
             kind = MethodRaises if private_raised.is_raised_by_arguments(error) else CaptureError
             raise kind(self.method, cause) from error
-        if of_floats := self.symbols_of_floats.intersection(self.hook.numbers.symbols):
+        if of_floats := self.hook.numbers.symbols.keys() & {symbol for (symbol,) in self.of("symbol of a float")}:
             raise NumberRefused(self.method, "a float is computed from a number", of_floats)
-        self.facts.raise_refusals()
+        self.raise_refusals()
         if self.hook.module is None:
             raise NoOperation(self.method)
         self.module = self.hook.module
-        self.autograd.check_graph(self.module.graph)
+        check_graph(self, self.module.graph, with_grad=self.with_grad)
 
     def _refusal(self, error: BaseException) -> CaptureError:
         inner_error = getattr(error, "inner_exception", None)

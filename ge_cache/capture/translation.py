@@ -15,14 +15,15 @@ from typing import Any
 import torch
 
 from gearcache.errors import UncacheableGuard
-from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSourceClass, access_of, is_of_namedtuple
-from gearcache.guards.access import Access, Scope, Walker
+from gearcache.ge_cache.capture.source_paths import is_of_namedtuple
+from gearcache.ge_cache.dependencies.paths import Paths
+from gearcache.guards.access import Access, Walker
 from gearcache.guards.evidence.checks import Check, first_failure, observe, told_apart
 from gearcache.guards.evidence.constants import NotConstant, wanted_key
 
 #: Guard kinds that need no check of their own, and why.
 _COVERED = {
-    "TENSOR_MATCH": "inputs: `TensorGuards` on every call; parameters, buffers: the key; others: `TensorReads.checks`",
+    "TENSOR_MATCH": "inputs: `TensorGuards` on every call; parameters, buffers: the key; others: `tensor_checks`",
     "SHAPE_ENV": "evaluated for every gear when it is compiled; the gear's sizes are checked on every call",
     "GLOBAL_STATE": "`GlobalStateGuard` on every call, and the key",
     "GRAD_MODE": "every trace and every call runs without autograd",
@@ -103,25 +104,8 @@ def tensor_sources(guards: Any) -> list[Any]:
 class GuardTranslator:
     """Turns the guards of one capture into checks that hold now."""
 
-    def __init__(self, method: str, scope: Scope, names: FrameNames) -> None:
-        self._method = method
-        self._scope = scope
-        self._walker = Walker(scope)
-        self._names = names
-
-    def access(self, source: Any) -> Access:
-        """Return the access path of a Dynamo source; `UncacheableGuard` when there is none."""
-        try:
-            return access_of(source, self._names)
-        except (UnknownSourceClass, NotConstant) as error:
-            raise UncacheableGuard(self._method, type(source).__name__, _name(source), str(error)) from None
-
-    def value(self, access: Access) -> Any:
-        """Return the value at an access path in the traced call; None where it leads nowhere."""
-        try:
-            return self._walker.resolve(access)
-        except (LookupError, AttributeError, TypeError):
-            return None
+    def __init__(self, paths: Paths) -> None:
+        self._method, self._paths, self._names = paths.method, paths, paths.names
 
     def objects(self, guards: Any, accesses: Iterable[Access]) -> list[Any] | None:
         """Return all objects on the paths of guards, also of those that need no check, and on further paths.
@@ -135,12 +119,12 @@ class GuardTranslator:
             if self._is_key_position(source):
                 source = source.base
             try:
-                self.value(self.access(source))
+                self._paths.value(self._paths.of(source))
             except UncacheableGuard:
                 return None
         for access in accesses:
-            self.value(access)
-        return self._walker.objects
+            self._paths.value(access)
+        return self._paths.walker.objects
 
     def _is_key_position(self, source: Any) -> bool:
         """Whether a source is the key at a position of a dictionary whose relevant keys are known by themselves."""
@@ -153,10 +137,10 @@ class GuardTranslator:
             for check in self._checks(guard):
                 checks.setdefault(repr(check.to_plain()), check)
         for source, looked_up in self._names.looked_up.items():
-            for check in looked_up.checks(self.access(source)):
+            for check in looked_up.checks(self._paths.of(source)):
                 checks.setdefault(repr(check.to_plain()), check)
-        translated = told_apart(list(checks.values()), self._walker)
-        failure = first_failure(translated, Walker(self._scope))
+        translated = told_apart(list(checks.values()), self._paths.walker)
+        failure = first_failure(translated, Walker(self._paths.scope))
         if failure is not None:
             raise UncacheableGuard(self._method, failure.check.kind, failure.check.access.text, str(failure))
         return translated
@@ -174,9 +158,9 @@ class GuardTranslator:
             return []
         if is_of_namedtuple(source, self._names):
             return []
-        access = self.access(source)
+        access = self._paths.of(source)
         try:
-            value = self._walker.resolve(access)
+            value = self._paths.walker.resolve(access)
             typed = [observe("type", access, value)] if kind in _TYPED else []
             if kind == "SEQUENCE_LENGTH" and source in self._names.looked_up:
                 return typed
@@ -188,7 +172,7 @@ class GuardTranslator:
 
     def _is_group(self, source: Any) -> bool:
         try:
-            value = self._walker.resolve(self.access(source))
+            value = self._paths.walker.resolve(self._paths.of(source))
         except (UncacheableGuard, LookupError, AttributeError, TypeError, ImportError):
             return False
         return torch.distributed.is_available() and isinstance(value, torch.distributed.ProcessGroup)
@@ -206,7 +190,7 @@ class GuardTranslator:
         if kind in _OPAQUE:
             return observe("process_group", access, value)
         if kind == "DUPLICATE_INPUT":
-            return Check("same", access, self.access(_guard_argument(guard)).to_plain())
+            return Check("same", access, self._paths.of(_guard_argument(guard)).to_plain())
         if kind == "ID_MATCH":
             return _identity(access, value)
         if kind in ("DICT_KEYS_MATCH", "MAPPING_KEYS_CHECK"):
@@ -240,10 +224,3 @@ def _identity(access: Access, value: Any) -> Check:
         if inspect.isroutine(value) or type(value).__module__.startswith("torch"):
             return observe("name" if hasattr(value, "__qualname__") else "type", access, value)
         raise
-
-
-def _name(source: Any) -> str:
-    try:
-        return str(source.name)
-    except NotImplementedError:  # it has no path, such as an object that the frame makes
-        return "a value of its own"

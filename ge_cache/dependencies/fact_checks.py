@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import _collections_abc
-import functools
+import abc
+import enum
 import types
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
+import torch
 from msgspec import Struct, field
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSourceClass, access_of
-from gearcache.guards.access import Access, Walker
+from gearcache.ge_cache.dependencies.log import TraceLog
+from gearcache.ge_cache.dependencies.paths import Paths
+from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check, observe
 from gearcache.guards.evidence.constants import NotConstant, wanted_key
 from gearcache.guards.evidence.members import classes_plain, is_fixed
 from gearcache.guards.evidence.names import module_of, name_of
 
 BUILTINS = Access(("builtins", ""))
-_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
+#: A text whose hash distinguishes hash seeds.
+_PROBE = "gearcache"
+_IGNORED_MODULES = ("torch._dynamo", "torch._guards", "torch.fx", "torch._subclasses", "gearcache.")
 
 
 class Met(Struct):
@@ -29,61 +33,32 @@ class Met(Struct):
     made: bool = False
 
 
-class TypeTest(Struct, frozen=True):
-    """A call of `isinstance` or `issubclass`: the tested class, source and value of the tested object, the answer."""
-
-    kind: str
-    cls: type
-    source: Any
-    value: Any
-    asked: tuple[tuple[Any, Any], ...]
-    answer: bool
-
-
 class FactChecks:
-    """Turns the noted facts of one trace into checks, through paths that another process can follow."""
+    """Turns the facts that one trace noted into checks, through paths that another process can follow."""
 
-    def __init__(self, method: str, names: FrameNames, walker: Walker) -> None:
-        self._method, self._names, self._walker = method, names, walker
+    def __init__(self, log: TraceLog, paths: Paths, functions: dict[Access, types.FunctionType]) -> None:
+        """`functions`: the traced functions, by their paths."""
+        self._method, self._log, self._paths, self._functions = log.method, log, paths, functions
+        self._classes = _met_classes(log)
+        #: The first answer to each question about an attribute.
+        self._attributes: dict[tuple[Any, str], bool] = {}
 
-    def _access(self, source: Any) -> Access | None:
-        try:
-            return access_of(source, self._names)
-        except (UnknownSourceClass, NotConstant):
-            return None
+    def checks(self, names: set[str]) -> list[Check]:
+        """Return the facts as checks that hold now; `names` are those that may have been looked up in classes."""
+        checks = [
+            check for kind, make in self.MAKERS.items() for note in self._log.of(kind) for check in make(self, *note)
+        ]
+        return [*checks, self._class_check(names)]
 
-    def _path_and_value(self, source: Any) -> tuple[Access | None, Any]:
-        """Return the path to a source and its value, (None, None) where no path leads to it."""
-        access = self._access(source)
-        try:
-            return (None, None) if access is None else (access, self._walker.resolve(access))
-        except _FAULTS:
-            return None, None
+    def _hash_seed(self) -> Iterator[Check]:
+        yield Check("constant", BUILTINS.then("item", "hash").then("called_with", _PROBE), hash(_PROBE))
 
-    def _leads_to(self, access: Access | None, value: Any) -> bool:
-        try:
-            return access is not None and self._walker.resolve(access) is value
-        except _FAULTS:
-            return False
-
-    def class_path(self, cls: type, sources: Iterable[Any]) -> Access | None:
-        """Return where another process finds a class: at one of its sources, or by its name.
-
-        A name may lead to a module that no hit needs to import. The object at a position may move to another one.
-        """
-        accesses = [access for access in map(self._access, sources) if access is not None]
-        fixed = [access for access in accesses if all(not step.startswith("nth_") for step, _ in access.steps)]
-        for access in (*fixed, _path_of(cls), *accesses, *_other_paths_of(cls)):
-            if not access.root[1].startswith("torch._dynamo") and self._leads_to(access, cls):
-                return access
-        return None
-
-    def order(self, source: Any) -> Check:
-        access = self._access(source)
+    def _order(self, source: Any) -> Iterator[Check]:
+        access = self._paths.find(source)
         if access is None:
             raise CaptureError(self._method, "it goes through a set to which no path leads: use `sorted(...)`")
         try:
-            return observe("order", access, self._walker.resolve(access))
+            yield observe("order", access, self._paths.walker.resolve(access))
         except NotConstant as error:
             raise CaptureError(
                 self._method,
@@ -91,116 +66,120 @@ class FactChecks:
                 "use a list or a dict",
             ) from None
 
-    def constant_order(self, constant: frozenset[Any], functions: dict[Access, types.FunctionType]) -> Check:
-        for access, function in functions.items():
+    def _constant_order(self, constant: frozenset[Any]) -> Iterator[Check]:
+        for access, function in self._functions.items():
             path = _constant_path(function.__code__, constant, access.then("attr", "__code__"))
             if path is not None:
-                return observe("order", path, constant)
+                yield observe("order", path, constant)
+                return
         raise CaptureError(
             self._method,
             "it goes through a set that is written out in its code, whose order may differ between processes: "
             "use a tuple",
         )
 
-    def attribute(self, source: Any, name: str, present: bool) -> list[Check]:
-        access = self._access(source)
-        if access is None or access.root[1].startswith("torch._dynamo"):
-            return []
+    def _attribute(self, source: Any, name: str, present: bool) -> Iterator[Check]:
+        is_first_answer = self._attributes.setdefault((source, name), present) is present
+        access = self._paths.find(source)
+        if access is None or not is_first_answer or access.root[1].startswith("torch._dynamo"):
+            return
         try:
-            holds = hasattr(self._walker.resolve(access), name) is present
+            holds = hasattr(self._paths.walker.resolve(access), name) is present
         except Exception:
-            return []
-        # Dynamo's answer may differ from `hasattr`: its answer about an absent method of a tensor is guarded elsewhere.
-        return [Check("has_attr" if present else "no_attr", access, name)] if holds else []
+            return
+        if (
+            holds
+        ):  # Dynamo's answer about an absent method of a tensor may differ from `hasattr`, and is guarded elsewhere
+            yield Check("has_attr" if present else "no_attr", access, name)
 
-    def level(self, source: Any, level: int) -> Check:
-        access, logger = self._path_and_value(source)
+    def _made_attribute(self, source: Any, name: str) -> Iterator[Check]:
+        access = self._paths.find(source)
+        if access is not None:
+            yield Check("not_own", access, name)
+
+    def _level(self, source: Any, level: int) -> Iterator[Check]:
+        access, logger = self._paths.find_value(source)
         if access is None:
             raise CaptureError(self._method, "it asks a logger for its level to which no path leads")
         question = access.then("attr", "isEnabledFor").then("called_with", level)
-        return observe("constant", question, logger.isEnabledFor(level))
+        yield observe("constant", question, logger.isEnabledFor(level))
 
-    def made_attribute(self, source: Any, name: str) -> list[Check]:
-        access = self._access(source)
-        return [] if access is None else [Check("not_own", access, name)]
-
-    def own_key(self, source: Any, key: Any) -> Check:
+    def _own_key(self, source: Any, key: Any) -> Iterator[Check]:
         access, attributes = self._own_attributes(source)
-        return Check("contains" if key in attributes else "lacks", access, wanted_key(key))
+        yield Check("contains" if key in attributes else "lacks", access, wanted_key(key))
 
-    def own_keys(self, source: Any) -> Check:
+    def _own_keys(self, source: Any) -> Iterator[Check]:
         access, attributes = self._own_attributes(source)
-        return observe("keys", access, attributes)
-
-    def emptiness(self, source: Any) -> list[Check]:
-        access, value = self._path_and_value(source)
-        if access is None or not isinstance(value, dict):  # an object that the method itself made
-            return []
-        return [observe("empty", access, value)]
+        yield observe("keys", access, attributes)
 
     def _own_attributes(self, source: Any) -> tuple[Access, dict[str, Any]]:
         """Return an object's `__dict__` and the path to it."""
-        access, attributes = self._path_and_value(source)
+        access, attributes = self._paths.find_value(source)
         if access is None or type(attributes) is not dict:
             raise CaptureError(self._method, "it asks an object for its `__dict__`, and no path leads to that")
         return access, attributes
 
-    def type_test(self, test: TypeTest, classes: dict[type, Met]) -> list[Check]:
+    def _emptiness(self, source: Any) -> Iterator[Check]:
+        access, value = self._paths.find_value(source)
+        if access is not None and isinstance(value, dict):  # else an object that the method itself made
+            yield observe("empty", access, value)
+
+    def _type_test(
+        self, kind: str, tested: type, source: Any, value: Any, asked: list[tuple[Any, Any]], answer: bool
+    ) -> Iterator[Check]:
+        """Compare an `isinstance` or `issubclass`: of the class and the value tested, about classes with sources."""
         checks, answers = [], []
-        for target, source in test.asked:
+        for target, target_source in asked:
             cls = getattr(target, "__origin__", target)
             if not isinstance(cls, type):
                 raise CaptureError(self._method, f"it asks whether something is a `{cls!r}`, which is not a class")
             if type(cls).__name__ == "tensortype":
-                return []  # `torch.FloatTensor` and similar classes: the dtype and the device of each input are checked
-            location = self._value_path(test, cls, classes)
-            if location is None:
+                return  # `torch.FloatTensor` and similar classes: the dtype and the device of each input are checked
+            question = self._question(kind, tested, source, value, cls)
+            if question is None:
                 raise CaptureError(
                     self._method,
-                    f"it asks whether a `{name_of(test.cls)}` is a `{name_of(cls)}`, which the class decides by "
+                    f"it asks whether a `{name_of(tested)}` is a `{name_of(cls)}`, which the class decides by "
                     "code of its own, and no path leads there that another process could follow",
                 )
-            kind, access, value = location
+            check_kind, access, operand = question
             try:
-                answers.append((isinstance if kind == "instance" else issubclass)(value, cls))
+                answers.append((isinstance if check_kind == "instance" else issubclass)(operand, cls))
             except TypeError:
                 answers.append(False)
             if _is_plain(cls):
                 continue
-            path = self.class_path(cls, [] if source is None else [source])
+            path = self._paths.of_class(cls, [target_source])
             if path is None:
                 raise CaptureError(
                     self._method, f"no path leads to the class `{name_of(cls)}` that another process could follow"
                 )
             if access is not None:
-                checks.append(Check(kind, access, [path.to_plain(), answers[-1]]))
-        if any(answers) is not test.answer:
+                checks.append(Check(check_kind, access, [path.to_plain(), answers[-1]]))
+        if any(answers) is not answer:
             raise CaptureError(
                 self._method,
-                f"`is{test.kind}` of a `{name_of(test.cls)}` and `{name_of(test.asked[0][0])}` is {any(answers)}, and "
-                f"Dynamo takes it for {test.answer}",
+                f"`is{kind}` of a `{name_of(tested)}` and `{name_of(asked[0][0])}` is {any(answers)}, and "
+                f"Dynamo takes it for {answer}",
             )
-        return checks
+        yield from checks
 
-    def _value_path(
-        self, test: TypeTest, target: type, classes: dict[type, Met]
+    def _question(
+        self, kind: str, tested: type, source: Any, value: Any, target: type
     ) -> tuple[str, Access | None, Any] | None:
         """Return (kind of the check, path, value) for a question about a value or its class."""
-        access = self._access(test.source) if test.source is not None else None
-        if access is not None and self._leads_to(access, test.value):
-            if test.kind == "instance" and type(target).__instancecheck__ is _abc_instancecheck():
-                return "subclass", access.then("type"), test.cls
-            return test.kind, access, test.value
+        access = self._paths.find(source)
+        if access is not None and self._paths.leads_to(access, value):
+            if kind == "instance" and type(target).__instancecheck__ is abc.ABCMeta.__instancecheck__:
+                return "subclass", access.then("type"), tested
+            return kind, access, value
         if _is_plain(target):
-            return "subclass", None, test.cls
-        record = classes.get(test.cls, Met())
-        access = self.class_path(test.cls, record.sources)
-        return None if access is None else ("subclass", access, test.cls)
+            return "subclass", None, tested
+        access = self._paths.of_class(tested, self._classes.get(tested, Met()).sources)
+        return None if access is None else ("subclass", access, tested)
 
-    def classes(self, records: dict[type, Met], names: set[str]) -> Check:
-        import torch
-
-        records = {torch.Tensor: Met(), **records}
+    def _class_check(self, names: set[str]) -> Check:
+        records = {torch.Tensor: Met(), **self._classes}
         instances: dict[type, type] = {}
         for cls in list(records):
             if type(cls) is not type and not is_fixed(type(cls)):
@@ -208,11 +187,11 @@ class FactChecks:
                 instances.setdefault(type(cls), cls)
         classes_by_path: dict[Access, tuple[type, bool]] = {}
         for cls, record in records.items():
-            access = self.class_path(cls, record.sources)
+            access = self._paths.of_class(cls, record.sources)
             if access is None and type(cls) in records:
                 continue
             if access is None and cls in instances:  # pybind11 gives its metaclasses no name
-                instance = self.class_path(instances[cls], records[instances[cls]].sources)
+                instance = self._paths.of_class(instances[cls], records[instances[cls]].sources)
                 access = None if instance is None else instance.then("type")
             if access is None:
                 raise CaptureError(
@@ -223,35 +202,38 @@ class FactChecks:
             classes_by_path[access] = (cls, record.made)
         return Check("classes", BUILTINS, classes_plain(classes_by_path, names))
 
+    #: What makes checks of the notes of each kind, in the order in which a miss names them.
+    MAKERS: ClassVar[dict[str, Callable[..., Iterator[Check]]]] = {
+        "hash seed": _hash_seed,
+        "order": _order,
+        "constant order": _constant_order,
+        "attribute": _attribute,
+        "made attribute": _made_attribute,
+        "level": _level,
+        "own key": _own_key,
+        "own keys": _own_keys,
+        "emptiness": _emptiness,
+        "type test": _type_test,
+    }
 
-def _path_of(cls: type) -> Access:
-    """Return the path that a class's name describes."""
-    access = Access(("module", module_of(cls)))
-    for part in cls.__qualname__.split("."):
-        access = access.then("attr", part)
-    return access
 
-
-def _other_paths_of(cls: type) -> Iterator[Access]:
-    """Yield where the standard library stores unnamed classes of the interpreter (generators)."""
-    if cls.__module__ == "builtins":
-        # `_collections_abc` has the name `collections.abc`, a module that has only the abstract classes.
-        for place, module in (("types", types), ("_collections_abc", _collections_abc)):
-            for name in [name for name, value in vars(module).items() if value is cls]:
-                yield Access(("module", place)).then("attr", name)
+def _met_classes(log: TraceLog) -> dict[type, Met]:
+    """Return the classes that the trace saw, or whose objects it saw or makes."""
+    classes: dict[type, Met] = {}
+    for cls, source, made in log.of("class"):
+        if not isinstance(cls, type) or module_of(cls).startswith(_IGNORED_MODULES) or is_fixed(cls):
+            continue
+        record = classes.setdefault(cls, Met())
+        record.made = record.made or made or isinstance(cls, enum.EnumMeta)
+        if source is not None:
+            record.sources[source] = None
+    return classes
 
 
 def _is_plain(cls: type) -> bool:
     """Return whether only base classes decide about instances of a class."""
     meta: Any = type(cls)
     return meta.__instancecheck__ is type.__instancecheck__ and meta.__subclasscheck__ is type.__subclasscheck__
-
-
-@functools.cache
-def _abc_instancecheck() -> Any:
-    import abc
-
-    return abc.ABCMeta.__instancecheck__
 
 
 def _constant_path(code: types.CodeType, constant: frozenset[Any], access: Access) -> Access | None:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from msgspec import Struct, field
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.capture.source_paths import is_given
+from gearcache.ge_cache.capture.source_paths import is_given, is_of_namedtuple
+from gearcache.ge_cache.dependencies.log import TraceLog
+from gearcache.ge_cache.dependencies.paths import Paths
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check, observe
 
@@ -33,87 +34,55 @@ _LEAST_ID = 1 << 16
 _IDENTITY_HASHES: tuple[Any, ...] = (object.__hash__, torch.Tensor.__hash__, torch.nn.Module.__hash__)
 
 
-class Identities(Struct):
-    """Notes how Dynamo uses the identity of objects that have a source."""
+def identity_checks(log: TraceLog, paths: Paths) -> list[Check]:
+    """Return the checks of objects with a path that were compared, looked up by identity, met again, or written.
 
-    method: str
-    #: Source, object, and whether the frame writes it.
-    _tracked_objects: list[tuple[Any, Any, bool]] = field(default_factory=list)
-    _comparisons: dict[tuple[Any, Any], None] = field(default_factory=dict)
-    _hashed_sources: dict[Any, None] = field(default_factory=dict)
-    _aliases: dict[tuple[Any, Any], None] = field(default_factory=dict)
-    _descriptors: dict[Any, None] = field(default_factory=dict)
-    _numbers_looked_up: bool = False
+    `UncacheableGuard` for an object that matters and has no path.
+    """
+    tracked = [note for note in log.of("tracked") if is_given(note[0])]
+    if log.of("number looked up"):
+        _refuse_kept_numbers(log.method, tracked)
+    checks = []
+    for source, first in log.given("met again"):
+        if source != first and is_given(first) and not isinstance(paths.value(paths.of(source)), _CONSTANTS):
+            checks.append(Check("same", paths.of(source), paths.of(first).to_plain()))
+    checks += [observe("name", path, paths.value(path)) for path in _paths_of_descriptors(log, paths)]
+    apart: dict[Access, set[Access]] = {}
+    for left, right in log.given("compared"):
+        if left == right or not is_given(right):
+            continue
+        first, second = paths.of(left), paths.of(right)
+        left_object, right_object = paths.value(first), paths.value(second)
+        if isinstance(left_object, _CONSTANTS) or isinstance(right_object, _CONSTANTS):
+            continue
+        if left_object is right_object:
+            checks.append(Check("same", first, second.to_plain()))
+        elif _may_be_one(left_object, right_object):
+            apart.setdefault(first, set()).add(second)
+    keys = [paths.of(source) for (source,) in log.given("hashed")]
+    checks += _one_or_apart([(path, paths.value(path)) for path in keys])
+    checks += [Check("distinct", path, [0, [item.to_plain() for item in rest]]) for path, rest in apart.items()]
+    written_classes = {type(item) for _, item, is_written in tracked if is_written}
+    members = [entry for entry in tracked if type(entry[1]) in written_classes]
+    entries = [(paths.of(source), item, is_written) for source, item, is_written in members]
+    return checks + _apart([entry for entry in entries if not _is_inner(entry[0])])
 
-    def compared(self, left: Any, right: Any) -> None:
-        """Note that two objects are compared by identity."""
-        if left != right and is_given(left) and is_given(right):
-            self._comparisons[left, right] = None
 
-    def hashed(self, source: Any) -> None:
-        """Note that an object is looked up, or used as a key."""
-        if is_given(source):
-            self._hashed_sources[source] = None
+def _paths_of_descriptors(log: TraceLog, paths: Paths) -> list[Access]:
+    """Return the paths of descriptors; below a class they are found by name, and the class is checked.
 
-    def number_looked_up(self) -> None:
-        """Note that a result of `id` is looked up, or used as a key."""
-        self._numbers_looked_up = True
+    No path leads to those that are internal to the standard library.
+    """
+    sources = [source for (source,) in log.given("descriptor") if not is_of_namedtuple(source, paths.names)]
+    accesses = map(paths.of, sources)
+    return [path for path in accesses if all(kind != "type" for kind, _ in path.steps) and path.root[0] != "module"]
 
-    def met_again(self, source: Any, first: Any) -> None:
-        """Note that an object of a known path is found at another one."""
-        if source != first and is_given(source) and is_given(first):
-            self._aliases[source, first] = None
 
-    def met_descriptor(self, source: Any) -> None:
-        """Note a method of a C class that is used as an object."""
-        if is_given(source):
-            self._descriptors[source] = None
-
-    def at_the_end(self, tracked: Iterable[tuple[Any, Any, bool]]) -> None:
-        """Note the objects that Dynamo tracks at the end of the trace."""
-        self._tracked_objects = [entry for entry in tracked if is_given(entry[0])]
-
-    def checks(self, access: Callable[[Any], Access], value: Callable[[Access], Any]) -> list[Check]:
-        """Return the checks of the objects. `UncacheableGuard` for an object that matters and has no path."""
-        if self._numbers_looked_up:
-            self._refuse_kept_numbers()
-        checks = [
-            Check("same", access(source), access(first).to_plain())
-            for source, first in self._aliases
-            if not isinstance(value(access(source)), _CONSTANTS)
-        ]
-        checks += [observe("name", path, value(path)) for path in self._paths_of_descriptors(access)]
-        apart: dict[Access, set[Access]] = {}
-        for left, right in self._comparisons:
-            first, second = access(left), access(right)
-            left_object, right_object = value(first), value(second)
-            if isinstance(left_object, _CONSTANTS) or isinstance(right_object, _CONSTANTS):
-                continue
-            if left_object is right_object:
-                checks.append(Check("same", first, second.to_plain()))
-            elif _may_be_one(left_object, right_object):
-                apart.setdefault(first, set()).add(second)
-        checks += _one_or_apart([(path, value(path)) for path in map(access, self._hashed_sources)])
-        checks += [Check("distinct", path, [0, [item.to_plain() for item in rest]]) for path, rest in apart.items()]
-        written_classes = {type(item) for _, item, is_written in self._tracked_objects if is_written}
-        members = [entry for entry in self._tracked_objects if type(entry[1]) in written_classes]
-        paths = [(access(source), item, is_written) for source, item, is_written in members]
-        return checks + _apart([entry for entry in paths if not _is_inner(entry[0])])
-
-    def forget(self, is_internal: Callable[[Any], bool]) -> None:
-        """Leave out descriptors that are internal to the standard library: no path leads to them."""
-        self._descriptors = {source: None for source in self._descriptors if not is_internal(source)}
-
-    def _paths_of_descriptors(self, access: Callable[[Any], Access]) -> list[Access]:
-        """Return the paths of descriptors; below a class they are found by name, and the class is checked."""
-        paths = [access(source) for source in self._descriptors]
-        return [path for path in paths if all(kind != "type" for kind, _ in path.steps) and path.root[0] != "module"]
-
-    def _refuse_kept_numbers(self) -> None:
-        """Refuse to look up an `id` in containers from before the call: another call may find a different number."""
-        for source, value, _ in self._tracked_objects:
-            if isinstance(value, (dict, set)) and any(type(key) is int and key >= _LEAST_ID for key in value):
-                raise CaptureError(self.method, f"it looks an `id` up in `{source.name}`, which holds such numbers")
+def _refuse_kept_numbers(method: str, tracked: Iterable[tuple[Any, ...]]) -> None:
+    """Refuse to look up an `id` in containers from before the call: another call may find a different number."""
+    for source, value, _ in tracked:
+        if isinstance(value, (dict, set)) and any(type(key) is int and key >= _LEAST_ID for key in value):
+            raise CaptureError(method, f"it looks an `id` up in `{source.name}`, which holds such numbers")
 
 
 def _one_or_apart(keys: list[tuple[Access, Any]]) -> list[Check]:

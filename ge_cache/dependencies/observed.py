@@ -1,9 +1,4 @@
-"""Checks for the dependencies of a trace that Dynamo does not guard.
-
-Dynamo guards little where a change is rare within one process: it does not compare the methods of a class, looks up
-environment variables without a guard, and folds calls such as `torch.cuda.is_available()` into constants. Between two
-processes all of these change, so the trace is watched and its findings become evidence.
-"""
+"""Checks of the code that a trace entered, of the functions that it called untraced, and of all facts that it noted."""
 
 from __future__ import annotations
 
@@ -17,11 +12,10 @@ import torch
 from msgspec import Struct
 
 from gearcache.errors import CaptureError, UnkeyableValue
-from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSourceClass, access_of
-from gearcache.ge_cache.dependencies.facts import Facts
+from gearcache.ge_cache.dependencies.fact_checks import FactChecks
 from gearcache.ge_cache.dependencies.library_functions import check_tensors, library_checks, library_functions
-from gearcache.ge_cache.dependencies.located import located, named
-from gearcache.ge_cache.dependencies.observer import Observer
+from gearcache.ge_cache.dependencies.log import TraceLog
+from gearcache.ge_cache.dependencies.paths import Paths, by_name
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.evidence.checks import Check, observe
 from gearcache.guards.evidence.code import code_objects, function_plain, is_versioned
@@ -36,6 +30,8 @@ _GLOBAL_HOOKS = (
     "_global_forward_hooks",
     "_global_forward_pre_hooks",
 )
+#: Names that are looked up although no traced code mentions them.
+_UNMENTIONED = frozenset({"_call_impl", "_missing_", "_slow_forward", "_wrapped_call_impl", "forward"})
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
@@ -81,63 +77,70 @@ class Observed(Struct):
     covered: Covered
 
 
-def observed_checks(
-    observer: Observer, facts: Facts, traced: TracedCode, type_paths: Iterable[Access], names: FrameNames, scope: Scope
-) -> Observed:
-    """Return the findings of an observer as checks that hold now. `type_paths` are the paths whose exact type is
+def observed_checks(log: TraceLog, paths: Paths, traced: TracedCode, type_paths: Iterable[Access]) -> Observed:
+    """Return what a trace noted of the process as checks that hold now. `type_paths` are the paths whose exact type is
     checked.
 
     The method's own code is in the key.
     """
-    walker = Walker(scope)
     checks_by_key: dict[Any, Check] = _shadows(traced.method)
     covered = Covered(traced.method.__code__)
-    functions = _method_path(traced.method, scope)
-    for function, source in observer.functions:
-        location = located(function, source, names, walker)
-        kind = "function"
+    functions = _method_path(traced.method, paths.scope)
+    for function, source in log.of("function"):
+        location, kind = paths.of_function(function, source), "function"
         if location is None:
-            location, kind = named(function, walker), "definition"
+            location, kind = paths.of_named(function), "definition"
         if location is not None:
             key, access = location
-            checks_by_key.setdefault(key, observe(kind, access, walker.resolve(access)))
+            checks_by_key.setdefault(key, observe(kind, access, paths.walker.resolve(access)))
             functions[access] = function
             covered.add(function.__code__)
         checks_by_key |= _shadows(function)
-    for name in sorted(observer.variables):
+    for name in sorted(name for (name,) in log.distinct("environment")):
         access = Access(("environment", name))
         checks_by_key["environment", name] = Check("constant", access, to_plain(os.environ.get(name)))
-    calls = [(function, source, ("call", None)) for function, source in [*observer.folded, *facts.calls]]
-    calls += [(function, None, ("called_with", argument)) for function, argument in observer.assumed]
-    for function, source, step in calls:
-        access = _path(observer.method, function, source, names).then(*step)
+    for function, source, step in log.of("call"):
+        access = _path(function, source, paths).then(*step)
         try:
-            expected = to_plain(walker.resolve(access))
+            checks_by_key["call", access] = Check("constant", access, to_plain(paths.walker.resolve(access)))
         except NotConstant as error:
             raise CaptureError(
-                observer.method, f"the result of `{name_of(function)}` is not a constant but a {error}"
+                log.method, f"the result of `{name_of(function)}` is not a constant but a {error}"
             ) from None
-        checks_by_key["call", access] = Check("constant", access, expected)
-    for name, device in sorted(observer.of_devices | _ambient_autocast(traced.graph)):
-        access = _path(observer.method, getattr(torch, name.partition(":")[2]), None, names).then("called_with", device)
-        checks_by_key["called_with", access] = Check("constant", access, to_plain(walker.resolve(access)))
-    for function, source in [*observer.untraced, *facts.untraced]:
-        access = _path(observer.method, function, source, names)
+    for name, device in sorted({*log.of("state of a device"), *_ambient_autocast(traced.graph)}):
+        access = by_name(getattr(torch, name)).then("called_with", device)
+        checks_by_key["called_with", access] = Check("constant", access, to_plain(paths.walker.resolve(access)))
+    for function, source in log.of("untraced"):
+        access = _path(function, source, paths)
         try:
-            checks_by_key["reached", access] = observe("reached", access, walker.resolve(access))
+            checks_by_key["reached", access] = observe("reached", access, paths.walker.resolve(access))
         except UnkeyableValue as error:
-            raise CaptureError(observer.method, f"{error.detail} (a {error.type_name})") from None
-    checks_by_key |= _ancestors(type_paths, walker)
+            raise CaptureError(log.method, f"{error.detail} (a {error.type_name})") from None
+    checks_by_key |= _ancestors(type_paths, paths.walker)
     checks_by_key |= _module_calls()
-    codes = {*covered, *traced.codes, *(function.__code__ for function, _ in observer.functions)}
-    library = library_functions(observer.method, traced.graph.graph)
-    names_read = facts.names(codes) | library.names
-    check_tensors(observer.method, names_read, (function for function, _ in observer.functions))
-    checks = [
-        *library_checks(observer.method, library),
-        *facts.checks(names, walker, names_read, functions, traced.written),
-    ]
-    return Observed([*checks_by_key.values(), *checks], covered)
+    traced_functions = [function for function, _ in log.of("function")]
+    codes = {*covered, *traced.codes, *(function.__code__ for function in traced_functions)}
+    library = library_functions(log.method, traced.graph.graph)
+    names = _names_read(log, codes) | library.names
+    check_tensors(log.method, names, traced_functions)
+    facts = FactChecks(log, paths, functions).checks(names - traced.written)
+    return Observed([*checks_by_key.values(), *library_checks(log.method, library), *facts], covered)
+
+
+def _names_read(log: TraceLog, codes: Iterable[types.CodeType]) -> set[str]:
+    """Return the names that a trace of some code may have looked up."""
+    asked = {name for (name,) in log.of("name") if isinstance(name, str)}
+    return asked | _UNMENTIONED | {name for code in codes for name in _names_in(code)}
+
+
+def _names_in(code: types.CodeType) -> Iterable[str]:
+    """Yield the names that some code may look up: those that it reads, and texts that it might pass on."""
+    for code_object in code_objects(code):
+        yield from code_object.co_names
+        for constant in code_object.co_consts:
+            for text in constant if isinstance(constant, tuple) else (constant,):
+                if type(text) is str and len(text) < 256:
+                    yield from (part for part in text.split(".") if part.isidentifier())
 
 
 def _method_path(method: types.FunctionType, scope: Scope) -> dict[Access, types.FunctionType]:
@@ -153,23 +156,19 @@ def _method_path(method: types.FunctionType, scope: Scope) -> dict[Access, types
 def _ambient_autocast(graph: torch.fx.GraphModule) -> set[tuple[str, str]]:
     """Return the autocast questions of regions that name no dtype: `torch.get_autocast_dtype` of their device."""
     regions = [node for node in graph.graph.nodes if getattr(node.target, "__name__", "") == "_enter_autocast"]
-    return {("torch:get_autocast_dtype", str(node.args[0])) for node in regions if node.args[1] is None}
+    return {("get_autocast_dtype", str(node.args[0])) for node in regions if node.args[1] is None}
 
 
-def _path(method: str, function: Any, source: Any, names: FrameNames) -> Access:
+def _path(function: Any, source: Any, paths: Paths) -> Access:
     """Return a path to a function; `CaptureError` where neither its source nor its name leads to it."""
-    if source is not None:
-        try:
-            return access_of(source, names)
-        except (UnknownSourceClass, NotConstant):
-            pass
-    module, _, qualname = name_of(function).partition(":")
+    access = paths.find(source)
+    if access is not None:
+        return access
+    qualname = name_of(function).partition(":")[2]
     if "<locals>" in qualname:
-        raise CaptureError(method, f"it calls `{qualname}`, to which no path leads that another process could follow")
-    access = Access(("module", module))
-    for part in qualname.split("."):
-        access = access.then("attr", part)
-    return access
+        cause = f"it calls `{qualname}`, to which no path leads that another process could follow"
+        raise CaptureError(paths.method, cause)
+    return by_name(function)
 
 
 def _shadows(function: types.FunctionType) -> dict[Any, Check]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import types
 
-from gearcache.guards.access import Access
+from gearcache.ge_cache.dependencies.paths import by_name
 from gearcache.guards.dispatch.frame import named_tuple_of
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.code import code_objects, function_plain
 from gearcache.guards.evidence.constants import to_plain
-from gearcache.guards.evidence.names import name_of
 
 
 def result_class_checks(code: types.CodeType) -> list[Check]:
@@ -20,10 +19,7 @@ def result_class_checks(code: types.CodeType) -> list[Check]:
             cls = named_tuple_of(constant)
             if cls is None:
                 continue
-            module, _, qualname = name_of(cls).partition(":")
-            access = Access(("module", module))
-            for part in qualname.split("."):
-                access = access.then("attr", part)
+            access = by_name(cls)
             checks.append(Check("constant", access.then("attr", "_fields"), to_plain(cls._fields)))  # type: ignore[attr-defined]
             checks.append(Check("function", access.then("attr", "_make"), function_plain(constant)))
     return checks

@@ -29,13 +29,13 @@ def looked_for(
     trace: Any, original: Any, items: Any, search: Any, tx: Any, *by_identity: bool, **keywords: bool
 ) -> Any:
     """Look for an item; `by_identity` is `check_tensor_identity`, which torch passes until 2.13."""
-    trace.facts.asked_for("__eq__")
+    trace.note("name", "__eq__")
     candidates = [item.realize() for item in items]
     if search.is_tensor() and not any((*by_identity, *keywords.values())):
-        return _is_one_of(trace.facts, candidates, search)
+        return _is_one_of(trace, candidates, search)
     if not search.is_python_constant() or all(item.is_python_constant() for item in candidates):
         return original(candidates, search, tx, *by_identity, **keywords)
-    return _is_among(trace.facts, candidates, search, tx)
+    return _is_among(trace, candidates, search, tx)
 
 
 @probes.at(HashableTracker, "__init__")
@@ -43,8 +43,8 @@ def made_key(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: 
     """Note that a key with objects is compared."""
     original(self, *arguments, **keywords)
     if any(_objects(self.vt)):
-        trace.facts.asked_for("__eq__")
-        trace.facts.asked_for("__hash__")
+        trace.note("name", "__eq__")
+        trace.note("name", "__hash__")
 
 
 @probes.at(HashableTracker, "__eq__")
@@ -53,13 +53,13 @@ def equal_keys(trace: Any, original: Any, self: Any, other: object) -> bool:
     if isinstance(other, HashableTracker) and self.vt is not other.vt:
         for variable in (*_objects(self.vt), *_objects(other.vt)):
             if variable.value_type.__name__ == "FakeScriptObject":
-                trace.facts.refuse(
+                trace.refuse(
                     "it looks for a process group or another script object in a dictionary or set, which a trace does "
                     "not follow: ask what you need of it (`torch.distributed.get_backend()`) in `__init__`, and keep "
                     "the answer as an attribute"
                 )
             elif _has_own_equality(variable):
-                trace.facts.refuse(
+                trace.refuse(
                     f"it looks for a key in a dictionary or set by the `__eq__` of "
                     f"`{variable.value_type.__qualname__}`, which a trace does not ask: use a frozen dataclass, a "
                     "named tuple or an enum as the key"
@@ -67,7 +67,7 @@ def equal_keys(trace: Any, original: Any, self: Any, other: object) -> bool:
     return bool(original(self, other))
 
 
-def _is_among(facts: Any, items: list[Any], search: Any, tx: Any) -> Any:
+def _is_among(trace: Any, items: list[Any], search: Any, tx: Any) -> Any:
     """Return the answer to `search in items` for a constant: true at the first item that is it, or equals it."""
     constant, answer = search.as_python_constant(), None
     for item in items:
@@ -77,7 +77,7 @@ def _is_among(facts: Any, items: list[Any], search: Any, tx: Any) -> Any:
                 return ConstantVariable.create(True)
             continue
         if item.is_tensor():
-            facts.refuse("it looks for a constant among tensors, so their values decide what is done")
+            trace.refuse("it looks for a constant among tensors, so their values decide what is done")
             continue
         is_equal = SourcelessBuilder.create(tx, operator.eq).call_function(tx, [item, search], {})
         if is_equal.is_python_constant():
@@ -90,13 +90,13 @@ def _is_among(facts: Any, items: list[Any], search: Any, tx: Any) -> Any:
     return ConstantVariable.create(False) if answer is None else answer
 
 
-def _is_one_of(facts: Any, items: list[Any], search: Any) -> Any:
+def _is_one_of(trace: Any, items: list[Any], search: Any) -> Any:
     """Return the answer to `search in items` for a tensor: true for the same tensor, otherwise a matter of values."""
     for item in items:
         if item.is_tensor() and _get_fake_tensor(item) is _get_fake_tensor(search):
             return ConstantVariable.create(True)
         if not (item.is_python_constant() and isinstance(item.as_python_constant(), (str, bytes, type(None)))):
-            facts.refuse("it looks for a tensor among others by their values: compare with `is`")
+            trace.refuse("it looks for a tensor among others by their values: compare with `is`")
     return ConstantVariable.create(False)
 
 

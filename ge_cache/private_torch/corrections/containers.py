@@ -39,7 +39,7 @@ def met(trace: Any, original: Any, obj: Any) -> Any:
     if type(obj) is not collections.deque:
         return make
     if obj.maxlen is not None:
-        trace.facts.refuse(_BOUNDED)
+        trace.refuse(_BOUNDED)
 
     def make_unbounded(items: Any, source: Any) -> Any:
         install_guard(AttrSource(source, "maxlen").make_guard(GuardBuilder.EQUALS_MATCH))
@@ -56,14 +56,14 @@ def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any)
     if maxlen == 0:  # `deque(items, 0)` uses up an iterator; for Dynamo `items[-0:]` is the whole list
         self.items.clear()
     elif maxlen is not None:
-        trace.facts.refuse(_BOUNDED)
+        trace.refuse(_BOUNDED)
 
 
 @probes.at(DequeVariable, "call_method")
 def called_method_of_deque(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
     """Refuse methods of a bounded deque."""
     if self.maxlen.as_python_constant() is not None:
-        trace.facts.refuse(_BOUNDED)
+        trace.refuse(_BOUNDED)
     return original(self, *arguments, **keywords)
 
 
@@ -73,12 +73,12 @@ def called_method_of_ordered(trace: Any, original: Any, self: Any, tx: Any, name
     """Refuse `move_to_end`, and copies of a subclass."""
     cls = _class_of(self)
     if name == "move_to_end" and _has_method_of_ordered(cls, name):
-        trace.facts.refuse("it calls `move_to_end`, which a trace does not write back: pop the key and set it again")
+        trace.refuse("it calls `move_to_end`, which a trace does not write back: pop the key and set it again")
     elif name == "copy" and _is_subclass(cls) and _has_method_of_ordered(cls, name):
         _refuse_copy(trace, cls, "`copy()` or `|`")
     elif name == "__reduce_ex__":  # not an object of a user's class since torch 2.14
         _refuse_copy(trace, cls, "`copy`")
-        trace.facts.raise_refusals()  # Dynamo of torch 2.14 fails next, and says less
+        trace.raise_refusals()  # Dynamo of torch 2.14 fails next, and says less
     return original(self, tx, name, args, kwargs)
 
 
@@ -97,7 +97,7 @@ def described(trace: Any, original: Any, self: Any, *arguments: Any) -> Any:
     """Refuse a text of a subclass of `OrderedDict`."""
     cls = _class_of(self)
     if _is_subclass(cls) and _has_method_of_ordered(cls, "__repr__"):
-        trace.facts.refuse(f"it makes a text of a `{cls.__qualname__}`, which a trace takes for an `OrderedDict`")
+        trace.refuse(f"it makes a text of a `{cls.__qualname__}`, which a trace takes for an `OrderedDict`")
     return original(self, *arguments)
 
 
@@ -117,7 +117,7 @@ def _has_method_of_ordered(cls: type, name: str) -> bool:
 
 
 def _refuse_copy(trace: Any, cls: type, way: str) -> None:
-    trace.facts.refuse(
+    trace.refuse(
         f"it copies a `{cls.__qualname__}` by {way}, of which a trace makes another object than Python: call the class "
         "with what the old one holds"
     )
@@ -147,7 +147,5 @@ def _is_copied_by_dict(cls: Any) -> bool:
 def called_tool(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
     """Refuse `groupby`."""
     if self.value is itertools.groupby:
-        trace.facts.refuse(
-            "it calls `itertools.groupby`, whose groups a trace keeps where Python drops them: use a loop"
-        )
+        trace.refuse("it calls `itertools.groupby`, whose groups a trace keeps where Python drops them: use a loop")
     return original(self, tx, args, kwargs)

@@ -74,7 +74,7 @@ def has_item(trace: Any, original: Any, self: Any, tx: Any, item: Any) -> Any:
 def asked_for_tensors(trace: Any, original: Any, self: Any, *args: Any) -> bool:
     """Refuse `max` and `min` of tensors of several elements."""
     if self.fn in (max, min) and any(map(_has_several_elements, args)):
-        trace.facts.refuse(
+        trace.refuse(
             f"it calls `{self.fn.__name__}()` of tensors of several elements, which Python cannot compare: use "
             f"`torch.{self.fn.__name__}imum` or `torch.clamp`"
         )

@@ -48,14 +48,14 @@ def made_reference(trace: Any, original: Any, self: Any, referent: Any, *argumen
     """Refuse a weak reference to an object that the trace makes."""
     original(self, referent, *arguments, **keywords)
     if is_made(referent):
-        trace.facts.refuse("it makes a weak reference to an object that it made itself")
+        trace.refuse("it makes a weak reference to an object that it made itself")
 
 
 @probes.at(DunderDictVariable, "reconstruct")
 def given_away(trace: Any, original: Any, self: Any, codegen: Any) -> None:
     """Refuse the `__dict__` of an object that the trace makes as a result."""
     if self.source is None:
-        trace.facts.refuse("it gives away the `__dict__` of an object that it makes; give away a copy: `dict(vars(o))`")
+        trace.refuse("it gives away the `__dict__` of an object that it makes; give away a copy: `dict(vars(o))`")
     original(self, codegen)
 
 
@@ -74,7 +74,7 @@ def keys(trace: Any, original: Any, self: Any) -> Iterator[Any]:
     mutations = self.side_effects.store_attr_mutations.get(self.item, {})
     recreated = trace.state(_Recreated).attributes
     if any((self.item, name) in recreated for name in self.item_dict):
-        trace.facts.refuse("it lists the attributes of an object of which it has deleted one and made it anew")
+        trace.refuse("it lists the attributes of an object of which it has deleted one and made it anew")
     for name in self.item_dict:
         if not isinstance(mutations.get(name), DeletedVariable):
             yield HashableTracker(ConstantVariable.create(name))

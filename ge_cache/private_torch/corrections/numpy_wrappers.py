@@ -38,7 +38,7 @@ def wrapped(trace: Any, original: Any, self: Any, value: Any) -> Any:
 @probes.at(NumpyNdarrayVariable, "__init__")
 def imitated(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
     """Refuse an array or a scalar that becomes a tensor."""
-    trace.facts.refuse(
+    trace.refuse(
         "it computes with NumPy, or asks about an array or a scalar of it, which torch imitates with other dtypes "
         "and classes: make it float(...), int(...) or torch.from_numpy(...) where it is assigned or given, and use "
         f"`math` or torch in place of functions of NumPy{_place()}"

@@ -71,7 +71,7 @@ def chosen(trace: Any, original: Any, self: Any, tx: Any, a: Any, b: Any) -> Any
             choose = VariableTracker.build(tx, _greater if self.fn is max else _less)
             return tx.inline_user_function_return(choose, [a, b], {})
         if forms:
-            trace.facts.refuse(
+            trace.refuse(
                 f"it takes `{self.fn.__name__}` of a tensor and of what has another type, dtype or shape, and the "
                 "result has those of the one that is chosen: use `torch.clamp`, `torch.maximum` or `torch.minimum`"
             )
@@ -100,7 +100,7 @@ def made_handler(trace: Any, original: Any, function: Any, *arguments: Any, **ke
         return functools.partial(_power_or_shift, function, handler)
     if function in _DIVISIONS:
         return functools.partial(_division, function, handler)
-    return functools.partial(_comparison, trace.facts, function, handler) if function in _COMPARISONS else handler
+    return functools.partial(_comparison, trace, function, handler) if function in _COMPARISONS else handler
 
 
 def _power_or_shift(function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
@@ -120,9 +120,9 @@ def _division(function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> A
     return handler(tx, args, kwargs)
 
 
-def _comparison(facts: Any, function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+def _comparison(trace: Any, function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
     operands = [arg.realize() for arg in args]
-    (_check_identity if function in _IDENTITIES else _check_equality)(facts, *operands)
+    (_check_identity if function in _IDENTITIES else _check_equality)(trace, *operands)
     kinds = {_kind(arg) for arg in operands if isinstance(arg, SymNodeVariable)}
     if kinds and function in _IDENTITIES and len(set(map(_kind, operands))) > 1:
         return ConstantVariable.create(function is operator.is_not)  # as for `n is None`, whatever n is
@@ -131,24 +131,24 @@ def _comparison(facts: Any, function: Any, handler: Any, tx: Any, args: Any, kwa
     return handler(tx, args, kwargs)
 
 
-def _check_identity(facts: Any, left: Any, right: Any) -> None:
+def _check_identity(trace: Any, left: Any, right: Any) -> None:
     if left is right:
         return
     if isinstance(left, UserMethodVariable) and isinstance(right, UserMethodVariable):
-        facts.refuse("it asks whether two bound methods are one object: each access makes a new one")
+        trace.refuse("it asks whether two bound methods are one object: each access makes a new one")
     elif _type_of(left) is _type_of(right) is torch.device:
-        facts.refuse("it asks whether two devices are one object: compare them with `==`")
+        trace.refuse("it asks whether two devices are one object: compare them with `==`")
 
 
-def _check_equality(facts: Any, left: Any, right: Any) -> None:
+def _check_equality(trace: Any, left: Any, right: Any) -> None:
     if left is not right and isinstance(left, UserMethodVariable) and isinstance(right, UserMethodVariable):
-        facts.refuse("it compares bound methods: compare the objects they are bound to")
+        trace.refuse("it compares bound methods: compare the objects they are bound to")
     for variable in (left, right):
         if isinstance(variable, UserDefinedClassVariable):
             equality: Any = type(variable.value).__eq__
             if isinstance(equality, types.FunctionType):
                 name = variable.value.__qualname__
-                facts.refuse(f"it compares the class `{name}`, whose metaclass has an `__eq__`: use `is`")
+                trace.refuse(f"it compares the class `{name}`, whose metaclass has an `__eq__`: use `is`")
 
 
 def _is_known(variable: Any) -> bool:

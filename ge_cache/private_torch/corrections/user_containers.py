@@ -58,7 +58,7 @@ def _check(trace: Any, variables: Iterable[Any]) -> None:
     for variable in variables:
         cls = getattr(variable.realize(), "value_type", None)
         if isinstance(cls, type) and issubclass(cls, dict) and _goes_its_own_way(cls):
-            trace.facts.refuse(
+            trace.refuse(
                 f"it merges or copies a `{cls.__qualname__}`, which has its own `__iter__` or `keys`, by the items "
                 "that `dict` holds: go through its items in a loop"
             )
@@ -97,7 +97,7 @@ def repeated(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: 
 
 
 def _refuse_copy(trace: Any, deque: Any) -> None:
-    trace.facts.refuse(
+    trace.refuse(
         f"it copies a `{deque.value_type.__qualname__}` by `copy`, `*` or `+`, of which a trace makes a `deque`: "
         "call the class with the old one as its argument"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import types
 from typing import Any
 
 from msgspec import Struct
@@ -18,6 +19,8 @@ from torch._dynamo.variables.lists import BaseListVariable
 from torch._dynamo.variables.misc import StringFormatVariable
 
 from gearcache.ge_cache.private_torch.probe import Probes
+from gearcache.ge_cache.private_torch.probes.inlined import CALLED
+from gearcache.guards.evidence.names import a_type
 
 probes = Probes()
 
@@ -33,7 +36,7 @@ def asked_id(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any) -> 
     """Refuse `id()`, except where it is only compared."""
     result = original(self, tx, *arguments)
     if not isinstance(result, FakeIdVariable):
-        trace.facts.refuse("it calls `id()`, whose result differs between processes")
+        trace.refuse("it calls `id()`, whose result differs between processes")
     return result
 
 
@@ -41,7 +44,7 @@ def asked_id(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any) -> 
 def asked_hash_of_constant(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
     """Note `text.__hash__()`."""
     if name == "__hash__":
-        trace.facts.hashed(self.value)
+        _note_hashed(trace, self.value)
     return original(self, tx, name, args, kwargs)
 
 
@@ -64,15 +67,42 @@ def called_hash(trace: Any, original: Any, self: Any, *arguments: Any) -> Any:
 def _note_hash(trace: Any, obj: Any, result: Any) -> None:
     if trace.state(_Keys).depth == 0 and not isinstance(result, FakeIdVariable):
         constant = obj.is_python_constant()
-        trace.facts.hashed(obj.as_python_constant() if constant else obj.get_real_python_backed_value())
+        _note_hashed(trace, obj.as_python_constant() if constant else obj.get_real_python_backed_value())
+
+
+def _note_hashed(trace: Any, value: Any) -> None:
+    kind = _hash_kind(value)
+    if kind == "address":
+        trace.refuse(f"it calls `hash()` of {a_type(value)}, whose result differs between processes")
+    elif kind == "seed":
+        trace.note("hash seed")
+
+
+def _hash_kind(value: Any) -> str:
+    """Return whether a value's hash depends on the value alone, on the hash seed as well, or on its address."""
+    if isinstance(value, (tuple, frozenset)):
+        kinds = {_hash_kind(item) for item in value}
+        return "address" if "address" in kinds else "seed" if "seed" in kinds else "value"
+    if type(value) in (bool, int, float, complex):
+        return "value" if value == value else "address"  # each nan has its own hash
+    hash_function: Any = type(value).__hash__
+    if isinstance(hash_function, types.FunctionType):
+        return "value"  # its hash is traced, and reads the hashes of its parts
+    if (
+        value is None
+        or hash_function is object.__hash__
+        or isinstance(value, (type, types.FunctionType, types.MethodType))
+    ):
+        return "address"
+    return "seed"
 
 
 @probes.at(HashableTracker, "__init__")
 def made_key(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
     """Make a key of a dictionary: its hash does not matter."""
     if _holds_open_text(arguments[0]):
-        trace.facts.refuse("it looks for a text of a tensor among keys: what it says is known when the graph runs")
-        trace.facts.raise_refusals()  # before Dynamo finds that the key is missing
+        cause = "it looks for a text of a tensor among keys: what it says is known when the graph runs"
+        trace.refuse(cause, at_once=True)  # before Dynamo finds that the key is missing
     keys = trace.state(_Keys)
     keys.depth += 1
     try:
@@ -87,7 +117,7 @@ def folded(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any
     bounds_a_loop = self.fn is sys.getrecursionlimit and tx.f_globals.get("__name__") == inspect.__name__
     if self.can_constant_fold_through() and not args and not kwargs and not bounds_a_loop:
         # `inspect.unwrap` reads the recursion limit, which Inductor raises when it compiles.
-        trace.facts.folded(self.fn, self.source)
+        trace.note("call", self.fn, self.source, CALLED)
     return original(self, tx, args, kwargs)
 
 

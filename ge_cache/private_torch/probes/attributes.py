@@ -18,6 +18,9 @@ from torch.utils._config_module import ConfigModule
 
 from gearcache.ge_cache.private_torch.probe import Probes, overriding
 from gearcache.ge_cache.private_torch.renamed import name_here
+from gearcache.guards.access import MODULE_PARTS, own_attributes
+from gearcache.guards.evidence.members import is_immutable, is_library
+from gearcache.guards.evidence.names import name_of
 
 #: Attributes of a tensor that make a tensor.
 _TENSOR_ATTRIBUTES = ("T", "mT", "H", "mH", "real", "imag", "data")
@@ -42,7 +45,7 @@ def read_slot(trace: Any, original: Any, self: Any, tx: Any, obj: Any, owner: An
     if not _is_written(obj, tx, name):
         return original(self, tx, obj, owner)
     if inspect.getattr_static(type(obj.value), name, None) is not self.descriptor:
-        trace.facts.refuse(f"it reads the slot `{name}`, which it has written, by the descriptor of another class")
+        trace.refuse(f"it reads the slot `{name}`, which it has written, by the descriptor of another class")
     return tx.output.side_effects.load_attr(obj, name)
 
 
@@ -73,8 +76,7 @@ def _separate_places(trace: Any, cls: type, tx: Any, name: str) -> None:
 @probes.at_each(lambda: overriding(VariableTracker, "var_getattr"))
 def read_attribute(trace: Any, original: Any, self: Any, tx: Any, name: Any, *rest: Any, **keywords: Any) -> Any:
     """Note an attribute that is read, or found absent."""
-    facts = trace.facts
-    facts.asked_for(name)
+    trace.note("name", name)
     if _is_settings(self) and not _is_written(self, tx, name):
         return getattr(_as_module(self), name_here(VariableTracker, "var_getattr"))(tx, name)
     try:
@@ -82,23 +84,23 @@ def read_attribute(trace: Any, original: Any, self: Any, tx: Any, name: Any, *re
             return _without_source(original, self, tx, name, *rest, **keywords)
         result = original(self, tx, name, *rest, **keywords)
         if self.source is not None and isinstance(name, str):
-            _note_maker(facts, self, name)
+            _note_maker(trace, self, name)
             if may_be_caught(tx) and _is_of_argument(self.source, tx) and not _is_written(self, tx, name):
-                facts.attribute(self.source, name, present=True)
+                trace.note("attribute", self.source, name, True)
         return result
     except ObservedAttributeError:
         if self.source is not None and not _is_written(self, tx, name):
-            facts.attribute(self.source, name, present=False)
+            _note_attribute(trace, self.source, name, False)
         raise
 
 
 @probes.at_each(lambda: overriding(VariableTracker, "call_obj_hasattr"))
 def asked_for_attribute(trace: Any, original: Any, self: Any, tx: Any, name: Any, *rest: Any, **keywords: Any) -> Any:
     """Note the answer to `hasattr`."""
-    trace.facts.asked_for(name)
+    trace.note("name", name)
     result = original(self, tx, name, *rest, **keywords)
     if isinstance(result, ConstantVariable) and self.source is not None and not _is_written(self, tx, name):
-        trace.facts.attribute(self.source, name, present=bool(result.value))
+        _note_attribute(trace, self.source, name, bool(result.value))
     return result
 
 
@@ -148,7 +150,12 @@ def _without_source(function: Any, variable: Any, *arguments: Any, **keywords: A
         variable.source = source
 
 
-def _note_maker(facts: Any, variable: Any, name: str) -> None:
+def _note_attribute(trace: Any, source: Any, name: Any, present: bool) -> None:
+    if isinstance(name, str):
+        trace.note("attribute", source, name, present)
+
+
+def _note_maker(trace: Any, variable: Any, name: str) -> None:
     """Note the origin of an attribute that is neither in an object nor in its class."""
     if not isinstance(variable, (UserDefinedClassVariable, UserDefinedObjectVariable)):
         return
@@ -157,11 +164,27 @@ def _note_maker(facts: Any, variable: Any, name: str) -> None:
     if any(name in vars(base) for base in holders):
         return
     if isinstance(value, type):
-        facts.of_metaclass(value, name)
+        _check_metaclass(trace, value, name)
     elif getattr(type(value), "__getattribute__", None) is object.__getattribute__ and hasattr(
         type(value), "__getattr__"
     ):
-        facts.made_attribute(variable.source, value, name)
+        attributes = own_attributes(value) or {}
+        if name not in attributes and not any(name in attributes.get(part, ()) for part in MODULE_PARTS):
+            trace.note("made attribute", variable.source, name)
+
+
+def _check_metaclass(trace: Any, cls: type, name: str) -> None:
+    """Refuse an attribute of a class that is a value of its metaclass."""
+    metaclass: type = type(cls)
+    for base in metaclass.__mro__:
+        if name in vars(base):
+            attribute = vars(base)[name]
+            if not is_immutable(base) and not is_library(base) and not hasattr(type(attribute), "__get__"):
+                trace.refuse(
+                    f"it reads `{name}` of the class `{name_of(cls)}`, which is an attribute of its metaclass: "
+                    "assign it to the class itself"
+                )
+            return
 
 
 def may_be_caught(tx: Any) -> bool:

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch._dynamo.variables.builtin import BuiltinVariable
 from torch._dynamo.variables.constant import FakeIdVariable
 from torch._dynamo.variables.lazy import LazyVariableTracker
@@ -30,7 +31,7 @@ def made_handler(trace: Any, original: Any, function: Any, kinds: list[type], ha
 
 
 def _compared(trace: Any, function: Any, tx: Any, arguments: list[Any]) -> None:
-    trace.identities.compared(arguments[0].source, arguments[1].source)
+    trace.note("compared", arguments[0].source, arguments[1].source)
 
 
 def _asked_id(trace: Any, function: Any, tx: Any, arguments: list[Any]) -> Any:
@@ -39,7 +40,7 @@ def _asked_id(trace: Any, function: Any, tx: Any, arguments: list[Any]) -> Any:
     number = arguments[0].get_id(tx)
     if number is None or arguments[0].source is None:
         return None
-    trace.identities.hashed(arguments[0].source)
+    trace.note("hashed", arguments[0].source)
     return FakeIdVariable(number)  # the trace may compare and look it up, but not keep it
 
 
@@ -47,9 +48,13 @@ def _asked_type(trace: Any, function: Any, tx: Any, arguments: list[Any]) -> Non
     if not isinstance(arguments[0], TensorVariable) or arguments[0].source is None:
         return
     if function is isinstance:
-        trace.reads.instance(arguments[0].source, arguments[1].as_python_constant())
+        classes = arguments[1].as_python_constant()
+        for cls in classes if isinstance(classes, tuple) else (classes,):
+            # A tensor, a parameter and a buffer answer alike for other classes.
+            if isinstance(cls, type) and issubclass(cls, torch.Tensor) and cls is not torch.Tensor:
+                trace.note("class of a tensor", arguments[0].source)
     elif len(arguments) == 1:
-        trace.reads.kind(arguments[0].source)
+        trace.note("class of a tensor", arguments[0].source)
 
 
 _REPORTS: dict[Any, Callable[..., Any]] = {

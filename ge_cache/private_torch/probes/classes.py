@@ -14,6 +14,8 @@ from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserD
 from torch._library.fake_class_registry import FakeScriptObject
 
 from gearcache.ge_cache.private_torch.probe import Probes
+from gearcache.guards.evidence.code import is_versioned
+from gearcache.guards.evidence.names import name_of
 
 probes = Probes()
 
@@ -22,20 +24,27 @@ probes = Probes()
 def met_class(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
     """Note a class that the trace sees."""
     original(self, *arguments, **keywords)
-    trace.facts.met_class(self.value, self.source)
+    trace.note("class", self.value, self.source, False)
 
 
 @probes.at(UserDefinedObjectVariable, "__init__")
 def met_object(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
     """Note the class of an object that the trace sees or makes."""
     original(self, *arguments, **keywords)
-    trace.facts.met_class(self.value_type, self.cls_source, made=self.source is None)
+    trace.note("class", self.value_type, self.cls_source, self.source is None)
 
 
 @probes.at(UserDefinedClassVariable, "call_function")
 def called_class(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
     """Note a class that the trace calls."""
-    trace.facts.called_class(self.value, self.source)
+    cls = self.value
+    call: Any = type(cls).__call__
+    if isinstance(call, types.FunctionType) and not is_versioned(call.__code__):
+        trace.refuse(f"it makes a `{name_of(cls)}`, whose metaclass has a `__call__`: a trace does not go there")
+    if getattr(cls, "__del__", None) is not None:
+        cause = f"it makes a `{name_of(cls)}`, whose `__del__` Python would call when the last reference is gone"
+        trace.refuse(cause, at_once=True)  # before making an example, which would be deleted
+    trace.note("class", cls, self.source, True)
     return original(self, *arguments, **keywords)
 
 
@@ -48,7 +57,7 @@ def asked_instance(trace: Any, original: Any, self: Any, tx: Any, arg: Any, isin
     if type(value) is FakeScriptObject:  # it represents a process group, which has a check of its own
         return result
     classes = [*_classes(isinstance_type_var)]
-    trace.facts.type_test("instance", arg.python_type(), arg.source, value, classes, result.as_python_constant())
+    trace.note("type test", "instance", arg.python_type(), arg.source, value, classes, result.as_python_constant())
     return result
 
 
@@ -58,7 +67,7 @@ def asked_subclass(trace: Any, original: Any, tx: Any, derived: Any, cls: Any) -
     result = original(tx, derived, cls)
     if result.is_python_constant():
         value = derived.get_real_python_backed_value()
-        trace.facts.type_test("subclass", value, derived.source, value, [*_classes(cls)], result.as_python_constant())
+        trace.note("type test", "subclass", value, derived.source, value, [*_classes(cls)], result.as_python_constant())
     return result
 
 

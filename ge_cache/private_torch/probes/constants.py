@@ -71,7 +71,7 @@ def guarded_key(trace: Any, original: Any, self: Any, tx: Any, args: Any) -> Non
         if key.source is None:
             self.install_dict_keys_match_guard()
             if _holds_object(key):
-                trace.facts.refuse("it looks for a key that it makes and that holds an object")
+                trace.refuse("it looks for a key that it makes and that holds an object")
 
 
 @probes.at(ConstDictVariable, "tp_iter_impl", "repr_impl")
@@ -89,7 +89,7 @@ def asked_truth(trace: Any, original: Any, tx: Any, obj: Any) -> Any:
     if obj.source is None or not _is_dictionary(obj):
         return original(tx, obj)
     if not tx.output.side_effects.is_modified(obj):
-        trace.facts.emptiness(obj.source)
+        trace.note("emptiness", obj.source)
     tests = trace.state(_Tests)
     tests.depth += 1
     try:

@@ -45,7 +45,7 @@ def ended(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any
     for variable in trace.state(_Generators).made:
         if _is_left_early(variable):
             name = getattr(variable.code, "co_qualname", variable.code.co_name)  # Python 3.10's name has no path
-            trace.facts.refuse(f"it leaves the generator `{name}` in a `try` or `with` whose end Python would run")
+            trace.refuse(f"it leaves the generator `{name}` in a `try` or `with` whose end Python would run")
     return original(self, *arguments, **keywords)
 
 
@@ -59,9 +59,7 @@ def _iterators() -> Iterator[Place]:
 def given_away(trace: Any, original: Any, self: Any, codegen: Any) -> None:
     """Refuse an iterator that leaves the method."""
     if type(self) not in _HARMLESS:
-        trace.facts.refuse(
-            f"an iterator leaves it ({self.python_type().__name__}), which cannot be stored: give away a list"
-        )
+        trace.refuse(f"an iterator leaves it ({self.python_type().__name__}), which cannot be stored: give away a list")
     original(self, codegen)
 
 

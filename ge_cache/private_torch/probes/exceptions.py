@@ -38,7 +38,7 @@ def raised(trace: Any, original: Any, self: Any, val: Any, *arguments: Any, **ke
     if isinstance(val, ExceptionVariable) and _RAISED not in vars(val):
         vars(val)[_RAISED] = True
         if not _is_right(val) and _is_raised_by_dynamo():
-            val.args = _Unread(trace.facts, val)
+            val.args = _Unread(trace, val)
 
 
 @probes.at(ExceptionVariable, "__init__")
@@ -46,7 +46,7 @@ def made(trace: Any, original: Any, self: Any, exc_type: Any, args: Any, *rest: 
     """Refuse texts of a `KeyError`."""
     original(self, exc_type, args, *rest, **keywords)
     if not hasattr(ExceptionVariable, _TEXT) and _is_of_key(self):
-        self.args = _Key(trace.facts, args)
+        self.args = _Key(trace, args)
 
 
 @probes.at(ExceptionVariable, "debug_repr")
@@ -66,7 +66,7 @@ def described(trace: Any, original: Any, self: Any) -> Any:
 def made_text(trace: Any, original: Any, self: Any, tx: Any) -> Any:
     """Refuse texts of a `KeyError`."""
     if _is_of_key(self):
-        trace.facts.refuse(_OF_KEY)
+        trace.refuse(_OF_KEY)
     return original(self, tx)
 
 
@@ -83,8 +83,8 @@ def indexed(trace: Any, original: Any, self: Any, tx: Any, arg: Any) -> Any:
 def measured(trace: Any, original: Any, self: Any, tx: Any) -> Any:
     """Refuse a length for which Dynamo has no answer, claiming that Python has none."""
     if hasattr(self.python_type(), "__len__"):
-        trace.facts.refuse(f"it asks for the length of a `{self.python_type_name()}` that is made when the graph runs")
-        trace.facts.raise_refusals()
+        cause = f"it asks for the length of a `{self.python_type_name()}` that is made when the graph runs"
+        trace.refuse(cause, at_once=True)
     return original(self, tx)
 
 
@@ -96,13 +96,13 @@ def _is_of_key(error: Any) -> bool:
 class _Unread(list[Any]):
     """The arguments of an exception that Dynamo made, or words in its own way: reading them refuses the trace."""
 
-    def __init__(self, facts: Any, exception: Any) -> None:
+    def __init__(self, trace: Any, exception: Any) -> None:
         super().__init__(exception.args)
-        self._facts = facts
+        self._trace = trace
         self._name = exception.python_type().__name__
 
     def _refuse(self) -> None:
-        self._facts.refuse(
+        self._trace.refuse(
             f"it reads the text of a `{self._name}`, which a trace words in its own way: test for the cause before, or "
             "catch the exception without reading it"
         )
@@ -119,13 +119,13 @@ class _Unread(list[Any]):
 class _Key(list[Any]):
     """The arguments of a `KeyError` until torch 2.13, which reads only the first one, when it makes the text."""
 
-    def __init__(self, facts: Any, arguments: Any) -> None:
+    def __init__(self, trace: Any, arguments: Any) -> None:
         super().__init__(arguments)
-        self._facts = facts
+        self._trace = trace
 
     def __getitem__(self, index: Any) -> Any:
         if index == 0:
-            self._facts.refuse(_OF_KEY)
+            self._trace.refuse(_OF_KEY)
         return super().__getitem__(index)
 
 

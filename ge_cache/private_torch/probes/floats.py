@@ -21,7 +21,8 @@ def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any)
     """Note the symbols from which a float is made."""
     original(self, *arguments, **keywords)
     if not _is_inside_operator():
-        trace.symbols_of_floats.update(getattr(getattr(self.node, "_expr", None), "free_symbols", ()))
+        for symbol in getattr(getattr(self.node, "_expr", None), "free_symbols", ()):
+            trace.note("symbol of a float", symbol)
 
 
 def _is_inside_operator() -> bool:

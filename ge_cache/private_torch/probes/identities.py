@@ -29,7 +29,7 @@ probes = Probes()
 @probes.at(object_protocol, "vt_identity_compare")
 def compared(trace: Any, original: Any, left: Any, right: Any) -> Any:
     """Note two objects that are compared."""
-    trace.identities.compared(left.source, right.source)
+    trace.note("compared", left.source, right.source)
     return original(left, right)
 
 
@@ -37,9 +37,9 @@ def compared(trace: Any, original: Any, left: Any, right: Any) -> Any:
 def hashed(trace: Any, original: Any, tx: Any, variable: Any) -> Any:
     """Note an object that is hashed."""
     if isinstance(variable, FakeIdVariable):
-        trace.identities.number_looked_up()
+        trace.note("number looked up")
     else:
-        trace.identities.hashed(variable.source)
+        trace.note("hashed", variable.source)
     return original(tx, variable)
 
 
@@ -48,9 +48,9 @@ def met(trace: Any, original: Any, self: Any, value: Any) -> Any:
     """Note an object that was met before, and methods of C classes."""
     effects = self.tx.output.side_effects
     if value in effects:
-        trace.identities.met_again(self.source, effects[value].source)
+        trace.note("met again", self.source, effects[value].source)
         if isinstance(value, enum.Enum):  # Dynamo guards a member at the first of its places only
             self.install_guards(GuardBuilder.ID_MATCH)
     elif isinstance(value, DESCRIPTORS):
-        trace.identities.met_descriptor(self.source)
+        trace.note("descriptor", self.source)
     return original(self, value)

@@ -35,7 +35,7 @@ def found(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, k
 def guarded_own_keys(trace: Any, original: Any, self: Any) -> None:
     """Note that all keys matter."""
     if self.source is not None:
-        trace.facts.own_keys(self.source)
+        trace.note("own keys", self.source)
 
 
 @probes.at(DunderDictVariable, "install_dict_contains_guard")
@@ -44,6 +44,6 @@ def guarded_own_key(trace: Any, original: Any, self: Any, tx: Any, args: Any) ->
     if self.source is None:
         return
     if args[0].is_python_constant():
-        trace.facts.own_key(self.source, args[0].as_python_constant())
+        trace.note("own key", self.source, args[0].as_python_constant())
     else:
-        trace.facts.own_keys(self.source)
+        trace.note("own keys", self.source)

@@ -42,23 +42,21 @@ probes = Probes()
 @probes.at(LoggingLoggerVariable, "call_method")
 def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
     """Leave out what is said to a logger, and answer which levels are enabled."""
-    facts = trace.facts
-    facts.met_class(type(self.value), None if self.source is None else TypeSource(self.source))
+    trace.note("class", type(self.value), None if self.source is None else TypeSource(self.source), False)
     function: Any = getattr(getattr(self.value, name, None), "__func__", None)
     if function is not None and function is _METHODS.get(name):
-        facts.left_out(f"`{name}` of the logger `{self.value.name}`")
+        trace.note("left out", f"`{name}` of the logger `{self.value.name}`")
         return ConstantVariable.create(None)
     level = args[0].as_python_constant() if len(args) == 1 and args[0].is_python_constant() else None
     if function is _IS_ENABLED and type(level) is int and self.source is not None:
-        facts.asked_level(self.source, level)
+        trace.note("level", self.source, level)
         return ConstantVariable.create(self.value.isEnabledFor(level))
     if _is_foreign(function) and self.source is not None:  # `warning_once` of transformers: traced unchanged
         source = AttrSource(TypeSource(self.source), name)
         if hasattr(function, "cache_info"):  # the cached arguments do not matter for a graph either
             function, source = function.__wrapped__, AttrSource(source, "__wrapped__")
         return VariableTracker.build(tx, function, source).call_function(tx, [self, *args], kwargs)
-    facts.refuse(f"it calls `{name}` of the logger `{self.value.name}`, {_ALLOWED}")
-    facts.raise_refusals()
+    trace.refuse(f"it calls `{name}` of the logger `{self.value.name}`, {_ALLOWED}", at_once=True)
     return original(self, tx, name, args, kwargs)
 
 
@@ -66,8 +64,7 @@ def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args
 def read_attribute(trace: Any, original: Any, self: Any, tx: Any, name: str) -> Any:
     """Refuse reads of what a logger has."""
     if name in vars(self.value):
-        trace.facts.refuse(f"it reads `{name}` of the logger `{self.value.name}`, {_ALLOWED}")
-        trace.facts.raise_refusals()
+        trace.refuse(f"it reads `{name}` of the logger `{self.value.name}`, {_ALLOWED}", at_once=True)
     return original(self, tx, name)
 
 
@@ -85,7 +82,7 @@ def called_function(trace: Any, original: Any, self: Any, tx: Any, args: Any, kw
     function = getattr(getattr(self, "im_func", self), "fn", None)
     name = _FUNCTIONS.get(function)
     if name is not None:
-        trace.facts.left_out(name)
+        trace.note("left out", name)
         return ConstantVariable.create(None)
     if function is _GET_LOGGER and all(item.is_python_constant() for item in (*args, *kwargs.values())):
         positional = [item.as_python_constant() for item in args]

@@ -16,6 +16,7 @@ from torch._dynamo.exc import ObservedKeyError
 from torch._dynamo.variables.dicts import ConstDictVariable
 from torch._dynamo.variables.user_defined import UserDefinedDictVariable
 
+from gearcache.ge_cache.dependencies.looked_up import Lookups
 from gearcache.ge_cache.private_torch.probe import Place, Probes, methods_of
 from gearcache.ge_cache.private_torch.renamed import all_names
 
@@ -99,7 +100,7 @@ def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, *arg
     with _inside(trace):
         _note_met(trace, self)
         if name not in _LOOKUP_CALLS and self.source is not None:
-            trace.lookups.used(self.source)
+            trace.state(Lookups).used(self.source)
         return original(self, tx, name, *arguments, **keywords)
 
 
@@ -109,7 +110,7 @@ def used(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any)
     with _inside(trace):
         _note_met(trace, self)
         if self.source is not None:
-            trace.lookups.used(self.source)
+            trace.state(Lookups).used(self.source)
         return original(self, *arguments, **keywords)
 
 
@@ -148,7 +149,7 @@ def read_content(trace: Any, self: Any) -> None:
     # The caller of the property that calls this function.
     if trace.state(_Methods).depth or self.source is None or sys._getframe(2).f_code.co_name in _CLASS_READERS:
         return
-    trace.lookups.used(self.source)
+    trace.state(Lookups).used(self.source)
     if type(self) is ConstDictVariable:  # `[*self.table]`, for which Dynamo guards nothing
         self.install_dict_keys_match_guard()
 
@@ -165,13 +166,13 @@ def _inside(trace: Any) -> Iterator[None]:
 
 def _note_met(trace: Any, variable: Any) -> None:
     if variable.source is not None and type(variable) is UserDefinedDictVariable:
-        trace.lookups.met(variable.source, variable.value)
+        trace.state(Lookups).met(variable.source, variable.value)
 
 
 def _note_key(trace: Any, variable: Any, key: Any, present: bool) -> None:
     if variable.source is None:
         return
     if key.is_python_constant():
-        trace.lookups.asked(variable.source, key.as_python_constant(), present)
+        trace.state(Lookups).asked(variable.source, key.as_python_constant(), present)
     else:
-        trace.lookups.used(variable.source)
+        trace.state(Lookups).used(variable.source)

@@ -11,17 +11,28 @@ import torch
 from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.variables.tensor import TensorVariable
 
+from gearcache.ge_cache.capture.source_paths import is_given
 from gearcache.ge_cache.private_torch.probe import Probes
 
 #: Where Dynamo's tensor variable keeps facts that follow from sizes and strides: each question reads one of them.
 _SIZE_FIELDS = ("_size", "stride", "is_contiguous")
+#: Attributes and methods that follow from dtype, device type, layout, sizes and strides.
+_FOLLOWS = {
+    *("H", "T", "data", "device", "dtype", "imag", "itemsize", "layout", "mH", "mT", "nbytes", "ndim", "real", "shape"),
+    *("is_cpu", "is_cuda", "is_ipu", "is_maia", "is_meta", "is_mkldnn", "is_mps", "is_mtia", "is_nested"),
+    *("is_quantized", "is_sparse", "is_sparse_csr", "is_vulkan", "is_xla", "is_xpu"),
+    *("__len__", "dim", "dim_order", "element_size", "get_device", "is_complex", "is_contiguous", "is_floating_point"),
+    *("ndimension", "nelement", "numel", "size", "storage_type", "stride", "type"),
+}
+#: Attributes whose value no other process could compare.
+_OF_ONE_MOMENT = {"_cdata", "_version"}
 probes = Probes()
 
 
 @probes.at_field(TensorVariable, *_SIZE_FIELDS)
 def read_size(trace: Any, self: Any) -> None:
     """Note a tensor whose sizes or strides matter."""
-    trace.reads.sizes(self.__dict__.get("source"))
+    trace.note("sizes", self.__dict__.get("source"))
 
 
 @probes.at(TensorVariable, "var_getattr")
@@ -29,7 +40,7 @@ def read_attribute(trace: Any, original: Any, self: Any, tx: Any, name: str) -> 
     """Note an attribute, with its value if that is a constant."""
     result = original(self, tx, name)
     if self.source is not None and hasattr(torch.Tensor, name):
-        trace.reads.attribute(self.source, name, *_constant(result))
+        _note_attribute(trace, self.source, name, *_constant(result))
     return result
 
 
@@ -38,8 +49,10 @@ def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args
     """Note the result of a method that is a constant."""
     result = original(self, tx, name, args, kwargs)
     is_constant, value = _constant(result)
-    if self.source is not None and is_constant and value is not None:
-        trace.reads.method_result(self.source, name, value)
+    if is_given(self.source) and is_constant and value is not None and name not in _FOLLOWS:
+        if name != "is_inference":
+            trace.refuse(f"it calls `Tensor.{name}`, whose result may differ on another call", at_once=True)
+        trace.note("attribute of a tensor", self.source, name, value)
     return result
 
 
@@ -47,10 +60,21 @@ def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args
 def removed_inputs(trace: Any, original: Any, self: Any) -> None:
     """Keep tensors whose sizes were read."""
     inputs = [node for node in self.placeholders if isinstance(node.meta["grapharg"].example, torch.Tensor)]
-    kept_inputs = [node for node in inputs if node.users or trace.reads.is_sized(node.meta["grapharg"].source)]
+    sized = {source for (source,) in trace.of("sizes")}
+    kept_inputs = [node for node in inputs if node.users or node.meta["grapharg"].source in sized]
     user = self.graph.call_function(_keep, tuple(kept_inputs))
     original(self)
     self.graph.erase_node(user)
+
+
+def _note_attribute(trace: Any, source: Any, name: str, is_constant: bool, value: Any) -> None:
+    """Note an attribute of a tensor, unless a call compares what it follows from; `value`: the constant."""
+    if name == "__class__":
+        trace.note("class of a tensor", source)
+    elif is_given(source) and (name in _OF_ONE_MOMENT or (name == "_base" and not is_constant)):
+        trace.refuse(f"it reads `{name}` of a tensor, which cannot be checked on a later call", at_once=True)
+    elif is_constant and name not in _FOLLOWS:
+        trace.note("attribute of a tensor", source, name, value)
 
 
 def _keep(*_: Any) -> None:

@@ -25,7 +25,7 @@ probes = Probes()
 def asked_type(trace: Any, original: Any, self: Any, tx: Any, obj: Any) -> Any:
     """Refuse `type(group)`."""
     if isinstance(obj.realize(), _ScriptObjectVariable):
-        trace.facts.refuse(f"it asks for the type of a process group, which a trace does not see: {_WAY_OUT}")
+        trace.refuse(f"it asks for the type of a process group, which a trace does not see: {_WAY_OUT}")
     return original(self, tx, obj)
 
 
@@ -33,7 +33,5 @@ def asked_type(trace: Any, original: Any, self: Any, tx: Any, obj: Any) -> Any:
 def used_member(trace: Any, original: Any, self: Any, tx: Any, name: str, *arguments: Any, **keywords: Any) -> Any:
     """Refuse what another group would answer otherwise."""
     if name in _VARYING_MEMBERS:
-        trace.facts.refuse(
-            f"it asks a process group for `{name}`, which may be another one in the next process: {_WAY_OUT}"
-        )
+        trace.refuse(f"it asks a process group for `{name}`, which may be another one in the next process: {_WAY_OUT}")
     return original(self, tx, name, *arguments, **keywords)

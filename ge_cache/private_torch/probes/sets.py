@@ -14,6 +14,7 @@ from torch._dynamo.variables.functions import BaseUserFunctionVariable
 from torch._dynamo.variables.lists import BaseListVariable, DequeVariable, ListVariable
 from torch._dynamo.variables.sets import DictKeySetVariable, FrozensetVariable, OrderedSetVariable, SetVariable
 
+from gearcache.ge_cache.capture.orders import CAUSE, arranged
 from gearcache.ge_cache.private_torch.method_tables import named_methods
 from gearcache.ge_cache.private_torch.probe import Place, Probes
 from gearcache.ge_cache.private_torch.renamed import name_here
@@ -79,7 +80,7 @@ def called_builtin(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwa
     if by_key and result.is_python_constant():
         key = kwargs["key"].realize()
         if isinstance(key, BaseUserFunctionVariable):
-            trace.facts.ran(key.get_function(), key.source)
+            trace.note("untraced", key.get_function(), key.source)
     return result
 
 
@@ -139,15 +140,36 @@ def _note_use(trace: Any, variable: Any, tx: Any, *, at_once: bool = False) -> N
         return
     items = [key.vt.as_python_constant() if key.vt.is_python_constant() else key for key in variable.items]
     if variable.source is not None and not tx.output.side_effects.is_modified(variable):
-        trace.facts.ordered(variable.source)
+        trace.note("order", variable.source)
         return
     if not at_once and id(variable) in state.orders and state.orders[id(variable)][1] == list(variable.items):
         return
-    order = trace.facts.order_of_made(items, getattr(variable, "gearcache_constant", None), at_once=at_once)
+    order = _order_of_made(trace, items, getattr(variable, "gearcache_constant", None), at_once=at_once)
     if order is not None:
         by_item = dict(zip(items, list(variable.items.items()), strict=True))
         variable.items = dict(by_item[item] for item in order)
     state.orders[id(variable)] = variable, list(variable.items)
+
+
+def _order_of_made(trace: Any, items: list[Any], constant: frozenset[Any] | None, *, at_once: bool) -> list[Any] | None:
+    """Return the order of a set that the method makes, None to keep it; `constant`: the same set as a code constant.
+
+    Dynamo uses the order of insertion. A real set holds small numbers in ascending order, whatever its history; the
+    order of other items depends on the set's history, and that of texts on the hash seed.
+    """
+    if constant is not None:
+        trace.note("constant order", constant)
+        return None
+    size = 8
+    while len(items) * 5 >= (size - 1) * 3:
+        size *= 2
+    if all(type(item) is int and 0 <= item < size for item in items):
+        return sorted(items)
+    if at_once:  # Python itself iterates over this one, so no other order can be tried
+        trace.refuse(CAUSE)
+        return None
+    trace.note("made order")
+    return arranged(items, trace.arrangement, len(trace.of("made order"))) if trace.arrangement else None
 
 
 def _is_unordered(variable: Any) -> bool:

@@ -34,9 +34,9 @@ def formatted(trace: Any, original: Any, self: Any, fmt_spec: Any, flags: int) -
         if formatter is object.__format__ and fmt_spec.as_python_constant() == "":
             flags |= 1  # this is its effect: `str(value)`
         elif is_made(value):
-            trace.facts.refuse(_OF_MADE)
+            trace.refuse(_OF_MADE)
     elif holds_made_object(value) and not is_made(value):
-        trace.facts.refuse(_OF_MADE)
+        trace.refuse(_OF_MADE)
     original(self, fmt_spec, flags)
 
 
@@ -44,7 +44,7 @@ def formatted(trace: Any, original: Any, self: Any, fmt_spec: Any, flags: int) -
 def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
     """Refuse `"{}".format(...)` of an object that the trace makes."""
     if name == "format" and any(map(holds_made_object, (*args, *kwargs.values()))):
-        trace.facts.refuse(_OF_MADE)
+        trace.refuse(_OF_MADE)
     return original(self, tx, name, args, kwargs)
 
 
@@ -52,7 +52,7 @@ def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args
 def called_method_of_class(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
     """Answer `object.__repr__(thing)`, for which Dynamo may ask the class of the thing."""
     if self.fn is object and name == "__repr__":
-        trace.facts.refuse(_OF_ADDRESS)
+        trace.refuse(_OF_ADDRESS)
     result = original(self, tx, name, args, kwargs)
     _check_address(trace, result, *args)
     return result
@@ -85,7 +85,7 @@ def called_str(trace: Any, original: Any, self: Any, tx: Any, arg: Any) -> Any:
 def called_repr(trace: Any, original: Any, self: Any, tx: Any, arg: Any) -> Any:
     """Refuse texts that another process would not make."""
     if holds_made_object(arg) and not is_made(arg):
-        trace.facts.refuse(_OF_MADE)
+        trace.refuse(_OF_MADE)
     result = original(self, tx, arg)
     _check_address(trace, result, arg)
     return result
@@ -103,4 +103,4 @@ def _check_address(trace: Any, result: Any, *described: Any) -> None:
     """Refuse a text with an address, unless it was in a text from before."""
     text = result.as_python_constant() if result is not None and result.is_python_constant() else None
     if type(text) is str and _ADDRESS.search(text) and not all(one.is_python_constant() for one in described):
-        trace.facts.refuse(_OF_ADDRESS)
+        trace.refuse(_OF_ADDRESS)

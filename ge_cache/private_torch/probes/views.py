@@ -18,6 +18,7 @@ from torch._dynamo.symbolic_convert import InstructionTranslator, InstructionTra
 from torch._dynamo.variables.misc import DeletedVariable, PythonModuleVariable
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
 
+from gearcache.errors import MethodRaises
 from gearcache.ge_cache.private_torch.probe import Probes
 
 probes = Probes()
@@ -86,9 +87,9 @@ def wrote(trace: Any, original: Any, self: Any, item: Any, name: str, value: Any
         else:
             is_there = name in _attributes(getattr(item, "value", None))
         if not is_there:
-            trace.observer.missing(name)
+            raise MethodRaises(trace.method, f"it deletes `{name}`, which is not there at this call")
     if id(getattr(item, "value", None)) in trace.state(_Shown).holders:
-        trace.observer.stale(name, _describe(item.value))
+        _refuse_stale(trace, name, _describe(item.value))
     return original(self, item, name, value, *rest, **keywords)
 
 
@@ -111,7 +112,7 @@ def _show(trace: Any, holder: Any) -> None:
     trace.state(_Shown).holders[id(holder)] = holder
     variable = _effects().id_to_variable.get(id(holder))
     for name in _effects().store_attr_mutations.get(variable, ()):
-        trace.observer.stale(name, _describe(holder))
+        _refuse_stale(trace, name, _describe(holder))
     if isinstance(holder, types.ModuleType):
         for name in InstructionTranslator.current_tx().symbolic_globals:
             _check_module(trace, holder, name)
@@ -124,13 +125,23 @@ def _check(trace: Any, holders: Iterable[Any], name: str) -> None:
     for holder in holders:
         variable = pending.id_to_variable.get(id(holder))
         if variable is not None and name in pending.store_attr_mutations.get(variable, ()):
-            trace.observer.stale(name, _describe(holder))
+            _refuse_stale(trace, name, _describe(holder))
 
 
 def _check_module(trace: Any, module: types.ModuleType, name: str) -> None:
     root = InstructionTranslator.current_tx()
     if vars(module) is root.output.global_scope and name in root.symbolic_globals:
-        trace.observer.stale(name, f"globals of `{module.__name__}`")
+        _refuse_stale(trace, name, f"globals of `{module.__name__}`")
+
+
+def _refuse_stale(trace: Any, name: str, holder: str) -> None:
+    """Refuse a read of a value that the trace wrote in another place: Dynamo would answer with the old value."""
+    trace.refuse(
+        f"it writes `{name}` of the {holder} and then reads it at another place (through an object or a subclass, "
+        f"in a `__dict__`, as a global or as an attribute of its module), where Dynamo finds the old value; read "
+        f"it where it is written, or keep what was written in a variable",
+        at_once=True,
+    )
 
 
 def _describe(holder: Any) -> str:

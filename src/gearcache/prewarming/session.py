@@ -15,7 +15,7 @@ import torch
 from gearcache.errors import CompileError, GearcacheError, NoOperation
 from gearcache.events import Event, held_events
 from gearcache.ge_cache.capture.stand_ins import stand_ins
-from gearcache.ge_cache.dependencies.observer import collected_code
+from gearcache.ge_cache.dependencies.log import collected_code
 from gearcache.guards.gears.call_sizes import gear_with_dims, special_dims, special_text
 from gearcache.guards.gears.short_names import sizes_name
 from gearcache.prewarming.reach import Reach

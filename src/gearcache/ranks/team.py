@@ -10,7 +10,7 @@ from typing import Any
 
 from gearcache.cache.keys.fingerprint import Ranks
 from gearcache.errors import CompileNotAgreed, GearcacheError
-from gearcache.ge_cache.dependencies.observer import collected_code
+from gearcache.ge_cache.dependencies.log import collected_code
 from gearcache.guards.gears.short_names import sizes_name
 from gearcache.prewarming.survey import survey
 from gearcache.ranks.declared_calls import Piece
