@@ -35,7 +35,6 @@ _FILES = (
     "probes.reads",
     "probes.identities",
     "probes.builtins",
-    "probes.autograd",
     "corrections.numpy_wrappers",
     "probes.floats",
 )
