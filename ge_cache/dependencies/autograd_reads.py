@@ -13,7 +13,7 @@ import torch
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.private_torch import core as private_core
-from gearcache.ge_cache.private_torch import grad_nodes as private_grad_nodes
+from gearcache.ge_cache.private_torch import nodes as private_nodes
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.constants import NotConstant, to_plain
@@ -87,14 +87,14 @@ class AutogradReads:
 
     def check_graph(self, graph: torch.fx.Graph) -> None:
         """Refuse a captured graph that leaves grad mode changed, or whose results require grad with autograd off."""
-        switches = [node.args[0] for node in graph.nodes if private_grad_nodes.is_grad_switch(node)]
+        switches = [node.args[0] for node in graph.nodes if private_nodes.is_grad_switch(node)]
         if switches and switches[-1] != self._with_grad:
             raise CaptureError(
                 self._method,
                 "it leaves grad mode changed for its caller; use `with torch.set_grad_enabled(...):` instead",
             )
         if not self._with_grad:
-            regions = [node.args[0] for node in graph.nodes if private_grad_nodes.enters_inference_mode(node)]
+            regions = [node.args[0] for node in graph.nodes if private_nodes.enters_inference_mode(node)]
             self._asks_results |= True in switches or False in regions  # the latter turns autograd on as well
             _check_results(self._method, graph)
 
