@@ -122,10 +122,3 @@ def dynamo_errors() -> tuple[type[BaseException], ...]:
     from torch.fx.experimental.symbolic_shapes import ConstraintViolationError, GuardOnDataDependentSymNode
 
     return (TorchDynamoException, ConstraintViolationError, GuardOnDataDependentSymNode)
-
-
-def guard_kinds() -> list[str]:
-    """Return the names of all guard kinds of the installed torch."""
-    from torch._dynamo.guards import GuardBuilder
-
-    return sorted(name for name in vars(GuardBuilder) if name.isupper())
