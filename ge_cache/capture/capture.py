@@ -17,13 +17,7 @@ from gearcache.errors import CaptureError, UncacheableGuard
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.inputs import graph_inputs, place_checks, unbacked_sizes
 from gearcache.ge_cache.capture.number_checks import number_checks
-from gearcache.ge_cache.capture.numbers import (
-    NO_NUMBERS,
-    NumberChoice,
-    name_by_passed,
-    number_accesses,
-    written_ints,
-)
+from gearcache.ge_cache.capture.numbers import NO_NUMBERS, NumberChoice, name_by_passed, written_ints
 from gearcache.ge_cache.capture.orders import ARRANGEMENTS, CAUSE, are_alike
 from gearcache.ge_cache.capture.source_paths import FrameNames, is_of_namedtuple
 from gearcache.ge_cache.capture.translation import GuardTranslator, tensor_sources
@@ -95,10 +89,10 @@ def _translated(recording: Recording) -> Capture:
     names = FrameNames(output.import_sources, recording.installed, tuple(scope.closure), looked_up)
     translator = GuardTranslator(method, scope, names)
     inputs = graph_inputs(hook, translator, scope, method)
-    number_paths = number_accesses(hook.numbers, translator.access)
+    number_paths = {symbol: translator.access(source) for symbol, source in hook.numbers.symbols.items()}
     attributes, tensors = _attributes(recording, translator)
     checks = translator.translate(guards)
-    condition_checks = number_checks(hook.numbers, translator.access, hook.shape_env)
+    condition_checks = number_checks(hook.numbers, number_paths, translator.access, hook.shape_env)
     name_by_passed(hook.numbers, hook.shape_env)
     fixed_checks = [Check("constant", translator.access(source), value) for source, value in hook.numbers.fixed]
     compared_paths = {check.access for check in fixed_checks} | set(number_paths.values())
@@ -141,7 +135,7 @@ def _translated(recording: Recording) -> Capture:
         ],
         frame_globals=dict(output.f_globals),
         numbers=hook.numbers,
-        number_accesses=dict(number_paths),
+        number_accesses=number_paths,
         written_ints=written_ints(checks, written),
         unbacked=unbacked_sizes(inputs, hook.shape_env),
         left_out=recording.facts.all_left_out,

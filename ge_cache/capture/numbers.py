@@ -8,7 +8,7 @@ constant of the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -210,11 +210,6 @@ def written_ints(checks: list[Check], written: Written) -> list[Access]:
         for check in checks
         if check.kind == "constant" and type(check.expected) is int and written.leads_to(check.access)
     ]
-
-
-def number_accesses(numbers: Numbers, access: Any) -> Mapping[Any, Access]:
-    """Return the path of each number, by symbol; `access` turns Dynamo's sources into paths."""
-    return {symbol: access(source) for symbol, source in numbers.symbols.items()}
 
 
 def check_takes(graph: fx.Graph, method: str) -> None:
