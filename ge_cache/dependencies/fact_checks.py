@@ -12,14 +12,13 @@ from msgspec import Struct, field
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSourceClass, access_of
-from gearcache.guards.access import Access, Walker
+from gearcache.guards.access import FAULTS, Access, Walker
 from gearcache.guards.evidence.checks import Check, observe
 from gearcache.guards.evidence.constants import NotConstant, wanted_key
 from gearcache.guards.evidence.members import classes_plain, is_fixed
 from gearcache.guards.evidence.names import module_of, name_of
 
 BUILTINS = Access(("builtins", ""))
-_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class Met(Struct):
@@ -57,13 +56,13 @@ class FactChecks:
         access = self._access(source)
         try:
             return (None, None) if access is None else (access, self._walker.resolve(access))
-        except _FAULTS:
+        except FAULTS:
             return None, None
 
     def _leads_to(self, access: Access | None, value: Any) -> bool:
         try:
             return access is not None and self._walker.resolve(access) is value
-        except _FAULTS:
+        except FAULTS:
             return False
 
     def class_path(self, cls: type, sources: Iterable[Any]) -> Access | None:

@@ -27,7 +27,6 @@ from gearcache.guards.evidence.names import a_type, module_of, name_of
 
 #: A text whose hash distinguishes hash seeds.
 _PROBE = "gearcache"
-_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 #: Names that are looked up although no traced code mentions them.
 _UNMENTIONED = frozenset({"_call_impl", "_missing_", "_slow_forward", "_wrapped_call_impl", "forward"})
 _IGNORED_MODULES = ("torch._dynamo", "torch._guards", "torch.fx", "torch._subclasses", "gearcache.")

@@ -6,11 +6,9 @@ import types
 from typing import Any
 
 from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSourceClass, access_of
-from gearcache.guards.access import Access, Walker
+from gearcache.guards.access import FAULTS, Access, Walker
 from gearcache.guards.evidence.constants import NotConstant
 from gearcache.guards.evidence.names import name_of
-
-_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 def located(function: types.FunctionType, source: Any, names: FrameNames, walker: Walker) -> tuple[Any, Access] | None:
@@ -41,7 +39,7 @@ def named(function: types.FunctionType, walker: Walker) -> tuple[Any, Access] | 
     for part in qualname.split("."):
         try:
             step = "member" if isinstance(walker.resolve(access), type) else "attr"
-        except _FAULTS:
+        except FAULTS:
             return None
         access = access.then(step, part)
     for candidate in (access, access.then("attr", "fget"), access.then("attr", "func")):
@@ -57,7 +55,7 @@ def _member_step(access: Access) -> int:
 def _leads_to(access: Access, function: types.FunctionType, walker: Walker) -> bool:
     try:
         value = walker.resolve(access)
-    except _FAULTS:
+    except FAULTS:
         return False
     return getattr(getattr(value, "__func__", value), "__code__", None) is function.__code__
 
@@ -80,7 +78,7 @@ def _as_member(access: Access, walker: Walker) -> Access | None:
         base = Access(access.root, steps[:-1])
         try:
             owner = walker.resolve(base)
-        except _FAULTS:
+        except FAULTS:
             return None
         if isinstance(owner, types.ModuleType) or steps[-1][1] in getattr(owner, "__dict__", {}):
             return None

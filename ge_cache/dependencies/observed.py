@@ -22,7 +22,7 @@ from gearcache.ge_cache.dependencies.facts import Facts
 from gearcache.ge_cache.dependencies.library_functions import check_tensors, library_checks, library_functions
 from gearcache.ge_cache.dependencies.located import located, named
 from gearcache.ge_cache.dependencies.observer import Observer
-from gearcache.guards.access import Access, Scope, Walker
+from gearcache.guards.access import FAULTS, Access, Scope, Walker
 from gearcache.guards.evidence.checks import Check, observe
 from gearcache.guards.evidence.code import code_objects, function_plain, is_versioned
 from gearcache.guards.evidence.constants import NotConstant, to_plain
@@ -36,7 +36,6 @@ _GLOBAL_HOOKS = (
     "_global_forward_hooks",
     "_global_forward_pre_hooks",
 )
-_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class TracedCode(Struct, frozen=True):
@@ -146,7 +145,7 @@ def _method_path(method: types.FunctionType, scope: Scope) -> dict[Access, types
     access = Access(("argument", instance)).then("type").then("member", method.__name__)
     try:
         return {access: method} if access.resolve(scope) is method else {}
-    except _FAULTS:
+    except FAULTS:
         return {}
 
 
@@ -193,7 +192,7 @@ def _ancestors(type_paths: Iterable[Access], walker: Walker) -> dict[Any, Check]
     for access in type_paths:
         try:
             cls = type(walker.resolve(access))
-        except _FAULTS:
+        except FAULTS:
             continue
         if is_library(cls) or ("bases", cls) in checks:
             continue
