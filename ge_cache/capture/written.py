@@ -11,12 +11,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from gearcache.guards.access import _STEPS, FAULTS, Access, Scope
+from gearcache.guards.access import _STEPS, FAULTS, MODULE_PARTS, Access, Scope
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.keys import asked_key, is_asked, unpacked
-
-#: Where a module may store the value of an assigned attribute.
-_DICTIONARIES = ("_parameters", "_buffers", "_modules")
 
 
 class Write(Struct, frozen=True):
@@ -119,4 +116,4 @@ def _dictionaries(value: Any) -> list[Any]:
         return [attributes]
     if type(attributes) is not dict or "_parameters" not in attributes:
         return []  # their attributes are reached only through the object
-    return [attributes, *(attributes[name] for name in _DICTIONARIES if name in attributes)]
+    return [attributes, *(attributes[name] for name in MODULE_PARTS if name in attributes)]
