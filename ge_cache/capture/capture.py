@@ -17,13 +17,7 @@ from gearcache.errors import CaptureError, UncacheableGuard
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.inputs import graph_inputs, place_checks, unbacked_sizes
 from gearcache.ge_cache.capture.number_checks import number_checks
-from gearcache.ge_cache.capture.numbers import (
-    NO_NUMBERS,
-    NumberChoice,
-    name_by_passed,
-    number_accesses,
-    written_ints,
-)
+from gearcache.ge_cache.capture.numbers import NO_NUMBERS, NumberChoice, name_by_passed, written_ints
 from gearcache.ge_cache.capture.orders import ARRANGEMENTS, CAUSE, are_alike
 from gearcache.ge_cache.capture.source_paths import FrameNames
 from gearcache.ge_cache.capture.translation import GuardTranslator, tensor_sources
@@ -101,10 +95,10 @@ def _translated(recording: Recording) -> Capture:
     paths = Paths(recording.method, scope, names)
     translator = GuardTranslator(paths)
     inputs = graph_inputs(hook, paths)
-    number_paths = number_accesses(hook.numbers, paths.of)
+    number_paths = {symbol: paths.of(source) for symbol, source in hook.numbers.symbols.items()}
     attributes, tensors = _attributes(recording, paths)
     checks = translator.translate(guards)
-    condition_checks = number_checks(hook.numbers, paths.of, hook.shape_env)
+    condition_checks = number_checks(hook.numbers, number_paths, paths.of, hook.shape_env)
     name_by_passed(hook.numbers, hook.shape_env)
     fixed_checks = [Check("constant", paths.of(source), value) for source, value in hook.numbers.fixed]
     compared_paths = {check.access for check in fixed_checks} | set(number_paths.values())
@@ -146,7 +140,7 @@ def _translated(recording: Recording) -> Capture:
         ],
         frame_globals=dict(output.f_globals),
         numbers=hook.numbers,
-        number_accesses=dict(number_paths),
+        number_accesses=number_paths,
         written_ints=written_ints(checks, written),
         unbacked=unbacked_sizes(inputs, hook.shape_env),
         left_out=sorted({text for (text,) in recording.of("left out")}),

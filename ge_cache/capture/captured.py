@@ -25,7 +25,6 @@ class CapturedInput(Struct, frozen=True):
     strides: tuple[Any, ...]
     dtype: torch.dtype
     device: torch.device
-    requires_grad: bool
     example: torch.Tensor
     #: Whether the graph computes with its values, rather than only with its sizes.
     computed: bool

@@ -68,7 +68,6 @@ def _describe(access: Access, node: torch.fx.Node, scope: Scope) -> CapturedInpu
         strides=tuple(_expression(stride) for stride in fake.stride()),
         dtype=fake.dtype,
         device=fake.device,
-        requires_grad=bool(example.requires_grad),
         computed=not all(isinstance(user.meta.get("example_value"), _NUMBERS) for user in node.users),
         example=example,
     )

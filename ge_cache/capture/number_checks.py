@@ -19,15 +19,17 @@ from gearcache.guards.evidence.checks import Check
 from gearcache.guards.gears.expressions import checked_expression, expression_function
 
 
-def number_checks(numbers: Numbers, access: Callable[[Any], Access], shape_env: Any) -> list[Check]:
-    """Return checks of the numbers; `access` turns their Dynamo sources into paths.
+def number_checks(
+    numbers: Numbers, paths: Mapping[Any, Access], access: Callable[[Any], Access], shape_env: Any
+) -> list[Check]:
+    """Return checks of the numbers, whose paths are given by symbol; `access` turns Dynamo's sources into paths.
 
     The conditions that they compare are recorded in `numbers.checked`. Conditions on sizes and on numbers that the
     frame passes are left to each graph, which knows its sizes. `CaptureError` for an assumption that cannot be a check.
     """
     if not numbers:
         return []
-    names, places = dict(numbers.names), {symbol: access(source) for symbol, source in numbers.symbols.items()}
+    names, places = dict(numbers.names), dict(paths)
     conditions = []
     for condition in private_symbols.assumed(shape_env, numbers.symbols):
         sizes = condition.free_symbols - set(numbers.symbols)
@@ -40,7 +42,7 @@ def number_checks(numbers: Numbers, access: Callable[[Any], Access], shape_env: 
         conditions.append(condition)
     numbers.checked.update(conditions, private_symbols.implied(shape_env, numbers.symbols))
     texts = [number_text(item, names) for item in conditions]
-    paths = {names[symbol]: place for symbol, place in places.items()}
+    named_paths = {names[symbol]: place for symbol, place in places.items()}
     hints = {names[symbol]: int(shape_env.backed_var_to_val[symbol]) for symbol in places}
     groups: list[tuple[set[str], list[str]]] = [({name}, []) for name in numbers.names.values()]
     for text in dict.fromkeys(texts):
@@ -55,7 +57,7 @@ def number_checks(numbers: Numbers, access: Callable[[Any], Access], shape_env: 
                 [*(item for group in overlapping for item in group[1]), text],
             )
         )
-    return [_check(sorted(used_names), group_texts, paths) for used_names, group_texts in groups]
+    return [_check(sorted(used_names), group_texts, named_paths) for used_names, group_texts in groups]
 
 
 def _check(used_names: list[str], texts: list[str], paths: Mapping[str, Access]) -> Check:

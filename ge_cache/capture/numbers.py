@@ -8,7 +8,7 @@ constant of the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSourceClass, access_of
 from gearcache.ge_cache.capture.written import Written
 from gearcache.ge_cache.private_torch import symbols as private_symbols
-from gearcache.guards.access import Access, Scope
+from gearcache.guards.access import FAULTS, Access, Scope
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.constants import NotConstant
 from gearcache.guards.gears.spec import RangeAxis
@@ -28,7 +28,6 @@ from gearcache.guards.keys import unpacked
 
 _ITEMS = ("item", "list_item", "dict_item", "key_item", "dict_key_item")
 _PACKED = ("key_item", "dict_key_item")
-_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class NumberRefused(CaptureError):
@@ -128,7 +127,7 @@ def _place(access: Access, scope: Scope) -> Access:
                 kind, argument = "attr", names[argument]
             steps.append((kind, argument))
             value = Access(access.root, access.steps[: index + 1]).resolve(scope)
-    except _FAULTS:
+    except FAULTS:
         return access
     return Access(access.root, tuple(steps))
 
@@ -210,11 +209,6 @@ def written_ints(checks: list[Check], written: Written) -> list[Access]:
         for check in checks
         if check.kind == "constant" and type(check.expected) is int and written.leads_to(check.access)
     ]
-
-
-def number_accesses(numbers: Numbers, access: Any) -> Mapping[Any, Access]:
-    """Return the path of each number, by symbol; `access` turns Dynamo's sources into paths."""
-    return {symbol: access(source) for symbol, source in numbers.symbols.items()}
 
 
 def check_takes(graph: fx.Graph, method: str) -> None:

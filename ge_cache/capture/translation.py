@@ -131,15 +131,12 @@ class GuardTranslator:
         return type(source).__name__ == "ConstDictKeySource" and source.base in self._names.looked_up
 
     def translate(self, guards: Any) -> list[Check]:
-        """Return the distinct checks, in a defined order; `UncacheableGuard` for a guard without a translation."""
-        checks: dict[str, Check] = {}
-        for guard in sorted(guards, key=lambda guard: (guard.name, guard.create_fn_name())):
-            for check in self._checks(guard):
-                checks.setdefault(repr(check.to_plain()), check)
+        """Return the checks, in a defined order; `UncacheableGuard` for a guard without a translation."""
+        ordered_guards = sorted(guards, key=lambda guard: (guard.name, guard.create_fn_name()))
+        checks = [check for guard in ordered_guards for check in self._checks(guard)]
         for source, looked_up in self._names.looked_up.items():
-            for check in looked_up.checks(self._paths.of(source)):
-                checks.setdefault(repr(check.to_plain()), check)
-        translated = told_apart(list(checks.values()), self._paths.walker)
+            checks += looked_up.checks(self._paths.of(source))
+        translated = told_apart(checks, self._paths.walker)
         failure = first_failure(translated, Walker(self._paths.scope))
         if failure is not None:
             raise UncacheableGuard(self._method, failure.check.kind, failure.check.access.text, str(failure))

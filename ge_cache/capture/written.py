@@ -11,13 +11,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from gearcache.guards.access import _STEPS, Access, Scope
+from gearcache.guards.access import _STEPS, FAULTS, MODULE_PARTS, Access, Scope
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.keys import asked_key, is_asked, unpacked
-
-#: Where a module may store the value of an assigned attribute.
-_DICTIONARIES = ("_parameters", "_buffers", "_modules")
-_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class Write(Struct, frozen=True):
@@ -99,7 +95,7 @@ class Written:
                 # The content of an object's dictionary belongs to the object: a class has a new view of it each time.
                 holder = value if (step, argument) == ("attr", "__dict__") else target
                 value = target
-        except _FAULTS:
+        except FAULTS:
             return False, None
         return None in self._names.get(id(value), ()), value
 
@@ -120,4 +116,4 @@ def _dictionaries(value: Any) -> list[Any]:
         return [attributes]
     if type(attributes) is not dict or "_parameters" not in attributes:
         return []  # their attributes are reached only through the object
-    return [attributes, *(attributes[name] for name in _DICTIONARIES if name in attributes)]
+    return [attributes, *(attributes[name] for name in MODULE_PARTS if name in attributes)]

@@ -14,7 +14,7 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache.dependencies.log import TraceLog
 from gearcache.ge_cache.dependencies.paths import Paths
 from gearcache.ge_cache.private_torch import core as private_core
-from gearcache.ge_cache.private_torch import grad_nodes as private_grad_nodes
+from gearcache.ge_cache.private_torch import nodes as private_nodes
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.constants import NotConstant, to_plain
@@ -49,14 +49,14 @@ def autograd_checks(log: TraceLog, paths: Paths, inputs: Iterable[Access], attri
 
 def check_graph(log: TraceLog, graph: torch.fx.Graph, *, with_grad: bool) -> None:
     """Refuse a captured graph that leaves grad mode changed, or whose results require grad with autograd off."""
-    switches = [node.args[0] for node in graph.nodes if private_grad_nodes.is_grad_switch(node)]
+    switches = [node.args[0] for node in graph.nodes if private_nodes.is_grad_switch(node)]
     if switches and switches[-1] != with_grad:
         raise CaptureError(
             log.method,
             "it leaves grad mode changed for its caller; use `with torch.set_grad_enabled(...):` instead",
         )
     if not with_grad:
-        regions = [node.args[0] for node in graph.nodes if private_grad_nodes.enters_inference_mode(node)]
+        regions = [node.args[0] for node in graph.nodes if private_nodes.enters_inference_mode(node)]
         if True in switches or False in regions:  # the latter turns autograd on as well
             log.note("result asked")
         _check_results(log.method, graph)

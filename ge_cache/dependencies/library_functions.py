@@ -16,7 +16,7 @@ import torch
 from msgspec import Struct, field
 
 from gearcache.errors import CaptureError, UnkeyableValue
-from gearcache.guards.access import Access, Scope
+from gearcache.guards.access import FAULTS, Access, Scope
 from gearcache.guards.evidence.checks import Check, observe
 from gearcache.guards.evidence.code import code_objects, is_versioned
 from gearcache.guards.evidence.members import is_foreign
@@ -155,7 +155,7 @@ def library_checks(method: str, library: LibraryFunctions) -> list[Check]:
 def _at(access: Access) -> Any:
     try:
         return access.resolve(_NOWHERE)
-    except (LookupError, AttributeError, TypeError, ImportError, ValueError):
+    except FAULTS:
         return None
 
 

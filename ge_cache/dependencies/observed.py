@@ -16,7 +16,7 @@ from gearcache.ge_cache.dependencies.fact_checks import FactChecks
 from gearcache.ge_cache.dependencies.library_functions import check_tensors, library_checks, library_functions
 from gearcache.ge_cache.dependencies.log import TraceLog
 from gearcache.ge_cache.dependencies.paths import Paths, by_name
-from gearcache.guards.access import Access, Scope, Walker
+from gearcache.guards.access import FAULTS, Access, Scope, Walker
 from gearcache.guards.evidence.checks import Check, observe
 from gearcache.guards.evidence.code import code_objects, function_plain, is_versioned
 from gearcache.guards.evidence.constants import NotConstant, to_plain
@@ -32,7 +32,6 @@ _GLOBAL_HOOKS = (
 )
 #: Names that are looked up although no traced code mentions them.
 _UNMENTIONED = frozenset({"_call_impl", "_missing_", "_slow_forward", "_wrapped_call_impl", "forward"})
-_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class TracedCode(Struct, frozen=True):
@@ -149,7 +148,7 @@ def _method_path(method: types.FunctionType, scope: Scope) -> dict[Access, types
     access = Access(("argument", instance)).then("type").then("member", method.__name__)
     try:
         return {access: method} if access.resolve(scope) is method else {}
-    except _FAULTS:
+    except FAULTS:
         return {}
 
 
@@ -192,7 +191,7 @@ def _ancestors(type_paths: Iterable[Access], walker: Walker) -> dict[Any, Check]
     for access in type_paths:
         try:
             cls = type(walker.resolve(access))
-        except _FAULTS:
+        except FAULTS:
             continue
         if is_library(cls) or ("bases", cls) in checks:
             continue

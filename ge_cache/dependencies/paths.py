@@ -9,11 +9,9 @@ from typing import Any
 
 from gearcache.errors import UncacheableGuard
 from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSourceClass, access_of
-from gearcache.guards.access import Access, Scope, Walker
+from gearcache.guards.access import FAULTS, Access, Scope, Walker
 from gearcache.guards.evidence.constants import NotConstant
 from gearcache.guards.evidence.names import name_of
-
-_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class Paths:
@@ -41,7 +39,7 @@ class Paths:
         """Return the value at a path in the traced call; None where it leads nowhere."""
         try:
             return self.walker.resolve(access)
-        except _FAULTS:
+        except FAULTS:
             return None
 
     def find_value(self, source: Any) -> tuple[Access | None, Any]:
@@ -49,14 +47,14 @@ class Paths:
         access = self.find(source)
         try:
             return (None, None) if access is None else (access, self.walker.resolve(access))
-        except _FAULTS:
+        except FAULTS:
             return None, None
 
     def leads_to(self, access: Access, value: Any) -> bool:
         """Whether a path leads to an object."""
         try:
             return self.walker.resolve(access) is value
-        except _FAULTS:
+        except FAULTS:
             return False
 
     def of_class(self, cls: type, sources: Iterable[Any]) -> Access | None:
@@ -96,7 +94,7 @@ class Paths:
         for part in qualname.split("."):
             try:
                 step = "member" if isinstance(self.walker.resolve(access), type) else "attr"
-            except _FAULTS:
+            except FAULTS:
                 return None
             access = access.then(step, part)
         for candidate in (access, access.then("attr", "fget"), access.then("attr", "func")):
@@ -127,7 +125,7 @@ class Paths:
         base, name = Access(access.root, steps[:-1]), steps[-1][1]
         try:
             owner = self.walker.resolve(base)
-        except _FAULTS:
+        except FAULTS:
             return None
         if isinstance(owner, types.ModuleType) or name in getattr(owner, "__dict__", {}):
             return None

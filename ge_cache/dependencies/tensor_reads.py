@@ -28,7 +28,7 @@ def tensor_checks(log: TraceLog, paths: Paths, matched: Iterable[Any], held_sour
     Every tensor in `matched` counts: one that is not in `held_sources`, as the graph has it neither as an input nor
     bound to it, gets a check here. A buffer whose sizes alone were read is not in them.
     """
-    covered, sized = set(held_sources), {source for (source,) in log.of("sizes")}
+    covered, sized = set(held_sources), {source for (source,) in log.given("sizes")}
     checks = []
     for source in matched:
         if source not in covered:

@@ -34,7 +34,7 @@ def number_rows(capture: Capture) -> list[NumberRow]:
     for symbol in capture.numbers.passed:
         limits = [
             None if limit is None or not _LEAST <= limit <= _GREATEST else limit
-            for limit in private_symbols.range_of(env, symbol)
+            for limit in private_symbols.bounds_of(env, symbol)
         ]
         rows.append([capture.numbers.names[symbol], int(env.backed_var_to_val[symbol]), *limits])
     return rows
@@ -72,7 +72,7 @@ class GearSymbols:
         self._symbolic = private_symbols.SymbolicInputs(
             {str(symbol): symbols.hint(symbol) for symbol in sorted(self.open, key=str)},
             {names[symbol]: hints[names[symbol]] for symbol in free},
-            {names[symbol]: private_symbols.range_of(env, symbol) for symbol in free},
+            {names[symbol]: private_symbols.bounds_of(env, symbol) for symbol in free},
         )
         #: The fake mode in which the graph must be recorded.
         self.mode = self._symbolic.mode

@@ -26,9 +26,8 @@ from gearcache.ge_cache.graphs.number_inputs import GearSymbols, NumberRow, numb
 from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs, placed_outputs
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
-from gearcache.ge_cache.private_torch import grad_nodes as private_grad_nodes
+from gearcache.ge_cache.private_torch import nodes as private_nodes
 from gearcache.ge_cache.private_torch.constant_tensors import only_own_operators_computed
-from gearcache.ge_cache.private_torch.transforms import transforms_of
 from gearcache.ge_cache.tensor_spec import GearInput
 
 
@@ -67,7 +66,7 @@ def lift_attributes(capture: Capture) -> fx.GraphModule:
     that set modes of autograd are removed; begin and end of regions of inference mode are marked. `CaptureError` for
     transforms that need autograd.
     """
-    if derivatives := transforms_of(capture.module.graph) - {"torch.vmap"}:
+    if derivatives := private_nodes.transforms_of(capture.module.graph) - {"torch.vmap"}:
         names = ", ".join(f"`{name}`" for name in sorted(derivatives))
         raise CaptureError(capture.method, f"it goes through {names}, which need autograd: `torch.vmap` does not")
     graph = fx.Graph()
@@ -80,11 +79,11 @@ def lift_attributes(capture: Capture) -> fx.GraphModule:
     for node in capture.module.graph.nodes:
         if node.op == "get_attr" and node.target in lifted:
             mapping[node] = lifted[str(node.target)]
-        elif node.op != "placeholder" and not private_grad_nodes.is_grad_switch(node):
+        elif node.op != "placeholder" and not private_nodes.is_grad_switch(node):
             mapping[node] = graph.node_copy(node, lambda source: mapping[source])
-            if private_grad_nodes.enters_inference_mode(node):
+            if private_nodes.enters_inference_mode(node):
                 mapping[node].target = inference_regions.begin
-            elif private_grad_nodes.leaves_inference_mode(node):
+            elif private_nodes.leaves_inference_mode(node):
                 mapping[node].target = inference_regions.end
     lifted_module = fx.GraphModule(capture.module, graph)
     lifted_module.meta.update(capture.module.meta)
@@ -219,7 +218,7 @@ def record(
 def _is_seen_after_dispatch(module: fx.GraphModule) -> bool:
     """Return whether parts of a graph show only after dispatch: casts around or inside it, `torch.vmap`."""
     regions = any(getattr(node.target, "__name__", "") == "_enter_autocast" for node in module.graph.nodes)
-    return regions or torch.is_autocast_enabled("cpu") or bool(transforms_of(module.graph))
+    return regions or torch.is_autocast_enabled("cpu") or bool(private_nodes.transforms_of(module.graph))
 
 
 def order_inputs(graph: GearGraph) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from torch import fx
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.private_torch import dynamo as private_dynamo
+from gearcache.ge_cache.private_torch import nodes as private_nodes
 
 
 def take_data(method: str, graph: fx.Graph, sources: Mapping[str, Any]) -> None:
@@ -19,13 +19,13 @@ def take_data(method: str, graph: fx.Graph, sources: Mapping[str, Any]) -> None:
     sources of the tensors that the graph holds as attributes.
     """
     for node in list(graph.nodes):
-        if private_dynamo.reads_data(node):
+        if private_nodes.reads_data(node):
             with graph.inserting_before(node):
                 detached = graph.call_method("detach", node.args)
             detached.meta = dict(node.meta)
             node.replace_all_uses_with(detached)
             graph.erase_node(node)
-        elif private_dynamo.assigns_data(node):
+        elif private_nodes.assigns_data(node):
             owner = node.args[0]
             source = owner.meta["grapharg"].source if "grapharg" in owner.meta else sources.get(owner.target)
             name = _readable(source.name) if source is not None else str(owner)

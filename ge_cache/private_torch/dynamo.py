@@ -122,21 +122,3 @@ def dynamo_errors() -> tuple[type[BaseException], ...]:
     from torch.fx.experimental.symbolic_shapes import ConstraintViolationError, GuardOnDataDependentSymNode
 
     return (TorchDynamoException, ConstraintViolationError, GuardOnDataDependentSymNode)
-
-
-def guard_kinds() -> list[str]:
-    """Return the names of all guard kinds of the installed torch."""
-    from torch._dynamo.guards import GuardBuilder
-
-    return sorted(name for name in vars(GuardBuilder) if name.isupper())
-
-
-def reads_data(node: torch.fx.Node) -> bool:
-    """Whether a captured node is `tensor.data`."""
-    return node.target is torch._C._autograd._get_data_attr  # type: ignore[attr-defined]
-
-
-def assigns_data(node: torch.fx.Node) -> bool:
-    """Whether a captured node gives a tensor other memory, as `tensor.data = other` does."""
-    # torch 2.14 has an operator for it.
-    return node.target in (torch.Tensor.set_, "set_") or str(node.target).startswith("aten.shallow_copy_data_")

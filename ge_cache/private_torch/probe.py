@@ -127,6 +127,18 @@ def overriding(cls: Any, name: str) -> Iterator[Place]:
     return ((kind, name) for kind in _subclasses(cls) if name in vars(kind))
 
 
+def named_methods(owner: Any, *names: str) -> Iterator[Place]:
+    """Yield the places that calls of some methods of a class go through, maybe through two of them.
+
+    Methods are branches of `call_method` or, since torch 2.15, entries of tables, which are called as `call_method` is.
+    An object of a user's container class calls an entry of a table of its base without that base's `call_method`.
+    """
+    yield owner, "call_method"
+    for base in owner.__mro__:
+        table = vars(base).get("tp_methods", {})
+        yield from ((table, name) for name in names if name in table)
+
+
 def _importing(owner: Any, name: str) -> list[types.ModuleType]:
     """Return the other modules of Dynamo that have imported a function of a module."""
     if not isinstance(owner, types.ModuleType):

@@ -166,7 +166,7 @@ def size_source(shape_env: Any, symbol: Any) -> tuple[Any, int]:
 
 
 def bounds_of(shape_env: Any, expression: Any) -> tuple[int | None, int | None]:
-    """Return the least and the greatest value of an expression; None where its symbols have no such limit."""
+    """Return the least and the greatest value that a trace allows an expression, or a symbol; None where unbounded."""
     bounds = _ranges(shape_env, expression)
     if bounds is None:
         return None, None
@@ -190,11 +190,6 @@ def _ranges(shape_env: Any, expression: Any) -> Any:
         ValueError,
     ):
         return None
-
-
-def range_of(shape_env: Any, symbol: Any) -> tuple[int | None, int | None]:
-    """Return the least and the greatest value that a trace allows a symbol; None where unbounded."""
-    return bounds_of(shape_env, symbol)
 
 
 def fixed_value(shape_env: Any, symbol: Any) -> int | None:

@@ -16,7 +16,7 @@ import types
 from collections.abc import Collection
 from typing import Any
 
-from gearcache.guards.access import Access, Walker
+from gearcache.guards.access import FAULTS, Access, Walker
 from gearcache.guards.evidence.code import is_library_file, is_versioned
 from gearcache.guards.evidence.definition import definition_digest
 from gearcache.guards.evidence.names import a_type, module_of, name_of
@@ -138,7 +138,7 @@ def changed_class(expected: list[Any], walker: Walker) -> tuple[str, str] | None
     for path, numbers in paths:
         try:
             cls = walker.resolve_plain(path)
-        except (LookupError, AttributeError, TypeError, ImportError, ValueError) as error:
+        except FAULTS as error:
             return _text(path), f"is not there ({type(error).__name__}: {error})"
         if not isinstance(cls, type):
             return _text(path), f"is {a_type(cls)} now"

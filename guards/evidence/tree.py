@@ -17,7 +17,7 @@ from typing import Any
 
 import msgpack
 
-from gearcache.guards.access import _STEPS, Access, Scope, Walker
+from gearcache.guards.access import _STEPS, FAULTS, Access, Scope, Walker
 from gearcache.guards.evidence.checks import Check, Failure
 from gearcache.guards.evidence.kind import Kind
 from gearcache.guards.evidence.kinds import KINDS
@@ -25,7 +25,6 @@ from gearcache.guards.evidence.kinds import KINDS
 Tree = list[Any]
 #: The node at which most steps end: the empty hooks of a module.
 EMPTY = [[["empty", True]], []]
-_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 def evidence_tree(checks: Iterable[Check]) -> Tree:
@@ -133,5 +132,5 @@ def _holds(tree: Tree, scope: Scope) -> bool:
         return all(holds(Access((kind, name)).resolve_root(scope), number) for kind, name, number in roots) and all(
             row.holds(value, expected, walker) for row, value, expected in last
         )
-    except _FAULTS:
+    except FAULTS:
         return False

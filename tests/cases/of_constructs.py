@@ -17,6 +17,11 @@ class Ordered(collections.OrderedDict):
     pass
 
 
+class Shared(collections.OrderedDict):
+    def copy(self):
+        return self
+
+
 class Table(dict):
     pass
 
@@ -188,7 +193,10 @@ REFUSED = texts(
         "a text of a tensor is in a set": ('return x * 1, len({f"{x}", f"{x * 1}"})', OPEN_TEXT),
         "a gradient": ("return torch.func.grad(lambda row: row.sum())(x)", "it goes through `torch.func.grad`"),
         "copy of an ordered dictionary's class": ("return x * 1, self.own_ordered.copy()", "copies a `Ordered`"),
-        "union of an ordered dictionary's class": ("return x * 1, Ordered(a=1) | {}", "copies a `Ordered`"),
+        "union of an ordered dictionary's class with its own copy": (
+            "return x * 1, Shared(a=1) | {}",
+            "copies a `Shared`",
+        ),
         "a bounded deque drops": (
             "self.bounded.append(x)\nself.bounded.append(x + 1)\nreturn sum(self.bounded)",
             "a deque with a `maxlen`",

@@ -22,8 +22,7 @@ from torch._dynamo.variables.user_defined import (
     UserDefinedObjectVariable,
 )
 
-from gearcache.ge_cache.private_torch.method_tables import named_methods
-from gearcache.ge_cache.private_torch.probe import Probes
+from gearcache.ge_cache.private_torch.probe import Probes, named_methods
 
 _HOLDERS = (dict, list, set, frozenset, tuple, collections.deque)
 #: Methods by which a class may define its own way of copying.

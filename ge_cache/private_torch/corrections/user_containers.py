@@ -15,8 +15,7 @@ from torch._dynamo.variables.builtin import DictBuiltinVariable
 from torch._dynamo.variables.dicts import ConstDictVariable
 from torch._dynamo.variables.user_defined import UserDefinedDictVariable
 
-from gearcache.ge_cache.private_torch.method_tables import named_methods
-from gearcache.ge_cache.private_torch.probe import Place, Probes
+from gearcache.ge_cache.private_torch.probe import Place, Probes, named_methods
 
 _COPYING = ("copy", "__copy__")
 #: Updates a dictionary since torch 2.15; before, a call of the method asks the class.

@@ -7,7 +7,6 @@ import sys
 import types
 from typing import Any
 
-from msgspec import Struct
 from torch._dynamo.source import ConstDictKeySource
 from torch._dynamo.variables import base, object_protocol
 from torch._dynamo.variables.builtin import BuiltinVariable
@@ -18,6 +17,7 @@ from torch._dynamo.variables.lazy import LazyVariableTracker
 from torch._dynamo.variables.lists import BaseListVariable
 from torch._dynamo.variables.misc import StringFormatVariable
 
+from gearcache.ge_cache.private_torch.nesting import Nesting
 from gearcache.ge_cache.private_torch.probe import Probes
 from gearcache.ge_cache.private_torch.probes.inlined import CALLED
 from gearcache.guards.evidence.names import a_type
@@ -25,10 +25,8 @@ from gearcache.guards.evidence.names import a_type
 probes = Probes()
 
 
-class _Keys(Struct):
+class _Keys(Nesting):
     """Keys of dictionaries that Dynamo makes now, each inside the one before."""
-
-    depth: int = 0
 
 
 @probes.at(BuiltinVariable, "call_id")
@@ -103,12 +101,8 @@ def made_key(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: 
     if _holds_open_text(arguments[0]):
         cause = "it looks for a text of a tensor among keys: what it says is known when the graph runs"
         trace.refuse(cause, at_once=True)  # before Dynamo finds that the key is missing
-    keys = trace.state(_Keys)
-    keys.depth += 1
-    try:
+    with trace.state(_Keys):
         original(self, *arguments, **keywords)
-    finally:
-        keys.depth -= 1
 
 
 @probes.at(PolyfilledFunctionVariable, "call_function")

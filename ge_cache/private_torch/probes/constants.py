@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from msgspec import Struct
 from torch._dynamo.guards import install_guard
 from torch._dynamo.variables import object_protocol
 from torch._dynamo.variables.base import VariableTracker
@@ -17,26 +16,21 @@ from torch._dynamo.variables.dicts import ConstDictVariable, DictViewVariable, D
 from torch._dynamo.variables.lists import BaseListVariable
 from torch._dynamo.variables.user_defined import UserDefinedDictVariable, UserDefinedObjectVariable
 
+from gearcache.ge_cache.private_torch.nesting import Nesting
 from gearcache.ge_cache.private_torch.probe import Probes
 
 probes = Probes()
 
 
-class _Tests(Struct):
+class _Tests(Nesting):
     """Tests that Dynamo makes now, each inside the one before, in which a constant is not used yet."""
-
-    depth: int = 0
 
 
 @probes.at(VariableTracker, "is_python_constant")
 def tested(trace: Any, original: Any, self: Any) -> bool:
     """Mark that the caller only tests for a constant and has not used it yet."""
-    tests = trace.state(_Tests)
-    tests.depth += 1
-    try:
+    with trace.state(_Tests):
         return bool(original(self))
-    finally:
-        tests.depth -= 1
 
 
 @probes.at(ConstDictVariable, "as_python_constant")
@@ -90,12 +84,8 @@ def asked_truth(trace: Any, original: Any, tx: Any, obj: Any) -> Any:
         return original(tx, obj)
     if not tx.output.side_effects.is_modified(obj):
         trace.note("emptiness", obj.source)
-    tests = trace.state(_Tests)
-    tests.depth += 1
-    try:
+    with trace.state(_Tests):
         return original(tx, obj)
-    finally:
-        tests.depth -= 1
 
 
 def _is_dictionary(variable: Any) -> bool:

@@ -6,8 +6,7 @@ from typing import Any
 
 from torch._dynamo.variables.dicts import ConstDictVariable, DunderDictVariable
 
-from gearcache.ge_cache.private_torch.method_tables import named_methods
-from gearcache.ge_cache.private_torch.probe import Probes
+from gearcache.ge_cache.private_torch.probe import Probes, named_methods
 from gearcache.ge_cache.private_torch.probes.attributes import may_be_caught
 
 _FINDERS = ("get", "pop", "setdefault")

@@ -6,17 +6,16 @@ that reads the content without these methods, as `str()` of the variable does.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from msgspec import Struct
 from torch._dynamo.exc import ObservedKeyError
 from torch._dynamo.variables.dicts import ConstDictVariable
 from torch._dynamo.variables.user_defined import UserDefinedDictVariable
 
 from gearcache.ge_cache.dependencies.looked_up import Lookups
+from gearcache.ge_cache.private_torch.nesting import Nesting
 from gearcache.ge_cache.private_torch.probe import Place, Probes, methods_of
 from gearcache.ge_cache.private_torch.renamed import all_names
 
@@ -66,10 +65,8 @@ _LOOKUP_CALLS = {"get", "__getitem__", "__contains__"}
 probes = Probes()
 
 
-class _Methods(Struct):
+class _Methods(Nesting):
     """Methods of these variables that run now, each inside the one before."""
-
-    depth: int = 0
 
 
 def _methods(is_chosen: Callable[[str], bool]) -> Iterator[Place]:
@@ -82,14 +79,14 @@ def _methods(is_chosen: Callable[[str], bool]) -> Iterator[Place]:
 @probes.at_each(lambda: _methods(lambda name: name in _PLAIN))
 def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
     """Make a variable."""
-    with _inside(trace):
+    with trace.state(_Methods):
         return original(self, *arguments, **keywords)
 
 
 @probes.at_each(lambda: _methods(lambda name: name in _HARMLESS - _LOOKUPS - _PLAIN))
 def used_harmlessly(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
     """Learn no more than single keys."""
-    with _inside(trace):
+    with trace.state(_Methods):
         _note_met(trace, self)
         return original(self, *arguments, **keywords)
 
@@ -97,7 +94,7 @@ def used_harmlessly(trace: Any, original: Any, self: Any, *arguments: Any, **key
 @probes.at_each(lambda: _methods(lambda name: name == _CALL))
 def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, *arguments: Any, **keywords: Any) -> Any:
     """Note a method of the dictionary; those that look single keys up end in `looked_up`."""
-    with _inside(trace):
+    with trace.state(_Methods):
         _note_met(trace, self)
         if name not in _LOOKUP_CALLS and self.source is not None:
             trace.state(Lookups).used(self.source)
@@ -107,7 +104,7 @@ def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, *arg
 @probes.at_each(lambda: _methods(lambda name: name not in _HARMLESS | _PLAIN | {_CALL}))
 def used(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
     """Note a use of all keys."""
-    with _inside(trace):
+    with trace.state(_Methods):
         _note_met(trace, self)
         if self.source is not None:
             trace.state(Lookups).used(self.source)
@@ -117,7 +114,7 @@ def used(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any)
 @probes.at_each(lambda: _methods(lambda name: name in _LOOKUPS - {_CONTAINS}))
 def looked_up(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
     """Note a key, and whether it was there."""
-    with _inside(trace):
+    with trace.state(_Methods):
         _note_met(trace, self)
         try:
             result = original(self, *arguments, **keywords)
@@ -131,7 +128,7 @@ def looked_up(trace: Any, original: Any, self: Any, *arguments: Any, **keywords:
 @probes.at_each(lambda: _methods(lambda name: name == _CONTAINS))
 def asked_for_key(trace: Any, original: Any, self: Any, key: Any) -> Any:
     """Note a key, and whether it was there."""
-    with _inside(trace):
+    with trace.state(_Methods):
         _note_met(trace, self)
         try:
             result = original(self, key)
@@ -152,16 +149,6 @@ def read_content(trace: Any, self: Any) -> None:
     trace.state(Lookups).used(self.source)
     if type(self) is ConstDictVariable:  # `[*self.table]`, for which Dynamo guards nothing
         self.install_dict_keys_match_guard()
-
-
-@contextlib.contextmanager
-def _inside(trace: Any) -> Iterator[None]:
-    methods = trace.state(_Methods)
-    methods.depth += 1
-    try:
-        yield
-    finally:
-        methods.depth -= 1
 
 
 def _note_met(trace: Any, variable: Any) -> None:

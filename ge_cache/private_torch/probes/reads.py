@@ -1,4 +1,4 @@
-"""Report what a trace reads of tensors besides their values, and keep tensors with read sizes as inputs of the graph.
+"""Report what a trace reads of tensors besides their values, and of autograd; keep tensors with read sizes as inputs.
 
 Dynamo drops inputs that no operation of the graph uses, although the trace contains their sizes.
 """
@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 from torch._dynamo.output_graph import OutputGraph
+from torch._dynamo.variables.ctx_manager import GradModeVariable
 from torch._dynamo.variables.tensor import TensorVariable
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
 from gearcache.ge_cache.capture.source_paths import is_given
 from gearcache.ge_cache.private_torch.probe import Probes
@@ -26,6 +28,8 @@ _FOLLOWS = {
 }
 #: Attributes whose value no other process could compare.
 _OF_ONE_MOMENT = {"_cdata", "_version"}
+#: Properties about autograd, and the answers where nothing is recorded.
+_UNRECORDED = {"requires_grad": False, "grad_fn": None, "is_leaf": True, "retains_grad": False}
 probes = Probes()
 
 
@@ -37,16 +41,21 @@ def read_size(trace: Any, self: Any) -> None:
 
 @probes.at(TensorVariable, "var_getattr")
 def read_attribute(trace: Any, original: Any, self: Any, tx: Any, name: str) -> Any:
-    """Note an attribute, with its value if that is a constant."""
-    result = original(self, tx, name)
-    if self.source is not None and hasattr(torch.Tensor, name):
-        _note_attribute(trace, self.source, name, *_constant(result))
-    return result
+    """Note an attribute of a tensor from before the call, with its value if that is a constant, or of a result."""
+    variable = original(self, tx, name)
+    if self.source is not None:
+        if hasattr(torch.Tensor, name):
+            _note_attribute(trace, self.source, name, *_constant(variable))
+    elif name in _UNRECORDED and variable.is_python_constant():
+        _note_of_result(trace, name, variable.as_python_constant())
+    return variable
 
 
 @probes.at(TensorVariable, "call_method")
 def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-    """Note the result of a method that is a constant."""
+    """Note a tensor of which the trace asks for a gradient, and the result of a method that is a constant."""
+    if name == "requires_grad_" and self.source is not None:
+        trace.note("tensor with grad", self.source)
     result = original(self, tx, name, args, kwargs)
     is_constant, value = _constant(result)
     if is_given(self.source) and is_constant and value is not None and name not in _FOLLOWS:
@@ -56,11 +65,27 @@ def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args
     return result
 
 
+@probes.at(TorchInGraphFunctionVariable, "call_function")
+def called_function(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    """Note reads and changes of grad mode."""
+    if self.value in (torch.is_grad_enabled, torch._C._set_grad_enabled):
+        trace.note("grad mode")
+    return original(self, tx, args, kwargs)
+
+
+@probes.at(GradModeVariable, "create")
+def made_mode(trace: Any, original: Any, tx: Any, target_value: Any, initialized: bool = False, **keywords: Any) -> Any:
+    """Note `torch.set_grad_enabled`, which may be called without a `with`."""
+    if initialized:
+        trace.note("grad mode")
+    return original(tx, target_value, initialized, **keywords)
+
+
 @probes.at(OutputGraph, "remove_unused_graphargs")
 def removed_inputs(trace: Any, original: Any, self: Any) -> None:
     """Keep tensors whose sizes were read."""
     inputs = [node for node in self.placeholders if isinstance(node.meta["grapharg"].example, torch.Tensor)]
-    sized = {source for (source,) in trace.of("sizes")}
+    sized = {source for (source,) in trace.given("sizes")}
     kept_inputs = [node for node in inputs if node.users or node.meta["grapharg"].source in sized]
     user = self.graph.call_function(_keep, tuple(kept_inputs))
     original(self)
@@ -75,6 +100,20 @@ def _note_attribute(trace: Any, source: Any, name: str, is_constant: bool, value
         trace.refuse(f"it reads `{name}` of a tensor, which cannot be checked on a later call", at_once=True)
     elif is_constant and name not in _FOLLOWS:
         trace.note("attribute of a tensor", source, name, value)
+
+
+def _note_of_result(trace: Any, name: str, value: Any) -> None:
+    """Note a property that was read of a result, which depends on what the result was made from."""
+    trace.note("grad mode")
+    trace.note("result asked")
+    if value != _UNRECORDED[name]:
+        if not trace.with_grad:
+            trace.refuse(
+                f"it reads `{name}` of a tensor that it made under torch.enable_grad(), and a cached call records "
+                "nothing; leave enable_grad() out of it",
+                at_once=True,
+            )
+        trace.note("result recorded")
 
 
 def _keep(*_: Any) -> None:

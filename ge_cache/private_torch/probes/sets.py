@@ -15,8 +15,7 @@ from torch._dynamo.variables.lists import BaseListVariable, DequeVariable, ListV
 from torch._dynamo.variables.sets import DictKeySetVariable, FrozensetVariable, OrderedSetVariable, SetVariable
 
 from gearcache.ge_cache.capture.orders import CAUSE, arranged
-from gearcache.ge_cache.private_torch.method_tables import named_methods
-from gearcache.ge_cache.private_torch.probe import Place, Probes
+from gearcache.ge_cache.private_torch.probe import Place, Probes, named_methods
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 #: Functions of Dynamo's own that iterate over a set for a result that does not depend on the order.

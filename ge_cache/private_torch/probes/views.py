@@ -20,6 +20,7 @@ from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserD
 
 from gearcache.errors import MethodRaises
 from gearcache.ge_cache.private_torch.probe import Probes
+from gearcache.guards.access import MODULE_PARTS
 
 probes = Probes()
 
@@ -159,10 +160,7 @@ def _instance_dict(value: Any) -> Any:
 def _attributes(value: Any) -> set[str]:
     """Return the names of an object's attributes that can be deleted."""
     instance_dict = _instance_dict(value)
-    names = {
-        *instance_dict,
-        *(name for part in ("_parameters", "_buffers", "_modules") for name in instance_dict.get(part, ())),
-    }
+    names = {*instance_dict, *(name for part in MODULE_PARTS for name in instance_dict.get(part, ()))}
     slots = {name for base in type(value).__mro__ for name, member in vars(base).items() if _is_slot(member)}
     return names | {name for name in slots if hasattr(value, name)}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gearcache.guards.access import Scope
+from gearcache.guards.access import FAULTS, Scope
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.kinds import KINDS
 from gearcache.guards.evidence.tree import evidence_checks
@@ -42,7 +42,7 @@ def with_groups_here(variant: StoredVariant, scope: Scope) -> StoredVariant | No
             continue
         try:
             own_group = KINDS[KIND].observe(check.access.resolve(scope), None)
-        except (LookupError, AttributeError, TypeError, ImportError, ValueError):
+        except FAULTS:
             return None
         if groups_here.setdefault(repr(check.expected), own_group) != own_group:
             return None

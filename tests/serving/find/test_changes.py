@@ -83,7 +83,7 @@ class Net(nn.Module):
         if getattr(self, "extra", None) is not None:
             y = y * self.extra
         y = self.closed(self.pair[0](y) * self.pair[1] + self.rates["a"])
-        return y * 2 if os.environ.get("GEARCACHE_TEST_CHANGES") else y
+        return y * 2 if os.getenv("GEARCACHE_TEST_CHANGES") else y  # it has a path of its own to `os.environ`
 
 
 #: What tests/cases changes as well (attributes, containers, globals) is not among them, nor hooks of all modules

@@ -7,13 +7,11 @@ import types
 
 import torch
 
-from gearcache.guards.access import Access, Scope
+from gearcache.guards.access import FAULTS, Access, Scope
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.tree import Tree, evidence_failure
 from gearcache.guards.watch.facts import WatchedFacts
 from gearcache.guards.watch.watch import Watched
-
-_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class Basis:
@@ -46,7 +44,7 @@ class Basis:
             return True
         try:
             return evidence_failure(self._evidence, scope) is None and self._leads_to_bound(scope)
-        except _FAULTS:
+        except FAULTS:
             return False
 
     def is_right(self, scope: Scope) -> bool:
@@ -59,7 +57,7 @@ class Basis:
             watched = Watched(facts)
             if self.watched.has_changed_untold() or not self.is_current(scope):
                 return False
-        except _FAULTS:
+        except FAULTS:
             return False
         if any(bound[name] is not tensor for name, tensor in self.bound.items()):
             return False

@@ -13,12 +13,10 @@ from typing import Any
 import torch
 from msgspec import Struct, field
 
-from gearcache.guards.access import Access, Scope, Walker
+from gearcache.guards.access import FAULTS, Access, Scope, Walker
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.tree import evidence_checks
-
-_FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 
 
 class Changes(Struct):
@@ -92,7 +90,7 @@ def _is_other_int(check: Check, scope: Scope) -> bool:
 def _value_at(access: Access, scope: Scope) -> Any:
     try:
         return access.resolve(scope)
-    except _FAULTS:
+    except FAULTS:
         return None
 
 

@@ -1,0 +1,46 @@
+"""What the nodes of a captured graph do; each private name has a test."""
+
+from __future__ import annotations
+
+import torch
+from torch import fx
+
+#: The function that begins a transform in a captured graph -> the transform.
+_BEGINNINGS = {
+    "_vmap_increment_nesting": "torch.vmap",
+    "_grad_increment_nesting": "torch.func.grad",
+    "_jvp_increment_nesting": "torch.func.jvp",
+    "_func_increment_nesting": "torch.func.functionalize",
+}
+
+
+def is_grad_switch(node: fx.Node) -> bool:
+    """Return whether a captured node only turns autograd on or off, which has no effect in a graph without it."""
+    return node.target in (torch._C._set_grad_enabled, torch.set_grad_enabled) and not node.users
+
+
+def enters_inference_mode(node: fx.Node) -> bool:
+    """Whether a captured node begins a region of inference mode, on or off by its argument."""
+    return node.target is torch.autograd.grad_mode._enter_inference_mode
+
+
+def leaves_inference_mode(node: fx.Node) -> bool:
+    """Return whether a captured node ends the innermost region."""
+    return node.target is torch.autograd.grad_mode._exit_inference_mode
+
+
+def reads_data(node: fx.Node) -> bool:
+    """Whether a captured node is `tensor.data`."""
+    return node.target is torch._C._autograd._get_data_attr  # type: ignore[attr-defined]
+
+
+def assigns_data(node: fx.Node) -> bool:
+    """Whether a captured node gives a tensor other memory, as `tensor.data = other` does."""
+    # torch 2.14 has an operator for it.
+    return node.target in (torch.Tensor.set_, "set_") or str(node.target).startswith("aten.shallow_copy_data_")
+
+
+def transforms_of(graph: fx.Graph) -> set[str]:
+    """Return the transforms of `torch.func` that a captured graph uses, by their public names."""
+    names = {getattr(node.target, "__name__", "") for node in graph.nodes if node.op == "call_function"}
+    return {_BEGINNINGS[name] for name in names & _BEGINNINGS.keys()}
