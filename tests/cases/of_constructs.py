@@ -133,6 +133,7 @@ SERVED = texts(
         "in gives a bool": "return x * 1, 2 in self.echo, 0 in self.echo, 0 not in Echo(), operator.contains(self.echo, 2)",
         "__contains__ gives what it gives": "return x * 1, self.echo.__contains__(2)",
         "in of a range": "return x * 1, 2 in range(4), 2.5 in range(4), 2j in range(4), None in range(2)",
+        "None and texts among tensors": "return x * 1, None in (x, x + 1), 'a' in [x, 'a'], b'a' not in [x[0, 0]]",
         "the text of one's own exception": """
         try:
             raise ValueError("mine", 2)

@@ -17,10 +17,13 @@ from torch._dynamo.variables.builder import SourcelessBuilder
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.hashable import HashableTracker
 from torch._dynamo.variables.lists import TupleVariable
+from torch._dynamo.variables.tensor import NumpyNdarrayVariable
 from torch._dynamo.variables.user_defined import FrozenDataClassVariable, UserDefinedObjectVariable
 
 from gearcache.ge_cache.private_torch.probe import Probes
 
+#: Constants of these classes are equal to no tensor, whatever its values.
+_UNLIKE_TENSORS = (str, bytes, type(None))
 probes = Probes()
 
 
@@ -77,7 +80,8 @@ def _is_among(facts: Any, items: list[Any], search: Any, tx: Any) -> Any:
                 return ConstantVariable.create(True)
             continue
         if item.is_tensor():
-            facts.refuse("it looks for a constant among tensors, so their values decide what is done")
+            if not _is_unlike(item, search):
+                facts.refuse("it looks for a constant among tensors, so their values decide what is done")
             continue
         is_equal = SourcelessBuilder.create(tx, operator.eq).call_function(tx, [item, search], {})
         if is_equal.is_python_constant():
@@ -95,9 +99,15 @@ def _is_one_of(facts: Any, items: list[Any], search: Any) -> Any:
     for item in items:
         if item.is_tensor() and _get_fake_tensor(item) is _get_fake_tensor(search):
             return ConstantVariable.create(True)
-        if not (item.is_python_constant() and isinstance(item.as_python_constant(), (str, bytes, type(None)))):
+        if not _is_unlike(search, item):
             facts.refuse("it looks for a tensor among others by their values: compare with `is`")
     return ConstantVariable.create(False)
+
+
+def _is_unlike(tensor: Any, variable: Any) -> bool:
+    """Return whether a tensor differs from a variable whatever its values are; an array of NumPy compares each."""
+    is_constant = variable.is_python_constant() and not isinstance(tensor, NumpyNdarrayVariable)
+    return is_constant and type(variable.as_python_constant()) in _UNLIKE_TENSORS
 
 
 def _objects(variable: Any) -> Iterator[Any]:
