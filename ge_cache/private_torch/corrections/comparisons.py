@@ -41,20 +41,11 @@ def looked_for(
     return _is_among(trace.facts, candidates, search, tx)
 
 
-@probes.at(HashableTracker, "__init__")
-def made_key(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
-    """Note that a key with objects is compared."""
-    original(self, *arguments, **keywords)
-    if any(_objects(self.vt)):
-        trace.facts.asked_for("__eq__")
-        trace.facts.asked_for("__hash__")
-
-
 @probes.at(HashableTracker, "__eq__")
 def equal_keys(trace: Any, original: Any, self: Any, other: object) -> bool:
     """Refuse keys that have an `__eq__`."""
     if isinstance(other, HashableTracker) and self.vt is not other.vt:
-        for variable in (*_objects(self.vt), *_objects(other.vt)):
+        for variable in (*objects_in(self.vt), *objects_in(other.vt)):
             if variable.value_type.__name__ == "FakeScriptObject":
                 trace.facts.refuse(
                     "it looks for a process group or another script object in a dictionary or set, which a trace does "
@@ -110,13 +101,13 @@ def _is_unlike(tensor: Any, variable: Any) -> bool:
     return is_constant and type(variable.as_python_constant()) in _UNLIKE_TENSORS
 
 
-def _objects(variable: Any) -> Iterator[Any]:
+def objects_in(variable: Any) -> Iterator[Any]:
     """Yield the objects of users' classes in a key, including the key itself."""
     if getattr(variable, "is_realized", lambda: True)():
         variable = variable.realize()
         if isinstance(variable, TupleVariable):
             for item in variable.items:
-                yield from _objects(item)
+                yield from objects_in(item)
         elif isinstance(variable, UserDefinedObjectVariable):
             yield variable
 

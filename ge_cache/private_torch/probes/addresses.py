@@ -17,6 +17,7 @@ from torch._dynamo.variables.lazy import LazyVariableTracker
 from torch._dynamo.variables.lists import BaseListVariable
 from torch._dynamo.variables.misc import StringFormatVariable
 
+from gearcache.ge_cache.private_torch.corrections.comparisons import objects_in
 from gearcache.ge_cache.private_torch.probe import Probes
 
 probes = Probes()
@@ -69,7 +70,7 @@ def _note_hash(trace: Any, obj: Any, result: Any) -> None:
 
 @probes.at(HashableTracker, "__init__")
 def made_key(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
-    """Make a key of a dictionary: its hash does not matter."""
+    """Make a key of a dictionary: its hash does not matter; that of an object is computed, and compared."""
     if _holds_open_text(arguments[0]):
         trace.facts.refuse("it looks for a text of a tensor among keys: what it says is known when the graph runs")
         trace.facts.raise_refusals()  # before Dynamo finds that the key is missing
@@ -79,6 +80,9 @@ def made_key(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: 
         original(self, *arguments, **keywords)
     finally:
         keys.depth -= 1
+    if any(objects_in(self.vt)):
+        trace.facts.asked_for("__eq__")
+        trace.facts.asked_for("__hash__")
 
 
 @probes.at(PolyfilledFunctionVariable, "call_function")
