@@ -100,7 +100,7 @@ def made_handler(trace: Any, original: Any, function: Any, *arguments: Any, **ke
         return functools.partial(_power_or_shift, function, handler)
     if function in _DIVISIONS:
         return functools.partial(_division, function, handler)
-    return functools.partial(_comparison, trace.facts, function, handler) if function in _COMPARISONS else handler
+    return functools.partial(_comparison, trace, function, handler) if function in _COMPARISONS else handler
 
 
 def _power_or_shift(function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
@@ -120,9 +120,11 @@ def _division(function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> A
     return handler(tx, args, kwargs)
 
 
-def _comparison(facts: Any, function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+def _comparison(trace: Any, function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
     operands = [arg.realize() for arg in args]
-    (_check_identity if function in _IDENTITIES else _check_equality)(facts, *operands)
+    if function in _IDENTITIES:
+        trace.identities.compared(*(operand.source for operand in operands))
+    (_check_identity if function in _IDENTITIES else _check_equality)(trace.facts, *operands)
     kinds = {_kind(arg) for arg in operands if isinstance(arg, SymNodeVariable)}
     if kinds and function in _IDENTITIES and len(set(map(_kind, operands))) > 1:
         return ConstantVariable.create(function is operator.is_not)  # as for `n is None`, whatever n is

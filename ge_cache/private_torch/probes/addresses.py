@@ -32,10 +32,24 @@ class _Keys(Struct):
 @probes.at(BuiltinVariable, "call_id")
 def asked_id(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any) -> Any:
     """Refuse `id()`, except where it is only compared."""
+    number = _number_of(trace, tx, *arguments)
+    if number is not None:
+        return FakeIdVariable(number)  # the trace may compare and look it up, but not keep it
     result = original(self, tx, *arguments)
     if not isinstance(result, FakeIdVariable):
         trace.facts.refuse("it calls `id()`, whose result differs between processes")
     return result
+
+
+def _number_of(trace: Any, tx: Any, *arguments: Any) -> Any:
+    """Note an object whose `id()` is asked for, and return that number; None if another process cannot find it."""
+    if len(arguments) != 1 or isinstance(arguments[0], LazyVariableTracker):
+        return None
+    number = arguments[0].get_id(tx)
+    if number is None or arguments[0].source is None:
+        return None
+    trace.identities.hashed(arguments[0].source)
+    return number
 
 
 @probes.at(ConstantVariable, "call_method")

@@ -10,6 +10,7 @@ from typing import Any
 from torch._dynamo.variables import object_protocol
 from torch._dynamo.variables.builtin import BuiltinVariable
 from torch._dynamo.variables.lists import TupleVariable
+from torch._dynamo.variables.tensor import TensorVariable
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
 from torch._library.fake_class_registry import FakeScriptObject
 
@@ -42,6 +43,8 @@ def called_class(trace: Any, original: Any, self: Any, *arguments: Any, **keywor
 @probes.at(BuiltinVariable, "call_isinstance")
 def asked_instance(trace: Any, original: Any, self: Any, tx: Any, arg: Any, isinstance_type_var: Any) -> Any:
     """Note the answer to `isinstance`."""
+    if isinstance(arg, TensorVariable) and arg.source is not None:
+        trace.reads.instance(arg.source, isinstance_type_var.as_python_constant())
     result = original(self, tx, arg, isinstance_type_var)
     # From its own dictionary: for some classes `value` is computed from the variable's content, if that is constant.
     value = vars(arg.realize()).get("value", arg) if arg.source is not None else arg
@@ -50,6 +53,14 @@ def asked_instance(trace: Any, original: Any, self: Any, tx: Any, arg: Any, isin
     classes = [*_classes(isinstance_type_var)]
     trace.facts.type_test("instance", arg.python_type(), arg.source, value, classes, result.as_python_constant())
     return result
+
+
+@probes.at(BuiltinVariable, "call_type")
+def asked_type(trace: Any, original: Any, self: Any, tx: Any, obj: Any) -> Any:
+    """Note the class of a tensor."""
+    if isinstance(obj, TensorVariable) and obj.source is not None:
+        trace.reads.kind(obj.source)
+    return original(self, tx, obj)
 
 
 @probes.at(object_protocol, "generic_issubclass")
