@@ -148,7 +148,7 @@ SERVED = texts(
         return x
         """,
         "hashes of numbers": "return x * 1, hash(1.5), hash((1, 2.5))",
-        "max of single elements": "return max(*x[0]), min(x.sum(), x.mean())",
+        "max of one tensor": "return max([x]) * max(1, x.shape[0], 2.5)",
     },
 )
 #: What Dynamo of torch 2.13 cannot trace in the byte code of Python 3.10.
@@ -248,7 +248,11 @@ REFUSED = texts(
         "the hash of nan": ("return x * 1, hash(self.nan)", "calls `hash\\(\\)` of a float"),
         "the hash of nan in a tuple": ("return x * 1, hash((self.nan, 1))", "calls `hash\\(\\)` of a tuple"),
         "an argument transposed in place": ("y = x.contiguous()\ny.t_()\nreturn y * 1", "strides of `x` in place"),
-        "max of rows": ("return max(*x)", "`max\\(\\)` of tensors of several elements"),
-        "min of a tensor and a number": ("return min(x, 2.0)", "`min\\(\\)` of tensors of several elements"),
+        "max of single elements": ("return max(*x[0])", "`max\\(\\)` of tensors: use `torch.maximum`"),
+        "max of rows": ("return max(*x)", "`max\\(\\)` of tensors: use `torch.maximum`"),
+        "min of a tensor and a number": (
+            "return min(x.sum(), 2.0)",
+            "`min\\(\\)` of tensors: use `torch.maximum`, `torch.minimum` or `torch.clamp`",
+        ),
     },
 )
