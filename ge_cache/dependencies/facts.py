@@ -1,6 +1,6 @@
 """Note facts of the process that a trace reads and Dynamo does not guard; they become checks or refusals.
 
-Within one process a class keeps its methods, a set its order, a text its hash, `isinstance` its answer. Another process
+Within one process a class keeps its methods, a set its order, `isinstance` its answer. Another process
 may differ in each. So the trace is watched (`private_torch.facts`), and its facts are compared when the entry is
 loaded: the members of classes that it saw (`guards.evidence.members`), attributes that were present or absent, answers
 of type tests, orders in which sets were iterated. Facts that no other process can compare are refused.
@@ -18,15 +18,13 @@ from msgspec import Struct, field
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.orders import CAUSE, arranged
 from gearcache.ge_cache.capture.source_paths import FrameNames
-from gearcache.ge_cache.dependencies.fact_checks import BUILTINS, FactChecks, Met, TypeTest
+from gearcache.ge_cache.dependencies.fact_checks import FactChecks, Met, TypeTest
 from gearcache.guards.access import MODULE_PARTS, Access, Walker, own_attributes
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.code import code_objects, is_versioned
 from gearcache.guards.evidence.members import is_fixed, is_immutable, is_library
-from gearcache.guards.evidence.names import a_type, module_of, name_of
+from gearcache.guards.evidence.names import module_of, name_of
 
-#: A text whose hash distinguishes hash seeds.
-_PROBE = "gearcache"
 _FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
 #: Names that are looked up although no traced code mentions them.
 _UNMENTIONED = frozenset({"_call_impl", "_missing_", "_slow_forward", "_wrapped_call_impl", "forward"})
@@ -53,7 +51,6 @@ class Facts(Struct):
     _constants: list[frozenset[Any]] = field(default_factory=list)
     _folded_calls: list[tuple[Any, Any]] = field(default_factory=list)
     _untraced_functions: list[tuple[Any, Any]] = field(default_factory=list)
-    _seeded: bool = False
     _refusals: list[str] = field(default_factory=list)
     _omitted_effects: set[str] = field(default_factory=set)
     _levels: dict[tuple[Any, int], None] = field(default_factory=dict)
@@ -173,13 +170,6 @@ class Facts(Struct):
         self.made_orders += 1
         return arranged(items, self.arrangement, self.made_orders) if self.arrangement else None
 
-    def hashed(self, value: Any) -> None:
-        """Note a value whose hash the trace used."""
-        kind = _hash_kind(value)
-        if kind == "address":
-            self.refuse(f"it calls `hash()` of {a_type(value)}, whose result differs between processes")
-        self._seeded = self._seeded or kind == "seed"
-
     def folded(self, function: Any, source: Any) -> None:
         """Note a call without arguments that was replaced by its result."""
         self._folded_calls.append((function, source))
@@ -216,9 +206,7 @@ class Facts(Struct):
         `written` the attributes of classes that the frame writes: calls check these.
         """
         translator = FactChecks(self.method, names, walker)
-        hash_checks = [Check("constant", BUILTINS.then("item", "hash").then("called_with", _PROBE), hash(_PROBE))]
-        checks = hash_checks if self._seeded else []
-        checks += [translator.order(source) for source in self._orders]
+        checks = [translator.order(source) for source in self._orders]
         checks += [translator.constant_order(constant, functions) for constant in self._constants]
         for (source, name), present in self._attributes.items():
             checks += translator.attribute(source, name, present)
@@ -232,25 +220,6 @@ class Facts(Struct):
             checks += translator.type_test(test, self._classes)
         checks.append(translator.classes(self._classes, names_read - written))
         return checks
-
-
-def _hash_kind(value: Any) -> str:
-    """Return whether a value's hash depends on the value alone, on the hash seed as well, or on its address."""
-    if isinstance(value, (tuple, frozenset)):
-        kinds = {_hash_kind(item) for item in value}
-        return "address" if "address" in kinds else "seed" if "seed" in kinds else "value"
-    if type(value) in (bool, int, float, complex):
-        return "value" if value == value else "address"  # each nan has its own hash
-    hash_function: Any = type(value).__hash__
-    if isinstance(hash_function, types.FunctionType):
-        return "value"  # its hash is traced, and reads the hashes of its parts
-    if (
-        value is None
-        or hash_function is object.__hash__
-        or isinstance(value, (type, types.FunctionType, types.MethodType))
-    ):
-        return "address"
-    return "seed"
 
 
 def _names_in(code: types.CodeType) -> Iterable[str]:

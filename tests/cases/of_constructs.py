@@ -91,6 +91,7 @@ class Net(Case):
 
 
 OPEN_TEXT = "a text of a tensor among keys"
+HASH = r"it calls `hash\(\)`, whose result may differ between processes: use the value itself as a key"
 OPEN_LENGTH = "the length of a `str`"
 #: Served as Python runs them.
 SERVED = texts(
@@ -147,7 +148,6 @@ SERVED = texts(
             x = x + 1
         return x
         """,
-        "hashes of numbers": "return x * 1, hash(1.5), hash((1, 2.5))",
         "max of one tensor": "return max([x]) * max(1, x.shape[0], 2.5)",
     },
 )
@@ -245,8 +245,8 @@ REFUSED = texts(
             "try:\n    len(5)\nexcept TypeError as error:\n    return x * len(error.args[0])",
             "reads the text of a `TypeError`",
         ),
-        "the hash of nan": ("return x * 1, hash(self.nan)", "calls `hash\\(\\)` of a float"),
-        "the hash of nan in a tuple": ("return x * 1, hash((self.nan, 1))", "calls `hash\\(\\)` of a tuple"),
+        "hashes of numbers": ("return x * 1, hash(1.5), hash((1, 2.5))", HASH),
+        "the hash of nan": ("return x * 1, hash(self.nan)", HASH),
         "an argument transposed in place": ("y = x.contiguous()\ny.t_()\nreturn y * 1", "strides of `x` in place"),
         "max of single elements": ("return max(*x[0])", "`max\\(\\)` of tensors: use `torch.maximum`"),
         "max of rows": ("return max(*x)", "`max\\(\\)` of tensors: use `torch.maximum`"),

@@ -1,4 +1,4 @@
-"""Report when a trace uses identities of objects, hashes, or results of calls that Dynamo folds."""
+"""Report when a trace uses identities of objects, or results of calls that Dynamo folds; refuse hashes."""
 
 from __future__ import annotations
 
@@ -54,32 +54,36 @@ def _number_of(trace: Any, tx: Any, *arguments: Any) -> Any:
 
 @probes.at(ConstantVariable, "call_method")
 def asked_hash_of_constant(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-    """Note `text.__hash__()`."""
+    """Refuse `text.__hash__()`."""
     if name == "__hash__":
-        trace.facts.hashed(self.value)
+        _refuse_hash(trace)
     return original(self, tx, name, args, kwargs)
 
 
 @probes.at(object_protocol, "generic_hash")
 def asked_hash(trace: Any, original: Any, tx: Any, obj: Any) -> Any:
-    """Note `hash(thing)`."""
+    """Refuse `hash(thing)`, except where it is only compared."""
     result = original(tx, obj)
-    _note_hash(trace, obj, result)
+    if not isinstance(result, FakeIdVariable):
+        _refuse_hash(trace)
     return result
 
 
 @probes.at_each(lambda: [(vars(slot), "wrapper") for slot in getattr(base, "_SLOTDEFS", ()) if slot.name == "__hash__"])
 def called_hash(trace: Any, original: Any, self: Any, *arguments: Any) -> Any:
-    """Note `thing.__hash__()`, which since torch 2.15 is a slot."""
+    """Refuse `thing.__hash__()`, which since torch 2.15 is a slot."""
     result = original(self, *arguments)
-    _note_hash(trace, self, result)
+    if not isinstance(result, FakeIdVariable):
+        _refuse_hash(trace)
     return result
 
 
-def _note_hash(trace: Any, obj: Any, result: Any) -> None:
-    if trace.state(_Keys).depth == 0 and not isinstance(result, FakeIdVariable):
-        constant = obj.is_python_constant()
-        trace.facts.hashed(obj.as_python_constant() if constant else obj.get_real_python_backed_value())
+def _refuse_hash(trace: Any) -> None:
+    """Refuse a hash that is not that of a key, whose hash does not matter."""
+    if trace.state(_Keys).depth == 0:
+        trace.facts.refuse(
+            "it calls `hash()`, whose result may differ between processes: use the value itself as a key"
+        )
 
 
 @probes.at(HashableTracker, "__init__")
