@@ -11,7 +11,6 @@ from gearcache.ge_cache.private_torch.corrections import (
     numpy_wrappers,
     resized,
     symbolic,
-    user_containers,
 )
 from gearcache.ge_cache.private_torch.probes import (
     addresses,
@@ -49,7 +48,6 @@ PROBES = tuple(
         iterators,
         containers,
         exceptions,
-        user_containers,
         comparisons,
         constants,
         symbolic,
