@@ -130,6 +130,11 @@ SERVED = texts(
         "any, all and sum of a list": "n = self.numbers\nreturn x * 1, any(n), all(n), sum(n), sum([]), sum(k for k in n)",
         "an iterator goes into a list": 'rest = iter("ab")\nreturn x * 1, "".join(rest), [*iter(self.numbers)], list(rest)',
         "a deque that uses up": "rest = iter(self.numbers)\ncollections.deque(rest, maxlen=0)\nreturn x * 1, list(rest)",
+        "torch uses up an iterator by a deque": """
+        made = [x * 1, {"a": x * 2}]
+        torch.utils._pytree.tree_map_(lambda tensor: tensor.add_(1), made)
+        return made
+        """,
         "an unbounded deque": "self.unbounded.append(2)\nreturn x * 1, self.unbounded.copy(), self.unbounded * 2",
         "in gives a bool": "return x * 1, 2 in self.echo, 0 in self.echo, 0 not in Echo(), operator.contains(self.echo, 2)",
         "__contains__ gives what it gives": "return x * 1, self.echo.__contains__(2)",
