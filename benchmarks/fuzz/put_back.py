@@ -123,9 +123,6 @@ BUGS: dict[str, Callable[[], None]] = {
     "4 generated names are the user's": _exchange(("guards.dispatch.check_code", "_unused_prefix", _no_names)),
     "5 classes are not compared": _classes_unchecked,
     "5 type tests are not asked again": _unnoted("type test"),
-    "5 hashes are those of the first process": _exchange(
-        ("ge_cache.private_torch.probes.addresses", "_note_hashed", _nothing),
-    ),
     "5 sets have one order": _without("probes.sets"),
     "5 keys are not compared": _without("probes.keys"),
     "5 containers are constants": _without("probes.constants"),

@@ -21,8 +21,6 @@ from gearcache.guards.evidence.members import classes_plain, is_fixed
 from gearcache.guards.evidence.names import module_of, name_of
 
 BUILTINS = Access(("builtins", ""))
-#: A text whose hash distinguishes hash seeds.
-_PROBE = "gearcache"
 _IGNORED_MODULES = ("torch._dynamo", "torch._guards", "torch.fx", "torch._subclasses", "gearcache.")
 
 
@@ -49,9 +47,6 @@ class FactChecks:
             check for kind, make in self.MAKERS.items() for note in self._log.of(kind) for check in make(self, *note)
         ]
         return [*checks, self._class_check(names)]
-
-    def _hash_seed(self) -> Iterator[Check]:
-        yield Check("constant", BUILTINS.then("item", "hash").then("called_with", _PROBE), hash(_PROBE))
 
     def _order(self, source: Any) -> Iterator[Check]:
         access = self._paths.find(source)
@@ -204,7 +199,6 @@ class FactChecks:
 
     #: What makes checks of the notes of each kind, in the order in which a miss names them.
     MAKERS: ClassVar[dict[str, Callable[..., Iterator[Check]]]] = {
-        "hash seed": _hash_seed,
         "order": _order,
         "constant order": _constant_order,
         "attribute": _attribute,

@@ -92,7 +92,8 @@ class ResultPlan:
     ) -> Result | None:
         """Return how an output derives from an input or attribute; None when it has memory of its own."""
         if value.is_conj() or value.is_neg():
-            raise CaptureError(self._method, f"output {index} is a lazy conjugate or negative view")
+            cause = f"output {index} is a lazy conjugate or negative view: return its `.resolve_conj().resolve_neg()`"
+            raise CaptureError(self._method, cause)
         owners: list[tuple[str, Any, torch.Tensor]] = [("input", *item) for item in enumerate(inputs)]
         owners += [("attribute", *item) for item in attributes.items()]
         for kind, owner, tensor in owners:

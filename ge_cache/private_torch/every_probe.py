@@ -18,7 +18,6 @@ _FILES = (
     "corrections.iterators",
     "corrections.containers",
     "probes.exceptions",
-    "corrections.user_containers",
     "corrections.comparisons",
     "probes.constants",
     "corrections.symbolic",
@@ -34,7 +33,6 @@ _FILES = (
     "probes.lookups",
     "probes.reads",
     "probes.identities",
-    "probes.builtins",
     "corrections.numpy_wrappers",
     "probes.floats",
 )

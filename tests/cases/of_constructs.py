@@ -96,6 +96,7 @@ class Net(Case):
 
 
 OPEN_TEXT = "a text of a tensor among keys"
+HASH = r"it calls `hash\(\)`, whose result may differ between processes: use the value itself as a key"
 OPEN_LENGTH = "the length of a `str`"
 #: Served as Python runs them.
 SERVED = texts(
@@ -134,10 +135,16 @@ SERVED = texts(
         "any, all and sum of a list": "n = self.numbers\nreturn x * 1, any(n), all(n), sum(n), sum([]), sum(k for k in n)",
         "an iterator goes into a list": 'rest = iter("ab")\nreturn x * 1, "".join(rest), [*iter(self.numbers)], list(rest)',
         "a deque that uses up": "rest = iter(self.numbers)\ncollections.deque(rest, maxlen=0)\nreturn x * 1, list(rest)",
+        "torch uses up an iterator by a deque": """
+        made = [x * 1, {"a": x * 2}]
+        torch.utils._pytree.tree_map_(lambda tensor: tensor.add_(1), made)
+        return made
+        """,
         "an unbounded deque": "self.unbounded.append(2)\nreturn x * 1, self.unbounded.copy(), self.unbounded * 2",
         "in gives a bool": "return x * 1, 2 in self.echo, 0 in self.echo, 0 not in Echo(), operator.contains(self.echo, 2)",
         "__contains__ gives what it gives": "return x * 1, self.echo.__contains__(2)",
         "in of a range": "return x * 1, 2 in range(4), 2.5 in range(4), 2j in range(4), None in range(2)",
+        "None and texts among tensors": "return x * 1, None in (x, x + 1), 'a' in [x, 'a'], b'a' not in [x[0, 0]]",
         "the text of one's own exception": """
         try:
             raise ValueError("mine", 2)
@@ -151,8 +158,7 @@ SERVED = texts(
             x = x + 1
         return x
         """,
-        "hashes of numbers": "return x * 1, hash(1.5), hash((1, 2.5))",
-        "max of single elements": "return max(*x[0]), min(x.sum(), x.mean())",
+        "max of one tensor": "return max([x]) * max(1, x.shape[0], 2.5)",
     },
 )
 #: What Dynamo of torch 2.13 cannot trace in the byte code of Python 3.10.
@@ -252,10 +258,14 @@ REFUSED = texts(
             "try:\n    len(5)\nexcept TypeError as error:\n    return x * len(error.args[0])",
             "reads the text of a `TypeError`",
         ),
-        "the hash of nan": ("return x * 1, hash(self.nan)", "calls `hash\\(\\)` of a float"),
-        "the hash of nan in a tuple": ("return x * 1, hash((self.nan, 1))", "calls `hash\\(\\)` of a tuple"),
+        "hashes of numbers": ("return x * 1, hash(1.5), hash((1, 2.5))", HASH),
+        "the hash of nan": ("return x * 1, hash(self.nan)", HASH),
         "an argument transposed in place": ("y = x.contiguous()\ny.t_()\nreturn y * 1", "strides of `x` in place"),
-        "max of rows": ("return max(*x)", "`max\\(\\)` of tensors of several elements"),
-        "min of a tensor and a number": ("return min(x, 2.0)", "`min\\(\\)` of tensors of several elements"),
+        "max of single elements": ("return max(*x[0])", "`max\\(\\)` of tensors: use `torch.maximum`"),
+        "max of rows": ("return max(*x)", "`max\\(\\)` of tensors: use `torch.maximum`"),
+        "min of a tensor and a number": (
+            "return min(x.sum(), 2.0)",
+            "`min\\(\\)` of tensors: use `torch.maximum`, `torch.minimum` or `torch.clamp`",
+        ),
     },
 )

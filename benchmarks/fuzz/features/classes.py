@@ -1,4 +1,4 @@
-"""Section 5: state of a process besides the code: sets, hashes, abstract classes, protocols, special methods."""
+"""Section 5: state of a process besides the code: sets, abstract classes, protocols, special methods."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from benchmarks.fuzz.builder import Builder
 from benchmarks.fuzz.features import feature
 
 
-@feature("5 set or hash", 2.0)
+@feature("5 set", 2.0)
 def unordered(g: Builder) -> None:
-    """Sets that are iterated, and hashes of texts, which differ in other processes."""
+    """Sets that are iterated, whose order differs in other processes."""
     main, name = g.main(), g.name("words")
     words = "{'alpha', 'beta', 'gamma', 'delta', 'epsilon'}"
-    kind = g.chance.randrange(7)
+    kind = g.chance.randrange(6)
     if kind == 0:
         g.add_setup(f"self.{name} = {words}")
         use = f"functools.reduce(lambda h, word: h * 0.5 + len(word), self.{name}, {main})"
@@ -19,14 +19,11 @@ def unordered(g: Builder) -> None:
         g.add_top(f"{name} = {words}")
         use = f"{main} * len(list({name})[0])"
     elif kind == 2:
-        g.add_setup(f"self.{name} = 'text'")
-        use = f"{main} * (hash(self.{name}) % 7)"
-    elif kind == 3:
         use = f"functools.reduce(lambda h, word: h * 0.5 + len(word), {words}, {main})"
-    elif kind == 4:
+    elif kind == 3:
         g.add_setup(f"self.{name} = frozenset({words})")
         use = f"{main} * len(next(iter(self.{name})))"
-    elif kind == 5:
+    elif kind == 4:
         arg = g.add_argument(lambda chance, batch, number: words)
         use = f"functools.reduce(lambda h, word: h * 0.5 + len(word), {arg}, {main})"
     else:

@@ -17,10 +17,13 @@ from torch._dynamo.variables.builder import SourcelessBuilder
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.hashable import HashableTracker
 from torch._dynamo.variables.lists import TupleVariable
+from torch._dynamo.variables.tensor import NumpyNdarrayVariable
 from torch._dynamo.variables.user_defined import FrozenDataClassVariable, UserDefinedObjectVariable
 
 from gearcache.ge_cache.private_torch.probe import Probes
 
+#: Constants of these classes are equal to no tensor, whatever its values.
+_UNLIKE_TENSORS = (str, bytes, type(None))
 probes = Probes()
 
 
@@ -38,20 +41,11 @@ def looked_for(
     return _is_among(trace, candidates, search, tx)
 
 
-@probes.at(HashableTracker, "__init__")
-def made_key(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
-    """Note that a key with objects is compared."""
-    original(self, *arguments, **keywords)
-    if any(_objects(self.vt)):
-        trace.note("name", "__eq__")
-        trace.note("name", "__hash__")
-
-
 @probes.at(HashableTracker, "__eq__")
 def equal_keys(trace: Any, original: Any, self: Any, other: object) -> bool:
     """Refuse keys that have an `__eq__`."""
     if isinstance(other, HashableTracker) and self.vt is not other.vt:
-        for variable in (*_objects(self.vt), *_objects(other.vt)):
+        for variable in (*objects_in(self.vt), *objects_in(other.vt)):
             if variable.value_type.__name__ == "FakeScriptObject":
                 trace.refuse(
                     "it looks for a process group or another script object in a dictionary or set, which a trace does "
@@ -77,7 +71,8 @@ def _is_among(trace: Any, items: list[Any], search: Any, tx: Any) -> Any:
                 return ConstantVariable.create(True)
             continue
         if item.is_tensor():
-            trace.refuse("it looks for a constant among tensors, so their values decide what is done")
+            if not _is_unlike(item, search):
+                trace.refuse("it looks for a constant among tensors, so their values decide what is done")
             continue
         is_equal = SourcelessBuilder.create(tx, operator.eq).call_function(tx, [item, search], {})
         if is_equal.is_python_constant():
@@ -95,18 +90,24 @@ def _is_one_of(trace: Any, items: list[Any], search: Any) -> Any:
     for item in items:
         if item.is_tensor() and _get_fake_tensor(item) is _get_fake_tensor(search):
             return ConstantVariable.create(True)
-        if not (item.is_python_constant() and isinstance(item.as_python_constant(), (str, bytes, type(None)))):
+        if not _is_unlike(search, item):
             trace.refuse("it looks for a tensor among others by their values: compare with `is`")
     return ConstantVariable.create(False)
 
 
-def _objects(variable: Any) -> Iterator[Any]:
+def _is_unlike(tensor: Any, variable: Any) -> bool:
+    """Return whether a tensor differs from a variable whatever its values are; an array of NumPy compares each."""
+    is_constant = variable.is_python_constant() and not isinstance(tensor, NumpyNdarrayVariable)
+    return is_constant and type(variable.as_python_constant()) in _UNLIKE_TENSORS
+
+
+def objects_in(variable: Any) -> Iterator[Any]:
     """Yield the objects of users' classes in a key, including the key itself."""
     if getattr(variable, "is_realized", lambda: True)():
         variable = variable.realize()
         if isinstance(variable, TupleVariable):
             for item in variable.items:
-                yield from _objects(item)
+                yield from objects_in(item)
         elif isinstance(variable, UserDefinedObjectVariable):
             yield variable
 

@@ -1,8 +1,9 @@
-"""Refuse what Dynamo forgets of standard containers: bounds, order, class.
+"""Refuse what Dynamo forgets of containers: bounds, order, class.
 
 It drops the `maxlen` of a deque that is passed in and the side effect of `move_to_end`, turns a copy of a subclass of
-`OrderedDict` into an `OrderedDict`, copies an object by its `__dict__` alone, and keeps groups of `groupby` that are
-gone.
+`OrderedDict` into an `OrderedDict`, and since torch 2.14 one of a subclass of `deque` into a `deque`. It merges a
+dictionary whose class has its own `__iter__` or `keys` by the items that `dict` holds, where Python asks the class. It
+copies an object by its `__dict__` alone, and keeps groups of `groupby` that are gone.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ from __future__ import annotations
 import collections
 import itertools
 import types
+from collections.abc import Iterable
 from typing import Any
 
 from torch._dynamo.guards import GuardBuilder, install_guard
 from torch._dynamo.source import AttrSource
+from torch._dynamo.variables import user_defined
+from torch._dynamo.variables.builtin import DictBuiltinVariable
+from torch._dynamo.variables.dicts import ConstDictVariable
 from torch._dynamo.variables.iter import ItertoolsVariable
 from torch._dynamo.variables.lists import BaseListVariable, DequeVariable
 from torch._dynamo.variables.user_defined import (
@@ -22,11 +27,14 @@ from torch._dynamo.variables.user_defined import (
     UserDefinedObjectVariable,
 )
 
-from gearcache.ge_cache.private_torch.probe import Probes, named_methods
+from gearcache.ge_cache.private_torch.probe import Place, Probes, named_methods
 
 _HOLDERS = (dict, list, set, frozenset, tuple, collections.deque)
 #: Methods by which a class may define its own way of copying.
 _WAYS_TO_COPY = ("__getstate__", "__getnewargs__", "__getnewargs_ex__")
+_COPYING = ("copy", "__copy__")
+#: Updates a dictionary since torch 2.15; before, a call of the method asks the class.
+_UPDATE = "dict_update"
 _BOUNDED = "it uses a deque with a `maxlen`, which a trace forgets: use a list, and drop items by a slice"
 probes = Probes()
 
@@ -52,7 +60,7 @@ def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any)
     """Refuse a bounded deque that the trace makes."""
     original(self, *arguments, **keywords)
     maxlen = self.maxlen.as_python_constant()
-    if maxlen == 0:  # `deque(items, 0)` uses up an iterator; for Dynamo `items[-0:]` is the whole list
+    if maxlen == 0:  # `deque(items, 0)` uses up an iterator, in torch too; for Dynamo `items[-0:]` is the whole list
         self.items.clear()
     elif maxlen is not None:
         trace.refuse(_BOUNDED)
@@ -81,13 +89,15 @@ def called_method_of_ordered(trace: Any, original: Any, self: Any, tx: Any, name
     return original(self, tx, name, args, kwargs)
 
 
+@probes.at(ConstDictVariable, "nb_or_impl")
 @probes.at(OrderedDictVariable, "nb_or_impl")
 @probes.at(UserDefinedDictVariable, "nb_or_impl")
-def joined(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
-    """Refuse `|` of a subclass of `OrderedDict`."""
+def joined(trace: Any, original: Any, self: Any, tx: Any, other: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Refuse `|` of a subclass of `OrderedDict`, and of a table with its own `__iter__`."""
     if _is_subclass(_class_of(self)):
         _refuse_copy(trace, _class_of(self), "`copy()` or `|`")
-    return original(self, *arguments, **keywords)
+    _check_merged(trace, (self, other))
+    return original(self, tx, other, *arguments, **keywords)
 
 
 @probes.at(OrderedDictVariable, "repr_impl")
@@ -139,6 +149,77 @@ def _is_copied_by_dict(cls: Any) -> bool:
         return False
     return not any(
         isinstance(attribute, types.MemberDescriptorType) for base in cls.__mro__ for attribute in vars(base).values()
+    )
+
+
+@probes.at(DictBuiltinVariable, "call_custom_dict")
+def made_dictionary(trace: Any, original: Any, tx: Any, user_cls: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Refuse `dict(table)`."""
+    _check_merged(trace, args)
+    return original(tx, user_cls, *args, **kwargs)
+
+
+@probes.at_each(lambda: [(ConstDictVariable, _UPDATE)] if hasattr(ConstDictVariable, _UPDATE) else [])
+def updated(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    """Refuse an update by a table."""
+    _check_merged(trace, args)
+    return original(self, tx, args, kwargs)
+
+
+@probes.at_each(lambda: named_methods(ConstDictVariable, "update") if hasattr(ConstDictVariable, _UPDATE) else [])
+def called_update(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """Refuse `other.update(table)`."""
+    if name == "update":
+        _check_merged(trace, args)
+    return original(self, tx, name, args, kwargs)
+
+
+def _check_merged(trace: Any, variables: Iterable[Any]) -> None:
+    for variable in variables:
+        cls = getattr(variable.realize(), "value_type", None)
+        if isinstance(cls, type) and issubclass(cls, dict) and _goes_its_own_way(cls):
+            trace.refuse(
+                f"it merges or copies a `{cls.__qualname__}`, which has its own `__iter__` or `keys`, by the items "
+                "that `dict` holds: go through its items in a loop"
+            )
+
+
+def _goes_its_own_way(cls: type) -> bool:
+    """Return whether Python asks a class for keys and items when it merges: it does so by its `__iter__`."""
+    own: Any = cls
+    asked = (own.__iter__, own.keys)
+    return own.__iter__ is not dict.__iter__ and any(isinstance(each, types.FunctionType) for each in asked)
+
+
+def deque_variable() -> Any:
+    """Return Dynamo's class for deques of users' classes; None until torch 2.13, which traces no such deque."""
+    return getattr(user_defined, "UserDefinedDequeVariable", None)
+
+
+def _deques(*names: str) -> list[Place]:
+    kind = deque_variable()
+    return [(kind, name) for name in names if kind is not None]
+
+
+@probes.at_each(lambda: _deques("call_method"))
+def called_method_of_own_deque(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """Refuse `copy` of a deque of a user's class."""
+    if name in _COPYING:
+        _refuse_copy_of_deque(trace, self)
+    return original(self, tx, name, args, kwargs)
+
+
+@probes.at_each(lambda: _deques("sq_repeat_impl", "sq_concat_impl"))
+def repeated(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Refuse `*` and `+` of a deque of a user's class."""
+    _refuse_copy_of_deque(trace, self)
+    return original(self, *arguments, **keywords)
+
+
+def _refuse_copy_of_deque(trace: Any, deque: Any) -> None:
+    trace.refuse(
+        f"it copies a `{deque.value_type.__qualname__}` by `copy`, `*` or `+`, of which a trace makes a `deque`: "
+        "call the class with the old one as its argument"
     )
 
 

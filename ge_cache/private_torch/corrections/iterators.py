@@ -68,19 +68,3 @@ def has_item(trace: Any, original: Any, self: Any, tx: Any, item: Any) -> Any:
     if answer.python_type() is bool:
         return answer
     return SourcelessBuilder.create(tx, bool).call_function(tx, [answer], {})
-
-
-@probes.at(BuiltinVariable, "tensor_args")
-def asked_for_tensors(trace: Any, original: Any, self: Any, *args: Any) -> bool:
-    """Refuse `max` and `min` of tensors of several elements."""
-    if self.fn in (max, min) and any(map(_has_several_elements, args)):
-        trace.refuse(
-            f"it calls `{self.fn.__name__}()` of tensors of several elements, which Python cannot compare: use "
-            f"`torch.{self.fn.__name__}imum` or `torch.clamp`"
-        )
-    return bool(original(self, *args))
-
-
-def _has_several_elements(variable: Any) -> bool:
-    example = variable.as_proxy().node.meta.get("example_value") if variable.is_tensor() else None
-    return example is not None and any(size != 1 for size in example.shape)

@@ -17,13 +17,12 @@ from typing import Any
 import torch
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.utils import specialize_symnode, unpack_iterable
-from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builtin import BuiltinVariable
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.functions import UserMethodVariable
 from torch._dynamo.variables.lazy import LazyVariableTracker
 from torch._dynamo.variables.lists import RangeVariable, TupleVariable
-from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
+from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable
 from torch.utils._sympy.functions import FloorDiv
 
@@ -57,39 +56,18 @@ def rounded(trace: Any, original: Any, self: Any, tx: Any, arg: Any, *args: Any,
 
 @probes.at(BuiltinVariable, "_call_min_max_binary")
 def chosen(trace: Any, original: Any, self: Any, tx: Any, a: Any, b: Any) -> Any:
-    """Choose the smaller or larger of two as Python does."""
+    """Choose the smaller or larger of two numbers as Python does; of tensors it depends on their values which it is."""
     if a is not None and b is not None:
         a, b = a.realize(), b.realize()
         if isinstance(a, SymNodeVariable) or isinstance(b, SymNodeVariable):
             kinds = {_kind(a), _kind(b)}
             if len(kinds) == 2 and kinds <= {int, float, bool}:  # the result has the type of the chosen one
                 a, b = specialize(a), specialize(b)
-        forms = [_form(operand) for operand in (a, b) if isinstance(operand, TensorVariable)]
-        if any(shape.numel() != 1 for _, shape, _ in forms):  # Python raises, and `iterators.py` refuses it
-            return original(self, tx, a, b)
-        if len(forms) == 2 and forms[0] == forms[1]:
-            choose = VariableTracker.build(tx, _greater if self.fn is max else _less)
-            return tx.inline_user_function_return(choose, [a, b], {})
-        if forms:
+        if a.is_tensor() or b.is_tensor():
             trace.refuse(
-                f"it takes `{self.fn.__name__}` of a tensor and of what has another type, dtype or shape, and the "
-                "result has those of the one that is chosen: use `torch.clamp`, `torch.maximum` or `torch.minimum`"
+                f"it calls `{self.fn.__name__}()` of tensors: use `torch.maximum`, `torch.minimum` or `torch.clamp`"
             )
     return original(self, tx, a, b)
-
-
-def _form(tensor: Any) -> tuple[Any, Any, Any]:
-    example = tensor.as_proxy().node.meta["example_value"]
-    return example.dtype, example.shape, example.device
-
-
-def _greater(first: Any, second: Any) -> Any:
-    """Return what `max` does, which keeps the first where they cannot be ordered; Dynamo takes `torch.maximum`."""
-    return torch.where(second > first, second, first)
-
-
-def _less(first: Any, second: Any) -> Any:
-    return torch.where(second < first, second, first)
 
 
 @probes.at(BuiltinVariable, "_make_handler")
@@ -122,6 +100,8 @@ def _division(function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> A
 
 def _comparison(trace: Any, function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
     operands = [arg.realize() for arg in args]
+    if function in _IDENTITIES:
+        trace.note("compared", *(operand.source for operand in operands))
     (_check_identity if function in _IDENTITIES else _check_equality)(trace, *operands)
     kinds = {_kind(arg) for arg in operands if isinstance(arg, SymNodeVariable)}
     if kinds and function in _IDENTITIES and len(set(map(_kind, operands))) > 1:

@@ -1,10 +1,9 @@
-"""Report when a trace uses identities of objects, hashes, or results of calls that Dynamo folds."""
+"""Report when a trace uses identities of objects, or results of calls that Dynamo folds; refuse hashes."""
 
 from __future__ import annotations
 
 import inspect
 import sys
-import types
 from typing import Any
 
 from torch._dynamo.source import ConstDictKeySource
@@ -17,10 +16,10 @@ from torch._dynamo.variables.lazy import LazyVariableTracker
 from torch._dynamo.variables.lists import BaseListVariable
 from torch._dynamo.variables.misc import StringFormatVariable
 
+from gearcache.ge_cache.private_torch.corrections.comparisons import objects_in
 from gearcache.ge_cache.private_torch.nesting import Nesting
 from gearcache.ge_cache.private_torch.probe import Probes
 from gearcache.ge_cache.private_torch.probes.inlined import CALLED
-from gearcache.guards.evidence.names import a_type
 
 probes = Probes()
 
@@ -32,77 +31,69 @@ class _Keys(Nesting):
 @probes.at(BuiltinVariable, "call_id")
 def asked_id(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any) -> Any:
     """Refuse `id()`, except where it is only compared."""
+    number = _number_of(trace, tx, *arguments)
+    if number is not None:
+        return FakeIdVariable(number)  # the trace may compare and look it up, but not keep it
     result = original(self, tx, *arguments)
     if not isinstance(result, FakeIdVariable):
         trace.refuse("it calls `id()`, whose result differs between processes")
     return result
 
 
+def _number_of(trace: Any, tx: Any, *arguments: Any) -> Any:
+    """Note an object whose `id()` is asked for, and return that number; None if another process cannot find it."""
+    if len(arguments) != 1 or isinstance(arguments[0], LazyVariableTracker):
+        return None
+    number = arguments[0].get_id(tx)
+    if number is None or arguments[0].source is None:
+        return None
+    trace.note("hashed", arguments[0].source)
+    return number
+
+
 @probes.at(ConstantVariable, "call_method")
 def asked_hash_of_constant(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-    """Note `text.__hash__()`."""
+    """Refuse `text.__hash__()`."""
     if name == "__hash__":
-        _note_hashed(trace, self.value)
+        _refuse_hash(trace)
     return original(self, tx, name, args, kwargs)
 
 
 @probes.at(object_protocol, "generic_hash")
 def asked_hash(trace: Any, original: Any, tx: Any, obj: Any) -> Any:
-    """Note `hash(thing)`."""
+    """Refuse `hash(thing)`, except where it is only compared."""
     result = original(tx, obj)
-    _note_hash(trace, obj, result)
+    if not isinstance(result, FakeIdVariable):
+        _refuse_hash(trace)
     return result
 
 
 @probes.at_each(lambda: [(vars(slot), "wrapper") for slot in getattr(base, "_SLOTDEFS", ()) if slot.name == "__hash__"])
 def called_hash(trace: Any, original: Any, self: Any, *arguments: Any) -> Any:
-    """Note `thing.__hash__()`, which since torch 2.15 is a slot."""
+    """Refuse `thing.__hash__()`, which since torch 2.15 is a slot."""
     result = original(self, *arguments)
-    _note_hash(trace, self, result)
+    if not isinstance(result, FakeIdVariable):
+        _refuse_hash(trace)
     return result
 
 
-def _note_hash(trace: Any, obj: Any, result: Any) -> None:
-    if trace.state(_Keys).depth == 0 and not isinstance(result, FakeIdVariable):
-        constant = obj.is_python_constant()
-        _note_hashed(trace, obj.as_python_constant() if constant else obj.get_real_python_backed_value())
-
-
-def _note_hashed(trace: Any, value: Any) -> None:
-    kind = _hash_kind(value)
-    if kind == "address":
-        trace.refuse(f"it calls `hash()` of {a_type(value)}, whose result differs between processes")
-    elif kind == "seed":
-        trace.note("hash seed")
-
-
-def _hash_kind(value: Any) -> str:
-    """Return whether a value's hash depends on the value alone, on the hash seed as well, or on its address."""
-    if isinstance(value, (tuple, frozenset)):
-        kinds = {_hash_kind(item) for item in value}
-        return "address" if "address" in kinds else "seed" if "seed" in kinds else "value"
-    if type(value) in (bool, int, float, complex):
-        return "value" if value == value else "address"  # each nan has its own hash
-    hash_function: Any = type(value).__hash__
-    if isinstance(hash_function, types.FunctionType):
-        return "value"  # its hash is traced, and reads the hashes of its parts
-    if (
-        value is None
-        or hash_function is object.__hash__
-        or isinstance(value, (type, types.FunctionType, types.MethodType))
-    ):
-        return "address"
-    return "seed"
+def _refuse_hash(trace: Any) -> None:
+    """Refuse a hash that is not that of a key, whose hash does not matter."""
+    if trace.state(_Keys).depth == 0:
+        trace.refuse("it calls `hash()`, whose result may differ between processes: use the value itself as a key")
 
 
 @probes.at(HashableTracker, "__init__")
 def made_key(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
-    """Make a key of a dictionary: its hash does not matter."""
+    """Make a key of a dictionary: its hash does not matter; that of an object is computed, and compared."""
     if _holds_open_text(arguments[0]):
         cause = "it looks for a text of a tensor among keys: what it says is known when the graph runs"
         trace.refuse(cause, at_once=True)  # before Dynamo finds that the key is missing
     with trace.state(_Keys):
         original(self, *arguments, **keywords)
+    if any(objects_in(self.vt)):
+        trace.note("name", "__eq__")
+        trace.note("name", "__hash__")
 
 
 @probes.at(PolyfilledFunctionVariable, "call_function")

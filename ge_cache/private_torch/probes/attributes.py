@@ -30,10 +30,6 @@ probes = Probes()
 class _Reads(Struct):
     """What a trace has read so far."""
 
-    #: Lazy conjugates: the source and the name, with the id of Dynamo's graph, which may begin again.
-    conjugates: set[Any] = field(default_factory=set)
-    #: These graphs by id: no other one gets an id of theirs.
-    graphs: dict[int, Any] = field(default_factory=dict)
     #: The class that has an attribute -> Dynamo's places of its attributes.
     places: dict[type, dict[Any, Any]] = field(default_factory=dict)
 
@@ -80,7 +76,7 @@ def read_attribute(trace: Any, original: Any, self: Any, tx: Any, name: Any, *re
     if _is_settings(self) and not _is_written(self, tx, name):
         return getattr(_as_module(self), name_here(VariableTracker, "var_getattr"))(tx, name)
     try:
-        if _is_made(self, name) and not _is_lazy_and_new(trace, self, tx, name):
+        if _is_made(self, name):
             return _without_source(original, self, tx, name, *rest, **keywords)
         result = original(self, tx, name, *rest, **keywords)
         if self.source is not None and isinstance(name, str):
@@ -127,15 +123,6 @@ def _is_made(variable: Any, name: Any) -> bool:
         return False
     is_tensor = name in _TENSOR_ATTRIBUTES and variable.source is not None and variable.dtype is not None
     return is_tensor and (name != "real" or bool(variable.dtype.is_complex))
-
-
-def _is_lazy_and_new(trace: Any, variable: Any, tx: Any, name: str) -> bool:
-    """Return whether this is the first read of a lazy conjugate, which a frame can return and no graph can."""
-    reads, read = trace.state(_Reads), (id(tx.output), variable.source, name)
-    is_lazy = name in ("H", "mH") and variable.dtype.is_complex and read not in reads.conjugates
-    reads.conjugates.add(read)
-    reads.graphs[id(tx.output)] = tx.output
-    return bool(is_lazy)
 
 
 def _without_source(function: Any, variable: Any, *arguments: Any, **keywords: Any) -> Any:

@@ -7,9 +7,11 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch._dynamo.variables import object_protocol
 from torch._dynamo.variables.builtin import BuiltinVariable
 from torch._dynamo.variables.lists import TupleVariable
+from torch._dynamo.variables.tensor import TensorVariable
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
 from torch._library.fake_class_registry import FakeScriptObject
 
@@ -51,6 +53,8 @@ def called_class(trace: Any, original: Any, self: Any, *arguments: Any, **keywor
 @probes.at(BuiltinVariable, "call_isinstance")
 def asked_instance(trace: Any, original: Any, self: Any, tx: Any, arg: Any, isinstance_type_var: Any) -> Any:
     """Note the answer to `isinstance`."""
+    if isinstance(arg, TensorVariable) and arg.source is not None:
+        _note_tensor_test(trace, arg.source, isinstance_type_var.as_python_constant())
     result = original(self, tx, arg, isinstance_type_var)
     # From its own dictionary: for some classes `value` is computed from the variable's content, if that is constant.
     value = vars(arg.realize()).get("value", arg) if arg.source is not None else arg
@@ -61,6 +65,14 @@ def asked_instance(trace: Any, original: Any, self: Any, tx: Any, arg: Any, isin
     return result
 
 
+@probes.at(BuiltinVariable, "call_type")
+def asked_type(trace: Any, original: Any, self: Any, tx: Any, obj: Any) -> Any:
+    """Note the class of a tensor."""
+    if isinstance(obj, TensorVariable) and obj.source is not None:
+        trace.note("class of a tensor", obj.source)
+    return original(self, tx, obj)
+
+
 @probes.at(object_protocol, "generic_issubclass")
 def asked_subclass(trace: Any, original: Any, tx: Any, derived: Any, cls: Any) -> Any:
     """Note the answer to `issubclass`."""
@@ -69,6 +81,13 @@ def asked_subclass(trace: Any, original: Any, tx: Any, derived: Any, cls: Any) -
         value = derived.get_real_python_backed_value()
         trace.note("type test", "subclass", value, derived.source, value, [*_classes(cls)], result.as_python_constant())
     return result
+
+
+def _note_tensor_test(trace: Any, source: Any, classes: Any) -> None:
+    """Note an `isinstance` of a tensor, unless a tensor, a parameter and a buffer answer alike."""
+    for cls in classes if isinstance(classes, tuple) else (classes,):
+        if isinstance(cls, type) and issubclass(cls, torch.Tensor) and cls is not torch.Tensor:
+            trace.note("class of a tensor", source)
 
 
 def _classes(variable: Any) -> Iterator[tuple[Any, Any]]:

@@ -11,11 +11,9 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from torch._dynamo.exc import raise_observed_exception
 from torch._dynamo.symbolic_convert import ExceptionStack
 from torch._dynamo.variables import ExceptionVariable  # type: ignore[attr-defined]
 from torch._dynamo.variables.base import VariableTracker
-from torch._dynamo.variables.lists import BaseListVariable, TupleVariable
 
 from gearcache.ge_cache.private_torch.probe import Probes
 
@@ -68,15 +66,6 @@ def made_text(trace: Any, original: Any, self: Any, tx: Any) -> Any:
     if _is_of_key(self):
         trace.refuse(_OF_KEY)
     return original(self, tx)
-
-
-@probes.at(BaseListVariable, "getitem_const")
-def indexed(trace: Any, original: Any, self: Any, tx: Any, arg: Any) -> Any:
-    """Raise what Python raises for an index beyond a tuple."""
-    index = arg.as_python_constant() if isinstance(self, TupleVariable) and arg.is_python_constant() else None
-    if type(index) is int and not -len(self.items) <= index < len(self.items):
-        raise_observed_exception(IndexError, tx, args=["tuple index out of range"])
-    return original(self, tx, arg)
 
 
 @probes.at(VariableTracker, "sq_length", "mp_length")

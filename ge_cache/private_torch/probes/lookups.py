@@ -60,7 +60,7 @@ _HARMLESS |= {"call_base_method", "inherits_base_slot", "lookup_slotdefs", "meth
 _PLAIN = {"__init__", "_get_dict_cls_from_user_cls"}
 #: Functions of Dynamo that read the value of a variable for its class.
 _CLASS_READERS = {"_call_getattr", "call_isinstance"}
-_CALL, _CONTAINS = "call_method", "__contains__"
+_CALL = "call_method"
 _LOOKUP_CALLS = {"get", "__getitem__", "__contains__"}
 probes = Probes()
 
@@ -111,7 +111,7 @@ def used(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any)
         return original(self, *arguments, **keywords)
 
 
-@probes.at_each(lambda: _methods(lambda name: name in _LOOKUPS - {_CONTAINS}))
+@probes.at_each(lambda: _methods(lambda name: name in _LOOKUPS))
 def looked_up(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
     """Note a key, and whether it was there."""
     with trace.state(_Methods):
@@ -121,21 +121,7 @@ def looked_up(trace: Any, original: Any, self: Any, *arguments: Any, **keywords:
         except ObservedKeyError:
             _note_key(trace, self, arguments[-1], present=False)
             raise
-        _note_key(trace, self, arguments[-1], present=True)
-        return result
-
-
-@probes.at_each(lambda: _methods(lambda name: name == _CONTAINS))
-def asked_for_key(trace: Any, original: Any, self: Any, key: Any) -> Any:
-    """Note a key, and whether it was there."""
-    with trace.state(_Methods):
-        _note_met(trace, self)
-        try:
-            result = original(self, key)
-        except ObservedKeyError:  # of an `__eq__`
-            _note_key(trace, self, key, present=False)
-            raise
-        _note_key(trace, self, key, present=result)
+        _note_key(trace, self, arguments[-1], present=result is not False)  # `__contains__` returns a bool
         return result
 
 

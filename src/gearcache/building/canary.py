@@ -80,7 +80,7 @@ def _reachable(hooks: Hooks) -> tuple[str, ...]:
 
 def _calls(canary: Canary) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     """Yield the functions to trace, with their arguments."""
-    from gearcache.ge_cache.private_torch.corrections.user_containers import deque_variable  # imports Dynamo
+    from gearcache.ge_cache.private_torch.corrections.containers import deque_variable  # imports Dynamo
 
     x = torch.ones(3, 2, device="cpu")
     yield canary.watched, (x, 5, x[0].numpy() if importlib.util.find_spec("numpy") else x[0])
