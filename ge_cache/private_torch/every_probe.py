@@ -13,6 +13,7 @@ from gearcache.ge_cache.private_torch.corrections import (
     symbolic,
     user_containers,
 )
+from gearcache.ge_cache.private_torch.of_turns import constant_tensors, dropout, own_state, strides
 from gearcache.ge_cache.private_torch.probes import (
     addresses,
     attributes,
@@ -23,6 +24,7 @@ from gearcache.ge_cache.private_torch.probes import (
     escapes,
     exceptions,
     floats,
+    graphs,
     identities,
     inlined,
     inputs,
@@ -40,6 +42,7 @@ from gearcache.ge_cache.private_torch.probes import (
 PROBES = tuple(
     file.probes
     for file in (
+        graphs,
         inputs,
         inlined,
         views,
@@ -72,3 +75,5 @@ PROBES = tuple(
         floats,
     )
 )
+#: Those that each turn has in place.
+OF_TURNS = tuple(file.probes for file in (own_state, dropout, strides, constant_tensors))

@@ -21,12 +21,12 @@ import torch
 
 from gearcache.errors import CaptureError, UncalledHooks
 from gearcache.ge_cache.capture.capture import capture_method
-from gearcache.ge_cache.capture.exchanged import Hooks, watched_hooks
 from gearcache.ge_cache.capture.numbers import NumberChoice
 from gearcache.ge_cache.capture.turns import turn
 from gearcache.ge_cache.graphs.static import input_spec, lift_attributes, trace_gear
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
+from gearcache.ge_cache.private_torch.probe_calls import ProbeCalls, watched_probes
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.torch_release import NEWEST, TESTED_TEXT
 
@@ -59,7 +59,7 @@ def uncalled_hooks() -> tuple[tuple[str, ...], str]:
     Also returns the reason if a trace fails that should succeed.
     """
     cause = ""
-    with watched_hooks() as hooks, private_fake.normal_modes():
+    with watched_probes() as calls, private_fake.normal_modes():
         for method, arguments in _calls(Canary()):
             try:
                 with turn():
@@ -70,12 +70,12 @@ def uncalled_hooks() -> tuple[tuple[str, ...], str]:
             except Exception as error:
                 raise_interrupt(error)
                 cause = cause or f"{type(error).__name__}: {error}"
-    return _reachable(hooks), cause
+    return _reachable(calls), cause
 
 
-def _reachable(hooks: Hooks) -> tuple[str, ...]:
+def _reachable(calls: ProbeCalls) -> tuple[str, ...]:
     left_out = _UNREACHED if importlib.util.find_spec("numpy") else (*_UNREACHED, *_OF_NUMPY)
-    return tuple(sorted({place for file, place in hooks.uncalled if file not in left_out}))
+    return tuple(sorted({place for file, place in calls.uncalled if file not in left_out}))
 
 
 def _calls(canary: Canary) -> Iterator[tuple[Any, tuple[Any, ...]]]:
