@@ -26,8 +26,11 @@ class ProbeCalls:
     @property
     def uncalled(self) -> list[tuple[str, str]]:
         """The probes that were never called: the name of our file, and the name in torch that each one replaced."""
-        uncalled = [item for item in self.places.items() if item[0] not in self.called]
-        return [(probe.__code__.co_filename.rpartition("/")[2], place) for probe, place in uncalled]
+        return [
+            (probe.__code__.co_filename.rpartition("/")[2], place)
+            for probe, place in self.places.items()
+            if probe not in self.called
+        ]
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """The names of torch in gearcache's own source, looked up before an untested release loads or compiles.
 
-Otherwise a missing name would be an `AttributeError` in the middle of a trace, or in a hook that watches it.
+Otherwise a missing name would be an `AttributeError` in the middle of a trace, or in a probe.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Traces a small method on an untested release of torch, to check that Dynamo still calls our hooks.
+"""Traces a small method on an untested release of torch, to check that Dynamo still calls our probes.
 
-A function of Dynamo may keep its name and parameters although Dynamo no longer calls it; the hook there would then see
-nothing. `Canary` uses a little of everything that hooks watch; its graphs are discarded.
+A function of Dynamo may keep its name and parameters although Dynamo no longer calls it; the probe there would then
+see nothing. `Canary` uses a little of everything that probes watch; its graphs are discarded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from gearcache.errors import CaptureError, UncalledHooks
+from gearcache.errors import CaptureError, UncalledProbes
 from gearcache.ge_cache.capture.capture import capture_method
 from gearcache.ge_cache.capture.numbers import NumberChoice
 from gearcache.ge_cache.capture.turns import turn
@@ -31,7 +31,7 @@ from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.torch_release import NEWEST, TESTED_TEXT
 
 logger = logging.getLogger("gearcache")
-#: Our files whose hooks `Canary` does not reach: they watch process groups, which a process may not have.
+#: Our files whose probes `Canary` does not reach: they watch process groups, which a process may not have.
 _UNREACHED = ("script_objects.py",)
 #: Our files that watch arrays; skipped if NumPy is not installed.
 _OF_NUMPY = ("numpy_wrappers.py",)
@@ -40,21 +40,21 @@ _FAILURES = ("Dynamo ", "its trace ends")
 _FACTOR = 2.0
 
 
-def check_hooks(version: str) -> None:
-    """Raise `UncalledHooks` if Dynamo or the recording of graphs does not call a hook that replaces a function.
+def check_probes(version: str) -> None:
+    """Raise `UncalledProbes` if Dynamo or the recording of graphs does not call a probe.
 
     Meant for an untested release; the check runs once per process.
     """
     if private_core.torch_function_modes() > 0:  # nothing is traced under such a mode
         return
-    uncalled, cause = uncalled_hooks()
+    uncalled, cause = uncalled_probes()
     if uncalled:
-        raise UncalledHooks(version, TESTED_TEXT, NEWEST, uncalled, cause)
+        raise UncalledProbes(version, TESTED_TEXT, NEWEST, uncalled, cause)
 
 
 @functools.cache
-def uncalled_hooks() -> tuple[tuple[str, ...], str]:
-    """Return the functions of torch whose hooks are not called when `Canary` is traced.
+def uncalled_probes() -> tuple[tuple[str, ...], str]:
+    """Return the functions of torch whose probes are not called when `Canary` is traced.
 
     Also returns the reason if a trace fails that should succeed.
     """
@@ -149,7 +149,7 @@ def _generated(n: int) -> Iterator[int]:
 
 
 class Canary(torch.nn.Module):
-    """Uses a little of everything that hooks watch; each line reaches hooks that no other line reaches."""
+    """Uses a little of everything that probes watch; each line reaches probes that no other line reaches."""
 
     def __init__(self) -> None:
         super().__init__()
