@@ -14,8 +14,8 @@ import torch
 
 import gearcache
 from gearcache import CompilerConfig
-from gearcache.building.canary import check_hooks, uncalled_hooks
-from gearcache.errors import CaptureError, PreparationError, UncalledHooks
+from gearcache.building.canary import check_probes, uncalled_probes
+from gearcache.errors import CaptureError, PreparationError, UncalledProbes
 from gearcache.ge_cache.private_torch.probes import attributes, keys
 from gearcache.guards.dispatch.tensors import native
 from gearcache.telemetry.outcomes import EAGER_REASONS
@@ -186,13 +186,13 @@ def test_where_a_name_is_missing_the_methods_answer_with_one_warning_of_it_and_s
         pytest.param(ANOTHER_METHOD, "torch._dynamo.variables.tensor.TensorVariable.call_method", id="method"),
     ],
 )
-def test_where_a_hook_is_not_called_the_methods_answer_with_one_warning_of_it_and_strict_raises(
+def test_where_a_probe_is_not_called_the_methods_answer_with_one_warning_of_it_and_strict_raises(
     spoil: str, name: str, tmp_path: Path
 ) -> None:
     found, stats, logged, explained = spoilt(spoil, tmp_path)
     lacking = f"torch 2.99.0 does not call `{name}`, by which gearcache sees what a trace depends on: install"
     assert found[:4] == [True] * 4
-    assert [each[0] for each in found[4:]] == ["UncalledHooks"] * 2
+    assert [each[0] for each in found[4:]] == ["UncalledProbes"] * 2
     assert all(lacking in each[1] and each[2] for each in found[4:])
     assert stats[:2] == [[{"torch": 3}, 0], [{"torch": 2}, 0]]  # `warm` as well
     untested, said = logged
@@ -203,7 +203,7 @@ def test_where_a_hook_is_not_called_the_methods_answer_with_one_warning_of_it_an
 
 
 @pytest.mark.slow
-def test_a_release_that_nobody_tested_compiles_where_every_hook_is_called(tmp_path: Path) -> None:
+def test_a_release_that_nobody_tested_compiles_where_every_probe_is_called(tmp_path: Path) -> None:
     found, stats, logged, _ = spoilt(NO_NAMES, tmp_path)
     assert found == [True] * 6
     assert [traces for _, traces in stats] == [1, 0, 0]  # of equal modules the others load
@@ -211,29 +211,29 @@ def test_a_release_that_nobody_tested_compiles_where_every_hook_is_called(tmp_pa
     assert not [text for text in logged if "does not call" in text]
 
 
-def test_the_installed_torch_calls_every_hook_that_is_put_in_place() -> None:
-    """Where this fails for a hook that is new, `Canary` lacks what makes Dynamo call it."""
-    uncalled_hooks.cache_clear()
-    assert uncalled_hooks() == ((), "")
+def test_the_installed_torch_calls_every_probe_that_is_put_in_place() -> None:
+    """Where this fails for a probe that is new, `Canary` lacks what makes Dynamo call it."""
+    uncalled_probes.cache_clear()
+    assert uncalled_probes() == ((), "")
 
 
 def test_a_canary_that_cannot_be_traced_says_why(
     monkeypatch: pytest.MonkeyPatch, release_of_torch: Callable[[str], None], cache_dir: Path
 ) -> None:
-    def hook(self: object) -> None:
+    def probe(self: object) -> None:
         """What Dynamo would call with an argument more."""
 
     release_of_torch("2.99.0")
-    uncalled_hooks.cache_clear()
+    uncalled_probes.cache_clear()
     try:
-        monkeypatch.setattr("gearcache.ge_cache.private_torch.probes.attributes._note_maker", hook)
+        monkeypatch.setattr("gearcache.ge_cache.private_torch.probes.attributes._note_maker", probe)
         with pytest.raises(
-            UncalledHooks, match=r"`torch\..*, `.* and \d+ others, .*: Dynamo .*positional argument"
+            UncalledProbes, match=r"`torch\..*, `.* and \d+ others, .*: Dynamo .*positional argument"
         ) as told:
-            check_hooks("2.99.0")
+            check_probes("2.99.0")
         assert len(str(told.value)) < 800
     finally:
-        uncalled_hooks.cache_clear()
+        uncalled_probes.cache_clear()
 
 
 def test_what_fails_under_another_release_is_no_riddle(
@@ -254,7 +254,7 @@ def test_what_fails_under_another_release_is_no_riddle(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["2.99.0", torch.__version__])
-def test_a_hook_that_fails_under_another_release_leaves_the_call_to_the_method(
+def test_a_probe_that_fails_under_another_release_leaves_the_call_to_the_method(
     version: str, monkeypatch: pytest.MonkeyPatch, release_of_torch: Callable[[str], None], cache_dir: Path
 ) -> None:
     class Net(torch.nn.Module):
@@ -263,13 +263,13 @@ def test_a_hook_that_fails_under_another_release_leaves_the_call_to_the_method(
 
         weight = 2
 
-    def hook(self: object) -> None:
+    def probe(self: object) -> None:
         """What Dynamo would call with an argument more."""
 
     monkeypatch.setattr("gearcache.torch_names.missing_names", lambda: ())  # would import all of torch
-    uncalled_hooks()  # is asked once in a process, and here before the hooks fail
-    monkeypatch.setattr("gearcache.ge_cache.private_torch.corrections.comparisons._is_among", hook)
-    monkeypatch.setattr("gearcache.ge_cache.private_torch.probes.attributes._note_maker", hook)
+    uncalled_probes()  # is asked once in a process, and here before the probes fail
+    monkeypatch.setattr("gearcache.ge_cache.private_torch.corrections.comparisons._is_among", probe)
+    monkeypatch.setattr("gearcache.ge_cache.private_torch.probes.attributes._note_maker", probe)
     net, x = Net(), torch.ones(2, 2)
     cached = gearcache.cache_compile(net.run, config=CompilerConfig(backend="eager"))
     release_of_torch(str(version))

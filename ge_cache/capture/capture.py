@@ -65,11 +65,12 @@ def capture_method(
     def traced(arrangement: str = "") -> tuple[Capture, bool]:
         recording = Recording(function, method, numbers, unbound, with_grad=with_grad, arrangement=arrangement)
         try:
-            with private_under_way.released_if_refused():
-                recording.run(arguments, keywords, dynamic=dynamic)
-                return _translated(recording), bool(recording.of("made order"))
-        except CaptureError as error:
-            error.is_beside_numbers = recording.numbers.are_given
+            recording.run(arguments, keywords, dynamic=dynamic)
+            return _translated(recording), bool(recording.of("made order"))
+        except BaseException as error:
+            private_under_way.drop_references(recording.graphs)  # the error holds this frame, and so the recording
+            if isinstance(error, CaptureError):
+                error.is_beside_numbers = recording.numbers.are_given
             raise
 
     capture, has_orders = traced()
@@ -124,7 +125,7 @@ def _translated(recording: Recording) -> Capture:
         attributes=attributes,
         attribute_tensors=tensors,
         shape_env=hook.shape_env,
-        drop_references=hook.drop_references,
+        drop_references=functools.partial(private_under_way.drop_references, recording.graphs),
         frame_code=output.bytecode,
         graph_name=hook.graph_name,
         imports=dict(output.import_sources),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,7 +25,6 @@ class GraphHook:
         self.numbers = Numbers()
         self.module: torch.fx.GraphModule | None = None
         self.shape_env: Any = None
-        self.drop_references: Callable[[], None] = lambda: None
         self.graph_name = ""
         self.sources: list[Any] = []
         self.nodes: list[torch.fx.Node] = []
@@ -41,7 +39,6 @@ class GraphHook:
         self.attribute_sources = private_under_way.attribute_sources()
         for entry in private_under_way.tracked_objects():
             self._log.note("tracked", *entry)
-        self.drop_references = private_under_way.references_dropper()
         private_shapes.check_marked_dims()
         self.graph_name = str(module.meta["backend_id"])
         if not private_under_way.forget_unused_streams(module):

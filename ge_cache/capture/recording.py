@@ -18,7 +18,6 @@ from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import every_probe
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import raised as private_raised
-from gearcache.ge_cache.private_torch.constant_tensors import only_own_operators_computed
 from gearcache.ge_cache.private_torch.probe import listening
 from gearcache.guards.access import Scope
 from gearcache.guards.evidence.code import is_library_file
@@ -65,6 +64,8 @@ class Recording(TraceLog):
         self.arrangement = arrangement
         self.hook = GraphHook(self)
         self.weights = Weights(self.original, unbound)
+        #: Those that Dynamo began; it may begin anew.
+        self.graphs: list[Any] = []
 
     @property
     def original(self) -> Any:
@@ -78,7 +79,6 @@ class Recording(TraceLog):
                 torch.set_grad_enabled(self.with_grad),
                 private_dynamo.capture_settings(self.numbers, dynamic=dynamic),
                 private_fake.without_reports(),
-                only_own_operators_computed(),
                 listening(self, every_probe.PROBES),
             ):
                 self.frame, self.output, self.installed = private_dynamo.compile_frame(

@@ -13,22 +13,10 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from gearcache.ge_cache.capture.exchanged import put_back
-from gearcache.ge_cache.private_torch import decompositions as private_decompositions
-from gearcache.ge_cache.private_torch import fake as private_fake
-from gearcache.ge_cache.private_torch import strides as private_strides
 from gearcache.ge_cache.private_torch import threads as private_threads
 
 Item = TypeVar("Item")
 
-
-#: State that each turn sets for itself.
-_OWN = (
-    private_threads.own_recording,
-    private_threads.own_guards,
-    private_decompositions.own_decompositions,
-    private_strides.own_view_strides,
-    private_fake.own_answers,
-)
 #: Taken before Dynamo's own lock, which exists only once Dynamo was imported; a turn may import it.
 _lock = threading.RLock()
 
@@ -40,10 +28,11 @@ def turn() -> Iterator[None]:
     The innermost of all locks: in a turn no code may wait for the lock of a method or of a key. Not to be nested.
     """
     with _lock, private_threads.compile_lock():
+        from gearcache.ge_cache.private_torch.every_probe import OF_TURNS  # imports Dynamo, as the lock does
+        from gearcache.ge_cache.private_torch.probe import listening
+
         put_back()  # left over from an interrupt
-        with contextlib.ExitStack() as own:
-            for state in _OWN:
-                own.enter_context(state())
+        with private_threads.own_guards(), listening(None, OF_TURNS):
             yield
 
 

@@ -27,7 +27,6 @@ from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outpu
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import nodes as private_nodes
-from gearcache.ge_cache.private_torch.constant_tensors import only_own_operators_computed
 from gearcache.ge_cache.tensor_spec import GearInput
 
 
@@ -174,7 +173,7 @@ def record(
         return [value for value in outputs if isinstance(value, torch.Tensor)]
 
     def recorded(table: dict[Any, Any], pre_dispatch: bool) -> fx.GraphModule:
-        with mode, torch.no_grad(), only_own_operators_computed(), noting_code(lifted):
+        with mode, torch.no_grad(), noting_code(lifted):
             tracer = make_fx(run, decomposition_table=table, _allow_non_fake_inputs=True, pre_dispatch=pre_dispatch)
             return tracer(*arguments)
 

@@ -8,6 +8,7 @@ from gearcache.ge_cache.private_torch.probe import Probes
 
 _ROOM = "gearcache.ge_cache.private_torch"
 _FILES = (
+    "probes.graphs",
     "probes.inputs",
     "probes.inlined",
     "probes.views",
@@ -37,4 +38,13 @@ _FILES = (
     "probes.floats",
 )
 
-PROBES: tuple[Probes, ...] = tuple(import_module(f"{_ROOM}.{file}").probes for file in _FILES)
+_FILES_OF_TURNS = ("of_turns.own_state", "of_turns.dropout", "of_turns.strides", "of_turns.constant_tensors")
+
+
+def _probes_of(files: tuple[str, ...]) -> tuple[Probes, ...]:
+    return tuple(import_module(f"{_ROOM}.{file}").probes for file in files)
+
+
+PROBES = _probes_of(_FILES)
+#: Those that each turn has in place.
+OF_TURNS = _probes_of(_FILES_OF_TURNS)

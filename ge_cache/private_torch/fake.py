@@ -6,12 +6,10 @@ import contextlib
 import logging
 import sys
 import threading
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-
-from gearcache.ge_cache.capture.exchanged import exchanged
 
 
 def fake_mode(shape_env: Any = None) -> Any:
@@ -54,45 +52,6 @@ def without_reports() -> Iterator[None]:
         yield
     finally:
         reporter.removeFilter(is_of_another)
-
-
-@contextlib.contextmanager
-def own_answers() -> Iterator[None]:
-    """Ignore, for fake tensors of this thread, torch's cached results of earlier operators.
-
-    torch caches results for the rest of the process, including those computed for `torch.compile` without a turn's own
-    settings: strides of views, dropout.
-    """
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    mode: Any = FakeTensorMode
-    with exchanged([(mode, "cache", _OwnCache(mode.cache))]):
-        yield
-
-
-class _OwnCache(MutableMapping[Any, Any]):
-    """A cache that starts empty for this thread, and is the given one for all others."""
-
-    def __init__(self, others: MutableMapping[Any, Any]) -> None:
-        self._thread, self._own, self._others = threading.get_ident(), dict[Any, Any](), others
-
-    def _cache(self) -> MutableMapping[Any, Any]:
-        return self._own if threading.get_ident() == self._thread else self._others
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._cache()[key]
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._cache()[key] = value
-
-    def __delitem__(self, key: Any) -> None:
-        del self._cache()[key]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._cache())
-
-    def __len__(self) -> int:
-        return len(self._cache())
 
 
 def forget_tensors(mode: Any) -> None:

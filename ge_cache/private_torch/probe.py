@@ -1,4 +1,4 @@
-"""Probes: functions that run in place of functions of torch while this process traces a method.
+"""Probes: functions that run in place of functions of torch while this process traces a method, or in a turn.
 
 A file has one `Probes`, whose decorators say where a function listens. The function receives the trace, which is the
 `capture.recording.Recording` that it reports to, the function that it stands for, and the arguments:
@@ -9,7 +9,8 @@ A file has one `Probes`, whose decorators say where a function listens. The func
     def called_id(trace, original, self, tx, *arguments):
         ...
 
-A probe applies to the thread that traces: `torch.compile` and eager code of other threads use the original.
+A probe applies to the thread that traces: `torch.compile` and eager code of other threads use the original. Probes of
+turns (`every_probe.OF_TURNS`) apply to all that a turn does, and ignore the trace: there may be none.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from typing import Any
 from torch._dynamo.variables import object_protocol
 from torch._dynamo.variables.builtin import BuiltinVariable
 
-from gearcache.ge_cache.capture.exchanged import entries_of, exchanged, stands_for
+from gearcache.ge_cache.capture.exchanged import entries_of, exchanged
+from gearcache.ge_cache.private_torch.probe_calls import note_call, note_place
 from gearcache.ge_cache.private_torch.renamed import name_here
 from gearcache.ge_cache.private_torch.subclasses import with_subclasses
 
@@ -35,18 +37,24 @@ Function = Callable[..., Any]
 
 
 class _Listener:
-    """The trace that probes report to, and the thread that traces."""
+    """Who listens now; `listening` exchanges these attributes, so that `put_back` restores them after an interrupt."""
 
+    #: What probes report to.
     trace: Any = None
+    #: The thread that traces, or that has the turn.
     thread: int | None = None
+    #: The modules of Dynamo, as they are when a trace begins.
+    modules: tuple[types.ModuleType, ...] = ()
 
 
-_listener = _Listener()
 #: The probe and the id of a function -> that function, and what replaces it.
 _links: dict[tuple[Function, int], tuple[Any, Any]] = {}
-#: As they are when a trace begins.
-_modules_of_dynamo: list[types.ModuleType] = []
 _subclasses = functools.cache(with_subclasses)
+
+
+def is_here() -> bool:
+    """Return whether this is the thread to which probes apply."""
+    return threading.get_ident() == _Listener.thread
 
 
 @functools.cache
@@ -93,6 +101,10 @@ class Probes:
 
         return register
 
+    def at_value(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        """Put `make(value)` in place of a value that is no function."""
+        self._probes.append((lambda: [(owner, name)], lambda owner, name: make(getattr(owner, name))))
+
     def replacements(self) -> Iterator[tuple[Any, Any, Any]]:
         """Yield (owner, name, replacement); each is to be put in place before the next one is asked for."""
         for places, replace in self._probes:
@@ -103,22 +115,23 @@ class Probes:
 
 @contextlib.contextmanager
 def listening(trace: Any, files: Iterable[Probes]) -> Iterator[None]:
-    """Let the probes of some files report to the trace that this thread begins."""
+    """Let the probes of some files report to the trace that this thread begins; None for probes of turns."""
+    listener: list[tuple[Any, Any, Any]] = [(_Listener, "trace", trace), (_Listener, "thread", threading.get_ident())]
+    if trace is not None:
+        _forget_classes()
+        modules = tuple(module for name, module in sys.modules.items() if name.startswith("torch._dynamo"))
+        # Dynamo's handlers of builtins hold the functions that are there when they are made.
+        listener += [(_Listener, "modules", modules), (BuiltinVariable, "call_function_handler_cache", {})]
+    with exchanged(listener), exchanged(entry for probes in files for entry in probes.replacements()):
+        yield
+
+
+def _forget_classes() -> None:
+    """Forget what was found out about classes: they may have changed since the last trace."""
     protocol: Any = object_protocol
-    protocol._get_cached_slots.cache_clear()  # a class may have got a `__bool__` since the last trace
-    _modules_of_dynamo[:] = [module for name, module in sys.modules.items() if name.startswith("torch._dynamo")]
+    protocol._get_cached_slots.cache_clear()  # a class may have got a `__bool__`
     _subclasses.cache_clear()
     methods_of.cache_clear()
-    outer = _listener.trace, _listener.thread
-    # Dynamo's handlers of builtins hold the functions that are there when they are made.
-    handlers: tuple[Any, Any, Any] = (BuiltinVariable, "call_function_handler_cache", {})
-    try:
-        _listener.trace, _listener.thread = trace, threading.get_ident()
-        with exchanged([handlers]), exchanged(entry for probes in files for entry in probes.replacements()):
-            yield
-    finally:
-        _listener.trace, _listener.thread = outer
-        _modules_of_dynamo.clear()
 
 
 def overriding(cls: Any, name: str) -> Iterator[Place]:
@@ -145,11 +158,12 @@ def _importing(owner: Any, name: str) -> list[types.ModuleType]:
         return []
     name = name_here(owner, name)
     function = vars(owner)[name]
-    return [other for other in _modules_of_dynamo if other is not owner and vars(other).get(name) is function]
+    return [other for other in _Listener.modules if other is not owner and vars(other).get(name) is function]
 
 
 def _link(function: Function, owner: Any, name: Any) -> Any:
     """Return what replaces a function of torch; the same one wherever the function is."""
+    note_place(function, owner, name)
     entry = entries_of(owner).get(name)
     original = getattr(owner, name) if entry is None else entry
     key = function, id(original)
@@ -162,24 +176,25 @@ def _link(function: Function, owner: Any, name: Any) -> Any:
 def _listening(function: Function, original: Function) -> Function:
     @functools.wraps(original)
     def link(*arguments: Any, **keywords: Any) -> Any:
-        if threading.get_ident() != _listener.thread:
+        if not is_here():
             return original(*arguments, **keywords)
-        return function(_listener.trace, original, *arguments, **keywords)
+        note_call(function)
+        return function(_Listener.trace, original, *arguments, **keywords)
 
-    stands_for(link, function)
     return link
 
 
 def _field(function: Function, owner: Any, name: str) -> Any:
     """Return a property in place of a field, which stays in the object."""
+    note_place(function, owner, name)
 
     def read(self: Any) -> Any:
-        if threading.get_ident() == _listener.thread:
-            function(_listener.trace, self)
+        if is_here():
+            note_call(function)
+            function(_Listener.trace, self)
         return self.__dict__[name]
 
     def write(self: Any, value: Any) -> None:
         self.__dict__[name] = value
 
-    stands_for(read, function)
     return property(read, write)

@@ -2,64 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from gearcache.ge_cache.capture.exchanged import exchanged, here
 from gearcache.ge_cache.private_torch import fake as private_fake
 
 
-@contextlib.contextmanager
-def released_if_refused() -> Iterator[None]:
-    """Drop the weak references to tensors of a trace that ends in an error; they forbid `swap_tensors`."""
-    from torch._dynamo.output_graph import OutputGraph
-
-    graph: Any = OutputGraph
-    begin, graphs = graph.__init__, []
-
-    def init(self: Any, *arguments: Any, **keywords: Any) -> None:
-        graphs.append(self)
-        begin(self, *arguments, **keywords)
-
-    try:
-        with exchanged([(graph, "__init__", here(init, begin))]):
-            yield
-    except BaseException:
-        for traced_graph in graphs:
-            _drop_references(traced_graph)
-        graphs.clear()  # the error being raised holds this frame
-        raise
-
-
-def references_dropper() -> Callable[[], None]:
-    """Return a function that drops the weak references of the current trace to tensors; they forbid `swap_tensors`.
+def drop_references(graphs: list[Any]) -> None:
+    """Drop the weak references to tensors of a trace's graphs, and the graphs; such references forbid `swap_tensors`.
 
     Call it when nothing is recorded from the trace any more.
     """
-    from torch._dynamo.symbolic_convert import InstructionTranslator
-
-    return functools.partial(_drop_references, InstructionTranslator.current_tx().output)
-
-
-def _drop_references(graph: Any) -> None:
     from torch.utils.weak import TensorWeakRef
 
-    context = getattr(graph, "tracing_context", None)
-    if context is None:  # it was not completed
-        return
-    context.tensor_to_context.clear()
-    for guard in graph.guards:
-        keywords = getattr(guard.create_fn, "keywords", {})
-        if isinstance(keywords.get("value"), TensorWeakRef):
-            keywords["value"] = None
-    # For its backend, Dynamo uses another mode than for the trace.
-    for mode in (context.fake_mode, getattr(graph, "_old_fake_mode", None)):
-        if mode is not None:
-            private_fake.forget_tensors(mode)
+    for graph in graphs:
+        context = getattr(graph, "tracing_context", None)
+        if context is None:  # it was not completed
+            continue
+        context.tensor_to_context.clear()
+        for guard in graph.guards:
+            keywords = getattr(guard.create_fn, "keywords", {})
+            if isinstance(keywords.get("value"), TensorWeakRef):
+                keywords["value"] = None
+        # For its backend, Dynamo uses another mode than for the trace.
+        for mode in (context.fake_mode, getattr(graph, "_old_fake_mode", None)):
+            if mode is not None:
+                private_fake.forget_tensors(mode)
+    graphs.clear()
 
 
 def writes() -> list[tuple[Any, Any, str | None, bool]]:

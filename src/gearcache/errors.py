@@ -32,7 +32,7 @@
     ├── MissingTorch                  torch is not installed (also `ImportError`)
     ├── UnsupportedTorch              torch is older than all tested releases (also `ImportError`)
     │   └── MissingTorchNames         an untested torch lacks names that gearcache uses (only `strict` raises it)
-    │       └── UncalledHooks         it has the names, but does not call the hooks that watch a trace
+    │       └── UncalledProbes        it has the names, but does not call the probes that watch a trace
     ├── PrewarmFailed                 some nodes of a cluster lack graphs that they should have prewarmed
     ├── PrewarmNotShared              processes that prewarm together cannot divide the work
     └── PreparationError              gearcache itself failed; the method runs uncached (unless `strict`)
@@ -447,7 +447,7 @@ class MissingTorchNames(UnsupportedTorch):
         return f"torch {self.release} lacks {lacking}, which gearcache uses: install `torch=={self.newest}.*`"
 
 
-class UncalledHooks(MissingTorchNames):
+class UncalledProbes(MissingTorchNames):
     """An untested torch has functions that gearcache watches, but does not call them.
 
     `cause`: why the trace that tests this failed, if it did.

@@ -1,6 +1,6 @@
 """The names of torch in gearcache's own source, looked up before an untested release loads or compiles.
 
-Otherwise a missing name would be an `AttributeError` in the middle of a trace, or in a hook that watches it.
+Otherwise a missing name would be an `AttributeError` in the middle of a trace, or in a probe.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from gearcache.torch_release import NEWEST, TESTED_TEXT, is_tested
 _PACKAGE = Path(__file__).parent
 #: Names that are there with a device or its library only.
 _OPTIONAL = ("torch.npu", "torch.cuda", "torch.distributed")
-#: Functions that take an owner and names of what it has; `at` is the decorator of probes.
-_ASKING = (name_here.__name__, "at", "at_import", "overriding")
+#: Functions that take an owner and names of what it has; those of `Probes` begin with `at`.
+_ASKING = (name_here.__name__, "at", "at_import", "at_value", "overriding")
 #: What a relaunch that hits imports of gearcache, and uses names of torch.
 _OF_HITS = ("guards", "serving", "cache/keys/fingerprint.py", "ge_cache/aten.py", "ge_cache/private_torch/core.py")
 

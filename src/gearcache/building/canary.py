@@ -1,7 +1,7 @@
-"""Traces a small method on an untested release of torch, to check that Dynamo still calls our hooks.
+"""Traces a small method on an untested release of torch, to check that Dynamo still calls our probes.
 
-A function of Dynamo may keep its name and parameters although Dynamo no longer calls it; the hook there would then see
-nothing. `Canary` uses a little of everything that hooks watch; its graphs are discarded.
+A function of Dynamo may keep its name and parameters although Dynamo no longer calls it; the probe there would then
+see nothing. `Canary` uses a little of everything that probes watch; its graphs are discarded.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import Any
 
 import torch
 
-from gearcache.errors import CaptureError, UncalledHooks
+from gearcache.errors import CaptureError, UncalledProbes
 from gearcache.ge_cache.capture.capture import capture_method
-from gearcache.ge_cache.capture.exchanged import Hooks, watched_hooks
 from gearcache.ge_cache.capture.numbers import NumberChoice
 from gearcache.ge_cache.capture.turns import turn
 from gearcache.ge_cache.graphs.static import input_spec, lift_attributes, trace_gear
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
+from gearcache.ge_cache.private_torch.probe_calls import ProbeCalls, watched_probes
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.torch_release import NEWEST, TESTED_TEXT
 
 logger = logging.getLogger("gearcache")
-#: Our files whose hooks `Canary` does not reach: they watch process groups, which a process may not have.
+#: Our files whose probes `Canary` does not reach: they watch process groups, which a process may not have.
 _UNREACHED = ("script_objects.py",)
 #: Our files that watch arrays; skipped if NumPy is not installed.
 _OF_NUMPY = ("numpy_wrappers.py",)
@@ -40,26 +40,26 @@ _FAILURES = ("Dynamo ", "its trace ends")
 _FACTOR = 2.0
 
 
-def check_hooks(version: str) -> None:
-    """Raise `UncalledHooks` if Dynamo or the recording of graphs does not call a hook that replaces a function.
+def check_probes(version: str) -> None:
+    """Raise `UncalledProbes` if Dynamo or the recording of graphs does not call a probe.
 
     Meant for an untested release; the check runs once per process.
     """
     if private_core.torch_function_modes() > 0:  # nothing is traced under such a mode
         return
-    uncalled, cause = uncalled_hooks()
+    uncalled, cause = uncalled_probes()
     if uncalled:
-        raise UncalledHooks(version, TESTED_TEXT, NEWEST, uncalled, cause)
+        raise UncalledProbes(version, TESTED_TEXT, NEWEST, uncalled, cause)
 
 
 @functools.cache
-def uncalled_hooks() -> tuple[tuple[str, ...], str]:
-    """Return the functions of torch whose hooks are not called when `Canary` is traced.
+def uncalled_probes() -> tuple[tuple[str, ...], str]:
+    """Return the functions of torch whose probes are not called when `Canary` is traced.
 
     Also returns the reason if a trace fails that should succeed.
     """
     cause = ""
-    with watched_hooks() as hooks, private_fake.normal_modes():
+    with watched_probes() as calls, private_fake.normal_modes():
         for method, arguments in _calls(Canary()):
             try:
                 with turn():
@@ -70,12 +70,12 @@ def uncalled_hooks() -> tuple[tuple[str, ...], str]:
             except Exception as error:
                 raise_interrupt(error)
                 cause = cause or f"{type(error).__name__}: {error}"
-    return _reachable(hooks), cause
+    return _reachable(calls), cause
 
 
-def _reachable(hooks: Hooks) -> tuple[str, ...]:
+def _reachable(calls: ProbeCalls) -> tuple[str, ...]:
     left_out = _UNREACHED if importlib.util.find_spec("numpy") else (*_UNREACHED, *_OF_NUMPY)
-    return tuple(sorted({place for file, place in hooks.uncalled if file not in left_out}))
+    return tuple(sorted({place for file, place in calls.uncalled if file not in left_out}))
 
 
 def _calls(canary: Canary) -> Iterator[tuple[Any, tuple[Any, ...]]]:
@@ -149,7 +149,7 @@ def _generated(n: int) -> Iterator[int]:
 
 
 class Canary(torch.nn.Module):
-    """Uses a little of everything that hooks watch; each line reaches hooks that no other line reaches."""
+    """Uses a little of everything that probes watch; each line reaches probes that no other line reaches."""
 
     def __init__(self) -> None:
         super().__init__()

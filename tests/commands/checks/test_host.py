@@ -93,7 +93,7 @@ def test_another_release_of_torch_is_told(
     release_of_torch("2.99.0+cu132")
     (check,) = [check for check in check_host(NO_COMPILER) if check.name == "torch"]
     found = "2.99.0+cu132, which gearcache is not tested with"
-    assert (check.ok, check.detail) == (True, f"{found}, and which has the names that it uses and calls its hooks")
+    assert (check.ok, check.detail) == (True, f"{found}, and which has the names that it uses and calls its probes")
     monkeypatch.setattr("gearcache.torch_names.missing_names", lambda: ("torch._C._gone",))
     (check,) = [check for check in check_host(NO_COMPILER) if check.name == "torch"]
     assert check.ok is False

@@ -15,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gearcache.errors import CaptureError
+from gearcache.ge_cache.capture.turns import turn
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import fake as private_fake
@@ -23,7 +24,6 @@ from gearcache.ge_cache.private_torch import module_hooks as private_hooks
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.private_torch import under_way as private_under_way
-from gearcache.ge_cache.private_torch.constant_tensors import only_own_operators_computed
 
 
 def test_traces_compute_tensors_of_known_values_by_torchs_own_operators_alone(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_traces_compute_tensors_of_known_values_by_torchs_own_operators_alone(tm
             assert own.item() == 4.0
             return x * torch.ops.gearcache_computed.twice(own)
 
-        with private_fake.fake_mode() as mode, only_own_operators_computed():
+        with turn(), private_fake.fake_mode() as mode:
             made = make_fx(work, _allow_non_fake_inputs=True)(torch.empty(2))
         assert (ran, "gearcache_computed.twice" in made.code) == ([], True)
         del mode

@@ -76,12 +76,12 @@ def _check_torch() -> HealthCheck:
     try:
         check_release(version)
         check_names(version)
-        from gearcache.building.canary import check_hooks  # the import fails if torch lacks a name
+        from gearcache.building.canary import check_probes  # the import fails if torch lacks a name
 
-        check_hooks(version)
+        check_probes(version)
     except GearcacheError as error:
         return HealthCheck("torch", False, f"{text}: {error}", remedy)
-    return HealthCheck("torch", True, f"{text}, and which has the names that it uses and calls its hooks")
+    return HealthCheck("torch", True, f"{text}, and which has the names that it uses and calls its probes")
 
 
 def _check_compiler(environ: Mapping[str, str]) -> HealthCheck:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gearcache.errors import MissingTorchNames, OptionError, TooManyVariants, UncalledHooks
+from gearcache.errors import MissingTorchNames, OptionError, TooManyVariants, UncalledProbes
 from gearcache.guards.gears.parse import GearSpec
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
@@ -185,7 +185,7 @@ class BackgroundBuilds:
             if any(event.kind == "publish" for event in report.events):
                 self._builds.take_over(self._work)
             return
-        if report.kind in (MissingTorchNames.__name__, UncalledHooks.__name__):
+        if report.kind in (MissingTorchNames.__name__, UncalledProbes.__name__):
             self._end_reason = "torch"
             self._warn(report.error)
             return

@@ -29,8 +29,8 @@ from gearcache.serving.fleet.work_text import work_text
 from gearcache.serving.miss.compiles import Compiles
 from gearcache.serving.miss.delayed_calls import DelayedCalls
 from gearcache.serving.miss.edited_source import is_edited
-from gearcache.serving.miss.hook_faults import is_hook_fault
 from gearcache.serving.miss.host_faults import keeps_from_compiling
+from gearcache.serving.miss.probe_faults import is_probe_fault
 from gearcache.telemetry.record import Record
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Builds:
             self.obstacle = "torch"
             return None
         except CaptureError as error:
-            if not is_hook_fault(error):
+            if not is_probe_fault(error):
                 raise
             self._history.fault(error)
             self.obstacle = "torch"

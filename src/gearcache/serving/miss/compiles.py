@@ -131,15 +131,15 @@ class Compiles:
 
 
 def check_torch() -> None:
-    """Raise `MissingTorchNames` if torch lacks names that we use, or `UncalledHooks` if it does not call our hooks."""
+    """Raise `MissingTorchNames` if torch lacks names that we use, `UncalledProbes` if it does not call our probes."""
     version = str(torch.__version__)
     if not is_tested(version):
         from gearcache.torch_names import check_names
 
         check_names(version)
-        from gearcache.building.canary import check_hooks  # the import fails if torch lacks a name
+        from gearcache.building.canary import check_probes  # the import fails if torch lacks a name
 
-        check_hooks(version)
+        check_probes(version)
 
 
 def _open_dims(changes: Changes, call: Call, method: ResolvedMethod) -> list[tuple[Access, int]]:

@@ -1,7 +1,7 @@
-"""Recognises errors of gearcache's hooks in Dynamo on an untested release of torch: the method itself then serves.
+"""Recognises errors of gearcache's probes in Dynamo on an untested release of torch: the method itself then serves.
 
-A hook may be called with unexpected arguments, or find that an attribute was renamed. On a tested release such an error
-means that the method cannot be traced, and is raised; on an untested one it means nothing about the method.
+A probe may be called with unexpected arguments, or find that an attribute was renamed. On a tested release such an
+error means that the method cannot be traced, and is raised; on an untested one it means nothing about the method.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _FOLDERS = (Path(__file__).parents[2] / "ge_cache", (Path(__file__).parents[2] /
 _KINDS = (AssertionError, AttributeError, KeyError, NameError, NotImplementedError, TypeError)
 
 
-def is_hook_fault(error: CaptureError) -> bool:
-    """Whether a hook raised the error that ended a trace, on a torch that was not tested."""
+def is_probe_fault(error: CaptureError) -> bool:
+    """Whether a probe raised the error that ended a trace, on a torch that was not tested."""
     if is_tested(str(torch.__version__)):
         return False
     cause: BaseException | None = error.__cause__

@@ -6,36 +6,28 @@ computes it from the adjacent dims, torch's fake tensors keep the old one (torch
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import _refs
 
-from gearcache.ge_cache.capture.exchanged import exchanged, here
+from gearcache.ge_cache.private_torch.probe import Probes
+
+probes = Probes()
 
 
-@contextlib.contextmanager
-def own_view_strides() -> Iterator[None]:
-    """Make `view` and `reshape` of fake tensors of this thread return the strides of real ones."""
-    from torch import _refs
-
-    references: Any = _refs
-    original = references._reshape_view_helper
-
-    def view(a: torch.Tensor, *shape: Any, allow_copy: bool = True) -> torch.Tensor:
-        result: torch.Tensor = original(a, *shape, allow_copy=allow_copy)
-        sizes = [*result.shape]
-        is_view = result.untyped_storage()._cdata == a.untyped_storage()._cdata
-        if not is_view or not any(_is_static(size) and size <= 1 for size in sizes):
-            return result
-        strides = _view_strides([*a.shape], [*a.stride()], sizes)
-        if strides is None or (all(map(_is_static, strides)) and tuple(strides) == result.stride()):
-            return result
-        return a.as_strided(sizes, strides, a.storage_offset())
-
-    with exchanged([(references, "_reshape_view_helper", here(view, original))]):
-        yield
+@probes.at(_refs, "_reshape_view_helper")
+def viewed(trace: Any, original: Any, a: torch.Tensor, *shape: Any, allow_copy: bool = True) -> torch.Tensor:
+    """Make `view` and `reshape` of fake tensors return the strides of real ones."""
+    result: torch.Tensor = original(a, *shape, allow_copy=allow_copy)
+    sizes = [*result.shape]
+    is_view = result.untyped_storage()._cdata == a.untyped_storage()._cdata
+    if not is_view or not any(_is_static(size) and size <= 1 for size in sizes):
+        return result
+    strides = _view_strides([*a.shape], [*a.stride()], sizes)
+    if strides is None or (all(map(_is_static, strides)) and tuple(strides) == result.stride()):
+        return result
+    return a.as_strided(sizes, strides, a.storage_offset())
 
 
 def _is_static(number: Any) -> bool:
