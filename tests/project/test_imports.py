@@ -172,10 +172,10 @@ def test_gearcache_loads_no_layer_and_the_cache_layer_no_torch() -> None:
     assert loaded_after_import((["gearcache"], libraries + layers + recorder), (modules, others)) == []
 
 
-#: What a trace alone imports: probes name classes of Dynamo.
+#: What a trace or a turn alone imports: probes name classes of Dynamo.
 OF_A_TRACE = (
     "gearcache.ge_cache.capture.recording",
-    *(f"gearcache.ge_cache.private_torch.{name}" for name in ("corrections", "every_probe", "probe")),
+    *(f"gearcache.ge_cache.private_torch.{name}" for name in ("corrections", "every_probe", "of_turns", "probe")),
 )
 
 
