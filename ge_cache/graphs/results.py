@@ -32,6 +32,7 @@ import torch
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.graphs.arguments import given_arguments
 from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.guards.evidence.names import a_type
 
 Result = list[Any]
@@ -108,6 +109,9 @@ class ResultPlan:
                         f"output {index} is `as_strided` with a storage offset, which counts from the begin of the "
                         f"storage and not of the {kind}: leave the offset out, or return a copy (`.clone()`)",
                     )
+                if _is_of_values(value):
+                    cause = f"output {index} is a view of an {kind}, of a size that depends on values: return a copy"
+                    raise CaptureError(self._method, f"{cause} (`.clone()`)")
                 return self._view(f"{kind}_view", owner, value, tensor, index)
         return None
 
@@ -128,10 +132,20 @@ class ResultPlan:
 
     def _constant(self, value: Any) -> Any:
         if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
-            return self._number(value)
+            return self._returned_number(value)
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         raise CaptureError(self._method, f"the graph returns {a_type(value)}, which cannot be stored")
+
+    def _returned_number(self, value: Any) -> Any:
+        try:
+            return self._number(value)
+        except Exception as error:  # torch knows no value of it before the graph runs
+            raise CaptureError(
+                self._method,
+                "it returns an int or bool that it computes from values, such as `int(x.sum())` or `x.any().item()`: "
+                "return the tensor, and call `.item()` on the result",
+            ) from error
 
 
 def detached_outputs(module: torch.fx.GraphModule, outputs: list[Any]) -> set[int]:
@@ -190,8 +204,10 @@ def _bases(outputs: list[Any], indices: list[int]) -> dict[int, int]:
         covering = [index for index in members if _covers_storage(outputs[index])]
         for index in members:
             same = next(member for member in members if outputs[member] is outputs[index])
-            # An empty tensor shares nothing, and a trace is less certain about the strides of such a result.
-            bases[index] = covering[0] if covering and not _is_empty(outputs[index]) else same
+            # An empty tensor shares nothing, and a trace is less certain about the strides of such a result. A view of
+            # sizes that no trace knows cannot be made anew.
+            is_rebuilt = not _is_empty(outputs[index]) and not _is_of_values(outputs[index])
+            bases[index] = covering[0] if covering and is_rebuilt else same
     return bases
 
 
@@ -199,6 +215,14 @@ def _is_empty(tensor: torch.Tensor) -> bool:
     return any(type(size) is int and size == 0 for size in tensor.shape)
 
 
+def _is_of_values(tensor: torch.Tensor) -> bool:
+    return private_symbols.depends_on_values((*tensor.shape, *tensor.stride(), tensor.storage_offset()))
+
+
 def _covers_storage(tensor: torch.Tensor) -> bool:
-    is_all = tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
-    return bool(is_all) and bool(tensor.storage_offset() == 0)  # a storage without bytes has views at any offset
+    size, storage_size = tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()
+    if private_symbols.depends_on_values((size, storage_size)) and str(size) != str(storage_size):
+        return False  # a view of what `nonzero` returns: no trace knows whether it is all of it
+    return bool(size == storage_size) and bool(
+        tensor.storage_offset() == 0
+    )  # a storage without bytes has views at any offset

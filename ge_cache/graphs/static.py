@@ -190,7 +190,8 @@ def record(
     except CaptureError:
         raise
     except Exception as error:  # torch refuses to compare sizes that depend on values
-        raise CaptureError(method, f"its results have sizes that depend on values: {error}") from error
+        cause = f"its results have sizes that depend on values: {str(error).partition('  (')[0]}"
+        raise CaptureError(method, cause) from error
     with mode, torch.no_grad():
         regions = inference_regions.regions_of_outputs(lifted, arguments)
     _keep_outputs(module, outputs, plan.compiled)
