@@ -41,8 +41,24 @@ class Taken(nn.Module):
     def different(self, x: Tensor) -> Tensor:
         return torch.unique(x.masked_fill(x > x.mean().item(), 0.0))
 
+    def located(self, x: Tensor) -> tuple[Tensor, ...]:
+        return torch.where(x > 1)
+
+    def taken_apart(self, x: Tensor) -> tuple[Tensor, ...]:
+        places = torch.nonzero(x > 1)
+        return places, places[:, 0], places[:, 1]
+
+    def beginning(self, x: Tensor) -> Tensor:
+        return x[:, : int(x[0].argmax().item()) + 1]
+
+    def counted(self, x: Tensor) -> tuple[Tensor, int]:
+        return x, int((x > 1).sum())
+
+    def any_above(self, x: Tensor) -> bool:
+        return bool((x > 1).any().item())
+
     def together(self, x: Tensor) -> tuple[Any, ...]:
-        return self.scaled(x), self.returned(x), self.selected(x)
+        return self.scaled(x), self.returned(x), self.selected(x), self.located(x), self.taken_apart(x)
 
     def decided(self, x: Tensor) -> Tensor:
         return x + 1 if x.sum().item() > 3 else x - 1
@@ -52,7 +68,7 @@ def _is_equal(found: Any, expected: Any) -> bool:
     if isinstance(expected, tuple):
         return all(_is_equal(*pair) for pair in zip(found, expected, strict=True))
     if isinstance(expected, Tensor):
-        return found.dtype == expected.dtype and torch.equal(found, expected)
+        return found.dtype == expected.dtype and found.stride() == expected.stride() and torch.equal(found, expected)
     return bool(type(found) is type(expected) and found == expected)
 
 
@@ -65,6 +81,8 @@ def _is_equal(found: Any, expected: Any) -> bool:
         ("selected", "automatic"),
         ("different", "static"),
         ("different", "dynamic"),
+        ("located", "gears"),
+        ("taken_apart", "automatic"),
     ],
 )
 def test_each_call_has_its_own_values_also_relaunched(cache_dir: Path, name: str, way: str) -> None:
@@ -90,6 +108,23 @@ def test_compiled_code_has_the_values_of_each_call(cache_dir: Path) -> None:
 def test_a_branch_on_a_value_is_refused(cache_dir: Path, way: str) -> None:
     served = gearcache.cache_compile(Taken().decided, config=strict_config(), **WAYS[way])
     with pytest.raises(CaptureError):
+        served(CALLS[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        (
+            "beginning",
+            r"output 0 is a view of an input, of a size that depends on values: return a copy \(`.clone\(\)`\)$",
+        ),
+        ("counted", r"call `.item\(\)` on the result$"),
+        ("any_above", r"call `.item\(\)` on the result$"),
+    ],
+)
+def test_what_a_graph_cannot_return_is_refused_with_a_way_out(cache_dir: Path, name: str, way_out: str) -> None:
+    served = gearcache.cache_compile(getattr(Taken(), name), config=strict_config())
+    with pytest.raises(CaptureError, match=way_out):
         served(CALLS[0])
 
 
