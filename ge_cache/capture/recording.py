@@ -14,11 +14,13 @@ from gearcache.ge_cache.capture.numbers import NumberChoice, NumberRefused, Want
 from gearcache.ge_cache.capture.weights import Weights
 from gearcache.ge_cache.dependencies.autograd_reads import check_graph
 from gearcache.ge_cache.dependencies.log import TraceLog
+from gearcache.ge_cache.dependencies.switches import check_switches
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import every_probe
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import raised as private_raised
 from gearcache.ge_cache.private_torch.probe import listening
+from gearcache.ge_cache.private_torch.switches import switches_restored
 from gearcache.guards.access import Scope
 from gearcache.guards.evidence.code import is_library_file
 
@@ -79,6 +81,7 @@ class Recording(TraceLog):
                 torch.set_grad_enabled(self.with_grad),
                 private_dynamo.capture_settings(self.numbers, dynamic=dynamic),
                 private_fake.without_reports(),
+                switches_restored(),
                 listening(self, every_probe.PROBES),
             ):
                 self.frame, self.output, self.installed = private_dynamo.compile_frame(
@@ -98,6 +101,7 @@ class Recording(TraceLog):
         if self.hook.module is None:
             raise NoOperation(self.method)
         self.module = self.hook.module
+        check_switches(self.method, self.module, self.hook.writes)
         check_graph(self, self.module.graph, with_grad=self.with_grad)
 
     def _refusal(self, error: BaseException) -> CaptureError:

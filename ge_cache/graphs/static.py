@@ -27,6 +27,7 @@ from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outpu
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import nodes as private_nodes
+from gearcache.ge_cache.private_torch.switches import switches_restored
 from gearcache.ge_cache.tensor_spec import GearInput
 
 
@@ -173,7 +174,7 @@ def record(
         return [value for value in outputs if isinstance(value, torch.Tensor)]
 
     def recorded(table: dict[Any, Any], pre_dispatch: bool) -> fx.GraphModule:
-        with mode, torch.no_grad(), noting_code(lifted):
+        with mode, torch.no_grad(), switches_restored(), noting_code(lifted):
             tracer = make_fx(run, decomposition_table=table, _allow_non_fake_inputs=True, pre_dispatch=pre_dispatch)
             return tracer(*arguments)
 
@@ -192,7 +193,7 @@ def record(
     except Exception as error:  # torch refuses to compare sizes that depend on values
         cause = f"its results have sizes that depend on values: {str(error).partition('  (')[0]}"
         raise CaptureError(method, cause) from error
-    with mode, torch.no_grad():
+    with mode, torch.no_grad(), switches_restored():
         regions = inference_regions.regions_of_outputs(lifted, arguments)
     _keep_outputs(module, outputs, plan.compiled)
     written_flags = [tensor._version != version for tensor, version in zip(tensors, versions, strict=True)]
@@ -216,8 +217,11 @@ def record(
 
 
 def _is_seen_after_dispatch(module: fx.GraphModule) -> bool:
-    """Return whether parts of a graph show only after dispatch: casts around or inside it, `torch.vmap`."""
-    regions = any(getattr(node.target, "__name__", "") == "_enter_autocast" for node in module.graph.nodes)
+    """Return whether parts of a graph show only after dispatch: casts, `torch.vmap`, chosen kernels of attention."""
+    regions = any(
+        getattr(node.target, "__name__", "") == "_enter_autocast" or private_nodes.chooses_attention(node)
+        for node in module.graph.nodes
+    )
     return regions or torch.is_autocast_enabled("cpu") or bool(private_nodes.transforms_of(module.graph))
 
 

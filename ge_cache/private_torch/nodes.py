@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.attention
 from torch import fx
+
+from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.guards.evidence.names import module_of
 
 #: The function that begins a transform in a captured graph -> the transform.
 _BEGINNINGS = {
@@ -12,6 +16,35 @@ _BEGINNINGS = {
     "_jvp_increment_nesting": "torch.func.jvp",
     "_func_increment_nesting": "torch.func.functionalize",
 }
+
+#: Functions without tensors that recording honours: it runs them, or `ge_cache.graphs.static` replaces them.
+_HONOURED = (
+    torch._C._set_grad_enabled,
+    torch.set_grad_enabled,
+    torch._C._set_fwd_grad_enabled,
+    torch.amp.autocast_mode._exit_autocast,
+    torch.autograd.grad_mode._exit_inference_mode,
+    torch.nn.attention._sdpa_kernel,
+)
+#: Modules of the functions between which transforms of `torch.func` run; those that need autograd are refused later.
+_TRANSFORMS = ("torch._functorch", "torch._C._functorch", "torch._C._autograd", "torch.autograd.forward_ad")
+
+
+def is_operator(node: fx.Node) -> bool:
+    """Whether a captured node calls an operator of torch, or one that takes graphs."""
+    return isinstance(
+        node.target, (private_core.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)
+    )
+
+
+def is_honoured(node: fx.Node) -> bool:
+    """Whether recording does what a captured node says that takes no tensors and returns nothing."""
+    return node.target in _HONOURED or module_of(node.target).startswith(_TRANSFORMS)
+
+
+def chooses_attention(node: fx.Node) -> bool:
+    """Whether a captured node allows some kernels of attention, at the begin or the end of `sdpa_kernel`."""
+    return node.target is torch.nn.attention._sdpa_kernel
 
 
 def is_grad_switch(node: fx.Node) -> bool:
