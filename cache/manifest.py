@@ -11,15 +11,17 @@ import struct
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgpack
 from msgspec import Struct
 
 from gearcache.cache.keys.key import FORMAT_VERSION, Plain
 from gearcache.cache.layout import is_digest, is_label
-from gearcache.cache.signatures.trailer import Signed, is_trailer, split
 from gearcache.errors import CorruptEntry
+
+if TYPE_CHECKING:
+    from gearcache.cache.signatures.trailer import Signed
 
 MAGIC = b"GEARCACHE\0"
 MAX_MANIFEST_SIZE = 256 << 20
@@ -95,7 +97,7 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
     if version != FORMAT_VERSION:
         raise OtherFormat(path, f"written by format {version}, this is format {FORMAT_VERSION}")
     end = _HEADER.size + length
-    if not is_trailer(data, end):
+    if len(data) != end and not _ends_signed(data, end):
         rest_size = len(data) - _HEADER.size
         raise CorruptEntry(path, f"it holds {rest_size} bytes where {length} and perhaps signatures were written")
     body = memoryview(data)[_HEADER.size : end]
@@ -104,8 +106,17 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
     return _decode_body(body, path)
 
 
+def _ends_signed(data: bytes, end: int) -> bool:
+    # Imported here: most caches are not signed.
+    from gearcache.cache.signatures.trailer import is_trailer
+
+    return is_trailer(data, end)
+
+
 def signed_parts(data: bytes) -> Signed:
     """Return the signatures of a manifest that `decode_manifest` accepts, and the signed bytes; checks no signer."""
+    from gearcache.cache.signatures.trailer import split
+
     return split(data, _HEADER.size + int(_HEADER.unpack_from(data)[2]))
 
 

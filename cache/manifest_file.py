@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gearcache.cache.files.trust import read_trusted
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
-from gearcache.cache.signatures.signature import KEY_FILE_VARIABLE, Signer
 from gearcache.errors import CacheError, CorruptEntry, UnsignedEntry
+
+if TYPE_CHECKING:
+    from gearcache.cache.signatures.signature import Signer
 
 
 def read_manifest(path: Path, key_digest: str, signer: Signer | None = None) -> Manifest:
@@ -21,6 +24,8 @@ def read_manifest(path: Path, key_digest: str, signer: Signer | None = None) -> 
     if manifest.key_digest != key_digest:
         raise CorruptEntry(path, f"it belongs to the key {manifest.key_digest}")
     if signer is not None and not signer.has_signed(data):
+        from gearcache.cache.signatures.signature import KEY_FILE_VARIABLE
+
         remedy = "let it be compiled again, or import a bundle that was exported with this key"
         raise UnsignedEntry(path, f"it is not signed with the key of `{KEY_FILE_VARIABLE}`", remedy)
     return manifest

@@ -14,7 +14,7 @@ FAULTS = [
     ),
     Fault(
         "A damaged blob is never loaded",
-        "cache/files/atomic.py",
+        "cache/files/trust.py",
         "    actual_digest = descriptor_digest(descriptor)\n    if actual_digest != digest:\n",
         "    actual_digest = descriptor_digest(descriptor)\n    if not actual_digest:\n",
         ("tests/cache/test_store.py::test_a_corrupt_blob_is_quarantined_and_only_it",),

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.blob_folder import prepare_folder
-from gearcache.cache.files.atomic import check_digest, write_atomic
-from gearcache.cache.files.trust import read_trusted
+from gearcache.cache.files.atomic import write_atomic
+from gearcache.cache.files.trust import check_digest, read_trusted
 from gearcache.cache.layout import Layout
 from gearcache.cache.locks.lock import key_lock
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest, encode_manifest
