@@ -82,6 +82,17 @@ def function_plain(function: Any) -> list[str]:
     return [name_of(inner), f"{place}:{code.co_firstlineno}" if place is not None else code_digest(code)]
 
 
+def method_component(function: types.FunctionType) -> dict[str, Any]:
+    """Return module, name and code of a method, through all decorators that keep `__wrapped__`."""
+    codes = []
+    inner: Any = function
+    while inner is not None:
+        code = getattr(inner, "__code__", None)
+        codes.append(code_digest(code) if isinstance(code, types.CodeType) else name_of(inner))
+        inner = getattr(inner, "__wrapped__", None)
+    return {"name": name_of(function), "code": codes}
+
+
 def is_versioned(code: types.CodeType | None) -> bool:
     """Whether code belongs to torch or the standard library, whose versions are in the key."""
     return code is not None and versioned_place(code.co_filename) is not None

@@ -1,4 +1,4 @@
-"""Identify a method and its decompositions by names and code, for the key."""
+"""Identify functions through all that they reach: decompositions, operators, what a graph holds untraced."""
 
 from __future__ import annotations
 
@@ -9,20 +9,9 @@ from typing import Any
 
 from gearcache.errors import UnkeyableValue
 from gearcache.guards.dispatch.tensors.native import is_operator
-from gearcache.guards.evidence.code import code_digest, code_objects, function_plain, is_library_file, is_versioned
+from gearcache.guards.evidence.code import code_objects, function_plain, is_library_file, is_versioned
 from gearcache.guards.evidence.constants import NotConstant, to_plain
 from gearcache.guards.evidence.names import module_of, name_of
-
-
-def method_component(function: types.FunctionType) -> dict[str, Any]:
-    """Return module, name and code of a method, through all decorators that keep `__wrapped__`."""
-    codes = []
-    inner: Any = function
-    while inner is not None:
-        code = getattr(inner, "__code__", None)
-        codes.append(code_digest(code) if isinstance(code, types.CodeType) else name_of(inner))
-        inner = getattr(inner, "__wrapped__", None)
-    return {"name": name_of(function), "code": codes}
 
 
 def decompositions_component(decompositions: Mapping[Any, Callable[..., Any]] | None) -> list[list[Any]]:

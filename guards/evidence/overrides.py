@@ -1,7 +1,7 @@
 """Kernels that a program registered in place of torch's own (`Library("aten", "IMPL")`, `register_fake`), for the key.
 
 A graph may not show the operator any more whose kernel is replaced, so overrides count for every entry of the process.
-Most processes have none.
+Most processes have none, so what compares them is imported where there is one.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from typing import Any
 
 from gearcache.errors import CaptureError, UnkeyableValue
 from gearcache.guards.evidence import registry as _registry
-from gearcache.guards.evidence.identity import described, is_users
 from gearcache.guards.evidence.names import module_of
-from gearcache.guards.evidence.operators import is_of_device
 
 
 def overrides_component(method: str, *, compiled: bool) -> list[list[Any]]:
@@ -36,6 +34,9 @@ def _kernels(method: str, compiled: bool) -> Iterator[tuple[str, str, Any]]:
 
 
 def _kernel(method: str, name: str, key: str, compiled: bool) -> Iterator[tuple[str, str, Any]]:
+    from gearcache.guards.evidence.identity import described
+    from gearcache.guards.evidence.operators import is_of_device
+
     part = f"{key} kernel"
     if is_of_device(key):
         # The process runs it as registered. But its presence makes a trace keep a composite operator whole.
@@ -62,6 +63,8 @@ def _kernel(method: str, name: str, key: str, compiled: bool) -> Iterator[tuple[
 def _fakes() -> Iterator[tuple[str, str, Any]]:
     for name in _registry.names_with_fakes():
         if name.startswith("aten::"):
+            from gearcache.guards.evidence.identity import described
+
             for part, function in _registry.registered_functions(name):
                 if _is_programs(function):
                     yield name, part, described(function, f"the {part} of {name}")
@@ -69,4 +72,6 @@ def _fakes() -> Iterator[tuple[str, str, Any]]:
 
 def _is_programs(function: Any) -> bool:
     """Return whether a function belongs to neither torch nor torch_npu, whose versions are in the key."""
+    from gearcache.guards.evidence.identity import is_users
+
     return is_users(function) and module_of(function).partition(".")[0] != "torch_npu"
