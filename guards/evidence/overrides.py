@@ -11,6 +11,7 @@ from typing import Any
 
 from gearcache.errors import CaptureError, UnkeyableValue
 from gearcache.guards.evidence import registry as _registry
+from gearcache.guards.evidence.code import is_users
 from gearcache.guards.evidence.names import module_of
 
 
@@ -34,11 +35,8 @@ def _kernels(method: str, compiled: bool) -> Iterator[tuple[str, str, Any]]:
 
 
 def _kernel(method: str, name: str, key: str, compiled: bool) -> Iterator[tuple[str, str, Any]]:
-    from gearcache.guards.evidence.identity import described
-    from gearcache.guards.evidence.operators import is_of_device
-
     part = f"{key} kernel"
-    if is_of_device(key):
+    if _registry.is_of_device(key):
         # The process runs it as registered. But its presence makes a trace keep a composite operator whole.
         if _registry.has_kernel(name, "CompositeImplicitAutograd"):
             yield name, part, None
@@ -49,6 +47,8 @@ def _kernel(method: str, name: str, key: str, compiled: bool) -> Iterator[tuple[
     if key == "Meta":
         if kernel is None:
             raise UnkeyableValue("overrides", part, f"what is registered for `{name}` is not a Python function")
+        from gearcache.guards.evidence.identity import described
+
         yield name, part, described(kernel, f"the {part} of {name}")
     elif compiled:
         raise CaptureError(
@@ -63,15 +63,13 @@ def _kernel(method: str, name: str, key: str, compiled: bool) -> Iterator[tuple[
 def _fakes() -> Iterator[tuple[str, str, Any]]:
     for name in _registry.names_with_fakes():
         if name.startswith("aten::"):
-            from gearcache.guards.evidence.identity import described
-
             for part, function in _registry.registered_functions(name):
                 if _is_programs(function):
+                    from gearcache.guards.evidence.identity import described
+
                     yield name, part, described(function, f"the {part} of {name}")
 
 
 def _is_programs(function: Any) -> bool:
     """Return whether a function belongs to neither torch nor torch_npu, whose versions are in the key."""
-    from gearcache.guards.evidence.identity import is_users
-
     return is_users(function) and module_of(function).partition(".")[0] != "torch_npu"
