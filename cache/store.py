@@ -14,8 +14,7 @@ from gearcache.cache.keys.key import CacheKey, Plain
 from gearcache.cache.layout import Layout
 from gearcache.cache.limits import NO_LIMITS, Limits
 from gearcache.cache.locks.use import Use, register_use
-from gearcache.cache.manifest import Manifest, OtherFormat
-from gearcache.cache.manifest_file import read_manifest
+from gearcache.cache.manifest import Manifest, OtherFormat, read_manifest
 from gearcache.cache.result import Hit as Hit
 from gearcache.cache.result import Miss as Miss
 from gearcache.cache.result import MissReason as MissReason

@@ -21,8 +21,7 @@ from gearcache.cache.files.trust import check_folders
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.limits import Limits
 from gearcache.cache.locks.use import User, users_of
-from gearcache.cache.manifest import Manifest
-from gearcache.cache.manifest_file import read_manifest
+from gearcache.cache.manifest import Manifest, read_manifest
 from gearcache.cache.quarantine import Quarantined, drop, excess, quarantine, quarantined
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting, remove_entry, unlink_all
 from gearcache.collection import paused_collection

@@ -21,7 +21,8 @@ from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.guards.dispatch.graph_call import Mismatch
 from gearcache.guards.dispatch.tensors.native import has_function_mode
 from gearcache.guards.gears.input_specs import InputSpecs
-from gearcache.prewarming import hook as session
+from gearcache.serving.call import session
+from gearcache.serving.call.build_right import BuildRight
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.decorators import undecorated
 from gearcache.serving.call.failures import Failures, warn_lacking
@@ -33,7 +34,6 @@ from gearcache.serving.call.stance import FORCE_EAGER, follow, present_stance
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.bindings import Bindings
 from gearcache.serving.find.loaded import Frame
-from gearcache.serving.fleet.build_right import BuildRight
 from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.interrupts import raise_interrupt

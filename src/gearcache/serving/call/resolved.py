@@ -24,11 +24,11 @@ from gearcache.guards.evidence.code import method_component
 from gearcache.guards.evidence.overrides import overrides_component
 from gearcache.guards.gears.parse import GearSpec, RangeAxis, fill_dims, gears_of_arguments, parse_gears, with_specs
 from gearcache.options import Settings
+from gearcache.serving.call.build_right import BuildRight
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.input_signature import InputSignature
 from gearcache.serving.call.parameters import Parameters
 from gearcache.serving.call.wrapped_names import at_their_places
-from gearcache.serving.fleet.build_right import BuildRight
 from gearcache.version import __version__
 
 if TYPE_CHECKING:
