@@ -1,4 +1,7 @@
-"""Blobs in the folder of a cache: bytes under their sha256, verified whenever they are read."""
+"""Blobs in the folder of a cache: bytes under their sha256, verified whenever they are read.
+
+What only a writer needs is imported where it writes: a relaunch reads.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,15 @@ from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from gearcache.cache.files.atomic import (
+from gearcache.cache.files.trust import (
     check_descriptor,
     check_digest,
+    check_folders,
+    open_trusted,
+    opened_name,
     read_verified,
-    sync_folder,
-    write_atomic,
 )
-from gearcache.cache.files.trust import check_folders, open_trusted, opened_name
 from gearcache.cache.layout import Layout
-from gearcache.cache.locks.lock import store_lock
 from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath
 
 MAX_STORE_LOCK_SECONDS = 60.0
@@ -64,6 +66,8 @@ class BlobFolder:
 
     def put_blob(self, data: bytes) -> str:
         """Store bytes under their sha256; a sound blob is not written again, a damaged one is replaced."""
+        from gearcache.cache.files.atomic import write_atomic
+
         digest = sha256(data).hexdigest()
         path = self.layout.blob(digest)
         with self.writing():
@@ -78,6 +82,8 @@ class BlobFolder:
 
         May be nested. Writers do not wait for each other, only for a process that deletes.
         """
+        from gearcache.cache.locks.lock import store_lock
+
         path = self.layout.store_lock
         prepare_folder(self.layout, path.parent)
         with store_lock(path, min(self.lock_timeout, MAX_STORE_LOCK_SECONDS), alone=False):
@@ -121,6 +127,8 @@ def prepare_entry(layout: Layout, folder: Path, blobs: Iterable[str]) -> None:
     After a power cut the manifest must not exist without its blobs, nor be lost with a parent folder. Another process
     may have made these a moment ago, and the blobs too, so they are synced in any case.
     """
+    from gearcache.cache.files.atomic import sync_folder
+
     prepare_folder(layout, folder)
     parents = {parent for path in (folder, *map(layout.blob, blobs)) for parent in path.parents}
     try:

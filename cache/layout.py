@@ -8,7 +8,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from gearcache.cache.files.atomic import make_folder
 from gearcache.cache.keys.key import FORMAT_VERSION, MAX_LABEL_LENGTH, CacheKey
 from gearcache.errors import UnsafePath
 
@@ -221,6 +220,7 @@ class Layout(Struct, frozen=True):
         `UnsafePath` where the root holds a foreign folder with the name of the bucket.
         """
         from gearcache.cache.admin.folder_marks import foreign_name, is_marked, mark
+        from gearcache.cache.files.atomic import make_folder
 
         is_complete = is_marked(self.root, self.bucket)
         # The marks are made last: where they exist, only the folder itself may be missing.

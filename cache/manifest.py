@@ -1,4 +1,4 @@
-"""The manifest of an entry: its fields and its bytes.
+"""The manifest of an entry: its fields, its bytes and its file.
 
 A manifest file is ``magic, u16 format version, u64 body length, sha256 of the body, body`` (big endian), then
 nothing or its signatures (`cache.signatures.trailer`); the body is one msgpack map of the fields of `Manifest`.
@@ -11,15 +11,19 @@ import struct
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgpack
 from msgspec import Struct
 
+from gearcache.cache.files.trust import read_trusted
 from gearcache.cache.keys.key import FORMAT_VERSION, Plain
 from gearcache.cache.layout import is_digest, is_label
-from gearcache.cache.signatures.trailer import Signed, is_trailer, split
-from gearcache.errors import CorruptEntry
+from gearcache.errors import CacheError, CorruptEntry, UnsignedEntry
+
+if TYPE_CHECKING:
+    from gearcache.cache.signatures.signature import Signer
+    from gearcache.cache.signatures.trailer import Signed
 
 MAGIC = b"GEARCACHE\0"
 MAX_MANIFEST_SIZE = 256 << 20
@@ -80,6 +84,33 @@ def encode_manifest(manifest: Manifest) -> bytes:
     return data
 
 
+def read_manifest(path: Path, key_digest: str, signer: Signer | None = None) -> Manifest:
+    """Return the manifest at a path: only of a file that no other user could write, and signed if there is a signer.
+
+    Raises `CorruptEntry` (also when it belongs to another key), `OtherFormat`, `UnsafePath`, `UnsignedEntry` or
+    `OSError`.
+    """
+    data = read_trusted(path, MAX_MANIFEST_SIZE)
+    manifest = decode_manifest(data, path)
+    if manifest.key_digest != key_digest:
+        raise CorruptEntry(path, f"it belongs to the key {manifest.key_digest}")
+    if signer is not None and not signer.has_signed(data):
+        from gearcache.cache.signatures.signature import KEY_FILE_VARIABLE
+
+        remedy = "let it be compiled again, or import a bundle that was exported with this key"
+        raise UnsignedEntry(path, f"it is not signed with the key of `{KEY_FILE_VARIABLE}`", remedy)
+    return manifest
+
+
+def read_manifest_to_copy(path: Path) -> tuple[bytes, Manifest]:
+    """Return a manifest as bytes and decoded; raises a `CacheError` where it is unreadable or not sound."""
+    try:
+        data = read_trusted(path, MAX_MANIFEST_SIZE)
+    except OSError as error:
+        raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
+    return data, decode_manifest(data, path)
+
+
 def decode_manifest(data: bytes, path: Path) -> Manifest:
     """Read a manifest back; any fault is a `CorruptEntry` for `path`, another version `OtherFormat`.
 
@@ -95,7 +126,7 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
     if version != FORMAT_VERSION:
         raise OtherFormat(path, f"written by format {version}, this is format {FORMAT_VERSION}")
     end = _HEADER.size + length
-    if not is_trailer(data, end):
+    if len(data) != end and not _ends_signed(data, end):
         rest_size = len(data) - _HEADER.size
         raise CorruptEntry(path, f"it holds {rest_size} bytes where {length} and perhaps signatures were written")
     body = memoryview(data)[_HEADER.size : end]
@@ -104,8 +135,17 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
     return _decode_body(body, path)
 
 
+def _ends_signed(data: bytes, end: int) -> bool:
+    # Imported here: most caches are not signed.
+    from gearcache.cache.signatures.trailer import is_trailer
+
+    return is_trailer(data, end)
+
+
 def signed_parts(data: bytes) -> Signed:
     """Return the signatures of a manifest that `decode_manifest` accepts, and the signed bytes; checks no signer."""
+    from gearcache.cache.signatures.trailer import split
+
     return split(data, _HEADER.size + int(_HEADER.unpack_from(data)[2]))
 
 

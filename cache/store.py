@@ -9,23 +9,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gearcache.cache.admin.evict import NO_LIMITS, Limits
 from gearcache.cache.blob_folder import BlobFolder, prepare_entry, prepare_folder
-from gearcache.cache.files.atomic import write_atomic
 from gearcache.cache.keys.key import CacheKey, Plain
 from gearcache.cache.layout import Layout
-from gearcache.cache.locks.lock import key_lock
+from gearcache.cache.limits import NO_LIMITS, Limits
 from gearcache.cache.locks.use import Use, register_use
-from gearcache.cache.manifest import Manifest, OtherFormat
-from gearcache.cache.manifest_file import read_manifest
+from gearcache.cache.manifest import Manifest, OtherFormat, read_manifest
 from gearcache.cache.result import Hit as Hit
 from gearcache.cache.result import Miss as Miss
 from gearcache.cache.result import MissReason as MissReason
-from gearcache.cache.signatures.signature import Signer
 from gearcache.errors import CorruptEntry, UnsignedEntry
 
 if TYPE_CHECKING:
     from gearcache.cache.signatures.key_pair import SigningKey
+    from gearcache.cache.signatures.signature import Signer
 
 DEFAULT_LOCK_TIMEOUT = 1800.0
 
@@ -92,6 +89,7 @@ class DiskStore(BlobFolder):
         """
         # Imported here: a relaunch publishes nothing.
         from gearcache.cache.entry_file import check_blobs, entry_bytes
+        from gearcache.cache.files.atomic import write_atomic
         from gearcache.cache.upkeep import note_entry
 
         path = self.layout.manifest(key)
@@ -136,6 +134,8 @@ class DiskStore(BlobFolder):
 
         Look up again after entering: the entry may have been published while this waited.
         """
+        from gearcache.cache.locks.lock import key_lock
+
         path = self.layout.lock(key)
         prepare_folder(self.layout, path.parent)
         with key_lock(path, self.lock_timeout):

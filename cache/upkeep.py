@@ -9,8 +9,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from gearcache.cache.admin.evict import DEFAULT_MAX_SIZE, Limits
 from gearcache.cache.layout import Layout
+from gearcache.cache.limits import DEFAULT_MAX_SIZE, Limits
 from gearcache.cache.manifest import Manifest
 from gearcache.cache.quantities import size_text
 from gearcache.errors import CacheError

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 import torch
 
 from gearcache.ge_cache.aten import decode_tensor, to_python
-from gearcache.ge_cache.backend import Artifact, Backend, CompileJob, Runner, Stage, StoredArtifact
+from gearcache.ge_cache.backend import Artifact, Backend, Runner, Stage, StoredArtifact
 from gearcache.ge_cache.process_groups import renamed, role
+
+if TYPE_CHECKING:
+    from gearcache.ge_cache.compile_job import CompileJob
 
 _GRAPH = "graph.msgpack"
 

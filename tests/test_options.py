@@ -15,7 +15,7 @@ from torch import nn
 import gearcache
 from gearcache import errors, variables
 from gearcache.errors import GearSpecError, OptionError
-from gearcache.ge_cache.backend import CompileJob
+from gearcache.ge_cache.compile_job import CompileJob
 from gearcache.ge_cache.inductor.backend import RECIPE, InductorBackend, inductor_variables
 from gearcache.ge_cache.inductor.options import compile_options
 from gearcache.options import CompilerConfig, InferenceConfig, resolve_settings

@@ -8,9 +8,10 @@ import re
 import pytest
 
 import gearcache
+from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.outcomes import Outcomes
-from gearcache.telemetry.stats import Counters, Stats
+from gearcache.telemetry.stats import Stats
 from tests.support.relaunch import ROOT, run_python
 
 

@@ -14,14 +14,14 @@ FAULTS = [
     ),
     Fault(
         "A damaged blob is never loaded",
-        "cache/files/atomic.py",
+        "cache/files/trust.py",
         "    actual_digest = descriptor_digest(descriptor)\n    if actual_digest != digest:\n",
         "    actual_digest = descriptor_digest(descriptor)\n    if not actual_digest:\n",
         ("tests/cache/test_store.py::test_a_corrupt_blob_is_quarantined_and_only_it",),
     ),
     Fault(
         "An unsigned entry is refused where a key is set",
-        "cache/manifest_file.py",
+        "cache/manifest.py",
         "    if signer is not None and not signer.has_signed(data):\n",
         "    if signer is not None and not signer.signature(data):\n",
         ("tests/cache/signatures/test_signature.py::test_what_is_not_signed_with_the_key_is_a_miss_and_is_replaced",),
@@ -83,7 +83,7 @@ FAULTS = [
     ),
     Fault(
         "The manifest of another key is never served",
-        "cache/manifest_file.py",
+        "cache/manifest.py",
         "    if manifest.key_digest != key_digest:\n",
         "    if not manifest.key_digest:\n",
         ("tests/cache/test_store.py::test_a_manifest_of_another_key_is_corrupt",),

@@ -13,15 +13,15 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from gearcache.cache.admin.collect import Collected, collect, needed_blobs
-from gearcache.cache.admin.evict import Limits, entries_to_evict
+from gearcache.cache.admin.evict import entries_to_evict
 from gearcache.cache.admin.formats import OtherFormatFolder, other_formats, remove_format
 from gearcache.cache.admin.row import EntryRow, Identity, total_size
 from gearcache.cache.admin.scan import read_entry, scan
 from gearcache.cache.files.trust import check_folders
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
+from gearcache.cache.limits import Limits
 from gearcache.cache.locks.use import User, users_of
-from gearcache.cache.manifest import Manifest
-from gearcache.cache.manifest_file import read_manifest
+from gearcache.cache.manifest import Manifest, read_manifest
 from gearcache.cache.quarantine import Quarantined, drop, excess, quarantine, quarantined
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting, remove_entry, unlink_all
 from gearcache.collection import paused_collection

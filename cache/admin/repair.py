@@ -10,12 +10,11 @@ from msgspec import Struct
 
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.blob_folder import prepare_folder
-from gearcache.cache.files.atomic import check_digest, write_atomic
-from gearcache.cache.files.trust import read_trusted
+from gearcache.cache.files.atomic import write_atomic
+from gearcache.cache.files.trust import check_digest, read_trusted
 from gearcache.cache.layout import Layout
 from gearcache.cache.locks.lock import key_lock
-from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest, encode_manifest
-from gearcache.cache.manifest_file import read_manifest
+from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest, encode_manifest, read_manifest
 from gearcache.cache.quarantine import quarantine
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting

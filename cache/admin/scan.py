@@ -13,7 +13,7 @@ from gearcache.cache.admin.journal import read_journal
 from gearcache.cache.admin.row import EntryRow, Identity, manifest_state, stored_entry, use_state
 from gearcache.cache.files.trust import check_folders
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout, is_digest
-from gearcache.cache.manifest_file import read_manifest
+from gearcache.cache.manifest import read_manifest
 from gearcache.cache.signatures.signature import Signer
 from gearcache.collection import paused_collection
 from gearcache.errors import CacheError, CorruptEntry

@@ -12,11 +12,9 @@ from msgspec.structs import replace
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.repair import NO_PARTS, Parts, lost_blobs, repair_entry, split
 from gearcache.cache.admin.scan import read_entry
-from gearcache.cache.files.atomic import check_digest
-from gearcache.cache.files.trust import check_folders, read_trusted
+from gearcache.cache.files.trust import check_digest, check_folders, read_trusted
 from gearcache.cache.layout import Layout, is_digest
-from gearcache.cache.manifest import MAX_MANIFEST_SIZE, OtherFormat
-from gearcache.cache.manifest_file import read_manifest
+from gearcache.cache.manifest import MAX_MANIFEST_SIZE, OtherFormat, read_manifest
 from gearcache.cache.quarantine import quarantine
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting

@@ -8,19 +8,16 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
-from gearcache.cache.files.trust import open_trusted, read_trusted
-from gearcache.errors import CorruptEntry, PublishError
+from gearcache.errors import PublishError
 
 TEMPORARY_PREFIX = ".writing-"
 """Start of the name of an unfinished file; one that stays behind belonged to a killed process."""
 
 _UNFINISHED = re.compile(re.escape(TEMPORARY_PREFIX) + r"[^\W_]*-\d+-[0-9a-f]+")
 
-_PIECE = 1 << 17  # stays in the processor's cache, and touches few fresh pages
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)
 
@@ -102,38 +99,6 @@ def is_unfinished(path: Path) -> bool:
 def move_aside(path: Path, target: Path) -> None:
     """Rename within the cache; both folders must exist. Raises `OSError`."""
     path.replace(target)
-
-
-def read_verified(path: Path, digest: str) -> bytes:
-    """Read a trusted file whose sha256 must be `digest`, else `CorruptEntry`. Raises `OSError` too."""
-    data = read_trusted(path)
-    actual_digest = sha256(data).hexdigest()
-    if actual_digest != digest:
-        raise CorruptEntry(path, f"its {len(data)} bytes have the sha256 {actual_digest}")
-    return data
-
-
-def check_digest(path: Path, digest: str) -> None:
-    """Like `read_verified`, without holding the bytes in memory."""
-    with open_trusted(path) as descriptor:
-        check_descriptor(descriptor, path, digest)
-
-
-def check_descriptor(descriptor: int, path: Path, digest: str) -> None:
-    """Raise `CorruptEntry` where the sha256 of an open file differs; the message names `path`."""
-    actual_digest = descriptor_digest(descriptor)
-    if actual_digest != digest:
-        raise CorruptEntry(path, f"it has the sha256 {actual_digest}")
-
-
-def descriptor_digest(descriptor: int) -> str:
-    """Sha256 of an open file from its current position on."""
-    # Not hashlib.file_digest, which needs Python 3.11.
-    state = sha256()
-    buffer = memoryview(bytearray(_PIECE))
-    while count := os.readv(descriptor, [buffer]):
-        state.update(buffer[:count])
-    return state.hexdigest()
 
 
 def _commit(path: Path, pieces: Iterable[bytes]) -> None:

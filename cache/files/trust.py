@@ -1,4 +1,4 @@
-"""Open files of the cache that no other user may have changed."""
+"""Open files of the cache that no other user may have changed, and compare their bytes with a digest."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 from gearcache.cache.files.parent_folders import check_parents as check_parents
@@ -15,6 +16,7 @@ from gearcache.cache.files.parent_folders import is_private, is_trusted_by_name
 from gearcache.errors import CorruptEntry, UnsafePath
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_PIECE = 1 << 17  # stays in the processor's cache, and touches few fresh pages
 _ELSEWHERE = "delete it, or set `cache_dir` to a folder of your own"
 
 
@@ -50,6 +52,38 @@ def read_trusted(path: Path, limit: int | None = None) -> bytes:
         while len(data) < size and (piece := os.read(descriptor, size + 1 - len(data))):
             data += piece
     return data
+
+
+def read_verified(path: Path, digest: str) -> bytes:
+    """Read a trusted file whose sha256 must be `digest`, else `CorruptEntry`. Raises `OSError` too."""
+    data = read_trusted(path)
+    actual_digest = sha256(data).hexdigest()
+    if actual_digest != digest:
+        raise CorruptEntry(path, f"its {len(data)} bytes have the sha256 {actual_digest}")
+    return data
+
+
+def check_digest(path: Path, digest: str) -> None:
+    """Like `read_verified`, without holding the bytes in memory."""
+    with open_trusted(path) as descriptor:
+        check_descriptor(descriptor, path, digest)
+
+
+def check_descriptor(descriptor: int, path: Path, digest: str) -> None:
+    """Raise `CorruptEntry` where the sha256 of an open file differs; the message names `path`."""
+    actual_digest = descriptor_digest(descriptor)
+    if actual_digest != digest:
+        raise CorruptEntry(path, f"it has the sha256 {actual_digest}")
+
+
+def descriptor_digest(descriptor: int) -> str:
+    """Sha256 of an open file from its current position on."""
+    # Not hashlib.file_digest, which needs Python 3.11.
+    state = sha256()
+    buffer = memoryview(bytearray(_PIECE))
+    while count := os.readv(descriptor, [buffer]):
+        state.update(buffer[:count])
+    return state.hexdigest()
 
 
 def check_folders(root: Path, folder: Path, *, above: bool = True) -> bool:

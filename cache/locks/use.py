@@ -13,7 +13,6 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from gearcache.cache.files.regular_files import open_regular
-from gearcache.cache.locks.lock import unlock
 
 #: Enough for the way from a worker through the fork server to the program that started it.
 _MAX_PARENTS = 4
@@ -82,6 +81,9 @@ def exclusive_use(path: Path, *, create: bool = False) -> Iterator[bool]:
 
     `create` makes the file where only the file is missing, so that no process can begin to use the entry meanwhile.
     """
+    # Imported here: a relaunch uses entries, and removes none.
+    from gearcache.cache.locks.lock import unlock
+
     try:
         descriptor = open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0))
     except (FileNotFoundError, NotADirectoryError):

@@ -11,8 +11,7 @@ from gearcache.cache.keys.siblings import family_of
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.locks.use import register_use
 from gearcache.cache.locks.waits import waiting_time
-from gearcache.cache.manifest import Manifest
-from gearcache.cache.manifest_file import read_manifest_to_copy
+from gearcache.cache.manifest import Manifest, read_manifest_to_copy
 from gearcache.cache.remote.engines.protocol import Deadline, Remote
 from gearcache.cache.remote.lookup import Lookup
 from gearcache.cache.remote.names import EntryName, blob_name

@@ -6,6 +6,8 @@ magic, covers everything before it, including the other signature.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 HMAC_SIZE = 32
 PUBLIC_KEY_SIZE = 32
 SIGNATURE_SIZE = 64
@@ -15,20 +17,13 @@ _PAIR_SIZE = len(_MAGIC) + PUBLIC_KEY_SIZE + SIGNATURE_SIZE
 _SIZES = (0, HMAC_SIZE, _PAIR_SIZE, _PAIR_SIZE + HMAC_SIZE)
 
 
-class Signed:
-    """A manifest split from its signatures; missing ones are empty.
+class Signed(Struct, frozen=True):
+    """The signatures of a manifest, empty where missing, and the signed bytes: its header and body."""
 
-    `manifest` holds the signed bytes: header and body. Not a named tuple: every relaunch imports this module, and
-    defining a named tuple takes longer than the rest of it.
-    """
-
-    __slots__ = ("hmac", "manifest", "public_key", "signature")
-
-    def __init__(self, manifest: bytes, public_key: bytes, signature: bytes, hmac: bytes) -> None:
-        self.manifest = manifest
-        self.public_key = public_key
-        self.signature = signature
-        self.hmac = hmac
+    manifest: bytes
+    public_key: bytes
+    signature: bytes
+    hmac: bytes
 
     @property
     def pair(self) -> bytes:

@@ -12,12 +12,12 @@ from torch import fx
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.captured import Capture
+from gearcache.ge_cache.compile_job import GearInput
 from gearcache.ge_cache.graphs.examples import numbers
 from gearcache.ge_cache.graphs.plan import PlannedGear
 from gearcache.ge_cache.graphs.static import GearGraph, input_spec, record
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import symbols as private_symbols
-from gearcache.ge_cache.tensor_spec import GearInput
 from gearcache.guards.gears.expressions import expression_function
 
 

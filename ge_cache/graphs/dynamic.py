@@ -16,6 +16,7 @@ from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.numbers import NumberRefused
 from gearcache.ge_cache.capture.symbols import Symbols
+from gearcache.ge_cache.compile_job import GearInput
 from gearcache.ge_cache.graphs.number_inputs import (
     GearSymbols,
     check_operands,
@@ -33,7 +34,6 @@ from gearcache.ge_cache.graphs.static import (
 )
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import symbols as private_symbols
-from gearcache.ge_cache.tensor_spec import GearInput
 from gearcache.guards.dispatch.stored.variant import StoredGear
 from gearcache.guards.gears.expressions import checked_expression, expression_function
 from gearcache.guards.gears.parse import GearSpec

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from gearcache.ge_cache.compile_job import GearInput
 from gearcache.ge_cache.private_torch import symbols as private_symbols
-from gearcache.ge_cache.tensor_spec import GearInput
 from gearcache.guards.gears.expressions import expression_function
 
 

@@ -18,6 +18,7 @@ from torch import fx
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.captured import Capture, CapturedInput
 from gearcache.ge_cache.capture.unwrapped import noting_code
+from gearcache.ge_cache.compile_job import GearInput
 from gearcache.ge_cache.dependencies.custom_operators import record_expanded
 from gearcache.ge_cache.graphs import inference_regions
 from gearcache.ge_cache.graphs.arguments import given_arguments
@@ -28,7 +29,6 @@ from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import nodes as private_nodes
 from gearcache.ge_cache.private_torch.switches import switches_restored
-from gearcache.ge_cache.tensor_spec import GearInput
 
 
 def _empty(spec: GearInput) -> torch.Tensor:

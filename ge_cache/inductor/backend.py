@@ -22,16 +22,15 @@ import msgpack
 import torch
 
 from gearcache.errors import BackendUnavailable
-from gearcache.ge_cache.aten import decode_tensor
-from gearcache.ge_cache.backend import Artifact, Backend, CompileJob, Runner, Stage, StoredArtifact
+from gearcache.ge_cache.backend import Artifact, Backend, Runner, Stage, StoredArtifact
 from gearcache.ge_cache.inductor import targets
 from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, EXTERN, LIBRARY
 from gearcache.ge_cache.inductor.idle_runners import run_with
 from gearcache.ge_cache.private_torch import core as private_core
-from gearcache.ge_cache.workers.scratch import scratch_folder
 from gearcache.guards.evidence.names import a_type
 
 if TYPE_CHECKING:
+    from gearcache.ge_cache.compile_job import CompileJob
     from gearcache.ge_cache.inductor.headers import SharedHeaders
 
 logger = logging.getLogger("gearcache")
@@ -161,6 +160,8 @@ class InductorBackend(Backend):
         bound = artifact.header["bound"]
         constants: dict[str, torch.Tensor] = {}
         if any(kind == "constant" for kind, _ in bound.values()):
+            from gearcache.ge_cache.aten import decode_tensor
+
             stored = msgpack.unpackb(artifact.read(CONSTANTS), raw=False)
             constants = {name: decode_tensor(plain, device) for name, plain in stored.items()}
         for name, weight in attributes.items():
@@ -203,6 +204,7 @@ def _runner(artifact: StoredArtifact, library: str, error_name: str, described: 
     if not described and not artifact.groups:
         return _load(library, error_name)
     from gearcache.cache.files.trust import opened_folder
+    from gearcache.ge_cache.workers.scratch import scratch_folder
 
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(scratch_folder())

@@ -18,7 +18,8 @@ import torch
 from msgspec.structs import replace
 
 from gearcache.ge_cache.aten import decode_tensor, encode_tensor, to_module
-from gearcache.ge_cache.backend import Artifact, CompileJob, Stage
+from gearcache.ge_cache.backend import Artifact, Stage
+from gearcache.ge_cache.compile_job import CompileJob
 from gearcache.ge_cache.dependencies.custom_operators import custom_operators
 from gearcache.ge_cache.graphs.examples import symbolic_examples
 from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, EXTERN, LIBRARY

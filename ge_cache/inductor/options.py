@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from gearcache.errors import OptionError
-from gearcache.ge_cache.backend import CompileJob
+from gearcache.ge_cache.compile_job import CompileJob
 from gearcache.ge_cache.inductor.targets import NATIVE, TARGETS
 
 _VALUES = "it computes with the values of weights while compiling, and a cached graph takes them from the live module"

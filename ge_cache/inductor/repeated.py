@@ -11,7 +11,8 @@ import msgpack
 import torch
 from msgspec import Struct, field
 
-from gearcache.ge_cache.backend import CompileJob, Stage
+from gearcache.ge_cache.backend import Stage
+from gearcache.ge_cache.compile_job import CompileJob
 from gearcache.ge_cache.graphs.functional import drop_aliases, give_values, write_anew
 from gearcache.ge_cache.graphs.operations import Operations
 from gearcache.ge_cache.graphs.repeats import Search

@@ -14,15 +14,18 @@ import hashlib
 import os
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gearcache.ge_cache.backend import Artifact, Backend, CompileJob, Runner, Stage, StoredArtifact
+from gearcache.ge_cache.backend import Artifact, Backend, Runner, Stage, StoredArtifact
 from gearcache.ge_cache.npu.ascend import hf32, torch_npu_module
 from gearcache.ge_cache.npu.call import kernel_call
 from gearcache.ge_cache.npu.config import NpuOptions
 from gearcache.ge_cache.npu.load import load_kernel, read_parts
+
+if TYPE_CHECKING:
+    from gearcache.ge_cache.compile_job import CompileJob
 
 #: Environment variables that change what GE compiles.
 _VARIABLES = ("AUTOFUSE_FLAGS",)

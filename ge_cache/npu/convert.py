@@ -8,7 +8,8 @@ import re
 
 import msgpack
 
-from gearcache.ge_cache.backend import Artifact, CompileJob, Stage
+from gearcache.ge_cache.backend import Artifact, Stage
+from gearcache.ge_cache.compile_job import CompileJob
 from gearcache.ge_cache.graphs.all_gears import check_assumptions, gear_values
 from gearcache.ge_cache.npu.ascend import decompositions, ge_model_class, torch_npu_module
 from gearcache.ge_cache.npu.config import NpuOptions

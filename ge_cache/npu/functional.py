@@ -17,7 +17,7 @@ from torch import fx
 
 from gearcache.errors import CompileError
 from gearcache.ge_cache.aten import decode_tensor, to_module
-from gearcache.ge_cache.backend import CompileJob
+from gearcache.ge_cache.compile_job import CompileJob
 from gearcache.ge_cache.graphs.examples import symbolic_examples
 from gearcache.ge_cache.npu.process_groups import groups_of
 from gearcache.ge_cache.private_torch import fake as private_fake

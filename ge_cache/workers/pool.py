@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from gearcache.errors import CompileError
-from gearcache.ge_cache.backend import Artifact, Backend, CompileJob
+from gearcache.ge_cache.backend import Artifact, Backend
 from gearcache.ge_cache.capture.turns import turn
+from gearcache.ge_cache.compile_job import CompileJob
 from gearcache.ge_cache.workers.kept import KEPT
 from gearcache.ge_cache.workers.process import CompileFailed, CompileTimeout, UnknownOperator, WorkerProcess
 from gearcache.ge_cache.workers.scratch import collect_scratch

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from gearcache.child_process import python_command, python_environment, receive, send
-from gearcache.ge_cache.backend import Artifact, CompileJob, plain_job
+from gearcache.ge_cache.backend import Artifact
+from gearcache.ge_cache.compile_job import CompileJob, plain_job
 from gearcache.ge_cache.workers.program import GRACE
 from gearcache.ge_cache.workers.scratch import Scratch
 

@@ -37,7 +37,8 @@ def main(parent: int, life_line: int, folder: str, compiler: str) -> None:
     threading.Thread(target=watch_parent, args=(parent, life_line), daemon=True).start()
     import torch
 
-    from gearcache.ge_cache.backend import Backend, job_of_plain
+    from gearcache.ge_cache.backend import Backend
+    from gearcache.ge_cache.compile_job import job_of_plain
 
     module, _, name = compiler.partition(":")
     backend: Backend = getattr(importlib.import_module(module), name)()

@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 
-from gearcache.guards.dispatch import frame_helpers
 from gearcache.guards.evidence.names import name_of
 
 _NUMBERS = (
@@ -152,6 +151,8 @@ def resolve_reference(kind: str, value: str) -> Any:
         return builtins.__dict__
     if kind == "module":
         if value.startswith("torch._dynamo"):
+            from gearcache.guards.dispatch import frame_helpers
+
             return frame_helpers
         return sys.modules.get(value) or importlib.import_module(value)
     if kind == "object":

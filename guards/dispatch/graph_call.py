@@ -16,7 +16,6 @@ from gearcache.guards.dispatch.results import result_lines
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.dispatch.tensors.memory import BoundSpans, find_overlap
 from gearcache.guards.dispatch.tensors.native import tensor_check
-from gearcache.guards.dispatch.tensors.number_tensors import NUMBER_TENSORS
 from gearcache.guards.dispatch.tensors.tensor_checks import TensorChecks
 from gearcache.guards.gears.expressions import checked_expression
 
@@ -153,6 +152,8 @@ class GraphCall:
         numbers = [checked_expression(name) for name, _ in self.variant.numbers]
         number_names = numbers
         if numbers and self._is_native:  # compiled code reads a number from a tensor
+            from gearcache.guards.dispatch.tensors.number_tensors import NUMBER_TENSORS
+
             namespace["tensor_of"] = NUMBER_TENSORS
             number_names = [f"tensor_{name}" for name in numbers]
             conversions = "; ".join(

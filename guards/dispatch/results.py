@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
-from gearcache.guards.dispatch.tensors.inference_tensors import remade, retyped_view, unrecorded_view
 from gearcache.guards.dispatch.tensors.native import inference_mode
 from gearcache.guards.gears.expressions import checked_expression
 
@@ -30,6 +29,8 @@ def result_lines(
             values[index] = f"(result{index} := {values[index]})"
         lines = [f"out = {call}", f"return [{', '.join(values)}]"]
     if gear.regions:
+        from gearcache.guards.dispatch.tensors.inference_tensors import remade
+
         namespace["remade"] = remade
         lines[1:1] = [f"out[{int(index)}] = remade(out[{int(index)}], {bool(on)})" for index, on in gear.regions]
     if not gear.in_inference_mode:
@@ -60,6 +61,8 @@ def _result(
         base = f"attribute{index}"
     if not kind.endswith("_view"):
         return base
+    from gearcache.guards.dispatch.tensors.inference_tensors import retyped_view, unrecorded_view
+
     sizes, strides, offset, *more = form[2:]
     is_detached = more[-1:] == [True]
     if more and type(more[0]) is str:

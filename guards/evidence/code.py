@@ -1,6 +1,6 @@
-"""Digests of Python code objects: what a function does, independent of its place.
+"""Code of Python: whose it is, and digests of what a function does, independent of its place.
 
-File name, line numbers and tables derived from them are left out, so that a comment or an edit elsewhere in a file
+Digests leave out file name, line numbers and tables derived from them, so that a comment or an edit elsewhere in a file
 changes nothing. Names, constants, bytecode and nested code objects are included.
 """
 
@@ -82,9 +82,37 @@ def function_plain(function: Any) -> list[str]:
     return [name_of(inner), f"{place}:{code.co_firstlineno}" if place is not None else code_digest(code)]
 
 
+def method_component(function: types.FunctionType) -> dict[str, Any]:
+    """Return module, name and code of a method, through all decorators that keep `__wrapped__`."""
+    codes = []
+    inner: Any = function
+    while inner is not None:
+        code = getattr(inner, "__code__", None)
+        codes.append(code_digest(code) if isinstance(code, types.CodeType) else name_of(inner))
+        inner = getattr(inner, "__wrapped__", None)
+    return {"name": name_of(function), "code": codes}
+
+
 def is_versioned(code: types.CodeType | None) -> bool:
     """Whether code belongs to torch or the standard library, whose versions are in the key."""
     return code is not None and versioned_place(code.co_filename) is not None
+
+
+def is_users(function: Any, seen: frozenset[int] = frozenset()) -> bool:
+    """Whether a function is the user's, or a wrapper from torch or the standard library around one."""
+    while isinstance(function, (functools.partial, types.MethodType)):
+        function = function.func if isinstance(function, functools.partial) else function.__func__
+    if not isinstance(function, types.FunctionType) or id(function) in seen:
+        return False
+    return not is_versioned(function.__code__) or any(
+        is_users(item, seen | {id(function)}) for item in inner_values(function)
+    )
+
+
+def inner_values(function: types.FunctionType) -> list[Any]:
+    """Return the closed-over values of a function and the function that it wraps."""
+    values = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
+    return [item for item in (*values, getattr(function, "__wrapped__", None)) if item is not function]
 
 
 def is_library_file(file: Any) -> bool:

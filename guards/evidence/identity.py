@@ -1,4 +1,4 @@
-"""Identify a method and its decompositions by names and code, for the key."""
+"""Identify functions through all that they reach: decompositions, operators, what a graph holds untraced."""
 
 from __future__ import annotations
 
@@ -9,20 +9,16 @@ from typing import Any
 
 from gearcache.errors import UnkeyableValue
 from gearcache.guards.dispatch.tensors.native import is_operator
-from gearcache.guards.evidence.code import code_digest, code_objects, function_plain, is_library_file, is_versioned
+from gearcache.guards.evidence.code import (
+    code_objects,
+    function_plain,
+    inner_values,
+    is_library_file,
+    is_users,
+    is_versioned,
+)
 from gearcache.guards.evidence.constants import NotConstant, to_plain
 from gearcache.guards.evidence.names import module_of, name_of
-
-
-def method_component(function: types.FunctionType) -> dict[str, Any]:
-    """Return module, name and code of a method, through all decorators that keep `__wrapped__`."""
-    codes = []
-    inner: Any = function
-    while inner is not None:
-        code = getattr(inner, "__code__", None)
-        codes.append(code_digest(code) if isinstance(code, types.CodeType) else name_of(inner))
-        inner = getattr(inner, "__wrapped__", None)
-    return {"name": name_of(function), "code": codes}
 
 
 def decompositions_component(decompositions: Mapping[Any, Callable[..., Any]] | None) -> list[list[Any]]:
@@ -89,7 +85,7 @@ class _Description:
             return plain
         self._seen_ids.add(id(function))
         if is_versioned(function.__code__):
-            inner = [item for item in _inner_values(function) if is_users(item)]
+            inner = [item for item in inner_values(function) if is_users(item)]
             return [*plain, [self.of(item) for item in inner]] if inner else plain
         used_values = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
         used_values += [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
@@ -108,23 +104,6 @@ class _Description:
 
     def _is_users(self, module: types.ModuleType) -> bool:
         return not _is_library(module) and module.__name__.partition(".")[0] not in self._packages
-
-
-def is_users(function: Any, seen: frozenset[int] = frozenset()) -> bool:
-    """Whether a function is the user's, or a wrapper from torch or the standard library around one."""
-    while isinstance(function, (functools.partial, types.MethodType)):
-        function = function.func if isinstance(function, functools.partial) else function.__func__
-    if not isinstance(function, types.FunctionType) or id(function) in seen:
-        return False
-    return not is_versioned(function.__code__) or any(
-        is_users(item, seen | {id(function)}) for item in _inner_values(function)
-    )
-
-
-def _inner_values(function: types.FunctionType) -> list[Any]:
-    """Return the closed-over values of a function and the function that it wraps."""
-    values = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
-    return [item for item in (*values, getattr(function, "__wrapped__", None)) if item is not function]
 
 
 def _is_library(module: types.ModuleType) -> bool:

@@ -15,7 +15,6 @@ from gearcache.guards.access import Access, Walker, own_attributes
 from gearcache.guards.evidence.code import function_plain
 from gearcache.guards.evidence.constants import NotConstant, is_identity_constant, readable, to_plain
 from gearcache.guards.evidence.definition import definition
-from gearcache.guards.evidence.identity import described
 from gearcache.guards.evidence.kind import Kind, Writer, of_question, of_value
 from gearcache.guards.evidence.members import changed_class
 from gearcache.guards.evidence.names import a_type, name_of
@@ -89,6 +88,13 @@ def _has_name(value: Any, expected: str, walker: Walker) -> bool:
 
 def _found_name(present: str, expected: str) -> str:
     return "another class of this name" if present == expected.partition("#")[0] else repr(present)
+
+
+def _reached(value: Any) -> Any:
+    # Imported here: few graphs hold a function untraced.
+    from gearcache.guards.evidence.identity import described
+
+    return described(value, name_of(value))
 
 
 def _found_function(value: Any, expected: Any, walker: Walker) -> str:
@@ -272,7 +278,7 @@ KINDS: dict[str, Kind] = {
         of_value(
             "reached",
             "the function and all functions, defaults and globals that it uses are these",
-            lambda value: described(value, name_of(value)),
+            _reached,
             words=lambda path, expected, wanted, present: (
                 f"`{path}`, which the graph holds untraced, or what it uses was changed"
             ),

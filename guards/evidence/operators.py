@@ -30,25 +30,12 @@ _OF_TORCH = frozenset(
 )
 #: Namespaces of torch_npu, whose version is in the key too.
 _OF_TORCH_NPU = frozenset(["npu", "npugraph_ex", "air"])
-_DEVICES = frozenset(
-    [
-        *("CPU", "CUDA", "HIP", "FPGA", "MAIA", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA"),
-        *("PrivateUse1", "PrivateUse2", "PrivateUse3"),
-    ]
-)
-_LAYOUTS = ("SparseCsr", "Sparse", "Quantized", "NestedTensor")
 
 
 def is_outside(name: str) -> bool:
     """Return whether an operator, as `namespace::name`, belongs to neither torch nor torch_npu."""
     namespace = name.partition("::")[0]
     return not (namespace in _OF_TORCH or namespace in _OF_TORCH_NPU or namespace.startswith("npu_"))
-
-
-def is_of_device(key: str) -> bool:
-    """Return whether kernels for a dispatch key belong to a device: a graph calls them and does not contain them."""
-    layout = next((layout for layout in _LAYOUTS if key.startswith(layout)), "")
-    return key[len(layout) :] in _DEVICES
 
 
 def record_operators(names: Iterable[str]) -> Plain:
@@ -88,7 +75,7 @@ def operator_plain(name: str) -> dict[str, Any]:
         parts[part] = described(function, _user(part, name))
     kernels = _registry.operator_kernels(name)
     for key, (place, is_python) in kernels.items():
-        if is_of_device(key) or (key == "CompositeExplicitAutograd" and "Meta" in kernels):
+        if _registry.is_of_device(key) or (key == "CompositeExplicitAutograd" and "Meta" in kernels):
             continue
         part = f"{key} kernel"
         if is_python:

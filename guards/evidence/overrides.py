@@ -1,7 +1,7 @@
 """Kernels that a program registered in place of torch's own (`Library("aten", "IMPL")`, `register_fake`), for the key.
 
 A graph may not show the operator any more whose kernel is replaced, so overrides count for every entry of the process.
-Most processes have none.
+Most processes have none, so what compares them is imported where there is one.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from typing import Any
 
 from gearcache.errors import CaptureError, UnkeyableValue
 from gearcache.guards.evidence import registry as _registry
-from gearcache.guards.evidence.identity import described, is_users
+from gearcache.guards.evidence.code import is_users
 from gearcache.guards.evidence.names import module_of
-from gearcache.guards.evidence.operators import is_of_device
 
 
 def overrides_component(method: str, *, compiled: bool) -> list[list[Any]]:
@@ -37,7 +36,7 @@ def _kernels(method: str, compiled: bool) -> Iterator[tuple[str, str, Any]]:
 
 def _kernel(method: str, name: str, key: str, compiled: bool) -> Iterator[tuple[str, str, Any]]:
     part = f"{key} kernel"
-    if is_of_device(key):
+    if _registry.is_of_device(key):
         # The process runs it as registered. But its presence makes a trace keep a composite operator whole.
         if _registry.has_kernel(name, "CompositeImplicitAutograd"):
             yield name, part, None
@@ -48,6 +47,8 @@ def _kernel(method: str, name: str, key: str, compiled: bool) -> Iterator[tuple[
     if key == "Meta":
         if kernel is None:
             raise UnkeyableValue("overrides", part, f"what is registered for `{name}` is not a Python function")
+        from gearcache.guards.evidence.identity import described
+
         yield name, part, described(kernel, f"the {part} of {name}")
     elif compiled:
         raise CaptureError(
@@ -64,6 +65,8 @@ def _fakes() -> Iterator[tuple[str, str, Any]]:
         if name.startswith("aten::"):
             for part, function in _registry.registered_functions(name):
                 if _is_programs(function):
+                    from gearcache.guards.evidence.identity import described
+
                     yield name, part, described(function, f"the {part} of {name}")
 
 

@@ -18,6 +18,13 @@ import torch
 
 #: A line of the dispatcher's description of an operator: key, file and line of the registration, form of the kernel.
 _KERNEL = r"(?m)^(\w+)(?:\[alias\])?: registered at (.*?):(\d+) :: (.*)$"
+_DEVICES = frozenset(
+    [
+        *("CPU", "CUDA", "HIP", "FPGA", "MAIA", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA"),
+        *("PrivateUse1", "PrivateUse2", "PrivateUse3"),
+    ]
+)
+_LAYOUTS = ("SparseCsr", "Sparse", "Quantized", "NestedTensor")
 
 
 def operator_named(name: str) -> Any:
@@ -83,6 +90,12 @@ def library_kernels(library: torch.library.Library) -> Iterator[tuple[str, str]]
 def has_kernel(name: str, key: str) -> bool:
     """Whether the dispatcher holds a kernel of an operator for a dispatch key."""
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, key))
+
+
+def is_of_device(key: str) -> bool:
+    """Return whether kernels for a dispatch key belong to a device: a graph calls them and does not contain them."""
+    layout = next((layout for layout in _LAYOUTS if key.startswith(layout)), "")
+    return key[len(layout) :] in _DEVICES
 
 
 def operator_kernels(name: str) -> dict[str, tuple[str, bool]]:

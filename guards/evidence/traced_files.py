@@ -22,7 +22,6 @@ from typing import Any
 
 from gearcache.guards.evidence.code import code_digest, code_objects, is_versioned
 from gearcache.guards.evidence.names import name_of
-from gearcache.guards.evidence.operators import changed_operator, record_operators
 from gearcache.guards.evidence.reason import Reason
 
 Plain = dict[str, Any]
@@ -38,6 +37,8 @@ def record_sources(codes: Iterable[types.CodeType], operators: Iterable[str] = (
     """Return files (module, sha256) with the digests of their traced code objects, functions without a file, and the
     baked-in parts of `operators` outside torch.
     """
+    from gearcache.guards.evidence.operators import record_operators
+
     # By identity: equal code compares equal, also from another file, or another class's `__init__`.
     user_codes = [code for code in {id(code): code for code in codes}.values() if not is_versioned(code)]
     paths = {code.co_filename: os.path.realpath(code.co_filename) for code in user_codes}
@@ -112,7 +113,11 @@ def changed_source(plain: Plain) -> Reason | None:
         if function != digest:
             state = "was changed" if function else "is gone"
             return Reason("source", f"function `{name}` {state}", name, digest[:12], (function or "nothing")[:12])
-    return changed_operator(plain.get("operators", []))
+    if not plain.get("operators"):
+        return None
+    from gearcache.guards.evidence.operators import changed_operator
+
+    return changed_operator(plain["operators"])
 
 
 def _qualname(code: types.CodeType) -> str:

@@ -11,13 +11,13 @@ import torch
 
 from gearcache.errors import UnsupportedMethod
 from gearcache.guards.evidence.names import a_type, module_of
-from gearcache.serving.call.decorated_method import CachedFunction as CachedFunction
 from gearcache.serving.call.functions import check_kind
 from gearcache.serving.call.method import CachedMethod as CachedMethod
 from gearcache.serving.call.parameters import Parameters
 
 if TYPE_CHECKING:
     from gearcache.cached import Cached, Decorator
+    from gearcache.serving.call.decorated_method import CachedFunction
 
 Gears = Mapping[str, Any]
 P = ParamSpec("P")
@@ -153,6 +153,8 @@ def _wrap(func: Any, parameters: Parameters) -> CachedMethod | CachedFunction:
             raise UnsupportedMethod(_COMPILED)
         owner_name, _, _ = func.__qualname__.rpartition(".")
         if owner_name and not owner_name.endswith("<locals>"):
+            from gearcache.serving.call.decorated_method import CachedFunction
+
             check_kind(func)
             return CachedFunction(func, parameters)
         raise UnsupportedMethod(

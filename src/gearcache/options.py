@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from gearcache.cache.admin.evict import DEFAULT_MAX_SIZE
 from gearcache.cache.layout import REMOTES_VARIABLE, ROOT_VARIABLE, VARIABLE_PREFIXES
+from gearcache.cache.limits import DEFAULT_MAX_SIZE
 from gearcache.errors import OptionError
 from gearcache.guards.evidence.names import a_type
 
@@ -40,7 +40,10 @@ _OF_TORCHAIR = ("debug", "dump_config", "experimental_config", "export", "fusion
 
 
 class _Checked:
-    """Refuses unknown option names and values, and names the option, the value and what is allowed."""
+    """Refuses unknown option names and values, and names the option, the value and what is allowed.
+
+    Compares and prints by the options. A dataclass would write both for each class, which costs every start.
+    """
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in type(self).__dataclass_fields__:  # type: ignore[attr-defined]
@@ -57,6 +60,13 @@ class _Checked:
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(_unknown(self, name))
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if type(self) is type(other) else NotImplemented
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__qualname__}({options})"
 
 
 def _unknown(owner: Any, name: str) -> str:
@@ -115,14 +125,14 @@ def _check_pad_values(values: Any) -> None:
             )
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class InferenceConfig(_Checked):
     """How gears of several dims combine: `zip` pairs them, `product` takes every combination."""
 
     dynamic_gears_merge_policy: str = "zip"
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class CompilerConfig(_Checked):
     """Options of a cached method. Its first call reads them; later changes have no effect.
 

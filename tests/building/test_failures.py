@@ -13,7 +13,8 @@ import torch
 
 import gearcache
 from gearcache.errors import BackendUnavailable, CompileError
-from gearcache.ge_cache.backend import Artifact, CompileJob
+from gearcache.ge_cache.backend import Artifact
+from gearcache.ge_cache.compile_job import CompileJob
 from gearcache.ge_cache.eager import EagerBackend
 from gearcache.ge_cache.inductor.backend import InductorBackend
 from gearcache.ge_cache.workers.pool import CompilePool

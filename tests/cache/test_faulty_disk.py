@@ -14,13 +14,13 @@ import pytest
 
 from gearcache.cache.admin.catalog import Catalog, Removal
 from gearcache.cache.admin.counts import Counts, reset_counts
-from gearcache.cache.admin.evict import Limits
 from gearcache.cache.admin.health import check_health
 from gearcache.cache.admin.packed.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.tally import count_misses, misses
 from gearcache.cache.admin.verify import verify
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
+from gearcache.cache.limits import Limits
 from gearcache.cache.store import DiskStore, Hit
 from gearcache.errors import CacheError
 from gearcache.readable.joined import joined

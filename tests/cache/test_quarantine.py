@@ -9,9 +9,9 @@ import pytest
 
 from gearcache.cache import quarantine as quarantine_module
 from gearcache.cache.admin.catalog import Catalog, Removal
-from gearcache.cache.admin.evict import Limits
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
+from gearcache.cache.limits import Limits
 from gearcache.cache.quarantine import MAX_KEPT, excess, quarantine, quarantined
 from gearcache.cache.store import DiskStore, Hit
 from gearcache.errors import CorruptEntry

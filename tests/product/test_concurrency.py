@@ -19,9 +19,9 @@ import torch
 
 import gearcache
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.evict import Limits
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
+from gearcache.cache.limits import Limits
 from gearcache.cache.result import Hit, Miss
 from gearcache.cache.store import DiskStore
 from gearcache.errors import LockTimeout, PublishError

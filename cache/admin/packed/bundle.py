@@ -30,8 +30,7 @@ from gearcache.cache.files.trust import others_wrote
 from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, Layout, is_digest
 from gearcache.cache.locks.lock import key_lock
-from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
-from gearcache.cache.manifest_file import read_manifest
+from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest, read_manifest
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.signatures.trusted_keys import HMAC_NAME
 from gearcache.cache.store import DiskStore

@@ -10,8 +10,7 @@ from typing import BinaryIO
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.locks.use import register_use
-from gearcache.cache.manifest import Manifest
-from gearcache.cache.manifest_file import read_manifest_to_copy
+from gearcache.cache.manifest import Manifest, read_manifest_to_copy
 from gearcache.cache.store import DiskStore
 
 #: Returns a manifest with the signatures to be stored with it.

@@ -15,8 +15,7 @@ from gearcache.cache.files.trust import read_trusted
 from gearcache.cache.keys.siblings import family_of
 from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.locks.lock import key_lock
-from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, OtherFormat
-from gearcache.cache.manifest_file import read_manifest
+from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, OtherFormat, read_manifest
 from gearcache.cache.remote.admin.command_retries import MOST_FAULTS, SECONDS, persistently
 from gearcache.cache.remote.admin.holdings import read_manifests
 from gearcache.cache.remote.admin.push import name_of

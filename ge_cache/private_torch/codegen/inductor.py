@@ -16,7 +16,7 @@ from gearcache.errors import UnsafePath
 from gearcache.ge_cache.private_torch.codegen.cpp_objects import ObjectMaker, as_written, objects_by
 from gearcache.ge_cache.private_torch.codegen.instruction_sets import probed_alike, vectors_of
 from gearcache.ge_cache.private_torch.core import OpOverload, storage_key
-from gearcache.guards.evidence.identity import is_users
+from gearcache.guards.evidence.code import is_users
 from gearcache.guards.evidence.operators import is_outside
 
 

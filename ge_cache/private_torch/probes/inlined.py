@@ -11,8 +11,7 @@ from torch._dynamo.variables import functions
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
 from gearcache.ge_cache.private_torch.probe import Probes
-from gearcache.guards.evidence.code import is_versioned
-from gearcache.guards.evidence.identity import is_users
+from gearcache.guards.evidence.code import is_users, is_versioned
 from gearcache.guards.evidence.names import name_of
 
 #: Functions whose calls Dynamo folds although they have arguments; their results depend only on these, or on components

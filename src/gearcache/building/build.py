@@ -20,8 +20,8 @@ from gearcache.ge_cache.capture.turns import in_turns
 from gearcache.ge_cache.workers.pool import CompileOutcome, CompilePool
 from gearcache.guards.gears.short_names import sizes_name
 from gearcache.readable.graph import PACKED_GRAPH, STORED_GRAPH
+from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.progress import BuildProgress
-from gearcache.telemetry.stats import Counters
 
 
 class _Compiled(Struct):

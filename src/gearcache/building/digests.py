@@ -14,7 +14,7 @@ from typing import Any
 import msgpack
 from msgspec.structs import asdict
 
-from gearcache.ge_cache.backend import CompileJob
+from gearcache.ge_cache.compile_job import CompileJob
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.dispatch.stored.variant_groups import with_groups
 

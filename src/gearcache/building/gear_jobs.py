@@ -15,8 +15,8 @@ from gearcache.building.request import BuildRequest
 from gearcache.building.trace_units import TraceUnit
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.aten import encode_graph
-from gearcache.ge_cache.backend import CompileJob
 from gearcache.ge_cache.capture.captured import Capture
+from gearcache.ge_cache.compile_job import CompileJob
 from gearcache.ge_cache.graphs.all_gears import all_gears_graph
 from gearcache.ge_cache.graphs.dynamic import dynamic_gear
 from gearcache.ge_cache.graphs.plan import PlannedGear

@@ -28,8 +28,8 @@ from gearcache.guards.access import Access, Scope
 from gearcache.guards.arguments import find_tensors, parameter_names, replace_tensors
 from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.parse import GearSpec
+from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.interrupts import raise_interrupt
-from gearcache.telemetry.stats import Counters
 
 logger = logging.getLogger("gearcache")
 Arguments = Mapping[str, Any]

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from gearcache.cache.files.atomic import descriptor_digest
+from gearcache.cache.files.trust import descriptor_digest
 
 MANIFEST = ".gearcache-export.json"
 _VERSION = 2

@@ -23,7 +23,6 @@ import torch
 
 from gearcache.errors import GearcacheError
 from gearcache.guards.evidence.names import a_type
-from gearcache.prewarming import hook as session
 from gearcache.prewarming.environment import with_temporary_name
 from gearcache.prewarming.job import acting_as
 from gearcache.prewarming.report import Prewarmed as Prewarmed
@@ -31,6 +30,7 @@ from gearcache.prewarming.report import PrewarmInterrupted as PrewarmInterrupted
 from gearcache.prewarming.report import PrewarmReport as PrewarmReport
 from gearcache.prewarming.session import PrewarmSession
 from gearcache.prewarming.share import LeftTo, Shard, Sharing
+from gearcache.serving.call import session
 
 
 def prewarm(

@@ -25,8 +25,8 @@ from gearcache.prewarming.survey import survey
 
 if TYPE_CHECKING:
     from gearcache.prewarming.coverage import Gap
-    from gearcache.prewarming.hook import Preparable
     from gearcache.serving.call.call import Call
+    from gearcache.serving.call.session import Preparable
     from gearcache.serving.find.binding import Binding
 
 logger = logging.getLogger("gearcache")

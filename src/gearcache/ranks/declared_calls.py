@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from gearcache.attaching.attachment import Attachment
 from gearcache.errors import OptionError
-from gearcache.prewarming import hook as session
+from gearcache.serving.call import session
 from gearcache.serving.call.method import CachedMethod
 
 

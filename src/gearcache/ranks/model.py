@@ -10,8 +10,8 @@ import torch
 from gearcache.attaching.attachment import Attachment
 from gearcache.guards.evidence.names import a_type
 from gearcache.prewarming.reach import Reach
+from gearcache.serving.call.build_right import mark, mark_of, unmark
 from gearcache.serving.call.method import CachedMethod
-from gearcache.serving.fleet.agreed_modules import mark, mark_of, unmark
 
 
 class Model:

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gearcache.cache.files.atomic import read_verified, write_atomic
-from gearcache.cache.files.trust import read_trusted
+from gearcache.cache.files.atomic import write_atomic
+from gearcache.cache.files.trust import read_trusted, read_verified
 from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.manifest import MAX_ITEMS, MAX_MANIFEST_SIZE, Manifest, decode_manifest
 from gearcache.errors import CacheError

@@ -9,8 +9,8 @@ from typing import Any
 
 from gearcache.cache.admin.catalog import Catalog, Removal
 from gearcache.cache.admin.counts import Counts
-from gearcache.cache.admin.evict import Limits
 from gearcache.cache.admin.row import EntryRow
+from gearcache.cache.limits import Limits
 from gearcache.cache.remote.tier_counts import tier_counts
 from gearcache.commands.common import short_name
 from gearcache.commands.figures.savings import limits_in_force, used_by_methods, used_in_all, used_plain

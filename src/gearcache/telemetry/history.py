@@ -9,8 +9,8 @@ from typing import Any
 from gearcache.errors import CacheError, GearcacheError, MissingTorchNames
 from gearcache.events import Event, Kind
 from gearcache.guards.evidence.reason import Reason
+from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.interrupts import raise_interrupt
-from gearcache.telemetry.stats import Counters
 
 logger = logging.getLogger("gearcache")
 #: The most lines of `.explain()`; the earliest ones are dropped.

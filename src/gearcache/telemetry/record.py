@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.history import History
 from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.shapes_met import ShapesMet
-from gearcache.telemetry.stats import Counters
 
 
 class Record(Struct, frozen=True):

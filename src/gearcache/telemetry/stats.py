@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec.structs import replace
 
 from gearcache.guards.evidence.reason import Reason
-from gearcache.telemetry.counters import Counters as Counters
+from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.outcomes import Outcomes
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from gearcache.cache import remove as remove_module
 from gearcache.cache import upkeep
 from gearcache.cache.admin import scan as scan_module
 from gearcache.cache.admin.catalog import Catalog, Removal
-from gearcache.cache.admin.evict import Limits
 from gearcache.cache.admin.verify import Fault, verify
 from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
+from gearcache.cache.limits import Limits
 from gearcache.cache.locks.use import register_use
 from gearcache.cache.store import DiskStore, Hit
 from gearcache.errors import CacheError, UnsafePath

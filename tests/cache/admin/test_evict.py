@@ -7,8 +7,9 @@ from hashlib import sha256
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gearcache.cache.admin.evict import Limits, entries_to_evict
+from gearcache.cache.admin.evict import entries_to_evict
 from gearcache.cache.admin.row import EntryRow, entry_of, total_size
+from gearcache.cache.limits import Limits
 from gearcache.cache.manifest import Manifest
 
 SIZES = {sha256(bytes([number])).hexdigest(): 10 * (number + 1) for number in range(6)}

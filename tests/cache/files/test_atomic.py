@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from gearcache.cache.files import atomic
-from gearcache.cache.files.atomic import read_verified, write_atomic
+from gearcache.cache.files.atomic import write_atomic
+from gearcache.cache.files.trust import read_verified
 from gearcache.errors import PublishError
 
 BIG = os.urandom(3 << 20)

@@ -38,7 +38,7 @@ from pathlib import Path
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.store import DiskStore
 from gearcache.cache.layout import Layout
-from gearcache.cache.admin.evict import Limits
+from gearcache.cache.limits import Limits
 from gearcache.cache.signatures.signature import Signer
 from gearcache.cache.admin.packed.bundle import write_bundle, take_bundle
 from gearcache.readable.joined import joined

@@ -19,12 +19,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.evict import Limits
 from gearcache.cache.admin.health import check_health
 from gearcache.cache.admin.packed.bundle import HEADER_NAME, take_bundle
 from gearcache.cache.admin.verify import verify
 from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
+from gearcache.cache.limits import Limits
 from gearcache.cache.result import Hit, Miss, MissReason
 from gearcache.cache.store import DiskStore
 from gearcache.cli import main

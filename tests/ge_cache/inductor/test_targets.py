@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.errors import OptionError
-from gearcache.ge_cache.backend import CompileJob, job_of_plain, plain_job
+from gearcache.ge_cache.compile_job import CompileJob, job_of_plain, plain_job
 from gearcache.ge_cache.inductor import targets
 from gearcache.ge_cache.inductor.backend import InductorBackend
 from gearcache.ge_cache.inductor.options import compile_options, vectors_for

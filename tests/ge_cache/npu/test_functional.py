@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from gearcache.ge_cache.aten import encode_graph
-from gearcache.ge_cache.backend import CompileJob
+from gearcache.ge_cache.compile_job import CompileJob, GearInput
 from gearcache.ge_cache.npu.functional import FunctionalGraph, functional_graph
-from gearcache.ge_cache.tensor_spec import GearInput
 
 aten = torch.ops.aten
 

@@ -18,7 +18,8 @@ import gearcache
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore
 from gearcache.errors import CompileError
-from gearcache.ge_cache.backend import Artifact, CompileJob, Stage
+from gearcache.ge_cache.backend import Artifact, Stage
+from gearcache.ge_cache.compile_job import CompileJob
 from gearcache.ge_cache.eager import EagerBackend
 from gearcache.ge_cache.inductor.backend import InductorBackend
 from gearcache.ge_cache.workers.kept import KEPT

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.evict import Limits
 from gearcache.cache.layout import Layout
+from gearcache.cache.limits import Limits
 from gearcache.cache.upkeep import keep_limits
 from tests.support.relaunch import run_python
 from tests.support.scenarios import strict_config

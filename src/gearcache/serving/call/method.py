@@ -21,7 +21,8 @@ from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.guards.dispatch.graph_call import Mismatch
 from gearcache.guards.dispatch.tensors.native import has_function_mode
 from gearcache.guards.gears.input_specs import InputSpecs
-from gearcache.prewarming import hook as session
+from gearcache.serving.call import session
+from gearcache.serving.call.build_right import BuildRight
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.decorators import undecorated
 from gearcache.serving.call.failures import Failures, warn_lacking
@@ -33,18 +34,18 @@ from gearcache.serving.call.stance import FORCE_EAGER, follow, present_stance
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.bindings import Bindings
 from gearcache.serving.find.loaded import Frame
-from gearcache.serving.fleet.build_right import BuildRight
+from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.spans import recorder, span
-from gearcache.telemetry.stats import Counters, Stats
 from gearcache.torch_release import is_tested
 
 if TYPE_CHECKING:
     from gearcache.guards.gears.example_sizes import Special
     from gearcache.serving.call.recorded_calls import RecordedCalls
     from gearcache.telemetry.method_shapes import MethodShapes
+    from gearcache.telemetry.stats import Stats
     from gearcache.telemetry.suggest import SuggestedGears
 
 #: Held while a `__call__` is exchanged; the thread may or may not hold a method's lock.
@@ -153,6 +154,8 @@ class CachedMethod:
     @property
     def stats(self) -> Stats:
         """Counters of this binding, see `gearcache.telemetry.stats.Stats`."""
+        from gearcache.telemetry.stats import Stats
+
         return Stats(self._counters, self._outcomes, self._use, self._shapes_met)
 
     def count_eager(self, reason: str) -> None:

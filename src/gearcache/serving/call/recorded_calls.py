@@ -10,11 +10,11 @@ from typing import Any
 
 from gearcache.guards.gears.parse import GearSpec, gear_text
 from gearcache.serving.find.activate import BlobReader
+from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.shapes_met import ShapesMet
 from gearcache.telemetry.spans import SpanRecorder, span
-from gearcache.telemetry.stats import Counters
 
 _MOST_SHAPES = 2000
 _MOST_REASONS = 200

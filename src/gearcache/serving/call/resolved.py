@@ -6,7 +6,7 @@ import inspect
 import os
 import types
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from msgspec import Struct, field
@@ -20,17 +20,19 @@ from gearcache.ge_cache.backend import Backend
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.select import select_backend
 from gearcache.guards.arguments import find_tensors
-from gearcache.guards.dispatch.fills import Fills
-from gearcache.guards.evidence.identity import decompositions_component, method_component
+from gearcache.guards.evidence.code import method_component
 from gearcache.guards.evidence.overrides import overrides_component
 from gearcache.guards.gears.parse import GearSpec, RangeAxis, fill_dims, gears_of_arguments, parse_gears, with_specs
 from gearcache.options import Settings
+from gearcache.serving.call.build_right import BuildRight
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.input_signature import InputSignature
 from gearcache.serving.call.parameters import Parameters
 from gearcache.serving.call.wrapped_names import at_their_places
-from gearcache.serving.fleet.build_right import BuildRight
 from gearcache.version import __version__
+
+if TYPE_CHECKING:
+    from gearcache.guards.dispatch.fills import Fills
 
 
 class ResolvedMethod(Struct, eq=False):
@@ -67,6 +69,8 @@ class ResolvedMethod(Struct, eq=False):
     @property
     def fills(self) -> Fills:
         """The values of the filling of calls between gears."""
+        from gearcache.guards.dispatch.fills import Fills
+
         return Fills(self.settings.pad_values, self.settings.filling == "vouched")
 
 
@@ -126,7 +130,7 @@ def resolve(
         options=settings.compile_options,
         gears=_gears_component(spec, settings, parameters),
         dynamic=_dynamic_component(parameters, tensors),
-        decompositions=decompositions_component(parameters.custom_decompositions),
+        decompositions=_decompositions_component(parameters.custom_decompositions),
         overrides=overrides_component(name, compiled=backend.compiles),
         software={"gearcache": __version__},
         ranks=ranks,
@@ -163,6 +167,14 @@ def _gears_component(spec: GearSpec, settings: Settings, parameters: Parameters)
     if parameters.apart is not None:
         component["apart"] = parameters.apart
     return component
+
+
+def _decompositions_component(decompositions: Mapping[Any, Any] | None) -> list[list[Any]]:
+    if not decompositions:
+        return []
+    from gearcache.guards.evidence.identity import decompositions_component
+
+    return decompositions_component(decompositions)
 
 
 def _constants(parameters: Parameters, function: types.MethodType, call: Call) -> tuple[str, ...]:

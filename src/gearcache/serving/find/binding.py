@@ -18,13 +18,13 @@ from gearcache.serving.find.binding_watch import BindingWatch
 from gearcache.serving.find.entry import Entry
 from gearcache.serving.find.loaded import Answer, Frame, LoadedVariants
 from gearcache.serving.find.variants import Variants
+from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.history import History
 from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.record import Record
 from gearcache.telemetry.shapes_met import ShapesMet
 from gearcache.telemetry.spans import recorder
-from gearcache.telemetry.stats import Counters
 
 if TYPE_CHECKING:
     from gearcache.cache.protocol import Store

@@ -6,6 +6,7 @@ import types
 from collections.abc import Iterator
 
 from gearcache.cache.keys.fingerprint import state_component
+from gearcache.serving.call.build_right import BuildRight
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.input_signature import InputSignature
 from gearcache.serving.call.parameters import Parameters
@@ -13,12 +14,11 @@ from gearcache.serving.call.resolved import Overrides, resolve
 from gearcache.serving.call.wrapped_names import at_their_places
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.entry import Entry
-from gearcache.serving.fleet.build_right import BuildRight
+from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.shapes_met import Met
 from gearcache.telemetry.spans import span
-from gearcache.telemetry.stats import Counters
 
 
 class Bindings:

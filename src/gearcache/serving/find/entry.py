@@ -13,13 +13,12 @@ import torch
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from gearcache.cache.admin.evict import Limits
 from gearcache.cache.files.trust import check_folders
 from gearcache.cache.keys.key import CacheKey, Missing
 from gearcache.cache.layout import Layout
+from gearcache.cache.limits import Limits
 from gearcache.cache.manifest import Manifest
 from gearcache.cache.result import Hit, Miss, MissReason
-from gearcache.cache.signatures.signature import Signer
 from gearcache.cache.store import DiskStore
 from gearcache.errors import CacheError
 from gearcache.guards.dispatch.stored.packed_entry import entry_from_plain, entry_to_plain
@@ -345,8 +344,11 @@ class Entry:
 
     def _open_store(self, layout: Layout) -> DiskStore:
         settings = self._settings
-        signer = Signer(settings.hmac_key_file) if settings.hmac_key_file is not None else None
-        signing_key = None
+        signer = signing_key = None
+        if settings.hmac_key_file is not None:
+            from gearcache.cache.signatures.signature import Signer
+
+            signer = Signer(settings.hmac_key_file)
         if settings.signing_key_file is not None:
             from gearcache.cache.signatures.key_pair import SigningKey
 

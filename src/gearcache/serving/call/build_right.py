@@ -1,18 +1,24 @@
-"""Whether the calls of one cached method may compile: an agreement of a job's ranks removes that right."""
+"""Whether the calls of one cached method may compile: an agreement of a job's ranks removes that right.
+
+A method that is made later, from a module on which ranks have agreed, has no graphs that all ranks have. So it may not
+compile either, and such modules are marked.
+"""
 
 from __future__ import annotations
 
 import math
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from gearcache.errors import CompileNotAgreed
-from gearcache.serving.fleet.agreed_modules import mark_of
 
 #: Values of `on_miss` that serve calls without a graph and without waiting.
 _EAGER = ("eager", "background")
+#: By the id of a module: the module, and whether its methods run without graphs because the ranks could not agree.
+_marks: dict[int, tuple[weakref.ref[Any], bool]] = {}
 
 
 class BuildRight:
@@ -20,13 +26,13 @@ class BuildRight:
 
     def __init__(self, instance: Any = None) -> None:
         """`instance` is the module of the method; if a job has agreed on it, there is no right from the beginning."""
-        mark = mark_of(instance)
-        self._is_withdrawn = mark is not None
+        is_eager = mark_of(instance)
+        self._is_withdrawn = is_eager is not None
         self._builder: int | None = None
         #: Seconds after which the compile of a gear times out.
         self.seconds = math.inf
         #: Whether all ranks run the method itself, because they could not agree.
-        self.is_eager = bool(mark)
+        self.is_eager = bool(is_eager)
 
     def withdraw(self, *, is_eager: bool = False) -> None:
         """Let nothing compile from now on, except in a thread with a grant; with `is_eager`, run no graph either."""
@@ -65,3 +71,20 @@ class BuildRight:
         if on_miss in _EAGER:
             return False
         raise CompileNotAgreed(method, why)
+
+
+def mark(module: Any, *, is_eager: bool) -> None:
+    """Mark a module: its methods may not compile alone."""
+    key = id(module)
+    _marks[key] = weakref.ref(module, lambda _: _marks.pop(key, None)), is_eager
+
+
+def unmark(module: Any) -> None:
+    """Remove the mark of a module."""
+    _marks.pop(id(module), None)
+
+
+def mark_of(instance: Any) -> bool | None:
+    """Return whether methods of a marked module run without graphs; None for an unmarked module."""
+    entry = _marks.get(id(instance))
+    return entry[1] if entry is not None and entry[0]() is instance else None

@@ -1,7 +1,4 @@
-"""The hook of prewarming in cached methods: while a session is open, it receives calls instead of the dispatch.
-
-This is a small separate module, because every relaunch imports it.
-"""
+"""The hook of prewarming in cached methods: while a session is open, it receives calls instead of the dispatch."""
 
 from __future__ import annotations
 
