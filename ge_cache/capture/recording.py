@@ -20,7 +20,7 @@ from gearcache.ge_cache.private_torch import every_probe
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import raised as private_raised
 from gearcache.ge_cache.private_torch.probe import listening
-from gearcache.ge_cache.private_torch.switches import switches_restored
+from gearcache.ge_cache.private_torch.switches import kernels_restored_after_a_failure
 from gearcache.guards.access import Scope
 from gearcache.guards.evidence.code import is_library_file
 
@@ -81,12 +81,14 @@ class Recording(TraceLog):
                 torch.set_grad_enabled(self.with_grad),
                 private_dynamo.capture_settings(self.numbers, dynamic=dynamic),
                 private_fake.without_reports(),
-                switches_restored(),
+                kernels_restored_after_a_failure(),
                 listening(self, every_probe.PROBES),
             ):
                 self.frame, self.output, self.installed = private_dynamo.compile_frame(
                     self._function, arguments, keywords, self.hook, self._begin
                 )
+                if self.hook.module is not None:
+                    check_switches(self.method, self.hook.module, self.hook.writes)
         except private_dynamo.dynamo_errors() as error:
             raise self._refusal(error) from error
         except CaptureError:
@@ -101,7 +103,6 @@ class Recording(TraceLog):
         if self.hook.module is None:
             raise NoOperation(self.method)
         self.module = self.hook.module
-        check_switches(self.method, self.module, self.hook.writes)
         check_graph(self, self.module.graph, with_grad=self.with_grad)
 
     def _refusal(self, error: BaseException) -> CaptureError:

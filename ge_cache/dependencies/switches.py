@@ -23,7 +23,6 @@ from gearcache.guards.evidence.names import module_of
 
 #: A frame in the stack of a node: file, line, function, and the code if it is known.
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)(?:\n +(?P<code>.+))?')
-_INSTEAD = {"torch.set_default_dtype": ", or pass `dtype=` to the functions that make tensors"}
 
 
 def check_switches(method: str, module: fx.GraphModule, writes: Iterable[Write]) -> None:
@@ -34,7 +33,7 @@ def check_switches(method: str, module: fx.GraphModule, writes: Iterable[Write])
             raise CaptureError(
                 method,
                 f"it calls `{name}`{_place(node)}, which a graph does not honour: call it around the call of the "
-                f"cached method{_INSTEAD.get(name, '')}",
+                "cached method",
             )
     for write in writes:
         if _is_switch(write.owner):

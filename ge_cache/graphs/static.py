@@ -28,7 +28,7 @@ from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outpu
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import nodes as private_nodes
-from gearcache.ge_cache.private_torch.switches import switches_restored
+from gearcache.ge_cache.private_torch.switches import kernels_restored_after_a_failure
 
 
 def _empty(spec: GearInput) -> torch.Tensor:
@@ -174,7 +174,7 @@ def record(
         return [value for value in outputs if isinstance(value, torch.Tensor)]
 
     def recorded(table: dict[Any, Any], pre_dispatch: bool) -> fx.GraphModule:
-        with mode, torch.no_grad(), switches_restored(), noting_code(lifted):
+        with mode, torch.no_grad(), kernels_restored_after_a_failure(), noting_code(lifted):
             tracer = make_fx(run, decomposition_table=table, _allow_non_fake_inputs=True, pre_dispatch=pre_dispatch)
             return tracer(*arguments)
 
@@ -193,7 +193,7 @@ def record(
     except Exception as error:  # torch refuses to compare sizes that depend on values
         cause = f"its results have sizes that depend on values: {str(error).partition('  (')[0]}"
         raise CaptureError(method, cause) from error
-    with mode, torch.no_grad(), switches_restored():
+    with mode, torch.no_grad(), kernels_restored_after_a_failure():
         regions = inference_regions.regions_of_outputs(lifted, arguments)
     _keep_outputs(module, outputs, plan.compiled)
     written_flags = [tensor._version != version for tensor, version in zip(tensors, versions, strict=True)]

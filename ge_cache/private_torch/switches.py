@@ -1,4 +1,4 @@
-"""Switches of torch that a method may set in a region: Dynamo runs these calls, and a trace may end within a region."""
+"""Which kernels of attention torch may use: a method may choose them in a region, and a trace may fail within one."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ import torch.nn.attention
 
 
 @contextlib.contextmanager
-def switches_restored() -> Iterator[None]:
-    """Restore the default dtype, and which kernels of attention are allowed, in which order."""
-    dtype = torch.get_default_dtype()
+def kernels_restored_after_a_failure() -> Iterator[None]:
+    """Restore which kernels are allowed, in which order, if the block fails: else the region has done so by itself."""
     kernels = torch.nn.attention._cur_sdpa_kernel_backends()
     order = torch._C._get_sdp_priority_order()
     try:
         yield
-    finally:
-        if torch.get_default_dtype() != dtype:
-            torch.set_default_dtype(dtype)
-        if torch.nn.attention._cur_sdpa_kernel_backends() != kernels:
-            torch.nn.attention._sdpa_kernel(kernels)
-        if torch._C._get_sdp_priority_order() != order:
-            torch._C._set_sdp_priority_order(order)
+    except BaseException:
+        torch.nn.attention._sdpa_kernel(kernels)
+        torch._C._set_sdp_priority_order(order)
+        raise

@@ -6,6 +6,7 @@ import os
 import types
 from typing import Any
 
+import torch
 from torch._dynamo.symbolic_convert import InliningInstructionTranslator, InstructionTranslatorBase
 from torch._dynamo.variables import functions
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
@@ -26,6 +27,7 @@ _PURE = {
 }
 #: Functions of torch's state that take the name of a kind of device.
 _OF_DEVICES = {"torch:get_autocast_dtype", "torch:is_autocast_enabled"}
+_SETTING_DTYPE = (torch.set_default_dtype, torch._C._set_default_dtype)
 _ENVIRONMENT = type(os.environ).__getitem__
 #: The step of a path from a function without arguments to its result.
 CALLED = ("call", None)
@@ -60,6 +62,12 @@ def imported(trace: Any, original: Any, self: Any, module_name: str) -> Any:
 @probes.at(TorchInGraphFunctionVariable, "call_function")
 def called_function(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
     """Note a function of torch, and a result that becomes a constant."""
+    if self.value in _SETTING_DTYPE:  # Dynamo would call it, and other threads make tensors meanwhile
+        trace.refuse(
+            "it calls `torch.set_default_dtype`, which a graph does not honour: call it around the call of the cached "
+            "method, or pass `dtype=` to the functions that make tensors",
+            at_once=True,
+        )
     if is_users(self.value):  # it runs when the graph is recorded
         trace.note("untraced", self.value, self.source)
     result = original(self, tx, args, kwargs)

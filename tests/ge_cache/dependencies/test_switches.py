@@ -33,10 +33,13 @@ class Regions(torch.nn.Module):
             return torch.nn.functional.scaled_dot_product_attention(x, x, x)
 
     def left_by_an_exception(self, x: torch.Tensor) -> torch.Tensor:
-        torch.set_default_dtype(torch.float64)
         torch.backends.cuda.enable_flash_sdp(False)
         print("a graph break")
         return x
+
+    def of_a_switch(self, x: torch.Tensor) -> torch.Tensor:
+        torch.backends.cuda.enable_flash_sdp(False)
+        return x + 1
 
 
 def _cached(name: str, cache_dir: Path) -> gearcache.CachedMethod:
@@ -44,9 +47,10 @@ def _cached(name: str, cache_dir: Path) -> gearcache.CachedMethod:
     return gearcache.cache_compile(getattr(Regions(), name), cache_dir=cache_dir, config=config)
 
 
-def test_a_default_dtype_of_a_region_is_refused_with_the_place(cache_dir: Path) -> None:
-    with pytest.raises(gearcache.CaptureError, match=r"`torch\.set_default_dtype` \(File .*test_switches\.py.*dtype="):
+def test_a_default_dtype_of_a_region_is_refused_before_it_is_set(cache_dir: Path) -> None:
+    with pytest.raises(gearcache.CaptureError, match=r"`torch\.set_default_dtype`.*pass `dtype=`"):
         _cached("of_a_default_dtype", cache_dir)(torch.ones(4, dtype=torch.bfloat16))
+    assert torch.get_default_dtype() == torch.float32
 
 
 def test_a_region_of_attention_kernels_gives_the_bits_of_eager_mode_at_all_sizes(cache_dir: Path) -> None:
@@ -62,8 +66,14 @@ def test_a_region_of_attention_kernels_gives_the_bits_of_eager_mode_at_all_sizes
     assert differs  # or this shows nothing
 
 
-def test_a_trace_that_fails_in_a_region_leaves_the_switches(cache_dir: Path) -> None:
-    with pytest.raises(gearcache.CaptureError, match="print"):
-        _cached("left_by_an_exception", cache_dir)(torch.ones(4))
-    assert torch.get_default_dtype() == torch.float32
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("left_by_an_exception", "print"),
+        ("of_a_switch", r"enable_flash_sdp\(False\)`\), which a graph does not honour"),
+    ],
+)
+def test_a_refused_trace_leaves_the_switches(cache_dir: Path, name: str, words: str) -> None:
+    with pytest.raises(gearcache.CaptureError, match=words):
+        _cached(name, cache_dir)(torch.ones(4))
     assert torch.backends.cuda.flash_sdp_enabled()
