@@ -38,8 +38,9 @@ def is_operator(node: fx.Node) -> bool:
 
 
 def is_honoured(node: fx.Node) -> bool:
-    """Whether recording does what a captured node says that takes no tensors and returns nothing."""
-    return node.target in _HONOURED or module_of(node.target).startswith(_TRANSFORMS)
+    """Whether recording does what a captured node says that takes no tensors: a reader, or one that returns nothing."""
+    is_reader = module_of(node.target) == "torch._C" and getattr(node.target, "__name__", "").startswith("_get_")
+    return is_reader or node.target in _HONOURED or module_of(node.target).startswith(_TRANSFORMS)
 
 
 def chooses_attention(node: fx.Node) -> bool:

@@ -102,14 +102,14 @@ def a_setting_of_the_compiler_that_is_read(self, x):
     return x * (3 if torch.compiler.config.job_id is None else 2)
 
 
-@case(change=lambda self, patch: patch.by(torch.backends.cuda.enable_flash_sdp, False, True))
+@case(change=lambda self, patch: patch.by(torch.backends.cuda.enable_flash_sdp, False, True), refused=False)
 def kernels_of_attention_in_a_region(self, x):
     attended = torch.sin(x * 7)[None, None]
     with sdpa_kernel(SDPBackend.MATH):
         return torch.nn.functional.scaled_dot_product_attention(attended, attended, attended)
 
 
-@case(of=kernels_of_attention_in_a_region)
+@case(of=kernels_of_attention_in_a_region, refused=False)
 def kernels_of_attention_in_a_nested_region(self, x):
     attended = torch.sin(x * 7)[None, None]
     with sdpa_kernel(SDPBackend.MATH):
@@ -118,7 +118,7 @@ def kernels_of_attention_in_a_nested_region(self, x):
         return torch.nn.functional.scaled_dot_product_attention(attended, attended, attended) + first
 
 
-@case(change=lambda self, patch: patch.item(vars(self), "factor", 3.0), factor=lambda: 2.0)
+@case(change=lambda self, patch: patch.item(vars(self), "factor", 3.0), factor=lambda: 2.0, refused=False)
 def regions_that_a_graph_honours(self, x):
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
         return torch.vmap(lambda row: row * self.factor)(x)

@@ -237,7 +237,7 @@ def _(self, patch):
     torch.backends.cudnn.benchmark = True
 
 
-@case()
+@case(refused=False)
 def a_flag_of_a_backend_outside_the_key(self, x):
     return x * 2 if torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction else x * 3
 
