@@ -128,7 +128,7 @@ class Host:
         from gearcache.serving.find.entry import Entry
         from gearcache.serving.fleet.remote_entry import RemoteEntry
         from gearcache.telemetry.history import History
-        from gearcache.telemetry.stats import Counters
+        from gearcache.telemetry.counters import Counters
 
         settings = replace(resolve_settings(None, has_gears=True), remotes=url)
         history = History("Net.run", seed.key.name, str(root), Counters(), strict=False)
