@@ -127,8 +127,8 @@ class Host:
         from gearcache.options import resolve_settings
         from gearcache.serving.find.entry import Entry
         from gearcache.serving.fleet.remote_entry import RemoteEntry
+        from gearcache.telemetry.counters import Counters
         from gearcache.telemetry.history import History
-        from gearcache.telemetry.stats import Counters
 
         settings = replace(resolve_settings(None, has_gears=True), remotes=url)
         history = History("Net.run", seed.key.name, str(root), Counters(), strict=False)

@@ -11,7 +11,6 @@ import torch
 
 from gearcache.ge_cache.aten import decode_tensor, to_python
 from gearcache.ge_cache.backend import Artifact, Backend, Runner, Stage, StoredArtifact
-from gearcache.ge_cache.process_groups import renamed, role
 
 if TYPE_CHECKING:
     from gearcache.ge_cache.compile_job import CompileJob
@@ -38,7 +37,10 @@ class EagerBackend(Backend):
     def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
         """Write the graph as a function over the inputs and the live attributes."""
         graph = msgpack.unpackb(artifact.read(_GRAPH), raw=False, strict_map_key=False)
-        graph = renamed(graph, {role(number): name for number, name in enumerate(artifact.groups)})
+        if artifact.groups:
+            from gearcache.ge_cache.process_groups import renamed, role
+
+            graph = renamed(graph, {role(number): name for number, name in enumerate(artifact.groups)})
         constants = {name: decode_tensor(plain, device) for name, plain in graph["constants"].items()}
         placeholders = sum(node[0] == "input" for node in graph["nodes"])
         if placeholders != artifact.header["inputs"] + len(attributes):

@@ -8,16 +8,14 @@ it communicates in. A gear keeps the name, which its evidence compares, and a lo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import fx
 
 from gearcache.errors import CaptureError
+from gearcache.ge_cache.aten import Plain, resolve_target
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.guards.evidence.names import a_type
-
-if TYPE_CHECKING:
-    from gearcache.ge_cache.aten import Plain
 
 _ARGUMENT = "group_name"
 
@@ -60,9 +58,6 @@ def renamed(graph: Plain, names: Mapping[str, str]) -> Plain:
 
 
 def _renamed_call(node: Plain, names: Mapping[str, str]) -> Plain:
-    # Imported here: of most graphs no group has a role.
-    from gearcache.ge_cache.aten import resolve_target
-
     kind, target, positional, keyword = node
     position = _position(resolve_target(target))
     if position is None:

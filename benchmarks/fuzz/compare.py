@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from benchmarks.fuzz.known import is_left_behind, is_one_layout
-from gearcache.api import CachedFunction, CachedMethod
+from gearcache.serving.call.decorated_method import CachedFunction
+from gearcache.serving.call.method import CachedMethod
 
 _HOOKS = ("_hooks", "_pre_hooks", "_hooks_with_kwargs", "_pre_hooks_with_kwargs", "_hooks_always_called")
 _SCALARS = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), type(NotImplemented), range, slice)

@@ -153,6 +153,14 @@ class WatchedObjects:
         self.cells[id(cell)] = cell
 
 
+def slot_value(descriptor: types.MemberDescriptorType, holder: Any) -> Any:
+    """Return the value of a slot; the descriptor itself where it is not set."""
+    try:
+        return descriptor.__get__(holder, type(holder))
+    except AttributeError:
+        return descriptor
+
+
 def _plain(value: Any) -> Any:
     """Return the dictionary behind a view of a class's dictionary."""
     return next(iter(gc.get_referents(value))) if type(value) is types.MappingProxyType else value

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gearcache.guards.evidence.constants import NotConstant, to_plain
+from gearcache.guards.watch.objects import slot_value
 
 _ABSENT = object()
 _PLAIN = (int, float, str, bytes, tuple)
@@ -116,14 +117,6 @@ def _content(cell: types.CellType) -> Any:
         return cell.cell_contents
     except ValueError:
         return _ABSENT
-
-
-def slot_value(descriptor: types.MemberDescriptorType, holder: Any) -> Any:
-    """Return the value of a slot; the descriptor itself where it is not set."""
-    try:
-        return descriptor.__get__(holder, type(holder))
-    except AttributeError:
-        return descriptor
 
 
 def _place(tensor: torch.Tensor) -> Any:

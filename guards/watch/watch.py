@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from gearcache.guards.watch.facts import WatchedFacts
-from gearcache.guards.watch.python_watch import PythonWatch, slot_value
+from gearcache.guards.watch.objects import slot_value
 from gearcache.guards.watch.tensor_layout import find_layout
 
 
@@ -88,16 +88,24 @@ class Watched:
 @functools.cache
 def watch_class() -> Callable[..., Watch]:
     """Return the class in C if it works with this torch, else the one in Python."""
+    if (native := _native_watch()) is not None:
+        return native
+    from gearcache.guards.watch.python_watch import PythonWatch
+
+    return PythonWatch
+
+
+def _native_watch() -> Callable[..., Watch] | None:
     try:
         from gearcache.guards.watch._watched import Watch as NativeWatch
         from gearcache.guards.watch._watched import set_tensor_layout
     except ImportError:
-        return PythonWatch
+        return None
     layout = find_layout()
     if layout is None:
-        return PythonWatch
+        return None
     set_tensor_layout(torch.Tensor, *layout)
-    return NativeWatch if sees_moved_memory(NativeWatch) else PythonWatch
+    return NativeWatch if sees_moved_memory(NativeWatch) else None
 
 
 def sees_moved_memory(watch: Callable[..., Watch]) -> bool:

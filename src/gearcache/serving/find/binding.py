@@ -20,9 +20,8 @@ from gearcache.serving.find.loaded import Answer, Frame, LoadedVariants
 from gearcache.serving.find.variants import Variants
 from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.gear_use import GearUse
-from gearcache.telemetry.history import History
+from gearcache.telemetry.history import History, Record
 from gearcache.telemetry.outcomes import Outcomes
-from gearcache.telemetry.record import Record
 from gearcache.telemetry.shapes_met import ShapesMet
 from gearcache.telemetry.spans import recorder
 

@@ -17,8 +17,8 @@ from gearcache.serving.find.activate import ActiveVariant, BlobReader, EvidenceC
 from gearcache.serving.find.basis import Bases
 from gearcache.serving.find.entry import Absence, Entry, Sibling
 from gearcache.serving.find.loaded import Answer, LoadedVariants, Unloaded, takes, takes_tensors
+from gearcache.telemetry.history import Record
 from gearcache.telemetry.interrupts import raise_interrupt
-from gearcache.telemetry.record import Record
 from gearcache.telemetry.spans import recorder, span
 
 #: How often a variant is loaded while another thread changes the module.

@@ -20,7 +20,7 @@ from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.builds import Builds
 from gearcache.serving.miss.forked_build import ForkedBuild, Report, can_fork
 from gearcache.serving.miss.refused_calls import likeness
-from gearcache.telemetry.record import Record
+from gearcache.telemetry.history import Record
 
 logger = logging.getLogger("gearcache")
 #: A failed build is retried after this many times its duration, even if nothing has changed.

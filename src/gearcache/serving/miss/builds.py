@@ -31,7 +31,7 @@ from gearcache.serving.miss.delayed_calls import DelayedCalls
 from gearcache.serving.miss.edited_source import is_edited
 from gearcache.serving.miss.host_faults import keeps_from_compiling
 from gearcache.serving.miss.probe_faults import is_probe_fault
-from gearcache.telemetry.record import Record
+from gearcache.telemetry.history import Record
 
 if TYPE_CHECKING:
     from gearcache.building.request import BuildResult

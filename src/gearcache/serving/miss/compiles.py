@@ -20,7 +20,7 @@ from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.changes import Changes
 from gearcache.serving.miss.delayed_calls import DelayedCalls
-from gearcache.telemetry.record import Record
+from gearcache.telemetry.history import Record
 from gearcache.torch_release import is_tested
 
 if TYPE_CHECKING:

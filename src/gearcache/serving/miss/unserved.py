@@ -50,7 +50,7 @@ from gearcache.serving.miss.verdict import (
     graph_to_make,
     holds_sizes,
 )
-from gearcache.telemetry.record import Record
+from gearcache.telemetry.history import Record
 
 logger = logging.getLogger("gearcache")
 
