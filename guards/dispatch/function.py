@@ -38,9 +38,8 @@ class BoundGear(Struct, frozen=True):
     objects: list[Any]
 
 
-def compared_objects(variant: StoredVariant, scope: Scope) -> list[Any]:
+def compared_objects(variant: StoredVariant, walker: Walker) -> list[Any]:
     """Return the type, class, function, singleton or device that each argument check compares with."""
-    walker = Walker(scope)
     return [KINDS[check.kind].compared(walker.resolve(check.access)) for check in variant.call_checks]
 
 
