@@ -8,6 +8,7 @@ The cold path has files of its own: `private_torch.dynamo`, `private_torch.fake`
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -22,8 +23,14 @@ def aoti_runner(path: str) -> Any:
 
 def without_memory(tensors: Mapping[str, Any]) -> list[torch.Tensor]:
     """Return empty tensors of the same dtypes and devices, for `emptied`."""
-    with torch.inference_mode(False):
-        return [torch.empty(0, dtype=tensor.dtype, device=tensor.device) for tensor in tensors.values()]
+    return [_nothing(tensor.dtype, tensor.device) for tensor in tensors.values()]
+
+
+@functools.cache
+def _nothing(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return an empty tensor that any number of tensors may share: nothing writes to it."""
+    with torch.inference_mode(False), _unseen():
+        return torch.empty(0, dtype=dtype, device=device)
 
 
 def emptied(tensors: Mapping[str, Any], nothing: Sequence[torch.Tensor]) -> bool:

@@ -38,9 +38,8 @@ class BoundGear(Struct, frozen=True):
     objects: list[Any]
 
 
-def compared_objects(variant: StoredVariant, scope: Scope) -> list[Any]:
+def compared_objects(variant: StoredVariant, walker: Walker) -> list[Any]:
     """Return the type, class, function, singleton or device that each argument check compares with."""
-    walker = Walker(scope)
     return [KINDS[check.kind].compared(walker.resolve(check.access)) for check in variant.call_checks]
 
 
@@ -66,10 +65,7 @@ def build_dispatch(
     method_parameters = list(inspect.signature(method, follow_wrapped=False).parameters.values())
     writer = CheckWriter(scope, method.__code__.co_varnames[0], (parameter.name for parameter in method_parameters))
     parameters, call = _signature(method_parameters, writer)
-    groups: dict[str, list[BoundGear]] = {}
-    for bound in gears:
-        identity = repr([check.to_plain() for check in bound.variant.call_checks])
-        groups.setdefault(identity, []).append(bound)
+    groups = _groups(gears)
     miss_name, name = writer.bind(miss, "miss"), writer.name("dispatch")
     writer.bind(instance, "instance")
     lines = [f"def {name}({parameters}):"]
@@ -85,7 +81,7 @@ def build_dispatch(
     if conditions:
         lines.append(f"    if {' and '.join(conditions)}:")
         indent = "        "
-    for number, members in enumerate(groups.values()):
+    for number, members in enumerate(groups):
         lines += [indent + line for line in _group_lines(writer, number, members, call, is_compared)]
     if len(lines) == 1 or not groups:
         lines.append(f"{indent}pass")
@@ -96,6 +92,18 @@ def build_dispatch(
     function.__qualname__ = method.__qualname__  # for error messages about missing arguments
     dispatch: Callable[..., Any] = function
     return dispatch
+
+
+def _groups(gears: Sequence[BoundGear]) -> list[list[BoundGear]]:
+    """Return the gears by equal argument checks; the variants of an entry mostly share one list of them."""
+    text_by_id: dict[int, str] = {}
+    groups: dict[str, list[BoundGear]] = {}
+    for bound in gears:
+        checks = bound.variant.call_checks
+        if id(checks) not in text_by_id:
+            text_by_id[id(checks)] = repr([check.to_plain() for check in checks])
+        groups.setdefault(text_by_id[id(checks)], []).append(bound)
+    return list(groups.values())
 
 
 def _group_lines(

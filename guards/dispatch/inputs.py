@@ -45,25 +45,26 @@ class Problem(Struct, frozen=True):
 def find_problem(inputs: Sequence[StoredInput], gear: StoredGear, tensors: Sequence[torch.Tensor]) -> Problem | None:
     """Return the first difference between tensors and a gear; None when the graph may run on them.
 
-    Kinds are checked before layouts: where the problem is a shape, all tensors are of the right kind.
+    Kinds are checked before layouts: where the problem is a shape, all tensors are of the right kind. The text of an
+    access path is made for a problem only.
     """
     for stored, tensor in zip(inputs, tensors, strict=True):
-        if (problem := _properties(stored, tensor, stored.access.text)) is not None:
+        if (problem := _properties(stored, tensor)) is not None:
             return replace(problem, stored=stored, kind=_kind(problem, stored))
-    name_by_id: dict[int, str] = {}
+    stored_by_id: dict[int, StoredInput] = {}
     rows = zip(inputs, gear.sizes, gear.strides, tensors, strict=True)
     for index, (stored, sizes, strides, tensor) in enumerate(rows):
-        name = stored.access.text
-        if (problem := _layout(tensor, sizes, strides, name)) is not None:
+        if (problem := _layout(stored, tensor, sizes, strides)) is not None:
             assumption = problem.kind == "shape" and _only_assumed(gear, tensors)
             return replace(problem, is_assumption=assumption, stored=stored, kind=_kind(problem, stored))
         if index in gear.written and tensor.is_inference() and not _in_inference_mode(gear):
-            return Problem(name, *INFERENCE_WORDS, "inference")
+            return Problem(stored.access.text, *INFERENCE_WORDS, "inference")
         if index in gear.written and not _counts_writes(tensor):
-            return Problem(name, *_REPLACED_WORDS, "inference")
-        if id(tensor) in name_by_id:
-            return Problem(name, f"the same tensor as `{name_by_id[id(tensor)]}`", "a tensor of its own", "alias")
-        name_by_id[id(tensor)] = name
+            return Problem(stored.access.text, *_REPLACED_WORDS, "inference")
+        if (other := stored_by_id.get(id(tensor))) is not None:
+            found = f"the same tensor as `{other.access.text}`"
+            return Problem(stored.access.text, found, "a tensor of its own", "alias")
+        stored_by_id[id(tensor)] = stored
     return None
 
 
@@ -98,42 +99,49 @@ def _only_assumed(gear: StoredGear, tensors: Sequence[torch.Tensor]) -> bool:
     return bool(assumed_dims)
 
 
-def _properties(stored: StoredInput, tensor: object, name: str) -> Problem | None:
+def _properties(stored: StoredInput, tensor: object) -> Problem | None:
     if not isinstance(tensor, torch.Tensor):
-        return Problem(name, f"{a_type(tensor)}", "a tensor", "structure")
+        return Problem(stored.access.text, f"{a_type(tensor)}", "a tensor", "structure")
     if type(tensor) not in PLAIN_TYPES:
-        return Problem(name, f"{a_type(tensor)}", "an ordinary torch.Tensor", "type")
+        return Problem(stored.access.text, f"{a_type(tensor)}", "an ordinary torch.Tensor", "type")
     if tensor.dtype != stored.dtype:
-        return Problem(name, f"of dtype {tensor.dtype}", f"dtype {stored.dtype}", "dtype")
+        return Problem(stored.access.text, f"of dtype {tensor.dtype}", f"dtype {stored.dtype}", "dtype")
     if tensor.device.type != stored.device:
-        return Problem(name, f"on device {tensor.device}", f"device {stored.device}", "device")
+        return Problem(stored.access.text, f"on device {tensor.device}", f"device {stored.device}", "device")
     if tensor.requires_grad and torch.is_grad_enabled() and not stored.is_weight:
-        return Problem(name, *GRADIENT_WORDS, "grad")
+        return Problem(stored.access.text, *GRADIENT_WORDS, "grad")
     return None
 
 
 def _layout(
-    tensor: torch.Tensor, sizes: Sequence[int | None], strides: Sequence[int | None], name: str
+    stored: StoredInput, tensor: torch.Tensor, sizes: Sequence[int | None], strides: Sequence[int | None]
 ) -> Problem | None:
     if tensor.layout != torch.strided:
-        return Problem(name, f"of layout {tensor.layout}", "a dense tensor", "layout")
+        return Problem(stored.access.text, f"of layout {tensor.layout}", "a dense tensor", "layout")
     if tensor.is_conj() or tensor.is_neg():  # the memory does not hold the values, but compiled code reads it
         return Problem(
-            name, "a lazy conjugate or negative", "an ordinary tensor (call .resolve_conj().resolve_neg())", "layout"
+            stored.access.text,
+            "a lazy conjugate or negative",
+            "an ordinary tensor (call .resolve_conj().resolve_neg())",
+            "layout",
         )
     if tensor.dim() != len(sizes):
-        return Problem(name, f"of rank {tensor.dim()}", f"rank {len(sizes)}", "rank")
+        return Problem(stored.access.text, f"of rank {tensor.dim()}", f"rank {len(sizes)}", "rank")
     pairs = enumerate(zip(sizes, tensor.shape, strict=True))
     differing = tuple(dim for dim, (expected, actual) in pairs if expected is not None and expected != actual)
     if differing:
-        return Problem(name, f"of shape {tuple(tensor.shape)}", f"shape {_shape(sizes)}", "shape", dims=differing)
+        return Problem(
+            stored.access.text, f"of shape {tuple(tensor.shape)}", f"shape {_shape(sizes)}", "shape", dims=differing
+        )
     if any(
         expected is not None and expected != actual for expected, actual in zip(strides, tensor.stride(), strict=True)
     ):
         whole = torch.empty(tensor.shape, device="meta").stride()
         helps = all(expected is None or expected == actual for expected, actual in zip(strides, whole, strict=True))
         hint = " (call .contiguous() on it)" if helps else ""
-        return Problem(name, f"of strides {tensor.stride()}", f"strides {_shape(strides)}{hint}", "stride")
+        return Problem(
+            stored.access.text, f"of strides {tensor.stride()}", f"strides {_shape(strides)}{hint}", "stride"
+        )
     return None
 
 

@@ -20,6 +20,8 @@ _FIXED_SLOTS = {
     *((property, name) for name in ("fget", "fset", "fdel")),
 }
 _ABSENT = object()
+#: The collections of objects that are compared as a whole.
+_WHOLE = ("lists", "collections", "cells", "slots", "tensors", "classes", "functions")
 
 
 class WatchedObjects:
@@ -46,11 +48,27 @@ class WatchedObjects:
         """Add the objects of another collection."""
         for holder, keys, owner in other.dicts.values():
             self._add_keys(holder, keys, owner)
-        for name in ("lists", "collections", "cells", "slots", "tensors", "classes", "functions"):
+        for name in _WHOLE:
             getattr(self, name).update(getattr(other, name))
         self.questions.include(other.questions)
         for cls, names in other.named.values():
             self._add_named(cls, names)
+
+    def covers(self, other: WatchedObjects) -> bool:
+        """Return whether every object of another collection, which keeps it alive, is also in this one."""
+        if any(getattr(other, name).keys() - getattr(self, name).keys() for name in _WHOLE):
+            return False
+        if other.questions.asked.keys() - self.questions.asked.keys():
+            return False
+        return all(self._covers_keys(holder, keys) for holder, keys, _ in other.dicts.values()) and all(
+            id(cls) in self.named and names <= self.named[id(cls)][1] for cls, names in other.named.values()
+        )
+
+    def _covers_keys(self, holder: Any, keys: dict[Any, None] | None) -> bool:
+        if id(holder) not in self.dicts:
+            return False
+        _, own_keys, _ = self.dicts[id(holder)]
+        return own_keys is None or (keys is not None and keys.keys() <= own_keys.keys())
 
     def _add_named(self, cls: type, names: frozenset[str]) -> None:
         previous = self.named.get(id(cls))

@@ -80,3 +80,51 @@ def test_what_changes_during_a_load_is_seen(
                 assert torch.equal(served(x), net.compute(x)), (number, is_after)
                 assert torch.equal(served(x[:1]), net.compute(x[:1])), (number, is_after)
                 assert torch.equal(served(x), net.compute(x)), (number, is_after)
+
+
+class Settings:
+    def __init__(self) -> None:
+        self.scale = 2.0
+
+
+class NetWithSettings(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings = Settings()
+
+    def compute(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.settings.scale
+
+
+def _renewed(net: NetWithSettings) -> None:
+    net.settings = Settings()
+
+
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["at a load", "at a change"])
+@pytest.mark.usefixtures("another_thread")
+def test_an_equal_object_that_takes_a_place_before_the_watch_begins_is_watched(
+    is_loaded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def serve(net: NetWithSettings) -> Callable[..., torch.Tensor]:
+        return gearcache.cache_compile(net.compute, dynamic=False, cache_dir=tmp_path, config=strict_config("eager"))
+
+    x, net = torch.ones(2), NetWithSettings()
+    serve(NetWithSettings())(x)
+    served = serve(net)
+    if is_loaded:
+        served(x)
+        _renewed(net)
+    pending = [_renewed]
+
+    def late_watch(facts: WatchedFacts) -> Any:
+        if pending:
+            pending.pop()(net)
+        return watch(facts)
+
+    watch = basis.Watched
+    with monkeypatch.context() as patch:
+        patch.setattr(basis, "Watched", late_watch)
+        served(x)
+    assert not pending
+    net.settings.scale = 3.0
+    assert torch.equal(served(x), net.compute(x))

@@ -20,7 +20,7 @@ from gearcache.guards.dispatch.frame import bind_frame, resolve_reference
 from gearcache.guards.dispatch.function import BoundGear, compared_objects
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
-from gearcache.guards.evidence.checks import first_failure
+from gearcache.guards.evidence.checks import Failure, first_failure
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.evidence.traced_files import changed_source
 from gearcache.guards.evidence.tree import evidence_failure
@@ -67,19 +67,48 @@ class ActiveVariant(Struct):
         return references
 
 
+class ArgumentCheck:
+    """Checks the arguments of one call at one moment; checks that variants share are compared once."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        #: By the identity of a variant's checks: the objects that were compared, and the first failure.
+        self._checked: dict[int, tuple[Walker, Failure | None]] = {}
+
+    def misfit(self, variant: StoredVariant) -> Reason | None:
+        """Return the first argument check that the call fails, as the reason of a miss, or None."""
+        _, failure = self._result(variant)
+        if failure is None:
+            return None
+        reason, check = failure.reason("arguments"), failure.check
+        is_int = check.kind == "constant" and type(check.expected) is int
+        return replace(reason, constant_because=variant.constants_because) if is_int else reason
+
+    def tensors_of(self, variant: StoredVariant) -> tuple[Any, ...] | None:
+        """Return the values of the call for the inputs of a variant; None if the variant does not fit the call."""
+        return inputs_of(variant, self._scope) if self.misfit(variant) is None else None
+
+    def compared_objects(self, variant: StoredVariant) -> list[Any]:
+        """Return what each argument check of a variant that fits compares with: the objects that have passed it."""
+        walker, _ = self._result(variant)
+        return compared_objects(variant, walker)
+
+    def _result(self, variant: StoredVariant) -> tuple[Walker, Failure | None]:
+        checks = variant.call_checks
+        if id(checks) not in self._checked:
+            walker = Walker(self._scope)
+            self._checked[id(checks)] = walker, first_failure(checks, walker)
+        return self._checked[id(checks)]
+
+
 def misfit(variant: StoredVariant, scope: Scope) -> Reason | None:
     """Return the first argument check that a call fails, as the reason of a miss, or None."""
-    failure = first_failure(variant.call_checks, Walker(scope))
-    if failure is None:
-        return None
-    reason, check = failure.reason("arguments"), failure.check
-    is_int = check.kind == "constant" and type(check.expected) is int
-    return replace(reason, constant_because=variant.constants_because) if is_int else reason
+    return ArgumentCheck(scope).misfit(variant)
 
 
 def tensors_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
     """Return the values of a call for the inputs of a variant; None if the variant does not fit the call."""
-    return inputs_of(variant, scope) if misfit(variant, scope) is None else None
+    return ArgumentCheck(scope).tensors_of(variant)
 
 
 def inputs_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
@@ -149,6 +178,7 @@ def _regrouped(gear: StoredGear) -> Reason | None:
 def activate(
     variant: StoredVariant,
     scope: Scope,
+    arguments: ArgumentCheck,
     bases: Bases,
     method: types.FunctionType,
     backend: Backend,
@@ -196,7 +226,7 @@ def activate(
         graphs.append(
             GraphCall(variant, gear, run, attributes, instance_scope, validate=validate, name=method.__qualname__)
         )
-    return ActiveVariant(variant, graphs, method, compared_objects(variant, scope), basis)
+    return ActiveVariant(variant, graphs, method, arguments.compared_objects(variant), basis)
 
 
 def _with_distinct_results(run: Runner) -> Runner:

@@ -25,9 +25,8 @@ class Basis:
         #: Weights that the graphs are bound to, and weights that they write and therefore read on every call.
         self._attributes: dict[str, Access] = {**variant.attributes, **self._identity[1]}
         #: What must not change for the graphs to remain right.
-        self.facts = WatchedFacts()
+        self.facts, weights = self._collected(scope)
         #: The weights that the graphs are bound to, by their names.
-        weights = self.facts.collect(method, self._evidence, self._attributes, scope)
         self.bound: dict[str, torch.Tensor] = {name: weights[name] for name in variant.attributes}
         #: The watch over the facts, started before they were last checked.
         self.watched = Watched(self.facts)
@@ -40,32 +39,52 @@ class Basis:
 
     def is_current(self, scope: Scope) -> bool:
         """Whether nothing was changed before the watch began; only another thread could have changed it."""
-        if len(sys._current_frames()) == 1:
-            return True
-        try:
-            return evidence_failure(self._evidence, scope) is None and self._leads_to_bound(scope)
-        except FAULTS:
-            return False
+        return self._is_watched(self.facts, self.watched, scope)
 
     def is_right(self, scope: Scope) -> bool:
         """Whether variants would be loaded again unchanged; if so, their basis is recorded anew."""
+        is_alone = runs_alone()
         try:
             if evidence_failure(self._evidence, scope) is not None:
                 return False
-            facts = WatchedFacts()
-            bound = facts.collect(self._method, self._evidence, self._attributes, scope)
+            facts, weights = self._collected(scope)
             watched = Watched(facts)
-            if self.watched.has_changed_untold() or not self.is_current(scope):
-                return False
         except FAULTS:
             return False
-        if any(bound[name] is not tensor for name, tensor in self.bound.items()):
+        if self.watched.has_changed_untold() or not self._are_bound(weights):
+            return False
+        if not is_alone and not self._is_watched(facts, watched, scope):
             return False
         self.facts, self.watched = facts, watched
         return True
 
-    def _leads_to_bound(self, scope: Scope) -> bool:
-        return all(self._attributes[name].resolve(scope) is tensor for name, tensor in self.bound.items())
+    def _collected(self, scope: Scope) -> tuple[WatchedFacts, dict[str, torch.Tensor]]:
+        """Return what evidence and weights lead to now, and the weights."""
+        facts = WatchedFacts()
+        weights = facts.collect(self._method, self._evidence, self._attributes, scope)
+        return facts, weights
+
+    def _is_watched(self, facts: WatchedFacts, watched: Watched, scope: Scope) -> bool:
+        """Whether a watch over some facts covers everything that the evidence, which holds, and the weights lead to.
+
+        Another thread may have exchanged an object after the facts were collected and before the watch began. Then the
+        paths lead through an object that nobody watches, even if the evidence holds for it.
+        """
+        try:
+            if evidence_failure(self._evidence, scope) is not None:
+                return False
+            later_facts, weights = self._collected(scope)
+        except FAULTS:
+            return False
+        return facts.covers(later_facts) and self._are_bound(weights) and watched.holds()
+
+    def _are_bound(self, weights: dict[str, torch.Tensor]) -> bool:
+        return all(weights[name] is tensor for name, tensor in self.bound.items())
+
+
+def runs_alone() -> bool:
+    """Whether no other thread runs Python code, and none can start one while this thread does not."""
+    return len(sys._current_frames()) == 1
 
 
 def _read_anew(variant: StoredVariant) -> dict[str, Access]:
@@ -73,10 +92,12 @@ def _read_anew(variant: StoredVariant) -> dict[str, Access]:
 
 
 class Bases:
-    """The bases that one load has recorded so far."""
+    """The bases that one load has recorded so far; made before the load compares evidence."""
 
     def __init__(self) -> None:
         self._recorded: list[Basis] = []
+        #: Asked before any evidence is compared: a thread that changes something may have ended by the time of `of`.
+        self._is_alone = runs_alone()
 
     def of(self, method: types.FunctionType, variant: StoredVariant, scope: Scope) -> Basis | None:
         """Return the basis of a variant whose evidence holds; None if another thread has just changed something."""
@@ -87,7 +108,7 @@ class Bases:
                 self._recorded.remove(basis)
                 return None
         basis = Basis(method, variant, scope)
-        if not basis.is_current(scope):
+        if not self._is_alone and not basis.is_current(scope):
             return None
         self._recorded.append(basis)
         return basis

@@ -19,7 +19,7 @@ from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.spec import GearSpec, gear_text
 from gearcache.serving.call.call import Call
-from gearcache.serving.find.activate import ActiveVariant, inputs_of, misfit, numbers_of, tensors_of
+from gearcache.serving.find.activate import ActiveVariant, ArgumentCheck, inputs_of, misfit, numbers_of, tensors_of
 
 if TYPE_CHECKING:
     from gearcache.guards.dispatch.other_gears import GearFit
@@ -71,8 +71,9 @@ class LoadedVariants:
     def find(self, call: Call) -> Frame | Problems:
         """Return the frame that serves a call, or the reason for each graph that does not."""
         problems = []
+        arguments = ArgumentCheck(call.scope)
         for active in self.variants:
-            tensors = tensors_of(active.variant, call.scope)
+            tensors = arguments.tensors_of(active.variant)
             if tensors is None:
                 continue
             numbers = numbers_of(active.variant, call.scope)

@@ -13,7 +13,14 @@ from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason, merged
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
-from gearcache.serving.find.activate import ActiveVariant, BlobReader, EvidenceCheck, activate, misfit, tensors_of
+from gearcache.serving.find.activate import (
+    ActiveVariant,
+    ArgumentCheck,
+    BlobReader,
+    EvidenceCheck,
+    activate,
+    tensors_of,
+)
 from gearcache.serving.find.basis import Bases
 from gearcache.serving.find.entry import Absence, Entry, Sibling
 from gearcache.serving.find.loaded import Answer, LoadedVariants, Unloaded, takes, takes_tensors
@@ -139,11 +146,11 @@ class Variants:
         loaded = {id(active.variant) for active in self.loaded.variants}
         fitting: list[StoredVariant] = []
         reasons: list[Reason] = []
-        evidence, bases = EvidenceCheck(call.scope), Bases()
+        arguments, evidence, bases = ArgumentCheck(call.scope), EvidenceCheck(call.scope), Bases()
         for variant in self._candidates(variants, call):
             if id(variant) in loaded or id(variant) in self._unusable:
                 continue
-            reason = self._take(variant, call, evidence, bases)
+            reason = self._take(variant, call, arguments, evidence, bases)
             if reason is None:
                 fitting.append(variant)
                 continue
@@ -233,14 +240,16 @@ class Variants:
             variant for variant in variants if (text := _text(variant)) is not None and text not in unreadable_texts
         ]
 
-    def _take(self, variant: StoredVariant, call: Call, evidence: EvidenceCheck, bases: Bases) -> Reason | None:
+    def _take(
+        self, variant: StoredVariant, call: Call, arguments: ArgumentCheck, evidence: EvidenceCheck, bases: Bases
+    ) -> Reason | None:
         """Load one variant if it fits the call; else return the reason, whatever data it contains."""
         try:
             return (
-                misfit(variant, call.scope)
+                arguments.misfit(variant)
                 or self._method.signature.contradiction(variant, call.arguments)
                 or self._stale(variant, evidence)
-                or self._activate(variant, call, bases)
+                or self._activate(variant, call, arguments, bases)
             )
         except GearcacheError:
             raise
@@ -256,10 +265,10 @@ class Variants:
         text = f"a variant of {self.entry.key.short_name} cannot be used: {type(error).__name__}: {error}"
         return Reason("unreadable", text)
 
-    def _activate(self, variant: StoredVariant, call: Call, bases: Bases) -> Reason | None:
+    def _activate(self, variant: StoredVariant, call: Call, arguments: ArgumentCheck, bases: Bases) -> Reason | None:
         """Load one variant, or return why that is impossible."""
         try:
-            active = self._active(variant, call, bases)
+            active = self._active(variant, call, arguments, bases)
         except CorruptEntry as error:  # quarantined by the store: a miss like any other
             logger.warning("%s: %s", self._record.history.name, error)
             return Reason("corrupt", str(error), file=str(error.path))
@@ -284,12 +293,15 @@ class Variants:
 
         return RecordedBlobs(self.entry.store)
 
-    def _active(self, variant: StoredVariant, call: Call, bases: Bases) -> ActiveVariant | None:
+    def _active(
+        self, variant: StoredVariant, call: Call, arguments: ArgumentCheck, bases: Bases
+    ) -> ActiveVariant | None:
         """Return a variant with its graphs; None if other threads keep changing its basis."""
         for _ in range(_ATTEMPTS):
             active = activate(
                 variant,
                 call.scope,
+                arguments,
                 bases,
                 self._method.original(),
                 self._method.backend,
