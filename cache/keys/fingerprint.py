@@ -18,7 +18,7 @@ import torch
 from msgspec import Struct
 
 from gearcache.cache.keys.key import CacheKey
-from gearcache.cache.keys.module_tree import named_buffers, named_modules, named_parameters
+from gearcache.cache.keys.module_tree import hidden_names, named_buffers, named_modules, named_parameters
 from gearcache.errors import UnkeyableValue
 
 
@@ -206,4 +206,7 @@ def method_key(
         ("versions", {**versions_component(), **software}),
         ("backend", dict(backend)),
     )
+    # A component of its own: siblings may differ in their modules.
+    if hidden := hidden_names(module):
+        components += (("hidden names", hidden),)
     return CacheKey(name, components)

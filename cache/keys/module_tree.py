@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+_PARTS = ("_modules", "_parameters", "_buffers")
+
 
 def named_modules(module: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield dotted path and module: itself, then all below it; a shared module at each of its places."""
@@ -29,6 +31,20 @@ def named_parameters(module: Any) -> Iterator[tuple[str, Any]]:
 def named_buffers(module: Any) -> Iterator[tuple[str, Any]]:
     """Yield dotted path and tensor of every buffer, at each of its places."""
     return _members(module, "_buffers")
+
+
+def hidden_names(module: Any) -> list[str]:
+    """Return the registered modules, parameters and buffers behind an entry of `__dict__` of the same name.
+
+    Python finds the entry. A trace finds it too, but its paths lead to what is registered.
+    """
+    hidden = []
+    for path, child in named_modules(module):
+        attributes = object.__getattribute__(child, "__dict__")
+        for dictionary in _PARTS:
+            names = attributes.keys() & attributes[dictionary].keys()
+            hidden += [f"{path}.{name}" if path else name for name in sorted(names)]
+    return hidden
 
 
 def _members(module: Any, dictionary: str) -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gearcache.cache.keys.module_tree import named_buffers, named_modules, named_parameters
+from gearcache.cache.keys.module_tree import hidden_names, named_buffers, named_modules, named_parameters
 
 
 class Tied(nn.Module):
@@ -45,3 +45,11 @@ def test_attributes_and_overrides_hide_nothing() -> None:
         object.__setattr__(hidden.first, name, 3)
     for listed in (named_modules, named_parameters, named_buffers):
         assert [name for name, _ in listed(hidden)] == [name for name, _ in listed(plain)]
+
+
+def test_what_an_entry_of_the_dictionary_hides_is_named() -> None:
+    module = Tied()
+    assert hidden_names(module) == []
+    module.__dict__["scale"] = torch.zeros(3)
+    module.first[0].__dict__["weight"] = torch.zeros(3, 3)
+    assert hidden_names(module) == ["scale", "first.0.weight", "second.0.weight"]
