@@ -102,35 +102,50 @@ def changed_function(tree: Tree, scope: Scope) -> Failure | None:
 
 
 def _holds(tree: Tree, scope: Scope) -> bool:
-    nodes, roots = tree
-    walker = Walker(scope)
-    classes = walker.classes
-    empty = nodes.index(EMPTY) if EMPTY in nodes else None
-
-    def holds(value: Any, number: int) -> bool:
-        checks, children = nodes[number]
-        for kind, expected in checks:
-            if kind == "type" and classes.get(expected) is type(value):  # the most frequent check: a class seen before
-                continue
-            row = KINDS[kind]
-            if row.is_last:
-                last.append((row, value, expected))
-            elif not row.holds(value, expected, walker):
-                return False
-        for step, argument, child in children:
-            inner = getattr(value, argument) if step == "attr" else _STEPS[step](value, argument)
-            if child == empty:
-                if inner:
-                    return False
-            elif not holds(inner, child):
-                return False
-        return True
-
-    #: The checks that use the classes which all others have seen.
-    last: list[tuple[Kind, Any, Any]] = []
+    _, roots = tree
+    comparison = _Comparison(tree, Walker(scope))
     try:
-        return all(holds(Access((kind, name)).resolve_root(scope), number) for kind, name, number in roots) and all(
-            row.holds(value, expected, walker) for row, value, expected in last
+        return (
+            all(comparison.holds(Access((kind, name)).resolve_root(scope), number) for kind, name, number in roots)
+            and comparison.last_hold()
         )
     except FAULTS:
         return False
+
+
+class _Comparison:
+    """One pass over a tree; an object, as a function that calls itself is kept until the garbage collector runs."""
+
+    __slots__ = ("_classes", "_empty", "_last", "_nodes", "_walker")
+
+    def __init__(self, tree: Tree, walker: Walker) -> None:
+        self._nodes, _ = tree
+        self._empty = self._nodes.index(EMPTY) if EMPTY in self._nodes else None
+        self._walker, self._classes = walker, walker.classes
+        #: The checks that use the classes which all others have seen.
+        self._last: list[tuple[Kind, Any, Any]] = []
+
+    def holds(self, value: Any, number: int) -> bool:
+        """Return whether all checks of a node hold for a value, those of `last_hold` excepted."""
+        checks, children = self._nodes[number]
+        for kind, expected in checks:
+            # The most frequent check: a class seen before.
+            if kind == "type" and self._classes.get(expected) is type(value):
+                continue
+            row = KINDS[kind]
+            if row.is_last:
+                self._last.append((row, value, expected))
+            elif not row.holds(value, expected, self._walker):
+                return False
+        for step, argument, child in children:
+            inner = getattr(value, argument) if step == "attr" else _STEPS[step](value, argument)
+            if child == self._empty:
+                if inner:
+                    return False
+            elif not self.holds(inner, child):
+                return False
+        return True
+
+    def last_hold(self) -> bool:
+        """Return whether the checks hold that come after all others."""
+        return all(row.holds(value, expected, self._walker) for row, value, expected in self._last)

@@ -60,23 +60,25 @@ class WatchedFacts(WatchedObjects):
         plans = [EvidencePlan(checks, children, empty) for checks, children in nodes]
         has_hooks = any(child == empty for _, children in nodes for _, _, child in children)
 
-        def walk(value: Any, number: int) -> None:
-            plan = plans[number]
-            for watch, expected in plan.checks:
-                watch(self, value, expected)
-            if plan.attributes:
-                self.add_attributes(value, plan.attributes)
-            if plan.keys:
-                self._add_items(value, plan.keys)
-            for step, argument in plan.steps:
-                self._add_step(value, step, argument)
-            for step, argument, child in plan.children:
-                walk(getattr(value, argument) if step == "attr" else _STEPS[step](value, argument), child)
-
         for kind, name, number in roots:
-            walk(self._root(Access((kind, name))), number)
+            self._add_node(self._root(Access((kind, name))), number, plans)
         if has_hooks:  # the hooks of all modules at once: every registration increments a counter
             self._add_keys(_HOOKS, ("next_id",), "hooks")
+
+    def _add_node(self, value: Any, number: int, plans: list[EvidencePlan]) -> None:
+        """Add what one node of the evidence depends on for a value, and all below it."""
+        plan = plans[number]
+        for watch, expected in plan.checks:
+            watch(self, value, expected)
+        if plan.attributes:
+            self.add_attributes(value, plan.attributes)
+        if plan.keys:
+            self._add_items(value, plan.keys)
+        for step, argument in plan.steps:
+            self._add_step(value, step, argument)
+        for step, argument, child in plan.children:
+            inner = getattr(value, argument) if step == "attr" else _STEPS[step](value, argument)
+            self._add_node(inner, child, plans)
 
     def add_path(self, access: Access) -> Any:
         """Add all objects on one path; returns the value at its end."""
