@@ -125,7 +125,8 @@ class FactChecks:
         """Compare an `isinstance` or `issubclass`: of the class and the value tested, about classes with sources."""
         checks, answers = [], []
         for target, target_source in asked:
-            cls = getattr(target, "__origin__", target)
+            origin = getattr(target, "__origin__", None)  # of `list[int]`; `types.GenericAlias` has a descriptor there
+            cls = origin if isinstance(origin, type) else target
             if not isinstance(cls, type):
                 raise CaptureError(self._method, f"it asks whether something is a `{cls!r}`, which is not a class")
             if type(cls).__name__ == "tensortype":

@@ -1,9 +1,11 @@
 """torch and the standard library, of which a program may have replaced something."""
 
 import builtins
+import copy
 import functools
 import math
 import operator
+import types
 
 import torch
 import torch.nn.functional as F
@@ -278,3 +280,20 @@ def _(self, patch):
 @case(patched=(torch.Tensor, "entirely_unrelated", lambda self: 7))
 def an_unrelated_tensor_method(self, x):
     return x * 2
+
+
+class Settings:
+    def __init__(self):
+        self.scale, self.layers = 2.0, [1, {"width": 3}]
+
+
+@case(refused=False, settings=Settings, change=lambda self, patch: patch(self.settings, "scale", 3.0))
+def a_deep_copy_of_settings(self, x):  # as `get_text_config` of transformers makes in the forward of T5
+    settings = copy.deepcopy(self.settings)
+    settings.layers[1]["width"] = 4
+    return x * settings.scale * settings.layers[1]["width"] * self.settings.layers[1]["width"]
+
+
+@case(refused=False, kinds=lambda: [list[int], 3], change=lambda self, patch: patch(self, "kinds", [3, list[int]]))
+def what_is_a_generic_alias(self, x):
+    return x * 2 if isinstance(self.kinds[0], types.GenericAlias) else x * 3

@@ -16,7 +16,10 @@ from gearcache.serving.miss.compiles import Compiles
 from gearcache.telemetry import wait_line
 from tests.support.scenarios import strict_config
 
-LINE = "gearcache: another process of this host compiles `Linear.forward`: waiting for its graphs, 1800 s at most\n"
+LINE = (
+    "gearcache: another process or thread of this host compiles `Linear.forward`: waiting for its graphs, 1800 s at "
+    "most\n"
+)
 
 
 @pytest.mark.parametrize("is_shown", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import sys
 from typing import Any
@@ -30,12 +31,12 @@ class _Keys(Nesting):
 
 @probes.at(BuiltinVariable, "call_id")
 def asked_id(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any) -> Any:
-    """Refuse `id()`, except where it is only compared."""
+    """Refuse `id()`, except where it is only compared, or tells `copy.deepcopy` what it has copied already."""
     number = _number_of(trace, tx, *arguments)
     if number is not None:
         return FakeIdVariable(number)  # the trace may compare and look it up, but not keep it
     result = original(self, tx, *arguments)
-    if not isinstance(result, FakeIdVariable):
+    if not isinstance(result, FakeIdVariable) and tx.f_globals is not vars(copy):
         trace.refuse("it calls `id()`, whose result differs between processes")
     return result
 

@@ -37,7 +37,7 @@ class WaitLine:
 
     def _print(self) -> None:
         limit = f"{self._timeout:g} s at most"
-        line = f"another process of this host compiles `{self._method}`: waiting for its graphs, {limit}"
+        line = f"another process or thread of this host compiles `{self._method}`: waiting for its graphs, {limit}"
         logger.info("%s", line)
         if shows_progress():
             print_progress(line)

@@ -31,8 +31,9 @@ def find_newest(catalog: Catalog, text: str) -> EntryRow:
     """Return the newest entry of this name, and note that others exist; a usage error if there is none."""
     entries = sorted(_find_entries(catalog, text), key=lambda entry: entry.created, reverse=True)
     if len(entries) > 1:
-        others = "".join(f"\n  {_description(catalog, entry, entries)}" for entry in entries[1:])
-        note(f"{len(entries)} entries are called `{text}`; this is the newest, the others are{others}")
+        note(f"{len(entries)} entries are called `{text}`; this is the newest, the others are")
+        for entry in entries[1:]:
+            note(f"  {_description(catalog, entry, entries)}")
     return entries[0]
 
 
