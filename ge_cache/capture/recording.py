@@ -26,6 +26,12 @@ from gearcache.guards.evidence.code import is_library_file
 
 #: Dynamo's text for an uncaught exception.
 _RAISED = re.compile(r"raised exception (\w+)\(")
+#: Dynamo's texts where a method calls one of a base class that is decorated too.
+_CACHED_BASE = re.compile(r"CachedFunction object at|`super\(\)\.\w+` is not a function")
+_OF_CACHED_BASE = (
+    "it calls, through its class or `super()`, a method that is no function, such as one that `cache_compile` "
+    "decorates too: decorate one of the two only"
+)
 #: The message where the trace is the first reader of a `functools.cached_property`, up to Python 3.11.
 _CACHED_PROPERTY = "it computes a `functools.cached_property`, under a lock: read it once before the first call"
 
@@ -143,6 +149,8 @@ def cause_of(error: BaseException) -> str:
         where = [f'File "{frame.filename}", line {frame.lineno}, in {frame.name}{_code(frame)}' for frame in frames]
     if (failed := private_raised.FAILED_OPERATION.search(text)) is not None:
         return "; ".join([f"`{failed[1]}` fails for tensors like these: {failed[2]}", *where[-1:]])
+    if _CACHED_BASE.search(text) is not None:
+        return "; ".join([_OF_CACHED_BASE, *where[-1:]])
     if "`RLock` context manager" in text and any(frame.name == "__get__" for frame in _stack(error)):
         return "; ".join([_CACHED_PROPERTY, *where[-1:]])
     if (collective := _collective(error)) is not None:

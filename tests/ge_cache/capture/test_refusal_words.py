@@ -53,6 +53,28 @@ def test_a_dtype_that_no_graph_takes_is_refused_with_the_way_out(cache_dir: Path
         cached(torch.ones(2, 4, dtype=torch.float64))
 
 
+class DecoratedBase(nn.Linear):
+    @gearcache.cache_compile(config=gearcache.CompilerConfig(backend="eager"))
+    def step(self, x: torch.Tensor) -> torch.Tensor:
+        return self.forward(x)
+
+
+class DecoratedAgain(DecoratedBase):
+    @gearcache.cache_compile(config=gearcache.CompilerConfig(backend="eager"))
+    def step(self, x: torch.Tensor) -> torch.Tensor:
+        return super().step(x) * 2
+
+    @gearcache.cache_compile(config=gearcache.CompilerConfig(backend="eager"))
+    def by_class(self, x: torch.Tensor) -> torch.Tensor:
+        return DecoratedBase.step(self, x) * 2
+
+
+@pytest.mark.parametrize("name", ["step", "by_class"])
+def test_a_call_of_the_decorated_method_of_a_base_class_is_refused_with_the_way_out(cache_dir: Path, name: str) -> None:
+    with pytest.raises(CaptureError, match=r"`cache_compile` decorates too: decorate one of the two only; File "):
+        getattr(DecoratedAgain(4, 4), name)(torch.ones(2, 4))
+
+
 class Scaled(nn.Module):
     @functools.cached_property
     def scale(self) -> float:
