@@ -107,8 +107,8 @@ FAULTS = [
     Fault(
         "Inputs that overlap a written one are refused",
         "guards/dispatch/tensors/memory.py",
-        "            if start < furthest_written[0]:\n",
-        "            if start < furthest_written[0] and index in writes:\n",
+        "            if (index in writes or other in writes) and share_memory(tensors[index], tensors[other]):\n",
+        "            if index in writes and share_memory(tensors[index], tensors[other]):\n",
         ("tests/guards/dispatch/tensors/test_memory_overlap.py::test_overlap_with_a_written_tensor_is_found",),
     ),
 ]
