@@ -25,6 +25,7 @@ _HONOURED = (
     torch.amp.autocast_mode._exit_autocast,
     torch.autograd.grad_mode._exit_inference_mode,
     torch.nn.attention._sdpa_kernel,
+    torch._C._log_api_usage_once,  # `Module.__init__` calls it, for statistics of torch
 )
 #: Modules of the functions between which transforms of `torch.func` run; those that need autograd are refused later.
 _TRANSFORMS = ("torch._functorch", "torch._C._functorch", "torch._C._autograd", "torch.autograd.forward_ad")
