@@ -27,6 +27,8 @@ _HONOURED = (
     torch.nn.attention._sdpa_kernel,
     torch._C._log_api_usage_once,  # `Module.__init__` calls it, for statistics of torch
 )
+#: How the names of functions begin that only answer.
+_READERS = ("_get_", "get_", "_is_", "is_", "are_", "has_", "current_")
 #: Modules of the functions between which transforms of `torch.func` run; those that need autograd are refused later.
 _TRANSFORMS = ("torch._functorch", "torch._C._functorch", "torch._C._autograd", "torch.autograd.forward_ad")
 
@@ -40,7 +42,8 @@ def is_operator(node: fx.Node) -> bool:
 
 def is_honoured(node: fx.Node) -> bool:
     """Whether recording does what a captured node says that takes no tensors: a reader, or one that returns nothing."""
-    is_reader = module_of(node.target) == "torch._C" and getattr(node.target, "__name__", "").startswith("_get_")
+    is_torch = module_of(node.target).partition(".")[0] == "torch"
+    is_reader = is_torch and getattr(node.target, "__name__", "").startswith(_READERS)
     return is_reader or node.target in _HONOURED or module_of(node.target).startswith(_TRANSFORMS)
 
 
