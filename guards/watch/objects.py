@@ -54,15 +54,23 @@ class WatchedObjects:
         for cls, names in other.named.values():
             self._add_named(cls, names)
 
-    def covers(self, other: WatchedObjects) -> bool:
-        """Return whether every object of another collection, which keeps it alive, is also in this one."""
-        if any(getattr(other, name).keys() - getattr(self, name).keys() for name in _WHOLE):
-            return False
-        if other.questions.asked.keys() - self.questions.asked.keys():
-            return False
-        return all(self._covers_keys(holder, keys) for holder, keys, _ in other.dicts.values()) and all(
-            id(cls) in self.named and names <= self.named[id(cls)][1] for cls, names in other.named.values()
-        )
+    def missing_of(self, other: WatchedObjects) -> set[tuple[str, Any]]:
+        """Return which objects of another collection, which keeps them alive, are not in this one."""
+        missing = {(name, key) for name in _WHOLE for key in getattr(other, name).keys() - getattr(self, name).keys()}
+        missing |= {("questions", key) for key in other.questions.asked.keys() - self.questions.asked.keys()}
+        missing |= {
+            ("dicts", key) for key, (holder, keys, _) in other.dicts.items() if not self._covers_keys(holder, keys)
+        }
+        missing |= {
+            ("named", key)
+            for key, (_, names) in other.named.items()
+            if key not in self.named or not names <= self.named[key][1]
+        }
+        return missing
+
+    def has(self, name: str, key: Any) -> bool:
+        """Return whether an object that `missing_of` names is in this collection."""
+        return key in (self.questions.asked if name == "questions" else getattr(self, name))
 
     def _covers_keys(self, holder: Any, keys: dict[Any, None] | None) -> bool:
         if id(holder) not in self.dicts:

@@ -74,9 +74,13 @@ class Basis:
             if evidence_failure(self._evidence, scope) is not None:
                 return False
             later_facts, weights = self._collected(scope)
+            missing = facts.missing_of(later_facts)
+            # Some steps of paths make an object each time: another walk finds none of these again.
+            latest_facts = self._collected(scope)[0] if missing else later_facts
         except FAULTS:
             return False
-        return facts.covers(later_facts) and self._are_bound(weights) and watched.holds()
+        is_covered = not any(latest_facts.has(*each) for each in missing)
+        return is_covered and self._are_bound(weights) and watched.holds()
 
     def _are_bound(self, weights: dict[str, torch.Tensor]) -> bool:
         return all(weights[name] is tensor for name, tensor in self.bound.items())
