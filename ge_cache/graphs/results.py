@@ -223,6 +223,5 @@ def _covers_storage(tensor: torch.Tensor) -> bool:
     size, storage_size = tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()
     if private_symbols.depends_on_values((size, storage_size)) and str(size) != str(storage_size):
         return False  # a view of what `nonzero` returns: no trace knows whether it is all of it
-    return bool(size == storage_size) and bool(
-        tensor.storage_offset() == 0
-    )  # a storage without bytes has views at any offset
+    # A storage without bytes has views at any offset.
+    return bool(size == storage_size) and bool(tensor.storage_offset() == 0)
