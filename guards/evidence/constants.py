@@ -116,6 +116,12 @@ def readable(plain: Any) -> str:
             return f"{name}.{member}"
         case ["subclass", str(name), base]:
             return f"{name}({readable(base)})"
+        case ["range", [start, stop, step]]:
+            return f"range({start}, {stop}, {step})"
+        case ["object" | "function", str(name), *_]:
+            return f"`{name}`"
+        case ["other", str(name)]:  # has no plain form, see `guards.evidence.kinds`
+            return f"an object of `{name}`"
     return repr(plain)
 
 

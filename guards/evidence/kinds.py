@@ -44,6 +44,10 @@ def _all_plain(value: Any, argument: Any) -> Any:
     return [to_plain(item) for item in value]
 
 
+def _constants_text(plain: Any) -> str:
+    return readable(["list", plain])
+
+
 def _contains(value: Any, key: Any) -> bool:
     if type(key) is str and type(value) is dict:
         return key in value
@@ -198,8 +202,24 @@ KINDS: dict[str, Kind] = {
                 f"{writer.builtin(len)}({writer.path(access)}) == {int(expected)}"
             ),
         ),
-        of_value("keys", "the mapping has these keys in this order", _constants, observe=_all_plain),
-        of_value("order", "the set has these items in this order", _constants, observe=_all_plain),
+        of_value(
+            "keys",
+            "the mapping has these keys in this order",
+            _constants,
+            observe=_all_plain,
+            found=lambda value, expected, walker: _constants_text(_constants(value)),
+            wanted=_constants_text,
+            words=lambda path, expected, wanted, present: f"`{path}` had the keys {wanted}, has now {present}",
+        ),
+        of_value(
+            "order",
+            "the set has these items in this order",
+            _constants,
+            observe=_all_plain,
+            found=lambda value, expected, walker: _constants_text(_constants(value)),
+            wanted=_constants_text,
+            words=lambda path, expected, wanted, present: f"`{path}` held {wanted} in this order, holds now {present}",
+        ),
         _attribute_test("has_attr", is_there=True),
         _attribute_test("no_attr", is_there=False),
         of_question(

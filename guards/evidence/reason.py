@@ -27,6 +27,8 @@ _ADVICE = {
     "other version": "entries of another version are left alone; compile with this version once",
     "unsigned": "give this process the key that the entries were signed with, or compile with it once",
 }
+#: Kinds that name a difference in the code, the module or the call.
+MISFITS = ("source", "evidence", "arguments")
 #: Kinds that compiling again does not fix: something of this host or process must be corrected.
 _OF_HOST = ("unreadable", "unsigned")
 _CONSTANT = (

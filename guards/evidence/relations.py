@@ -71,6 +71,10 @@ def _paths(expected: Any) -> list[Access]:
     return [Access.from_plain(path) for path in expected[1]]
 
 
+def _names(accesses: list[Access]) -> str:
+    return ", ".join(f"`{access.text}`" for access in accesses)
+
+
 def _places(expected: Any) -> list[Access]:
     return [Access.from_plain(path) for _, path in expected[1]]
 
@@ -112,6 +116,8 @@ RELATIONS = (
         _path,
         lambda value, expected, others: value is others[0],
         found=lambda value, expected, walker: "another object",
+        wanted=lambda expected: _names(_path(expected)),
+        words=lambda path, expected, wanted, present: f"`{path}` was the same object as {wanted}, is now {present}",
         source=lambda writer, access, expected, compared: (
             f"{writer.path(access)} is {writer.path(Access.from_plain(expected))}"
         ),
@@ -121,7 +127,9 @@ RELATIONS = (
         "the value is not the object at any of some other paths, see `guards.evidence.relations`",
         _paths,
         _are_distinct,
-        found=lambda value, expected, walker: "one of the others",
+        found=lambda value, expected, walker: "the same object as one of them",
+        wanted=lambda expected: f"another object than {_names(_paths(expected))}",
+        words=lambda path, expected, wanted, present: f"`{path}` was {wanted}, is now {present}",
         source=_distinct_source,
     ),
     _type_test("instance", isinstance),

@@ -195,12 +195,25 @@ def evidence_lines(variant: Mapping[str, Any]) -> Iterator[str]:
             raise ValueError(f"the evidence has more than {MAX_ITEMS} nodes")
         checks, children = nodes[number]
         for kind, expected in checks:
-            yield f"{path_text(access)}: {kind} {_expected(kind, expected)}"
+            if kind == "classes":
+                yield from _class_lines(expected)
+            else:
+                yield f"{path_text(access)}: {kind} {_expected(kind, expected)}"
         for step, argument, child in children:
             yield from walk(access.then(step, argument), child)
 
     for kind, name, number in roots:
         yield from walk(Access((kind, name)), number)
+
+
+def _class_lines(expected: Any) -> Iterator[str]:
+    """Yield a line for each class whose definition counts, and for each path to one."""
+    names, classes, paths = expected  # the form of `guards.evidence.members`, which needs torch
+    yield f"classes are compared by the names of protocols and {cut(names)}"
+    for name, _, _, members in classes:
+        yield f"class {cut(name)} defines {cut(members)}"
+    for path, numbers in paths:
+        yield f"{path_text(Access.from_plain(path))}: class {cut(classes[numbers[0]][0])}"
 
 
 def _expected(kind: str, expected: Any) -> str:

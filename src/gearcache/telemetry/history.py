@@ -82,7 +82,8 @@ class History:
         if self._strict:
             raise cache_error from (error if cache_error is not error else error.__cause__)
         self.note("fault", detail=str(cache_error))
-        self.lines.append(f"fault: {cache_error}")
+        if (line := f"fault: {cache_error}") not in self.lines:  # reading and writing have the same one
+            self.lines.append(line)
         if str(cache_error) not in self._logged:
             self._unlogged[str(cache_error)] = None
 

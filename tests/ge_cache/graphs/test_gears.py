@@ -66,7 +66,9 @@ print(json.dumps([right, cached.stats.traces, cached.stats.compiles, cached.stat
 @pytest.mark.parametrize(
     ("gears", "message"),
     [
-        pytest.param({"nothing": {0: [2, 4]}}, "no tensor that the method uses; it uses x", id="unknown argument"),
+        pytest.param(
+            {"nothing": {0: [2, 4]}}, "`nothing`, which is no parameter of `.*encode`; it has ", id="unknown argument"
+        ),
         pytest.param({"x": {5: [2, 4]}}, "dim 5 of `x`, of 2 dims", id="unknown dim"),
         pytest.param({"x[*]": {0: [2, 4]}}, "no tensor that the method uses", id="path without a match"),
     ],

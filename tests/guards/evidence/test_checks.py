@@ -145,6 +145,10 @@ def test_a_check_holds_for_its_value_and_for_no_other(kind: str) -> None:
         ("no_attr", "real", 3, "`value`: attribute 'real' was not there, is now there"),
         ("tensor", ["float32", "cpu", "torch.strided", 2], torch.ones(3), "was a 2-d float32 tensor"),
         ("reads", ["requires_grad", ["bool", True]], torch.ones(1), "`requires_grad` was True, is now False"),
+        ("keys", ["a"], {"b": 1}, "`value` had the keys ['a'], has now ['b']"),
+        ("order", ["a"], {int}, "`value` held ['a'] in this order, holds now [`builtins:int`]"),
+        ("same", [["builtins", ""], []], 3, "`value` was the same object as `builtins`, is now another object"),
+        ("constant", 3, iter(()), "constant was 3, is now an object of `builtins:tuple_iterator`"),
     ],
 )
 def test_a_failure_says_what_was_so_and_what_is_so_now(kind: str, expected: Any, value: Any, words: str) -> None:

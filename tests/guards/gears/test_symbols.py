@@ -218,7 +218,7 @@ def test_a_spec_that_breaks_an_equality_of_the_trace_names_both_dims(cache_dir: 
 
 def test_a_range_on_no_tensor_of_the_method_is_refused(cache_dir: Path) -> None:
     cached = gearcache.cache_compile(Net().scaled, config=strict_config(), gears={"nothing": {0: Symbol()}})
-    with pytest.raises(GearSpecError, match="`nothing`, which is no tensor that the method uses; it uses x"):
+    with pytest.raises(GearSpecError, match="gears names `nothing`, which is no parameter"):
         cached(torch.randn(2, 4))
 
 

@@ -66,3 +66,26 @@ def test_the_advice_for_an_int_that_the_trace_needs_names_the_ways_out(cache_dir
         cached(torch.rand(2, 8), position)
     assert "`position`: constant was 3, is now 4" in told(cached)
     assert "pass it as a tensor, or write a slice for an index" in told(cached)
+
+
+class Scaled(nn.Module):
+    def __init__(self, scale: float, shift: float) -> None:
+        super().__init__()
+        self.scale, self.shift = scale, shift
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale + self.shift
+
+
+def test_only_the_nearest_of_several_stored_graphs_is_told_of(cache_dir: Path) -> None:
+    def first_call(scale: float, shift: float) -> str:
+        cached = gearcache.cache_compile(Scaled(scale, shift).forward, config=strict_config(on_miss="compile"))
+        cached(torch.ones(2))
+        return told(cached)
+
+    first_call(1.5, 1.5), first_call(2.5, 1.5)
+    told_of_shift = first_call(2.5, 3.5)
+    assert told_of_shift.startswith("`self.shift`: constant was 1.5, is now 3.5")
+    assert "scale" not in told_of_shift
+    told_of_both = first_call(7.5, 1.5)
+    assert told_of_both.startswith("`self.scale` is 7.5; the 2 stored traces are for 1.5, 2.5")

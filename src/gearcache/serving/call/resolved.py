@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from gearcache.cache.keys.fingerprint import Ranks, method_key, resolve_ranks
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout, resolve_root
-from gearcache.errors import OptionError
+from gearcache.errors import GearSpecError, OptionError
 from gearcache.ge_cache.backend import Backend
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.select import select_backend
@@ -114,6 +114,8 @@ def resolve(
         cache_dir = overrides.cache_dir or cache_dir
         global_rank = overrides.rank if global_rank is None else global_rank
         world_size = overrides.world_size
+    if parameters.gears:
+        _check_arguments("gears", parameters.gears, function, call, GearSpecError)
     gears = at_their_places(parameters.gears, function, call.arguments)
     constants = _constants(parameters, function, call)
     spec = (
@@ -181,15 +183,25 @@ def _constants(parameters: Parameters, function: types.MethodType, call: Call) -
     """Return the paths of declared constants as the method has them; `OptionError` for a path without a valid root."""
     if not parameters.constants:
         return ()
-    names = dict.fromkeys([*call.arguments, *inspect.signature(function).parameters])
-    for path in parameters.constants:
-        if RangeAxis(path, 0, 1).argument not in names:
-            raise OptionError(
-                f"cache_compile: constants names `{path}`, which is no parameter of `{function.__qualname__}`; "
-                f"it has {', '.join(names)}"
-            )
+    _check_arguments("constants", parameters.constants, function, call, OptionError)
     call_paths = at_their_places(dict.fromkeys(parameters.constants), function, call.arguments) or {}
     return tuple(sorted({*parameters.constants, *call_paths}))
+
+
+def _check_arguments(
+    option: str, paths: Iterable[str], function: types.MethodType, call: Call, error: type[Exception]
+) -> None:
+    """Raise `error` for a path that begins with neither a parameter of a method nor an argument of its call."""
+    parameters = inspect.signature(function).parameters
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    names = dict.fromkeys([*call.arguments, *parameters])
+    for path in paths:
+        if RangeAxis(path, 0, 1).argument not in names:
+            raise error(
+                f"cache_compile: {option} names `{path}`, which is no parameter of `{function.__qualname__}`; "
+                f"it has {', '.join(names)}"
+            )
 
 
 def _dynamic_component(parameters: Parameters, tensors: Mapping[str, torch.Tensor]) -> Any:

@@ -99,10 +99,6 @@ class LoadedVariants:
         self.gears = [bound for loaded in self.variants for bound in loaded.bound_gears()]
         return next(bound.frame for bound in self.gears if bound.gear is graph.gear)
 
-    def misfits(self, call: Call) -> list[Reason]:
-        """Return, for each loaded variant, the argument with which it does not fit the call."""
-        return [reason for active in self.variants if (reason := misfit(active.variant, call.scope)) is not None]
-
     def _accept_others(self, present: ActiveVariant, call: Call) -> None:
         """Prepare the other variants that take such arguments, so that their first call needs no second lookup."""
         for active in self.variants:
@@ -112,6 +108,11 @@ class LoadedVariants:
             if tensors is not None and _are_of_its_kind(active.variant, tensors):
                 for graph in active.graphs:
                     graph.accept(tensors)
+
+
+def misfits(variants: Iterable[StoredVariant], call: Call) -> list[tuple[StoredVariant, Reason]]:
+    """Return those of some variants that do not fit a call, each with the argument that does not."""
+    return [(variant, reason) for variant in variants if (reason := misfit(variant, call.scope)) is not None]
 
 
 def takes(variant: StoredVariant, call: Call, *, any_sizes: bool = True) -> bool:

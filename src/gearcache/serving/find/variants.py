@@ -10,7 +10,7 @@ from gearcache.cache.result import MissReason
 from gearcache.errors import CacheError, CorruptEntry, GearcacheError
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.dispatch.stored.variant import StoredVariant
-from gearcache.guards.evidence.reason import Reason, merged
+from gearcache.guards.evidence.reason import MISFITS, Reason
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import (
@@ -33,8 +33,6 @@ _ATTEMPTS = 3
 logger = logging.getLogger("gearcache")
 #: The reasons of a miss that are faults of the cache or the host: all of them, the most specific one first.
 FAULTS = ("corrupt", "unloadable", "unreadable")
-#: The reasons that name a difference in the call, the code or the module.
-MISFITS = ("source", "evidence", "arguments")
 _TELLING = (*FAULTS, *MISFITS)
 
 
@@ -92,22 +90,23 @@ class Variants:
         """
         begin = time.perf_counter()
         absence = self._read()
-        variants, reasons = self._take_fitting(self.known, call, problems)
+        variants, misses = self._take_fitting(self.known, call, problems)
         if not variants and (siblings := self._read_siblings(absence)):
             variants, of_siblings = self._take_fitting(siblings, call, problems)
-            reasons += of_siblings
+            misses += of_siblings
         if variants:
             self._of_siblings += [variant for variant in variants if self._is_of_sibling(variant)]
             self._note_load(variants, time.perf_counter() - begin, counted=counted)
             return None
-        if absence is not None and not reasons:
+        if absence is not None and not misses:
             self.entry.note_absence(absence)
             return Unloaded(absence.reason.kind, absence.reason.text)
-        if not reasons:
+        if not misses:
             return Unloaded()
-        # If several variants miss, the most specific reason is reported.
-        kind = min((reason.kind for reason in reasons), key=_TELLING.index)
-        reasons = merged(reasons)
+        from gearcache.serving.find.nearest import nearest_reasons
+
+        reasons = nearest_reasons(misses, call.scope)
+        kind = min((reason.kind for reason in reasons), key=_TELLING.index)  # the most specific
         self._record.history.miss(*reasons, kind=kind)
         return Unloaded(kind, "; ".join(reason.text for reason in reasons))
 
@@ -140,12 +139,12 @@ class Variants:
 
     def _take_fitting(
         self, variants: list[StoredVariant], call: Call, problems: Problems | None
-    ) -> tuple[list[StoredVariant], list[Reason]]:
-        """Load those of some variants that fit a call; returns them, and the reasons why others do not fit."""
+    ) -> tuple[list[StoredVariant], list[tuple[StoredVariant, Reason]]]:
+        """Load those of some variants that fit a call; returns them, and the others with the reason of each."""
         is_explained = problems is not None and problems.decisive() is not None
         loaded = {id(active.variant) for active in self.loaded.variants}
         fitting: list[StoredVariant] = []
-        reasons: list[Reason] = []
+        misses: list[tuple[StoredVariant, Reason]] = []
         arguments, evidence, bases = ArgumentCheck(call.scope), EvidenceCheck(call.scope), Bases()
         for variant in self._candidates(variants, call):
             if id(variant) in loaded or id(variant) in self._unusable:
@@ -155,10 +154,10 @@ class Variants:
                 fitting.append(variant)
                 continue
             if reason.kind != "arguments" or not is_explained or takes_tensors(variant, call):
-                reasons.append(reason)
+                misses.append((variant, reason))
             if reason.kind in FAULTS:
                 self._unusable[id(variant)] = variant, reason.kind
-        return fitting, reasons
+        return fitting, misses
 
     def _candidates(self, variants: list[StoredVariant], call: Call) -> list[StoredVariant]:
         """Return the variants to try: under `validate="gears"` no call separates those of other dtypes or strides.

@@ -18,12 +18,13 @@ from gearcache.errors import (
     TooManyVariants,
 )
 from gearcache.guards.dispatch.stored.variant import StoredVariant
+from gearcache.guards.evidence.reason import MISFITS
 from gearcache.guards.gears.parse import GearSpec, gear_text
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.failures import warn_lacking
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.loaded import Answer, missing_gears
-from gearcache.serving.find.variants import MISFITS, Variants
+from gearcache.serving.find.variants import Variants
 from gearcache.serving.fleet.entry_tiers import EntryTiers
 from gearcache.serving.fleet.work_text import work_text
 from gearcache.serving.miss.compiles import Compiles

@@ -26,13 +26,13 @@ from gearcache.guards.dispatch.inputs import Problem
 from gearcache.guards.dispatch.padded_call import padded_gear
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.dispatch.stored.variant import StoredVariant
-from gearcache.guards.evidence.reason import Reason, merged
+from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.parse import gear_text
 from gearcache.guards.gears.short_names import sizes_name
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
-from gearcache.serving.find.activate import misfit
-from gearcache.serving.find.loaded import Answer, Frame, missing_gears, takes_tensors
+from gearcache.serving.find.loaded import Answer, Frame, misfits, missing_gears, takes_tensors
+from gearcache.serving.find.nearest import nearest_reasons
 from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.adapted_calls import Adapted, AdaptedCalls, Obstacle, obstacle_of
 from gearcache.serving.miss.background import BackgroundBuilds
@@ -86,7 +86,7 @@ class UnservedCalls:
         rules, problems = self._rules_of(call), answer.problems
         logged_reason = answer.unloaded.text if answer.unloaded is not None else ""
         reasons = () if logged_reason else self._reasons(call, problems)
-        why = logged_reason or "; ".join(map(str, reasons)) or "its arguments are new"
+        why = logged_reason or "; ".join(map(str, reasons)) or self._cause_without_reason()
         facts = self._known_facts(call, rules, problems, why)
         verdict = decide(call, problems, rules, facts)
         if isinstance(verdict, Refuse):
@@ -257,15 +257,21 @@ class UnservedCalls:
             logger.info("%s: %s is padded to a gear", self._rules.name, name)
         return answer
 
+    def _cause_without_reason(self) -> str:
+        """Return why there is no graph if no stored one was compared."""
+        faults = self._record.history.untold()
+        return f"the cache cannot be used: {'; then '.join(faults)}" if faults else "its arguments are new"
+
     def _near_misfits(self, call: Call) -> tuple[Reason, ...]:
         """Return the plain arguments that alone keep a call from variants whose graphs take its tensors."""
-        near = [misfit(variant, call.scope) for variant in self._variants.known if takes_tensors(variant, call)]
-        return tuple(merged(reason for reason in near if reason is not None))
+        near = (variant for variant in self._variants.known if takes_tensors(variant, call))
+        return tuple(nearest_reasons(misfits(near, call), call.scope))
 
     def _reasons(self, call: Call, problems: Problems) -> tuple[Reason, ...]:
         """Return why no loaded graph serves a call: its sizes, or the arguments of the trace of each variant."""
         problem = problems.nearest()
         if problem is None:
-            return tuple(merged(self._variants.loaded.misfits(call)))
+            loaded = (active.variant for active in self._variants.loaded.variants)
+            return tuple(nearest_reasons(misfits(loaded, call), call.scope))
         text = f"argument `{problem.argument}` is {problem.value}; compiled for {problem.allowed}"
         return (Reason("gear", text, problem.argument, problem.allowed, problem.value),)

@@ -1,0 +1,34 @@
+"""Which of several reasons to report, where each of the stored variants has its own: those of the nearest variants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gearcache.guards.access import Scope, Walker
+from gearcache.guards.dispatch.stored.variant import StoredVariant
+from gearcache.guards.evidence.kinds import KINDS
+from gearcache.guards.evidence.reason import MISFITS, Reason, merged
+from gearcache.guards.evidence.traced_files import changed_source
+from gearcache.guards.evidence.tree import evidence_checks
+
+
+def nearest_reasons(misses: Sequence[tuple[StoredVariant, Reason]], scope: Scope) -> list[Reason]:
+    """Return the faults, and the reasons of those variants that differ least from the call and its module.
+
+    With `a=1` and `a=2` stored, a call with `a=2` and another `b` misses because of `b` alone.
+    """
+    reasons = merged(reason for _, reason in misses)
+    if len(reasons) < 2:
+        return reasons
+    counts = [_difference_count(variant, scope) if reason.kind in MISFITS else 0 for variant, reason in misses]
+    least = min((count for count in counts if count), default=0)
+    return merged(reason for count, (_, reason) in zip(counts, misses, strict=True) if count in (0, least))
+
+
+def _difference_count(variant: StoredVariant, scope: Scope) -> int:
+    """Return at how many places a variant differs from a call and its module; at least 1."""
+    walker = Walker(scope)
+    checks = [*variant.call_checks, *evidence_checks(variant.evidence)]
+    checks.sort(key=lambda check: KINDS[check.kind].is_last)
+    places = {check.access.text for check in checks if check.failure(walker) is not None}
+    return max(1, len(places) + (changed_source(variant.sources) is not None))
