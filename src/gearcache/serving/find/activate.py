@@ -20,7 +20,7 @@ from gearcache.guards.dispatch.frame import bind_frame, resolve_reference
 from gearcache.guards.dispatch.function import BoundGear, compared_objects
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
-from gearcache.guards.evidence.checks import Failure, first_failure
+from gearcache.guards.evidence.checks import Check, Failure, first_failure
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.evidence.traced_files import changed_source
 from gearcache.guards.evidence.tree import evidence_failure
@@ -72,12 +72,12 @@ class ArgumentCheck:
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
-        #: By the identity of a variant's checks: the objects that were compared, and the first failure.
-        self._checked: dict[int, tuple[Walker, Failure | None]] = {}
+        #: By the identity of a variant's checks: the checks, the objects that were compared, and the first failure.
+        self._checked: dict[int, tuple[list[Check], Walker, Failure | None]] = {}
 
     def misfit(self, variant: StoredVariant) -> Reason | None:
         """Return the first argument check that the call fails, as the reason of a miss, or None."""
-        _, failure = self._result(variant)
+        _, _, failure = self._result(variant)
         if failure is None:
             return None
         reason, check = failure.reason("arguments"), failure.check
@@ -90,14 +90,14 @@ class ArgumentCheck:
 
     def compared_objects(self, variant: StoredVariant) -> list[Any]:
         """Return what each argument check of a variant that fits compares with: the objects that have passed it."""
-        walker, _ = self._result(variant)
+        _, walker, _ = self._result(variant)
         return compared_objects(variant, walker)
 
-    def _result(self, variant: StoredVariant) -> tuple[Walker, Failure | None]:
+    def _result(self, variant: StoredVariant) -> tuple[list[Check], Walker, Failure | None]:
         checks = variant.call_checks
         if id(checks) not in self._checked:
             walker = Walker(self._scope)
-            self._checked[id(checks)] = walker, first_failure(checks, walker)
+            self._checked[id(checks)] = checks, walker, first_failure(checks, walker)
         return self._checked[id(checks)]
 
 

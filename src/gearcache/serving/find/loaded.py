@@ -68,10 +68,10 @@ class LoadedVariants:
         """Return the messages that the method logs and the graphs do not."""
         return sorted({text for active in self.variants for text in active.variant.left_out})
 
-    def find(self, call: Call) -> Frame | Problems:
+    def find(self, call: Call, arguments: ArgumentCheck | None = None) -> Frame | Problems:
         """Return the frame that serves a call, or the reason for each graph that does not."""
         problems = []
-        arguments = ArgumentCheck(call.scope)
+        arguments = arguments or ArgumentCheck(call.scope)
         for active in self.variants:
             tensors = arguments.tensors_of(active.variant)
             if tensors is None:

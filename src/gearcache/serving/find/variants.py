@@ -75,14 +75,21 @@ class Variants:
 
         `counted=False`: a load of what this process has just stored is not a hit.
         """
-        answer = self.loaded.find(call)
+        arguments = ArgumentCheck(call.scope)
+        answer = self.loaded.find(call, arguments)
         unloaded = None
         if isinstance(answer, Problems):
-            unloaded = self.load(call, counted=counted, problems=answer)
-            answer = answer if unloaded is not None else self.loaded.find(call)
+            unloaded = self._load(call, arguments, counted=counted, problems=answer)
+            answer = answer if unloaded is not None else self.loaded.find(call, arguments)
         return Answer(None, answer, unloaded) if isinstance(answer, Problems) else Answer(answer)
 
-    def load(self, call: Call, *, counted: bool = True, problems: Problems | None = None) -> Unloaded | None:
+    def load(self, call: Call, *, counted: bool = True) -> Unloaded | None:
+        """Load the stored variants that fit a call; returns None, or why there was none."""
+        return self._load(call, ArgumentCheck(call.scope), counted=counted, problems=None)
+
+    def _load(
+        self, call: Call, arguments: ArgumentCheck, *, counted: bool, problems: Problems | None
+    ) -> Unloaded | None:
         """Load the stored variants that fit a call; returns None, or why there was none.
 
         `counted=False`: a load of what this process has just stored is not a hit. `problems` of loaded variants that
@@ -90,9 +97,9 @@ class Variants:
         """
         begin = time.perf_counter()
         absence = self._read()
-        variants, misses = self._take_fitting(self.known, call, problems)
+        variants, misses = self._take_fitting(self.known, call, arguments, problems)
         if not variants and (siblings := self._read_siblings(absence)):
-            variants, of_siblings = self._take_fitting(siblings, call, problems)
+            variants, of_siblings = self._take_fitting(siblings, call, arguments, problems)
             misses += of_siblings
         if variants:
             self._of_siblings += [variant for variant in variants if self._is_of_sibling(variant)]
@@ -138,14 +145,14 @@ class Variants:
         return [variant for sibling in self._siblings for variant in sibling.variants]
 
     def _take_fitting(
-        self, variants: list[StoredVariant], call: Call, problems: Problems | None
+        self, variants: list[StoredVariant], call: Call, arguments: ArgumentCheck, problems: Problems | None
     ) -> tuple[list[StoredVariant], list[tuple[StoredVariant, Reason]]]:
         """Load those of some variants that fit a call; returns them, and the others with the reason of each."""
         is_explained = problems is not None and problems.decisive() is not None
         loaded = {id(active.variant) for active in self.loaded.variants}
         fitting: list[StoredVariant] = []
         misses: list[tuple[StoredVariant, Reason]] = []
-        arguments, evidence, bases = ArgumentCheck(call.scope), EvidenceCheck(call.scope), Bases()
+        evidence, bases = EvidenceCheck(call.scope), Bases()
         for variant in self._candidates(variants, call):
             if id(variant) in loaded or id(variant) in self._unusable:
                 continue
