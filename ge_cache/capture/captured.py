@@ -69,6 +69,8 @@ class Capture(Struct):
     written_ints: list[Access] = field(default_factory=list)
     #: Paths of modules of the instance that the trace did not reach, see `capture.unreached`; None if unknown.
     unreached: list[str] | None = None
+    #: The graph that `graphs.dynamic.check_numbers` recorded, with its printer; the first gear of these sizes takes it.
+    recorded: tuple[Any, Any] | None = None
     #: Drops the weak references that Dynamo keeps to the tensors of the call and the module.
     drop_references: Callable[[], None] = lambda: None
 

@@ -57,7 +57,7 @@ def dynamic_gear(
     values = assignment or {}
     inputs = [input_spec(item, lambda size: symbols.value(size, values)) for item in capture.inputs]
     if assignment is None:
-        graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
+        graph, printer = taken_graph(capture, dynamic=True) or record_dynamic(capture, lifted, symbols, decompositions)
     else:
         printer = SizePrinter(capture, symbols, GearSymbols(capture, symbols, assignment))
         graph = trace_gear(capture, lifted, inputs, decompositions, assignment)
@@ -95,19 +95,28 @@ def check_numbers(capture: Capture, decompositions: Mapping[Any, Any] | None, *,
     """Record a graph at the sizes of its trace; `CaptureError` where its numbers cannot be inputs of the graph."""
     symbols, lifted = capture.symbols(), lift_attributes(capture)
     sizes = [size for item in capture.inputs for size in item.sizes]
+    printer: SizePrinter | None = None
     if any(symbols.symbols_of(size) for size in sizes):
         graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
-        graph.conditions += printer.guards()
-        symbols_in = printer.symbols_in
+        conditions, symbols_in = [*graph.conditions, *printer.guards()], printer.symbols_in
     else:
         inputs = [input_spec(item, lambda size: symbols.value(size, {})) for item in capture.inputs]
         graph = trace_gear(capture, lifted, inputs, decompositions, {})
-        symbols_in = GearSymbols(capture, symbols, {}).symbols_in
+        conditions, symbols_in = graph.conditions, GearSymbols(capture, symbols, {}).symbols_in
     check_operands(graph.module.graph, capture.method, symbols_in, compiles=compiles)
-    _check_conditions(capture, graph.conditions)
+    _check_conditions(capture, conditions)
     for text in _expressions(graph.results):
         checked_expression(text)
     encode_graph(capture.method, graph.module)
+    capture.recorded = graph, printer
+
+
+def taken_graph(capture: Capture, *, dynamic: bool) -> tuple[GearGraph, Any] | None:
+    """Return the graph that `check_numbers` recorded, with symbolic sizes or without; once, as its user changes it."""
+    if capture.recorded is None or (capture.recorded[1] is not None) != dynamic:
+        return None
+    recorded, capture.recorded = capture.recorded, None
+    return recorded
 
 
 def _check_conditions(capture: Capture, conditions: list[str]) -> None:
