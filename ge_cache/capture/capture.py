@@ -26,6 +26,7 @@ from gearcache.ge_cache.capture.unwrapped import unwrap_weights
 from gearcache.ge_cache.capture.written import Written
 from gearcache.ge_cache.dependencies.autograd_reads import autograd_checks
 from gearcache.ge_cache.dependencies.identities import identity_checks
+from gearcache.ge_cache.dependencies.implied import without_implied
 from gearcache.ge_cache.dependencies.looked_up import Lookups
 from gearcache.ge_cache.dependencies.observed import TracedCode, observed_checks
 from gearcache.ge_cache.dependencies.paths import Paths
@@ -118,6 +119,13 @@ def _translated(recording: Recording) -> Capture:
     observed = observed_checks(recording, paths, traced, type_paths)
     checks += _hidden_attributes(recording, paths)
     written = Written(hook.writes, scope)
+    all_checks = without_implied(
+        _distinct([*observed.checks, *checks, *result_class_checks(output.bytecode)]),
+        [item.access for item in inputs],
+        recording.frame.code.co_varnames[0],
+        paths.walker,
+        observed.compares,
+    )
     capture = Capture(
         method=recording.method,
         module=recording.module,
@@ -130,7 +138,7 @@ def _translated(recording: Recording) -> Capture:
         graph_name=hook.graph_name,
         imports=dict(output.import_sources),
         installed=recording.installed,
-        checks=_distinct([*observed.checks, *checks, *result_class_checks(output.bytecode)]),
+        checks=all_checks,
         tensor_checks=_distinct(checks_of_tensors),
         written=written,
         # Includes tensors that the graph does not hold: a trace reads only the size of some.

@@ -17,7 +17,7 @@ from gearcache.ge_cache.dependencies.paths import Paths
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check, observe
 from gearcache.guards.evidence.constants import NotConstant, wanted_key
-from gearcache.guards.evidence.members import classes_plain, is_fixed
+from gearcache.guards.evidence.members import all_names, classes_plain, is_fixed, is_immutable
 from gearcache.guards.evidence.names import module_of, name_of
 
 BUILTINS = Access(("builtins", ""))
@@ -40,6 +40,9 @@ class FactChecks:
         self._classes = _met_classes(log)
         #: The first answer to each question about an attribute.
         self._attributes: dict[tuple[Any, str], bool] = {}
+        #: The classes, bases included, and the names that are compared of them.
+        self._compared_classes: set[type] = set()
+        self._compared_names: frozenset[str] = frozenset()
 
     def checks(self, names: set[str]) -> list[Check]:
         """Return the facts as checks that hold now; `names` are those that may have been looked up in classes."""
@@ -47,6 +50,11 @@ class FactChecks:
             check for kind, make in self.MAKERS.items() for note in self._log.of(kind) for check in make(self, *note)
         ]
         return [*checks, self._class_check(names)]
+
+    def compares(self, cls: type, name: str) -> bool:
+        """Whether the checks compare by which class, if any, a name is defined for objects of a class."""
+        are_compared = all(is_immutable(base) or base in self._compared_classes for base in cls.__mro__)
+        return are_compared and (name in self._compared_names or is_fixed(cls))
 
     def _order(self, source: Any) -> Iterator[Check]:
         access = self._paths.find(source)
@@ -196,6 +204,8 @@ class FactChecks:
                     "define it at the top of a module, or keep it in an attribute",
                 )
             classes_by_path[access] = (cls, record.made)
+            self._compared_classes.update(cls.__mro__)
+        self._compared_names = all_names(names, made=False)
         return Check("classes", BUILTINS, classes_plain(classes_by_path, names))
 
     #: What makes checks of the notes of each kind, in the order in which a miss names them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -74,6 +74,8 @@ class Observed(Struct):
 
     checks: list[Check]
     covered: Covered
+    #: Whether they compare what a class defines by a name.
+    compares: Callable[[type, str], bool]
 
 
 def observed_checks(log: TraceLog, paths: Paths, traced: TracedCode, type_paths: Iterable[Access]) -> Observed:
@@ -122,8 +124,9 @@ def observed_checks(log: TraceLog, paths: Paths, traced: TracedCode, type_paths:
     library = library_functions(log.method, traced.graph.graph)
     names = _names_read(log, codes) | library.names
     check_tensors(log.method, names, traced_functions)
-    facts = FactChecks(log, paths, functions).checks(names - traced.written)
-    return Observed([*checks_by_key.values(), *library_checks(log.method, library), *facts], covered)
+    facts = FactChecks(log, paths, functions)
+    checks = [*checks_by_key.values(), *library_checks(log.method, library), *facts.checks(names - traced.written)]
+    return Observed(checks, covered, facts.compares)
 
 
 def _names_read(log: TraceLog, codes: Iterable[types.CodeType]) -> set[str]:
