@@ -56,9 +56,10 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
         return EagerBackend()
     if settings.backend == "torchair":
         return _torchair(settings)
-    from gearcache.cache.keys.module_tree import named_buffers, named_parameters
+    from gearcache.cache.keys.module_tree import named_members, named_modules
 
-    weights = [tensor for _, tensor in (*named_parameters(module), *named_buffers(module))]
+    modules = named_modules(module)
+    weights = [tensor for part in ("_parameters", "_buffers") for _, tensor in named_members(modules, part)]
     devices = {tensor.device.type for tensor in (*weights, *tensors)}
     if settings.backend == "auto" and "npu" in devices:
         return _torchair(settings)

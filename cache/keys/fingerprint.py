@@ -18,7 +18,7 @@ import torch
 from msgspec import Struct
 
 from gearcache.cache.keys.key import CacheKey
-from gearcache.cache.keys.module_tree import hidden_names, named_buffers, named_modules, named_parameters
+from gearcache.cache.keys.module_tree import Modules, hidden_names, named_members, named_modules
 from gearcache.errors import UnkeyableValue
 
 
@@ -57,11 +57,14 @@ def resolve_ranks(
 
 def module_component(module: torch.nn.Module) -> dict[str, Any]:
     """Return the class tree and the parameters and buffers with sizes, dtypes and devices; never their values."""
-    classes = [[name, f"{type(child).__module__}:{type(child).__qualname__}"] for name, child in named_modules(module)]
+    return _component_of(named_modules(module))
+
+
+def _component_of(modules: Modules) -> dict[str, Any]:
     return {
-        "classes": classes,
-        "parameters": _tensors(named_parameters(module)),
-        "buffers": _tensors(named_buffers(module)),
+        "classes": [[name, f"{type(child).__module__}:{type(child).__qualname__}"] for name, child in modules],
+        "parameters": _tensors(named_members(modules, "_parameters")),
+        "buffers": _tensors(named_members(modules, "_buffers")),
     }
 
 
@@ -193,9 +196,10 @@ def method_key(
     `method` and `decompositions` come from `guards.evidence.identity`, `overrides` from `guards.evidence.overrides`;
     `software` names further versions.
     """
+    modules = named_modules(module)
     components: tuple[tuple[str, Any], ...] = (
         ("method", dict(method)),
-        ("module", module_component(module)),
+        ("module", _component_of(modules)),
         ("options", dict(options)),
         ("gears", dict(gears)),
         ("dynamic", dynamic),
@@ -207,6 +211,6 @@ def method_key(
         ("backend", dict(backend)),
     )
     # A component of its own: siblings may differ in their modules.
-    if hidden := hidden_names(module):
+    if hidden := hidden_names(modules):
         components += (("hidden names", hidden),)
     return CacheKey(name, components)

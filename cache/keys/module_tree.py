@@ -11,11 +11,20 @@ from typing import Any
 _PARTS = ("_modules", "_parameters", "_buffers")
 
 
-def named_modules(module: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted path and module: itself, then all below it; a shared module at each of its places."""
-    yield path, module
-    for name, child in named_children(module):
-        yield from named_modules(child, f"{path}.{name}" if path else name)
+Modules = list[tuple[str, Any]]
+
+
+def named_modules(module: Any) -> Modules:
+    """Return dotted path and module: itself, then all below it; a shared module at each of its places."""
+    modules: Modules = []
+    _collect(module, "", modules)
+    return modules
+
+
+def _collect(module: Any, path: str, modules: Modules) -> None:
+    modules.append((path, module))
+    for name, child in _own_members(module, "_modules"):
+        _collect(child, f"{path}.{name}" if path else name, modules)
 
 
 def named_children(module: Any) -> list[tuple[str, Any]]:
@@ -25,34 +34,36 @@ def named_children(module: Any) -> list[tuple[str, Any]]:
 
 def named_parameters(module: Any) -> Iterator[tuple[str, Any]]:
     """Yield dotted path and tensor of every parameter, at each of its places."""
-    return _members(module, "_parameters")
+    return named_members(named_modules(module), "_parameters")
 
 
 def named_buffers(module: Any) -> Iterator[tuple[str, Any]]:
     """Yield dotted path and tensor of every buffer, at each of its places."""
-    return _members(module, "_buffers")
+    return named_members(named_modules(module), "_buffers")
 
 
-def hidden_names(module: Any) -> list[str]:
+def named_members(modules: Modules, dictionary: str) -> Iterator[tuple[str, Any]]:
+    """Yield dotted path and value of what one of the dictionaries of each of some modules holds."""
+    for path, child in modules:
+        for name, value in _own_members(child, dictionary):
+            yield f"{path}.{name}" if path else name, value
+
+
+def hidden_names(modules: Modules) -> list[str]:
     """Return the registered modules, parameters and buffers behind an entry of `__dict__` of the same name.
 
     Python finds the entry. A trace finds it too, but its paths lead to what is registered.
     """
     hidden = []
-    for path, child in named_modules(module):
+    for path, child in modules:
         attributes = object.__getattribute__(child, "__dict__")
         for dictionary in _PARTS:
-            names = attributes.keys() & attributes[dictionary].keys()
-            hidden += [f"{path}.{name}" if path else name for name in sorted(names)]
+            if not attributes.keys().isdisjoint(attributes[dictionary]):
+                names = sorted(attributes.keys() & attributes[dictionary].keys())
+                hidden += [f"{path}.{name}" if path else name for name in names]
     return hidden
-
-
-def _members(module: Any, dictionary: str) -> Iterator[tuple[str, Any]]:
-    for path, child in named_modules(module):
-        for name, tensor in _own_members(child, dictionary):
-            yield f"{path}.{name}" if path else name, tensor
 
 
 def _own_members(module: Any, dictionary: str) -> list[tuple[str, Any]]:
     members = object.__getattribute__(module, "__dict__")[dictionary]
-    return [(name, value) for name, value in members.items() if value is not None]
+    return [(name, value) for name, value in members.items() if value is not None] if members else []

@@ -198,8 +198,8 @@ def _chain(frames: list[Frame]) -> Frame | None:
     return chained
 
 
-def _order(check: Check) -> tuple[int, bool, str]:
-    return len(check.access.steps), check.kind != "type", check.access.text
+def _order(check: Check) -> tuple[int, bool]:
+    return len(check.access.steps), check.kind != "type"
 
 
 def _signature(method_parameters: list[inspect.Parameter], writer: CheckWriter) -> tuple[str, str]:

@@ -49,7 +49,7 @@ def test_attributes_and_overrides_hide_nothing() -> None:
 
 def test_what_an_entry_of_the_dictionary_hides_is_named() -> None:
     module = Tied()
-    assert hidden_names(module) == []
+    assert hidden_names(named_modules(module)) == []
     module.__dict__["scale"] = torch.zeros(3)
     module.first[0].__dict__["weight"] = torch.zeros(3, 3)
-    assert hidden_names(module) == ["scale", "first.0.weight", "second.0.weight"]
+    assert hidden_names(named_modules(module)) == ["scale", "first.0.weight", "second.0.weight"]
