@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from gearcache.cache.keys.fingerprint import versions_component
+from tests.support.collecting import collect_and_freeze, collect_seldom
 from tests.support.compiling_here import compile_here
 
 # Where the tests were started in the background, programs that they start would ignore Ctrl-C too.
@@ -107,8 +108,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     Processes that tests start keep the thresholds of Python, and so does a run with THOROUGH=1.
     """
     if not os.environ.get("THOROUGH"):
-        _collect_and_freeze()
-        gc.set_threshold(10_000, 20, 20)
+        collect_seldom()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -119,12 +119,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     yield
     is_last = nextitem is None or nextitem.path != item.path
     if is_last and not os.environ.get("THOROUGH") and len(gc.get_objects()) > _MOST_OBJECTS:
-        _collect_and_freeze()
-
-
-def _collect_and_freeze() -> None:
-    gc.collect()
-    gc.freeze()
+        collect_and_freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import random
 import sys
 import traceback
@@ -16,6 +17,7 @@ import torch
 
 import gearcache
 from tests.cases.case import Case, Patch
+from tests.support.collecting import collect_seldom
 from tests.support.compared import is_same
 from tests.support.scenarios import plain, strict_config
 
@@ -129,6 +131,8 @@ def _in_second_process(cls: type[Case], cache: str) -> dict[str, Any]:
 
 def child() -> None:
     """Meet every case as the first or as the second process does."""
+    if not os.environ.get("THOROUGH"):
+        collect_seldom()
     root, order = Path(sys.argv[1]), sys.argv[2]
     meet: Callable[[type[Case], str], dict[str, Any]] = _in_first_process if order == "first" else _in_second_process
     with torch.compiler.set_stance("default" if order == "first" else "eager_on_recompile"):
