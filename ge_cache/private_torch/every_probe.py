@@ -13,6 +13,7 @@ _FILES = (
     "probes.inlined",
     "probes.views",
     "probes.classes",
+    "probes.class_operators",
     "probes.attributes",
     "probes.keys",
     "probes.sets",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import types
 from typing import Any
 
 from msgspec import Struct, field
@@ -19,6 +20,7 @@ from torch.utils._config_module import ConfigModule
 from gearcache.ge_cache.private_torch.probe import Probes, overriding
 from gearcache.ge_cache.private_torch.renamed import name_here
 from gearcache.guards.access import MODULE_PARTS, own_attributes
+from gearcache.guards.evidence.constants import NotConstant, to_plain
 from gearcache.guards.evidence.members import is_immutable, is_library
 from gearcache.guards.evidence.names import name_of
 
@@ -73,11 +75,15 @@ def _separate_places(trace: Any, cls: type, tx: Any, name: str) -> None:
 def read_attribute(trace: Any, original: Any, self: Any, tx: Any, name: Any, *rest: Any, **keywords: Any) -> Any:
     """Note an attribute that is read, or found absent."""
     trace.note("name", name)
+    if name == "__annotations__":
+        trace.refuse("it reads `__annotations__`, which gearcache compares nowhere", at_once=True)
     if _is_settings(self) and not _is_written(self, tx, name):
         return getattr(_as_module(self), name_here(VariableTracker, "var_getattr"))(tx, name)
     try:
         if _is_made(self, name):
             return _without_source(original, self, tx, name, *rest, **keywords)
+        if self.source is None and isinstance(self, UserDefinedClassVariable) and isinstance(name, str):
+            _note_member(trace, self.value, name)
         result = original(self, tx, name, *rest, **keywords)
         if self.source is not None and isinstance(name, str):
             _note_maker(trace, self, name)
@@ -142,6 +148,33 @@ def _note_attribute(trace: Any, source: Any, name: Any, present: bool) -> None:
         trace.note("attribute", source, name, present)
 
 
+def _note_member(trace: Any, cls: type, name: str) -> None:
+    """Note what is read of a class that has no place of its own, such as the owner that a descriptor is given.
+
+    Dynamo guards nothing of it; what a class defines that a method makes objects of is compared by its content.
+    """
+    holder = next((base for base in cls.__mro__ if name in vars(base)), object)
+    if is_immutable(holder) or is_library(holder):
+        return
+    value = vars(holder)[name]
+    if not (isinstance(value, type) or hasattr(type(value), "__get__") or _is_fixed_constant(value)):
+        trace.refuse(
+            f"it reads `{name}` of the class `{name_of(cls)}`, which it got from a descriptor or an object that it "
+            "made: read it from an object of the class",
+            at_once=True,
+        )
+    trace.note("class", cls, None, True)
+
+
+def _is_fixed_constant(value: Any) -> bool:
+    """Whether a value has a plain form, and cannot change."""
+    try:
+        to_plain(value)
+    except NotConstant:
+        return False
+    return not isinstance(value, (dict, list, set, bytearray))
+
+
 def _note_maker(trace: Any, variable: Any, name: str) -> None:
     """Note the origin of an attribute that is neither in an object nor in its class."""
     if not isinstance(variable, (UserDefinedClassVariable, UserDefinedObjectVariable)):
@@ -166,7 +199,8 @@ def _check_metaclass(trace: Any, cls: type, name: str) -> None:
     for base in metaclass.__mro__:
         if name in vars(base):
             attribute = vars(base)[name]
-            if not is_immutable(base) and not is_library(base) and not hasattr(type(attribute), "__get__"):
+            is_traced = isinstance(attribute, (types.FunctionType, classmethod, staticmethod))
+            if not is_immutable(base) and not is_library(base) and not is_traced:
                 trace.refuse(
                     f"it reads `{name}` of the class `{name_of(cls)}`, which is an attribute of its metaclass: "
                     "assign it to the class itself"

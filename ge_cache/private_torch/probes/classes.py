@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch._dynamo.variables import object_protocol
+from torch._dynamo.source import AttrSource
+from torch._dynamo.variables import builder, object_protocol
 from torch._dynamo.variables.builtin import BuiltinVariable
 from torch._dynamo.variables.lists import TupleVariable
 from torch._dynamo.variables.tensor import TensorVariable
@@ -53,6 +54,14 @@ def called_class(trace: Any, original: Any, self: Any, *arguments: Any, **keywor
 @probes.at(BuiltinVariable, "call_isinstance")
 def asked_instance(trace: Any, original: Any, self: Any, tx: Any, arg: Any, isinstance_type_var: Any) -> Any:
     """Note the answer to `isinstance`."""
+    for cls, _ in _classes(isinstance_type_var):
+        asks: Any = type(cls).__instancecheck__ if isinstance(cls, type) else None
+        if isinstance(asks, types.FunctionType) and not is_versioned(asks.__code__):
+            trace.refuse(
+                f"it asks whether something is a `{name_of(cls)}`, whose metaclass has an `__instancecheck__`: "
+                "a trace notes nothing of what that reads",
+                at_once=True,
+            )
     if isinstance(arg, TensorVariable) and arg.source is not None:
         _note_tensor_test(trace, arg.source, isinstance_type_var.as_python_constant())
     result = original(self, tx, arg, isinstance_type_var)
@@ -63,6 +72,14 @@ def asked_instance(trace: Any, original: Any, self: Any, tx: Any, arg: Any, isin
     classes = [*_classes(isinstance_type_var)]
     trace.note("type test", "instance", arg.python_type(), arg.source, value, classes, result.as_python_constant())
     return result
+
+
+@probes.at(builder, "_dataclasses_fields_lambda")
+def asked_fields(trace: Any, original: Any, obj: Any) -> Any:
+    """Note which fields a dataclass has: Dynamo guards those that are read."""
+    if obj.source is not None:
+        trace.note("own keys", AttrSource(obj.source, "__dataclass_fields__"))
+    return original(obj)
 
 
 @probes.at(BuiltinVariable, "call_type")

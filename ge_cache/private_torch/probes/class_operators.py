@@ -1,0 +1,70 @@
+"""Refuse operators on classes that run methods of the user's: Dynamo calls them, and what they read is not noted."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from torch._dynamo.variables.builtin import BuiltinVariable
+from torch._dynamo.variables.user_defined import UserDefinedClassVariable
+
+from gearcache.ge_cache.private_torch.probe import Probes
+from gearcache.guards.evidence.members import is_immutable, is_library
+from gearcache.guards.evidence.names import name_of
+
+_ITERATING = (iter, list, tuple, set, frozenset, dict, sum, any, all, sorted, min, max, enumerate, zip, map, filter)
+#: Builtins whose method has another name.
+_METHODS: dict[Any, tuple[str, ...]] = {
+    **dict.fromkeys(_ITERATING, ("__iter__", "__getitem__")),
+    bool: ("__bool__", "__len__"),
+    str: ("__str__", "__repr__"),
+    repr: ("__repr__",),
+    format: ("__format__", "__str__", "__repr__"),
+    hash: ("__hash__",),
+    operator.not_: ("__bool__", "__len__"),
+    operator.truth: ("__bool__", "__len__"),
+}
+probes = Probes()
+
+
+@probes.at(BuiltinVariable, "call_function")
+def called_builtin(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    """Refuse a builtin of which a class is an operand, if the class answers it by a method of the user's."""
+    for operand in args:
+        _check(trace, operand, _methods_of(self.fn))
+    return original(self, tx, args, kwargs)
+
+
+@probes.at(UserDefinedClassVariable, "__init__")
+def met_class(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
+    """Refuse a class whose truth a method of the user's decides: branches take it for a constant."""
+    original(self, *arguments, **keywords)
+    _check(trace, self, _METHODS[bool])
+
+
+def _methods_of(function: Any) -> Iterator[str]:
+    if function in _METHODS:
+        yield from _METHODS[function]
+    elif getattr(function, "__module__", "") in ("_operator", "operator"):
+        name = function.__name__.strip("_")
+        yield from (f"__{kind}{name.removeprefix('i') if kind else name}__" for kind in ("", "r", "i"))
+        yield f"__{name.removeprefix('i')}__"
+        if name == "getitem":
+            yield "__class_getitem__"
+
+
+def _check(trace: Any, operand: Any, methods: Iterable[str]) -> None:
+    operand = operand.realize()
+    if not isinstance(operand, UserDefinedClassVariable):
+        return
+    cls = operand.value
+    for method in methods:
+        holders = cls.__mro__ if method == "__class_getitem__" else type(cls).__mro__
+        holder = next((base for base in holders if method in vars(base)), type)
+        if not is_immutable(holder) and not is_library(holder):
+            trace.refuse(
+                f"it uses the class `{name_of(cls)}`, for which `{method}` of `{name_of(holder)}` answers operators or "
+                "branches: a trace notes nothing of what that reads; use an object, or a method of another name",
+                at_once=True,
+            )
