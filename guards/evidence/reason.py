@@ -20,7 +20,7 @@ _ADVICE = {
     "each value has a graph of its own",
     "arguments": "each value of an argument that is neither a tensor nor an int has a graph of its own, and so has "
     "each declared dtype; this call adds it; ints become inputs where they vary (`dynamic`), pass floats as tensors",
-    "gear": "a graph for these sizes is added; name them in `gears=` to compile them beforehand",
+    "gear": "a graph for such a call is added, if one can be made; name sizes in `gears=` to compile them beforehand",
     "corrupt": "the file was put aside and the entry is compiled again; look at the disk if it happens twice",
     "unloadable": "the entry is kept; look at the fault it names, which is this host's",
     "unreadable": "make the folder of the cache readable for this user (in an image: `gearcache pack --folder`)",
@@ -71,7 +71,8 @@ class Reason(Struct, frozen=True):
         if self.constant_because is not None:
             because = f" ({self.constant_because})" if self.constant_because else ""
             return _CONSTANT.format(subject=self.subject, because=because)
-        return _ADVICE.get(self.kind, "").format(subject=self.subject)
+        kind = "source" if self.kind == "key" and self.subject.startswith("method.code") else self.kind
+        return _ADVICE.get(kind, "").format(subject=self.subject)
 
     @property
     def remedy(self) -> str:

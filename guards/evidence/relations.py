@@ -13,6 +13,7 @@ from typing import Any
 
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.kind import Kind, Writer, of_relation
+from gearcache.guards.evidence.names import a_type
 from gearcache.guards.gears.expressions import checked_expression, expression_function
 
 
@@ -140,9 +141,10 @@ RELATIONS = (
         _places,
         _numbers_hold,
         source=_numbers_source,
-        wanted=numbers_text,
+        found=lambda value, expected, walker: a_type(value),
+        wanted=lambda expected: numbers_text(expected) or "an int",
         words=lambda path, expected, wanted, present: (
-            f"`{path}`: {wanted} does not hold" if wanted else f"`{path}` was an int, is now something else"
+            f"`{path}`: {wanted} does not hold" if expected[0] else f"`{path}` was an int, is now {present}"
         ),
     ),
 )

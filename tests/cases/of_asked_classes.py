@@ -70,10 +70,6 @@ class Held(metaclass=Truthful):
     is_true = True
 
 
-def annotated(x: int) -> int:
-    return x
-
-
 @case(config=Config, patched=(Config, "__dataclass_fields__", FEWER))
 def the_fields_of_a_dataclass(self, x):
     return x * sum(getattr(self.config, field.name) for field in dataclasses.fields(self.config))
@@ -122,8 +118,3 @@ def a_property_of_the_metaclass(self, x):
 @case(refused="`__bool__` of `.*Truthful` answers")
 def a_truth_by_the_metaclass(self, x):
     return x * 2 if Held else x * 3
-
-
-@case(refused="it reads `__annotations__`")
-def the_annotations_of_a_function(self, x):
-    return x * len(annotated.__annotations__)

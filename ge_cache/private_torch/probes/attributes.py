@@ -75,8 +75,6 @@ def _separate_places(trace: Any, cls: type, tx: Any, name: str) -> None:
 def read_attribute(trace: Any, original: Any, self: Any, tx: Any, name: Any, *rest: Any, **keywords: Any) -> Any:
     """Note an attribute that is read, or found absent."""
     trace.note("name", name)
-    if name == "__annotations__":
-        trace.refuse("it reads `__annotations__`, which gearcache compares nowhere", at_once=True)
     if _is_settings(self) and not _is_written(self, tx, name):
         return getattr(_as_module(self), name_here(VariableTracker, "var_getattr"))(tx, name)
     try:

@@ -15,6 +15,7 @@ import click
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.formats import other_formats
 from gearcache.cache.admin.row import EntryRow
+from gearcache.cache.files.trust import check_folders
 from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import ROOT_VARIABLE, Layout, resolve_root
 from gearcache.cache.locks.use import User
@@ -94,13 +95,17 @@ def dry_run_option(function: Function) -> Function:
 
 
 def layout_at(cache_dir: Path | None, *, may_be_new: bool = False) -> Layout:
-    """Return the layout of the cache to use; a usage error if `--cache-dir` does not name a folder.
+    """Return the layout of the cache to use; a usage error if `--cache-dir` does not name a folder, `UnsafePath` if
+    others can write to it.
 
     On a fresh host the folder of `$TORCHAIR_CACHE_HOME`, or the default in the working folder, may not exist yet, and a
     given folder may be empty: that is a note, not an error.
     """
     layout = Layout(resolve_root(cache_dir, os.environ))
-    if may_be_new or layout.bucket.exists():
+    if may_be_new:
+        return layout
+    if layout.bucket.exists():
+        check_folders(layout.root, layout.bucket)  # else each file in it would be a fault
         return layout
     if cache_dir is not None and not layout.root.exists():
         raise click.UsageError(f"there is no cache at `{cache_dir}`")

@@ -200,7 +200,7 @@ def _check_arguments(
         if RangeAxis(path, 0, 1).argument not in names:
             raise error(
                 f"cache_compile: {option} names `{path}`, which is no parameter of `{function.__qualname__}`; "
-                f"it has {', '.join(names)}"
+                f"it has {', '.join([*names][1:])}"  # the instance apart
             )
 
 

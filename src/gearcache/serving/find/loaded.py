@@ -147,7 +147,14 @@ def missing_gears(variants: Iterable[StoredVariant], call: Call, spec: GearSpec)
 def takes_tensors(variant: StoredVariant, call: Call) -> bool:
     """Whether a graph of a variant takes the tensors of a call: only plain arguments may keep the call from it."""
     tensors = inputs_of(variant, call.scope)
-    return tensors is not None and any(find_problem(variant.inputs, gear, tensors) is None for gear in variant.gears)
+    if tensors is None or all(find_problem(variant.inputs, gear, tensors) is not None for gear in variant.gears):
+        return False
+    places_of_none = [
+        check.access for check in variant.call_checks if check.kind == "constant" and check.expected is None
+    ]
+    with suppress(LookupError, AttributeError, TypeError):  # the call has no such place
+        return not any(isinstance(place.resolve(call.scope), torch.Tensor) for place in places_of_none)
+    return True
 
 
 def excluded_gears(variant: StoredVariant, call: Call, spec: GearSpec) -> set[str]:

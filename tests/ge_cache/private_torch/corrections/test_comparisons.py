@@ -93,7 +93,17 @@ def test_an_expression_has_the_value_that_python_gives_it(
 
 class Formatted(torch.nn.Module):
     def forward(self, x: torch.Tensor, n: int) -> Any:
-        return format(n, "05d"), format(n), f"{n:.2f}", f"{n}", f"{n}{n} of {x.size(0)}", f"{x.size(0)}", n
+        return (
+            format(n, "05d"),
+            format(n),
+            f"{n:.2f}",
+            f"{n}",
+            str(n),
+            str(x.size(0)),
+            f"{n}{n} of {x.size(0)}",
+            f"{x.size(0)}",
+            n,
+        )
 
     def left_out(self, x: torch.Tensor, n: int) -> Any:
         return f"{n}", 5, x.size(0)
