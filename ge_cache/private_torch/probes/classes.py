@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import types
 import typing
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch._dynamo.source import AttrSource
-from torch._dynamo.variables import builder, object_protocol
+from torch._dynamo.variables import object_protocol
 from torch._dynamo.variables.builtin import BuiltinVariable
 from torch._dynamo.variables.lists import TupleVariable
 from torch._dynamo.variables.tensor import TensorVariable
@@ -35,6 +35,10 @@ def met_object(trace: Any, original: Any, self: Any, *arguments: Any, **keywords
     """Note the class of an object that the trace sees or makes."""
     original(self, *arguments, **keywords)
     trace.note("class", self.value_type, self.cls_source, self.source is None)
+    # Of the fields of a dataclass, Dynamo guards those that are read.
+    fields = getattr(self.source, "base", None) if self.value_type is dataclasses.Field else None
+    if getattr(fields, "member", None) == "__dataclass_fields__":
+        trace.note("own keys", fields)
 
 
 @probes.at(UserDefinedClassVariable, "call_function")
@@ -72,14 +76,6 @@ def asked_instance(trace: Any, original: Any, self: Any, tx: Any, arg: Any, isin
     classes = [*_classes(isinstance_type_var)]
     trace.note("type test", "instance", arg.python_type(), arg.source, value, classes, result.as_python_constant())
     return result
-
-
-@probes.at(builder, "_dataclasses_fields_lambda")
-def asked_fields(trace: Any, original: Any, obj: Any) -> Any:
-    """Note which fields a dataclass has: Dynamo guards those that are read."""
-    if obj.source is not None:
-        trace.note("own keys", AttrSource(obj.source, "__dataclass_fields__"))
-    return original(obj)
 
 
 @probes.at(BuiltinVariable, "call_type")
