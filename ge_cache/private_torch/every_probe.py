@@ -34,6 +34,7 @@ _FILES = (
     "probes.lookups",
     "probes.reads",
     "probes.identities",
+    "probes.opaque",
     "corrections.numpy_wrappers",
     "probes.floats",
 )

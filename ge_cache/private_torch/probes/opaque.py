@@ -1,0 +1,34 @@
+"""Refuse values of whose content nothing can be compared, neither in another process nor at the next call.
+
+Dynamo reads them as if they were plain objects, but what is read is not theirs: it is another object's, or memory of C.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import Any
+
+from torch._dynamo.variables.builder import VariableBuilder
+
+from gearcache.ge_cache.private_torch.probe import Probes
+
+_PROXY = "a `weakref.proxy`, through which no change of the object is seen: hold a `weakref.ref` and call it"
+#: The base class of all of ctypes, which has no public name.
+_C_DATA: type = ctypes.Structure.__mro__[1]
+#: Classes of such values -> why they are refused, and what to do instead.
+_CAUSES: dict[type, str] = {
+    weakref.ProxyType: _PROXY,
+    weakref.CallableProxyType: _PROXY,
+    _C_DATA: "a value of ctypes, whose memory may change unseen: keep its number as an attribute, or pass it",
+}
+probes = Probes()
+
+
+@probes.at(VariableBuilder, "_call_impl")
+def met(trace: Any, original: Any, self: Any, value: Any) -> Any:
+    """Refuse such a value when the trace first uses it."""
+    for cls, cause in _CAUSES.items():
+        if issubclass(type(value), cls):  # `isinstance` would ask the object behind a proxy
+            trace.refuse(f"it uses `{self.source.name}`, {cause}", at_once=True)
+    return original(self, value)
