@@ -11,6 +11,7 @@ import sys
 import weakref
 
 import torch
+import torch.utils.checkpoint
 
 from tests.cases.case import Case, texts
 
@@ -285,6 +286,10 @@ REFUSED = texts(
         "min of a tensor and a number": (
             "return min(x.sum(), 2.0)",
             "`min\\(\\)` of tensors: use `torch.maximum`, `torch.minimum` or `torch.clamp`",
+        ),
+        "a checkpoint": (
+            "return torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False)",
+            "uses `torch.utils.checkpoint`, which saves memory for a backward pass",
         ),
         "a weak proxy": ("return x * PROXY.number", "uses `G\\['PROXY'\\]`, a `weakref.proxy`"),
         "a weak proxy is called": ("return PROXY(x)", "hold a `weakref.ref` and call it"),
