@@ -1,6 +1,7 @@
-"""Refuse values of whose content nothing can be compared, neither in another process nor at the next call.
+"""Refuse values whose content a trace does not see, so that nothing can compare it.
 
-Dynamo reads them as if they were plain objects, but what is read is not theirs: it is another object's, or memory of C.
+Dynamo reads some as if they were plain objects, but what it reads is another object's, or memory of C. In those of
+TorchScript it finds nothing that it could trace.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import ctypes
 import weakref
 from typing import Any
 
+import torch
 from torch._dynamo.variables.builder import VariableBuilder
 
 from gearcache.ge_cache.private_torch.probe import Probes
@@ -20,6 +22,7 @@ _C_DATA: type = ctypes.Structure.__mro__[1]
 _CAUSES: dict[type, str] = {
     weakref.ProxyType: _PROXY,
     weakref.CallableProxyType: _PROXY,
+    torch.jit.ScriptModule: "a module of TorchScript, which cannot be traced: use the module that it was made from",
     _C_DATA: "a value of ctypes, whose memory may change unseen: keep its number as an attribute, or pass it",
 }
 probes = Probes()
