@@ -35,6 +35,7 @@ _FILES = (
     "probes.reads",
     "probes.identities",
     "probes.opaque",
+    "probes.cached_functions",
     "corrections.numpy_wrappers",
     "probes.floats",
 )
