@@ -58,12 +58,19 @@ def hidden_names(modules: Modules) -> list[str]:
     for path, child in modules:
         attributes = object.__getattribute__(child, "__dict__")
         for dictionary in _PARTS:
-            if not attributes.keys().isdisjoint(attributes[dictionary]):
-                names = sorted(attributes.keys() & attributes[dictionary].keys())
+            registered = _dictionary(child, dictionary).keys()
+            if not attributes.keys().isdisjoint(registered):
+                names = sorted(attributes.keys() & set(registered))
                 hidden += [f"{path}.{name}" if path else name for name in names]
     return hidden
 
 
 def _own_members(module: Any, dictionary: str) -> list[tuple[str, Any]]:
-    members = object.__getattribute__(module, "__dict__")[dictionary]
+    members = _dictionary(module, dictionary)
     return [(name, value) for name, value in members.items() if value is not None] if members else []
+
+
+def _dictionary(module: Any, name: str) -> Any:
+    """Return a dictionary of a module; that of `torch.jit.trace` keeps them in another object, which it forwards to."""
+    attributes = object.__getattribute__(module, "__dict__")
+    return attributes[name] if name in attributes else getattr(module, name)

@@ -64,11 +64,17 @@ def lift_attributes(capture: Capture) -> fx.GraphModule:
 
     Tensors that belong to no module (constants that Dynamo made) stay attributes and are recorded as constants. Nodes
     that set modes of autograd are removed; begin and end of regions of inference mode are marked. `CaptureError` for
-    transforms that need autograd.
+    transforms that need autograd, and for what saves memory for it.
     """
     if derivatives := private_nodes.transforms_of(capture.module.graph) - {"torch.vmap"}:
         names = ", ".join(f"`{name}`" for name in sorted(derivatives))
         raise CaptureError(capture.method, f"it goes through {names}, which need autograd: `torch.vmap` does not")
+    if any(map(private_nodes.saves_memory_for_backward, capture.module.graph.nodes)):
+        raise CaptureError(
+            capture.method,
+            "it uses `torch.utils.checkpoint`, which saves memory for a backward pass: call the function itself when "
+            "serving",
+        )
     graph = fx.Graph()
     mapping: dict[fx.Node, fx.Node] = {}
     for node in tensor_placeholders(capture):

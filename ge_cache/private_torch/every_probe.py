@@ -35,6 +35,8 @@ _FILES = (
     "probes.lookups",
     "probes.reads",
     "probes.identities",
+    "probes.opaque",
+    "probes.cached_functions",
     "corrections.numpy_wrappers",
     "probes.floats",
 )

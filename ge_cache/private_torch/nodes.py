@@ -78,6 +78,11 @@ def assigns_data(node: fx.Node) -> bool:
     return node.target in (torch.Tensor.set_, "set_") or str(node.target).startswith("aten.shallow_copy_data_")
 
 
+def saves_memory_for_backward(node: fx.Node) -> bool:
+    """Whether a captured node is `torch.utils.checkpoint.checkpoint(..., use_reentrant=False)`."""
+    return node.target is torch.ops.higher_order.tag_activation_checkpoint
+
+
 def transforms_of(graph: fx.Graph) -> set[str]:
     """Return the transforms of `torch.func` that a captured graph uses, by their public names."""
     names = {getattr(node.target, "__name__", "") for node in graph.nodes if node.op == "call_function"}

@@ -21,7 +21,8 @@ class Failure(Struct, frozen=True):
 
     def reason(self, kind: str) -> Reason:
         """Return it as the reason of a miss."""
-        return Reason(kind, str(self), self.check.access.text, self.check.wanted, self.present)
+        advice = KINDS[self.check.kind].advice
+        return Reason(kind, str(self), self.check.access.text, self.check.wanted, self.present, own_advice=advice)
 
     def __str__(self) -> str:
         return KINDS[self.check.kind].sentence(self.check.access.text, self.check.expected, self.present)

@@ -76,6 +76,8 @@ class Kind(Struct, frozen=True, eq=False):
     wanted: Callable[[Any], str] = repr
     #: A failure as a sentence, from the path, the expected data, and the texts of what was expected and found.
     words: Callable[[str, Any, str, str], str] | None = None
+    #: What a user can do after a failure, where the advice for all evidence does not fit.
+    advice: str = ""
     #: Whether it compares code: a change of it makes a stored variant outdated for good.
     is_code: bool = False
     #: Whether it is compared after all others, because it uses the classes that they have seen.

@@ -218,7 +218,11 @@ KINDS: dict[str, Kind] = {
             observe=_all_plain,
             found=lambda value, expected, walker: _constants_text(_constants(value)),
             wanted=_constants_text,
-            words=lambda path, expected, wanted, present: f"`{path}` held {wanted} in this order, holds now {present}",
+            words=lambda path, expected, wanted, present: (
+                f"the set `{path}` held {wanted} in this order, holds now {present} (the order of a set of texts "
+                "differs in each process unless PYTHONHASHSEED is set)"
+            ),
+            advice="go through a tuple, or through `sorted(...)` of the set: their order is the same in each process",
         ),
         _attribute_test("has_attr", is_there=True),
         _attribute_test("no_attr", is_there=False),

@@ -59,6 +59,8 @@ class Reason(Struct, frozen=True):
     line: int = 0
     #: For an int that is a constant of the stored graph: why it could not be an input, empty if unknown; else None.
     constant_because: str | None = None
+    #: What a user can do, where the advice of the kind does not fit.
+    own_advice: str = ""
 
     def __str__(self) -> str:
         return self.text
@@ -72,7 +74,7 @@ class Reason(Struct, frozen=True):
             because = f" ({self.constant_because})" if self.constant_because else ""
             return _CONSTANT.format(subject=self.subject, because=because)
         kind = "source" if self.kind == "key" and self.subject.startswith("method.code") else self.kind
-        return _ADVICE.get(kind, "").format(subject=self.subject)
+        return self.own_advice or _ADVICE.get(kind, "").format(subject=self.subject)
 
     @property
     def remedy(self) -> str:

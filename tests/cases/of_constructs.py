@@ -3,12 +3,15 @@
 import collections
 import contextlib
 import copy
+import ctypes
 import itertools
 import math
 import operator
 import sys
+import weakref
 
 import torch
+import torch.utils.checkpoint
 
 from tests.cases.case import Case, texts
 
@@ -75,6 +78,22 @@ class Slotted:
 
 class Below(Slotted):
     __slots__ = ("number",)
+
+
+class Point(ctypes.Structure):
+    _fields_ = (("number", ctypes.c_int),)
+
+
+class Double:
+    number = 2.0
+
+    def __call__(self, x):
+        return x * self.number
+
+
+TARGET = Double()
+PROXY, REFERENCE = weakref.proxy(TARGET), weakref.ref(TARGET)
+POINT, NUMBER, NUMBERS = Point(3), ctypes.c_int(3), (ctypes.c_int * 2)(3, 4)
 
 
 class Net(Case):
@@ -159,6 +178,7 @@ SERVED = texts(
         return x
         """,
         "max of one tensor": "return max([x]) * max(1, x.shape[0], 2.5)",
+        "a weak reference": "return x * REFERENCE().number",
     },
 )
 #: What Dynamo of torch 2.13 cannot trace in the byte code of Python 3.10.
@@ -267,5 +287,14 @@ REFUSED = texts(
             "return min(x.sum(), 2.0)",
             "`min\\(\\)` of tensors: use `torch.maximum`, `torch.minimum` or `torch.clamp`",
         ),
+        "a checkpoint": (
+            "return torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False)",
+            "uses `torch.utils.checkpoint`, which saves memory for a backward pass",
+        ),
+        "a weak proxy": ("return x * PROXY.number", "uses `G\\['PROXY'\\]`, a `weakref.proxy`"),
+        "a weak proxy is called": ("return PROXY(x)", "hold a `weakref.ref` and call it"),
+        "a structure of ctypes": ("return x * POINT.number", "uses `G\\['POINT'\\]`, a value of ctypes"),
+        "a number of ctypes": ("return x * NUMBER.value", "keep its number as an attribute"),
+        "an array of ctypes": ("return x * NUMBERS[0]", "a value of ctypes"),
     },
 )

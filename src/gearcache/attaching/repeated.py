@@ -9,7 +9,7 @@ import torch
 
 from gearcache.attaching.attachment import Attachment, words_without_calls
 from gearcache.cache.keys.fingerprint import module_component
-from gearcache.cache.keys.module_tree import named_modules
+from gearcache.cache.keys.module_tree import named_children, named_modules
 from gearcache.errors import UnsupportedMethod
 from gearcache.guards.evidence.names import a_type
 from gearcache.serving.call.parameters import Parameters
@@ -191,7 +191,7 @@ def _are_blocks(modules: list[torch.nn.Module]) -> bool:
 
 
 def _children(module: Any) -> Blocks:
-    return {name: child for name, child in vars(module)["_modules"].items() if child is not None}
+    return dict(named_children(module))
 
 
 def _advice(module: torch.nn.Module) -> str:

@@ -143,6 +143,12 @@ def _constant() -> int:
     return 3
 
 
+# Dynamo unwraps it as it does a `functools.lru_cache`, of which it would warn.
+@torch.jit.script_if_tracing  # type: ignore[untyped-decorator]
+def _unwrapped(number: int) -> int:
+    return number * 2
+
+
 def _generated(n: int) -> Iterator[int]:
     for each in range(n):  # noqa: UP028  # with Python 3.10 Dynamo cannot trace `yield from`
         yield each
@@ -199,7 +205,7 @@ class Canary(torch.nn.Module):
         return len(queue * 2) + len(repr(self.ordered)) + len(repr(self.subclass)) + len(copied) + len(joined)
 
     def _iterated(self, n: int) -> Any:
-        total = sum(_generated(2)) + (2 in range(3)) + max(1, 2) + all([1, n])
+        total = sum(_generated(2)) + _unwrapped(2) + (2 in range(3)) + max(1, 2) + all([1, n])
         for _, group in itertools.groupby([1, 1, 2]):
             total += len(list(group))
         return total

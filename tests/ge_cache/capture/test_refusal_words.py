@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -44,6 +45,29 @@ except gearcache.CaptureError as error:
     print(json.dumps(str(error)))
 """
     assert "distributed tensors (`parallelize_module`, `DTensor`" in str(run_python(code, compiles=True))
+
+
+@pytest.mark.parametrize("make", [lambda module: torch.jit.trace(module, torch.ones(2, 4)), torch.jit.script])
+def test_a_module_of_torchscript_is_refused_where_it_is_reached(cache_dir: Path, make: Any) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.scripted = nn.Linear(4, 4), make(nn.Linear(4, 4))
+
+        def without(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(x)
+
+        def through(self, x: torch.Tensor) -> torch.Tensor:
+            return self.scripted(x)
+
+    net, x = Net(), torch.ones(2, 4)
+    without = gearcache.cache_compile(net.without, config=strict_config())
+    assert torch.equal(without(x), net.linear(x))
+    assert without.stats.traces == 1
+    with pytest.raises(
+        CaptureError, match=r"'scripted'\]`, a module of TorchScript, .*: use the module that it was made"
+    ):
+        gearcache.cache_compile(net.through, config=strict_config())(x)
 
 
 def test_a_dtype_that_no_graph_takes_is_refused_with_the_way_out(cache_dir: Path) -> None:

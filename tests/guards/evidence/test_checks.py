@@ -146,13 +146,20 @@ def test_a_check_holds_for_its_value_and_for_no_other(kind: str) -> None:
         ("tensor", ["float32", "cpu", "torch.strided", 2], torch.ones(3), "was a 2-d float32 tensor"),
         ("reads", ["requires_grad", ["bool", True]], torch.ones(1), "`requires_grad` was True, is now False"),
         ("keys", ["a"], {"b": 1}, "`value` had the keys ['a'], has now ['b']"),
-        ("order", ["a"], {int}, "`value` held ['a'] in this order, holds now [`builtins:int`]"),
+        ("order", ["a"], {int}, "the set `value` held ['a'] in this order, holds now [`builtins:int`]"),
         ("same", [["builtins", ""], []], 3, "`value` was the same object as `builtins`, is now another object"),
         ("constant", 3, iter(()), "constant was 3, is now an object of `builtins:tuple_iterator`"),
     ],
 )
 def test_a_failure_says_what_was_so_and_what_is_so_now(kind: str, expected: Any, value: Any, words: str) -> None:
     assert words in str(_failure(Check(kind, VALUE, expected), value))
+
+
+def test_another_order_of_a_set_is_explained_by_the_hash_seed_and_has_advice_of_its_own() -> None:
+    reason = _failure(Check("order", VALUE, ["a", "b"]), {"b": 1, "a": 1}.keys()).reason("evidence")
+    assert "differs in each process unless PYTHONHASHSEED is set" in reason.text
+    assert reason.advice.startswith("go through a tuple, or through `sorted(...)`")
+    assert "set `value` back" in _failure(Check("empty", VALUE, True), {1: 2}).reason("evidence").advice
 
 
 def test_a_check_of_something_that_is_gone_fails_and_says_so() -> None:

@@ -1,0 +1,37 @@
+"""Refuse values whose content a trace does not see, so that nothing can compare it.
+
+Dynamo reads some as if they were plain objects, but what it reads is another object's, or memory of C. In those of
+TorchScript it finds nothing that it could trace.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import Any
+
+import torch
+from torch._dynamo.variables.builder import VariableBuilder
+
+from gearcache.ge_cache.private_torch.probe import Probes
+
+_PROXY = "a `weakref.proxy`, through which no change of the object is seen: hold a `weakref.ref` and call it"
+#: The base class of all of ctypes, which has no public name.
+_C_DATA: type = ctypes.Structure.__mro__[1]
+#: Classes of such values -> why they are refused, and what to do instead.
+_CAUSES: dict[type, str] = {
+    weakref.ProxyType: _PROXY,
+    weakref.CallableProxyType: _PROXY,
+    torch.jit.ScriptModule: "a module of TorchScript, which cannot be traced: use the module that it was made from",
+    _C_DATA: "a value of ctypes, whose memory may change unseen: keep its number as an attribute, or pass it",
+}
+probes = Probes()
+
+
+@probes.at(VariableBuilder, "_call_impl")
+def met(trace: Any, original: Any, self: Any, value: Any) -> Any:
+    """Refuse such a value when the trace first uses it."""
+    for cls, cause in _CAUSES.items():
+        if issubclass(type(value), cls):  # `isinstance` would ask the object behind a proxy
+            trace.refuse(f"it uses `{self.source.name}`, {cause}", at_once=True)
+    return original(self, value)
