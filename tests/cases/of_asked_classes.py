@@ -66,6 +66,15 @@ class Truthful(type):
         return cls.is_true
 
 
+class Iterated(type):
+    def __iter__(cls):
+        return iter(cls.parts)
+
+
+class Parts(metaclass=Iterated):
+    parts = (1, 2)
+
+
 class Held(metaclass=Truthful):
     is_true = True
 
@@ -113,6 +122,11 @@ def a_text_by_the_metaclass(self, x):
 @case(refused="an attribute of its metaclass")
 def a_property_of_the_metaclass(self, x):
     return x * Registered.first
+
+
+@case(refused="`__iter__` of `.*Iterated` answers")
+def a_loop_by_the_metaclass(self, x):
+    return x * sum(Parts)
 
 
 @case(refused="`__bool__` of `.*Truthful` answers")

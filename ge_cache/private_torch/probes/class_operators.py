@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -13,6 +14,8 @@ from gearcache.ge_cache.private_torch.probe import Probes
 from gearcache.guards.evidence.members import is_immutable, is_library
 from gearcache.guards.evidence.names import name_of
 
+#: What Dynamo asks of a class in other places than builtins: branches, loops, attributes.
+_EVERYWHERE = ("__bool__", "__len__", "__iter__", "__getattribute__")
 _ITERATING = (iter, list, tuple, set, frozenset, dict, sum, any, all, sorted, min, max, enumerate, zip, map, filter)
 #: Builtins whose method has another name.
 _METHODS: dict[Any, tuple[str, ...]] = {
@@ -38,9 +41,9 @@ def called_builtin(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwa
 
 @probes.at(UserDefinedClassVariable, "__init__")
 def met_class(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
-    """Refuse a class whose truth a method of the user's decides: branches take it for a constant."""
+    """Refuse a class that answers branches, loops or reads of attributes by a method of the user's."""
     original(self, *arguments, **keywords)
-    _check(trace, self, _METHODS[bool])
+    _check(trace, self, _EVERYWHERE)
 
 
 def _methods_of(function: Any) -> Iterator[str]:
@@ -48,8 +51,8 @@ def _methods_of(function: Any) -> Iterator[str]:
         yield from _METHODS[function]
     elif getattr(function, "__module__", "") in ("_operator", "operator"):
         name = function.__name__.strip("_")
-        yield from (f"__{kind}{name.removeprefix('i') if kind else name}__" for kind in ("", "r", "i"))
-        yield f"__{name.removeprefix('i')}__"
+        for each in {name, name.removeprefix("i")}:  # `iadd` falls back to `add`
+            yield from (f"__{each}__", f"__r{each}__", f"__i{each}__")
         if name == "getitem":
             yield "__class_getitem__"
 
@@ -61,8 +64,11 @@ def _check(trace: Any, operand: Any, methods: Iterable[str]) -> None:
     cls = operand.value
     for method in methods:
         holders = cls.__mro__ if method == "__class_getitem__" else type(cls).__mro__
-        holder = next((base for base in holders if method in vars(base)), type)
-        if not is_immutable(holder) and not is_library(holder):
+        holder = next((base for base in holders if method in vars(base)), None)
+        if holder is None:
+            continue
+        is_of_c = isinstance(vars(holder)[method], types.WrapperDescriptorType)  # as metaclasses of pybind11 have
+        if not is_of_c and not is_immutable(holder) and not is_library(holder):
             trace.refuse(
                 f"it uses the class `{name_of(cls)}`, for which `{method}` of `{name_of(holder)}` answers operators or "
                 "branches: a trace notes nothing of what that reads; use an object, or a method of another name",
