@@ -84,6 +84,19 @@ def test_a_class_that_changes_is_seen(
     assert torch.equal(cached(x, layer), net(x, layer))
 
 
+class MaySkip(nn.Module):
+    def forward(self, x: Tensor, layer: Any) -> Tensor:
+        return x + layer.values if hasattr(layer, "values") else x * 2
+
+
+def test_an_object_without_the_tensor_of_another_takes_the_other_branch(cache_dir: Path) -> None:
+    net, having, lacking = MaySkip(), Layer(0.5), Layer(0.5)
+    cached = gearcache.cache_compile(net.forward, config=strict_config(on_miss="compile"))
+    del lacking.values
+    for layer in (having, lacking, having, lacking):
+        assert torch.equal(cached(torch.ones(4), layer), net(torch.ones(4), layer))
+
+
 def test_objects_that_lack_or_hide_what_others_have_are_told_apart(cache_dir: Path) -> None:
     net, cached = cached_net()
     x, hiding, lacking = torch.ones(4), Layer(0.5), Layer(0.5)
