@@ -20,15 +20,20 @@ def nearest_reasons(misses: Sequence[tuple[StoredVariant, Reason]], scope: Scope
     reasons = merged(reason for _, reason in misses)
     if len(reasons) < 2:
         return reasons
-    counts = [_difference_count(variant, scope) if reason.kind in MISFITS else 0 for variant, reason in misses]
+    # Calls that run without a graph come here each time: their arguments are all that keeps them from the variants.
+    is_of_call = all(reason.kind == "arguments" for reason in reasons)
+    counts = [
+        _difference_count(variant, scope, is_of_call=is_of_call) if reason.kind in MISFITS else 0
+        for variant, reason in misses
+    ]
     least = min((count for count in counts if count), default=0)
     return merged(reason for count, (_, reason) in zip(counts, misses, strict=True) if count in (0, least))
 
 
-def _difference_count(variant: StoredVariant, scope: Scope) -> int:
-    """Return at how many places a variant differs from a call and its module; at least 1."""
+def _difference_count(variant: StoredVariant, scope: Scope, *, is_of_call: bool) -> int:
+    """Return at how many places a variant differs from a call, and its module unless `is_of_call`; at least 1."""
     walker = Walker(scope)
-    checks = [*variant.call_checks, *evidence_checks(variant.evidence)]
+    checks = [*variant.call_checks, *(() if is_of_call else evidence_checks(variant.evidence))]
     checks.sort(key=lambda check: KINDS[check.kind].is_last)
     places = {check.access.text for check in checks if check.failure(walker) is not None}
-    return max(1, len(places) + (changed_source(variant.sources) is not None))
+    return max(1, len(places) + (not is_of_call and changed_source(variant.sources) is not None))
