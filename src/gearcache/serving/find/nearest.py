@@ -10,6 +10,7 @@ from gearcache.guards.evidence.kinds import KINDS
 from gearcache.guards.evidence.reason import MISFITS, Reason, merged
 from gearcache.guards.evidence.traced_files import changed_source
 from gearcache.guards.evidence.tree import evidence_checks
+from gearcache.telemetry.interrupts import raise_interrupt
 
 
 def nearest_reasons(misses: Sequence[tuple[StoredVariant, Reason]], scope: Scope) -> list[Reason]:
@@ -35,5 +36,9 @@ def _difference_count(variant: StoredVariant, scope: Scope, *, is_of_call: bool)
     walker = Walker(scope)
     checks = [*variant.call_checks, *(() if is_of_call else evidence_checks(variant.evidence))]
     checks.sort(key=lambda check: KINDS[check.kind].is_last)
-    places = {check.access.text for check in checks if check.failure(walker) is not None}
+    try:
+        places = {check.access.text for check in checks if check.failure(walker) is not None}
+    except Exception as error:  # of an object that was compared
+        raise_interrupt(error)
+        return len(checks)
     return max(1, len(places) + (not is_of_call and changed_source(variant.sources) is not None))
