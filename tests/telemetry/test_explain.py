@@ -93,7 +93,7 @@ def test_another_argument_and_another_size_have_reasons(folder: Path, cache_dir:
     assert flag.subject == "flag"
     assert (size.subject, size.present, size.stored) == ("x", "of shape (3,)", "shape (2,)")
     text = cached.explain()
-    for advice in ("`.warm(...)`", "pass floats as tensors", "name them in `gears=`"):
+    for advice in ("`.warm(...)`", "pass floats as tensors", "name sizes in `gears=`"):
         assert advice in text
 
 
