@@ -13,7 +13,7 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import CellType
 from typing import Any
 
@@ -166,6 +166,11 @@ class Access(Struct, frozen=True):
         for kind, argument in self.steps:
             value = _STEPS[kind](value, argument)
         return value
+
+    def prefixes(self) -> Iterator[Access]:
+        """Yield the paths of its first steps, itself last."""
+        for length in range(1, len(self.steps) + 1):
+            yield Access(self.root, self.steps[:length])
 
     def starts_with(self, other: Access) -> bool:
         """Whether `other` is this path or leads to it."""

@@ -43,7 +43,7 @@ def without_implied(
     kept = [check for check in checks if not (_is_asked(check, instance) and is_of_class(check))]
     # The class of an input is compared after these checks, in the graph: that check passes nothing here.
     followed = [check.access for check in kept if not (check.kind == "type" and check.access in tensors)]
-    passed = {path for access in followed if _is_of_call(access, instance) for path in _paths_to(access)}
+    passed = {path for access in followed if is_of_call(access, instance) for path in access.prefixes()}
     return [
         check
         for check in kept
@@ -52,17 +52,13 @@ def without_implied(
 
 
 def _is_asked(check: Check, instance: str) -> bool:
-    return check.kind == "has_attr" and type(check.expected) is str and _is_of_call(check.access, instance)
+    return check.kind == "has_attr" and type(check.expected) is str and is_of_call(check.access, instance)
 
 
-def _is_of_call(access: Access, instance: str) -> bool:
+def is_of_call(access: Access, instance: str) -> bool:
     """Whether every call resolves a path: one from an argument that does not go on in its class."""
     is_argument = access.root[0] == "argument" and access.root[1] != instance
     return is_argument and all(step != "type" for step, _ in access.steps)
-
-
-def _paths_to(access: Access) -> list[Access]:
-    return [Access(access.root, access.steps[:length]) for length in range(1, len(access.steps) + 1)]
 
 
 def _always_has(cls: type, name: str) -> bool:

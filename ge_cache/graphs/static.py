@@ -25,7 +25,6 @@ from gearcache.ge_cache.graphs.arguments import given_arguments
 from gearcache.ge_cache.graphs.cloned import cloned_inputs
 from gearcache.ge_cache.graphs.number_inputs import GearSymbols, NumberRow, number_rows
 from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs, placed_outputs
-from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import nodes as private_nodes
 from gearcache.ge_cache.private_torch.switches import kernels_restored_after_a_failure
@@ -269,7 +268,7 @@ def _random_operators(module: fx.GraphModule) -> list[str]:
     """Return the names of operators that draw random numbers."""
     names = set()
     for node in module.graph.nodes:
-        if isinstance(node.target, private_core.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags:
+        if private_nodes.is_random_operator(node):
             bound = given_arguments(node)
             # Attention kernels and dropout have the tag because of a dropout that inference does not use.
             if bound.get("dropout_p", bound.get("p")) == 0.0 or bound.get("train") is False:

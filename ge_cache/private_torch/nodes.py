@@ -78,6 +78,11 @@ def assigns_data(node: fx.Node) -> bool:
     return node.target in (torch.Tensor.set_, "set_") or str(node.target).startswith("aten.shallow_copy_data_")
 
 
+def is_random_operator(node: fx.Node) -> bool:
+    """Whether a node calls an operator that draws random numbers."""
+    return isinstance(node.target, private_core.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+
+
 def saves_memory_for_backward(node: fx.Node) -> bool:
     """Whether a captured node is `torch.utils.checkpoint.checkpoint(..., use_reentrant=False)`."""
     return node.target is torch.ops.higher_order.tag_activation_checkpoint

@@ -39,8 +39,7 @@ class CheckWriter:
         """Start a group: count how often each prefix is used."""
         self._uses, self._temporaries = {}, {}
         for access in accesses:
-            for length in range(1, len(access.steps) + 1):
-                prefix = Access(access.root, access.steps[:length])
+            for prefix in access.prefixes():
                 self._uses[prefix] = self._uses.get(prefix, 0) + 1
 
     def bind(self, value: Any, word: str = "") -> str:

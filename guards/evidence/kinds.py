@@ -151,6 +151,19 @@ def _watch_function(watching: Any, value: Any, expected: Any) -> None:
     watching.add_function(value)
 
 
+def _of_items(name: str, meaning: str, **others: Any) -> Kind:
+    """Return a kind that compares the items of a container, as constants in their order."""
+    return of_value(
+        name,
+        meaning,
+        _constants,
+        observe=_all_plain,
+        found=lambda value, expected, walker: _constants_text(_constants(value)),
+        wanted=_constants_text,
+        **others,
+    )
+
+
 def _attribute_test(name: str, *, is_there: bool) -> Kind:
     """Return the kind of `hasattr`, which expects the name of the attribute."""
     negation = "" if is_there else "not "
@@ -202,22 +215,14 @@ KINDS: dict[str, Kind] = {
                 f"{writer.builtin(len)}({writer.path(access)}) == {int(expected)}"
             ),
         ),
-        of_value(
+        _of_items(
             "keys",
             "the mapping has these keys in this order",
-            _constants,
-            observe=_all_plain,
-            found=lambda value, expected, walker: _constants_text(_constants(value)),
-            wanted=_constants_text,
             words=lambda path, expected, wanted, present: f"`{path}` had the keys {wanted}, has now {present}",
         ),
-        of_value(
+        _of_items(
             "order",
             "the set has these items in this order",
-            _constants,
-            observe=_all_plain,
-            found=lambda value, expected, walker: _constants_text(_constants(value)),
-            wanted=_constants_text,
             words=lambda path, expected, wanted, present: (
                 f"the set `{path}` held {wanted} in this order, holds now {present} (the order of a set of texts "
                 "differs in each process unless PYTHONHASHSEED is set)"

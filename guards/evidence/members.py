@@ -50,6 +50,11 @@ def is_fixed(cls: type) -> bool:
     return all(is_immutable(base) for base in cls.__mro__)
 
 
+def is_of_user(cls: type) -> bool:
+    """Return whether a class may be another one in the next process: neither fixed nor a library's."""
+    return not is_immutable(cls) and not is_library(cls)
+
+
 def is_immutable(cls: type) -> bool:
     """Return whether nothing can be added to a class."""
     return bool(cls.__flags__ & _IMMUTABLE)

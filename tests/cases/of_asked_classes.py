@@ -27,6 +27,7 @@ class Computed:
 class Sized:
     heads = 2
     table = {"a": 2.0}
+    held = ({"a": 2.0},)
 
     @Computed
     def width(cls):
@@ -35,6 +36,10 @@ class Sized:
     @Computed
     def entry(cls):
         return cls.table["a"]
+
+    @Computed
+    def inner(cls):
+        return cls.held[0]["a"]
 
     def __class_getitem__(cls, name):
         return cls.table[name]
@@ -97,6 +102,11 @@ def what_a_descriptor_reads_of_its_owner(self, x):
 @case(refused="it reads `table` of the class", sized=Sized)
 def a_table_that_a_descriptor_reads_of_its_owner(self, x):
     return x * self.sized.entry
+
+
+@case(refused="it reads `held` of the class", sized=Sized)
+def a_table_in_a_tuple_that_a_descriptor_reads_of_its_owner(self, x):
+    return x * self.sized.inner
 
 
 @case(refused="`__class_getitem__` of `.*Sized` answers")

@@ -21,7 +21,7 @@ from gearcache.ge_cache.private_torch.probe import Probes, overriding
 from gearcache.ge_cache.private_torch.renamed import name_here
 from gearcache.guards.access import MODULE_PARTS, own_attributes
 from gearcache.guards.evidence.constants import NotConstant, to_plain
-from gearcache.guards.evidence.members import is_immutable, is_library
+from gearcache.guards.evidence.members import is_of_user
 from gearcache.guards.evidence.names import name_of
 
 #: Attributes of a tensor that make a tensor.
@@ -152,7 +152,7 @@ def _note_member(trace: Any, cls: type, name: str) -> None:
     Dynamo guards nothing of it; what a class defines that a method makes objects of is compared by its content.
     """
     holder = next((base for base in cls.__mro__ if name in vars(base)), object)
-    if is_immutable(holder) or is_library(holder):
+    if not is_of_user(holder):
         return
     value = vars(holder)[name]
     if not (isinstance(value, type) or hasattr(type(value), "__get__") or _is_fixed_constant(value)):
@@ -168,9 +168,10 @@ def _is_fixed_constant(value: Any) -> bool:
     """Whether a value has a plain form, and cannot change."""
     try:
         to_plain(value)
-    except NotConstant:
+        hash(value)  # a container is fixed if what it holds is
+    except (NotConstant, TypeError):
         return False
-    return not isinstance(value, (dict, list, set, bytearray))
+    return True
 
 
 def _note_maker(trace: Any, variable: Any, name: str) -> None:
@@ -198,7 +199,7 @@ def _check_metaclass(trace: Any, cls: type, name: str) -> None:
         if name in vars(base):
             attribute = vars(base)[name]
             is_traced = isinstance(attribute, (types.FunctionType, classmethod, staticmethod))
-            if not is_immutable(base) and not is_library(base) and not is_traced:
+            if is_of_user(base) and not is_traced:
                 trace.refuse(
                     f"it reads `{name}` of the class `{name_of(cls)}`, which is an attribute of its metaclass: "
                     "assign it to the class itself"

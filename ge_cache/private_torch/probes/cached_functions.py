@@ -17,7 +17,7 @@ from torch._dynamo.side_effects import SideEffects
 from torch._dynamo.variables.base import AttributeMutationExisting, ValueMutationExisting, VariableTracker
 from torch._dynamo.variables.functions import WrapperUserFunctionVariable
 
-from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.ge_cache.private_torch import nodes as private_nodes
 from gearcache.ge_cache.private_torch.probe import Probes
 from gearcache.guards.evidence.names import name_of
 
@@ -139,8 +139,8 @@ def _version(tensor: torch.Tensor) -> int:
 
 def _draws(node: Any) -> bool:
     """Whether a node draws random numbers: by the operator of its name, as captured graphs call public functions."""
-    if isinstance(node.target, private_core.OpOverload):
-        return torch.Tag.nondeterministic_seeded in node.target.tags
+    if private_nodes.is_random_operator(node):
+        return True
     name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
     return node.op in ("call_function", "call_method") and _is_random(name)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,22 +10,19 @@ from torch._dynamo.variables.builtin import BuiltinVariable
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable
 
 from gearcache.ge_cache.private_torch.probe import Probes
-from gearcache.guards.evidence.members import is_immutable, is_library
+from gearcache.guards.evidence.members import is_of_user
 from gearcache.guards.evidence.names import name_of
 
 #: What Dynamo asks of a class in other places than builtins: branches, loops, attributes.
 _EVERYWHERE = ("__bool__", "__len__", "__iter__", "__getattribute__")
 _ITERATING = (iter, list, tuple, set, frozenset, dict, sum, any, all, sorted, min, max, enumerate, zip, map, filter)
-#: Builtins whose method has another name.
+#: Builtins whose method has another name, as far as it is not of `_EVERYWHERE`.
 _METHODS: dict[Any, tuple[str, ...]] = {
-    **dict.fromkeys(_ITERATING, ("__iter__", "__getitem__")),
-    bool: ("__bool__", "__len__"),
+    **dict.fromkeys(_ITERATING, ("__getitem__",)),
     str: ("__str__", "__repr__"),
     repr: ("__repr__",),
     format: ("__format__", "__str__", "__repr__"),
     hash: ("__hash__",),
-    operator.not_: ("__bool__", "__len__"),
-    operator.truth: ("__bool__", "__len__"),
 }
 probes = Probes()
 
@@ -68,7 +64,7 @@ def _check(trace: Any, operand: Any, methods: Iterable[str]) -> None:
         if holder is None:
             continue
         is_of_c = isinstance(vars(holder)[method], types.WrapperDescriptorType)  # as metaclasses of pybind11 have
-        if not is_of_c and not is_immutable(holder) and not is_library(holder):
+        if not is_of_c and is_of_user(holder):
             trace.refuse(
                 f"it uses the class `{name_of(cls)}`, for which `{method}` of `{name_of(holder)}` answers operators or "
                 "branches: a trace notes nothing of what that reads; use an object, or a method of another name",

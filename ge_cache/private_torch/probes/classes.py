@@ -17,7 +17,7 @@ from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserD
 from torch._library.fake_class_registry import FakeScriptObject
 
 from gearcache.ge_cache.private_torch.probe import Probes
-from gearcache.guards.evidence.code import is_versioned
+from gearcache.guards.evidence.code import is_users
 from gearcache.guards.evidence.names import name_of
 
 probes = Probes()
@@ -45,8 +45,7 @@ def met_object(trace: Any, original: Any, self: Any, *arguments: Any, **keywords
 def called_class(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
     """Note a class that the trace calls."""
     cls = self.value
-    call: Any = type(cls).__call__
-    if isinstance(call, types.FunctionType) and not is_versioned(call.__code__):
+    if is_users(type(cls).__call__):
         trace.refuse(f"it makes a `{name_of(cls)}`, whose metaclass has a `__call__`: a trace does not go there")
     if getattr(cls, "__del__", None) is not None:
         cause = f"it makes a `{name_of(cls)}`, whose `__del__` Python would call when the last reference is gone"
@@ -59,8 +58,7 @@ def called_class(trace: Any, original: Any, self: Any, *arguments: Any, **keywor
 def asked_instance(trace: Any, original: Any, self: Any, tx: Any, arg: Any, isinstance_type_var: Any) -> Any:
     """Note the answer to `isinstance`."""
     for cls, _ in _classes(isinstance_type_var):
-        asks: Any = type(cls).__instancecheck__ if isinstance(cls, type) else None
-        if isinstance(asks, types.FunctionType) and not is_versioned(asks.__code__):
+        if isinstance(cls, type) and is_users(type(cls).__instancecheck__):
             trace.refuse(
                 f"it asks whether something is a `{name_of(cls)}`, whose metaclass has an `__instancecheck__`: "
                 "a trace notes nothing of what that reads",

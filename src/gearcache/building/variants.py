@@ -12,6 +12,7 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache.backend import Artifact
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.dependencies.autograd_reads import GRAD_MODE
+from gearcache.ge_cache.dependencies.implied import is_of_call
 from gearcache.ge_cache.graphs.static import GearGraph
 from gearcache.guards.access import Access
 from gearcache.guards.arguments import parameter_names
@@ -106,8 +107,7 @@ def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Che
     def per_call(access: Access) -> bool:
         if access == GRAD_MODE or access in tensors or capture.written.leads_to(access):
             return True
-        is_argument = access.root[0] == "argument" and access.root[1] != instance
-        return is_argument and all(kind != "type" for kind, _ in access.steps)
+        return is_of_call(access, instance)
 
     calls = list(capture.tensor_checks)
     evidence: list[Check] = []
@@ -117,7 +117,7 @@ def split_checks(capture: Capture, instance: str) -> tuple[list[Check], list[Che
             continue  # the check of the group compares its name
         if check.kind == "type" and check.access in tensors:
             continue  # `TensorGuards` compares the exact type
-        is_of_call = check.kind == "numbers" or capture.written.affects(check)
-        is_of_call = is_of_call or any(per_call(access) for access in [check.access, *check.others])
-        (calls if is_of_call else evidence).append(check)
+        is_per_call = check.kind == "numbers" or capture.written.affects(check)
+        is_per_call = is_per_call or any(per_call(access) for access in [check.access, *check.others])
+        (calls if is_per_call else evidence).append(check)
     return calls, evidence

@@ -114,7 +114,7 @@ def resolve(
         cache_dir = overrides.cache_dir or cache_dir
         global_rank = overrides.rank if global_rank is None else global_rank
         world_size = overrides.world_size
-    if parameters.gears:
+    if parameters.gears and not _takes_any_name(function):
         _check_arguments("gears", parameters.gears, function, call, GearSpecError)
     gears = at_their_places(parameters.gears, function, call.arguments)
     constants = _constants(parameters, function, call)
@@ -188,14 +188,17 @@ def _constants(parameters: Parameters, function: types.MethodType, call: Call) -
     return tuple(sorted({*parameters.constants, *call_paths}))
 
 
+def _takes_any_name(function: types.MethodType) -> bool:
+    """Whether a method has a `**kwargs`, in which a later call may give any name."""
+    kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
+    return inspect.Parameter.VAR_KEYWORD in kinds
+
+
 def _check_arguments(
     option: str, paths: Iterable[str], function: types.MethodType, call: Call, error: type[Exception]
 ) -> None:
     """Raise `error` for a path that begins with neither a parameter of a method nor an argument of its call."""
-    parameters = inspect.signature(function).parameters
-    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return
-    names = dict.fromkeys([*call.arguments, *parameters])
+    names = dict.fromkeys([*call.arguments, *inspect.signature(function).parameters])
     for path in paths:
         if RangeAxis(path, 0, 1).argument not in names:
             raise error(
