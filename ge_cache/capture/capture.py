@@ -18,7 +18,7 @@ from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.inputs import graph_inputs, place_checks, unbacked_sizes
 from gearcache.ge_cache.capture.number_checks import number_checks
 from gearcache.ge_cache.capture.numbers import NO_NUMBERS, NumberChoice, name_by_passed, written_ints
-from gearcache.ge_cache.capture.orders import ARRANGEMENTS, CAUSE, are_alike
+from gearcache.ge_cache.capture.orders import CAUSE, are_alike, arrangements
 from gearcache.ge_cache.capture.source_paths import FrameNames
 from gearcache.ge_cache.capture.translation import GuardTranslator, tensor_sources
 from gearcache.ge_cache.capture.unreached import unreached_modules
@@ -63,19 +63,19 @@ def capture_method(
     if private_core.torch_function_modes() > 0:
         raise CaptureError(method, "it was called under a torch function mode, which a static graph cannot honour")
 
-    def traced(arrangement: str = "") -> tuple[Capture, bool]:
+    def traced(arrangement: str = "") -> tuple[Capture, list[int]]:
         recording = Recording(function, method, numbers, unbound, with_grad=with_grad, arrangement=arrangement)
         try:
             recording.run(arguments, keywords, dynamic=dynamic)
-            return _translated(recording), bool(recording.of("made order"))
+            return _translated(recording), [size for (size,) in recording.of("made order")]
         except BaseException as error:
             private_under_way.drop_references(recording.graphs)  # the error holds this frame, and so the recording
             if isinstance(error, CaptureError):
                 error.is_beside_numbers = recording.numbers.are_given
             raise
 
-    capture, has_orders = traced()
-    for arrangement in ARRANGEMENTS if has_orders else ():
+    capture, sets = traced()
+    for arrangement in arrangements(sets):
         try:
             other, _ = traced(arrangement)
             other.drop_references()

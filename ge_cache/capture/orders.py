@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
 import torch
 
 from gearcache.ge_cache.capture.captured import Capture
+from gearcache.ge_cache.capture.dataflow import dataflow
 
 #: Orders that are tried besides the order of insertion.
 ARRANGEMENTS = ("reversed", "moved on", "every other reversed", "shuffled")
@@ -25,6 +27,16 @@ CAUSE = (
 )
 #: Suffix that Dynamo adds to names of globals: a number for each trace.
 _OF_TRACE = re.compile(r"_c\d+(_\d+)?$")
+
+
+def arrangements(sizes: list[int]) -> Iterator[str]:
+    """Yield the orders to try, for the sizes of a trace's sets: two items, for example, have one other order."""
+    seen = {tuple(tuple(range(size)) for size in sizes)}
+    for name in ARRANGEMENTS:
+        order = tuple(tuple(arranged([*range(size)], name, number)) for number, size in enumerate(sizes, 1))
+        if order not in seen:
+            seen.add(order)
+            yield name
 
 
 def arranged(items: list[Any], arrangement: str, number: int) -> list[Any]:
@@ -45,7 +57,7 @@ def are_alike(capture: Capture, other: Capture) -> bool:
 
 def _outline(capture: Capture) -> list[Any]:
     return [
-        str(capture.module.graph),
+        dataflow(capture.module),
         _code_outline(capture.frame_code, capture.graph_name),
         sorted((name, access.text) for name, access in capture.attributes.items()),
         [(item.access.text, str(item.sizes), str(item.strides), item.dtype, item.device) for item in capture.inputs],

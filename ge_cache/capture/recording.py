@@ -24,6 +24,10 @@ from gearcache.ge_cache.private_torch.switches import kernels_restored_after_a_f
 from gearcache.guards.access import Scope
 from gearcache.guards.evidence.code import is_library_file
 
+#: Dynamo's texts where a tensor's values decide what is done next, with the condition where it is a number's.
+_OF_VALUES = re.compile(r"Data-dependent branching|Could not guard on data-dependent expression (.+?) \(unhinted")
+#: The way out for attention of `torch.nn`, which otherwise looks at the values of a mask.
+_OF_MASK = "pass `is_causal=True` or `is_causal=False` beside the mask, or torch reads the mask's values to find out"
 #: Dynamo's text for an uncaught exception.
 _RAISED = re.compile(r"raised exception (\w+)\(")
 #: Dynamo's texts where a method calls one of a base class that is decorated too.
@@ -144,21 +148,31 @@ def cause_of(error: BaseException) -> str:
     detail = [line.strip() for line in rest.splitlines() if line.strip().startswith(("Explanation:", "Hint:"))]
     where = [line.strip() for line in rest.splitlines() if line.strip().startswith("File ")]
     if not where:
-        stack = _stack(error)
-        frames = [frame for frame in stack if not is_library_file(frame.filename)] or stack
-        where = [f'File "{frame.filename}", line {frame.lineno}, in {frame.name}{_code(frame)}' for frame in frames]
+        where = _places(error)
     if (failed := private_raised.FAILED_OPERATION.search(text)) is not None:
         return "; ".join([f"`{failed[1]}` fails for tensors like these: {failed[2]}", *where[-1:]])
     if _CACHED_BASE.search(text) is not None:
         return "; ".join([_OF_CACHED_BASE, *where[-1:]])
     if "`RLock` context manager" in text and any(frame.name == "__get__" for frame in _stack(error)):
         return "; ".join([_CACHED_PROPERTY, *where[-1:]])
+    if (decided := _OF_VALUES.search(text)) is not None:
+        condition = f" (`{decided[1].strip()}`)" if decided[1] else ""
+        is_of_mask = any(frame.filename.endswith("torch/nn/modules/transformer.py") for frame in _stack(error))
+        advice = _OF_MASK if is_of_mask else "compute both with `torch.where`, or decide before the call"
+        return "; ".join([f"the values of a tensor decide what it does{condition}: {advice}", *_places(error)[-1:]])
     if (collective := _collective(error)) is not None:
         advice = _INSTEAD.get(collective, "call it outside of the method, or another one that docs/ranks.md names")
         return "; ".join([f"Dynamo cannot trace `torch.distributed.{collective}`: {advice}", *where[-1:]])
     if (raised := _RAISED.search(rest)) is not None:
         return "; ".join([f"its trace ends in an exception, {raised[1]}", *where[-1:]])
     return "; ".join([f"Dynamo could not form one graph: {first}", *detail[:2], *where[-1:]])
+
+
+def _places(error: BaseException) -> list[str]:
+    """Return the lines of the user's files in which a trace failed; those of libraries if there are no others."""
+    stack = _stack(error)
+    frames = [frame for frame in stack if not is_library_file(frame.filename)] or stack
+    return [f'File "{frame.filename}", line {frame.lineno}, in {frame.name}{_code(frame)}' for frame in frames]
 
 
 def _code(frame: Any) -> str:

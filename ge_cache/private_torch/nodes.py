@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+
 import torch
 import torch.nn.attention
 from torch import fx
@@ -31,6 +34,16 @@ _HONOURED = (
 _READERS = ("_get_", "get_", "_is_", "is_", "are_", "has_", "current_")
 #: Modules of the functions between which transforms of `torch.func` run; those that need autograd are refused later.
 _TRANSFORMS = ("torch._functorch", "torch._C._functorch", "torch._C._autograd", "torch.autograd.forward_ad")
+#: Functions of `operator` that write nothing.
+_OPERATORS = (
+    *(operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow),
+    *(operator.and_, operator.or_, operator.xor, operator.invert, operator.neg, operator.matmul, operator.getitem),
+    *(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge),
+)
+#: Methods of tensors that no operator is named after.
+_CONVERSIONS = ("float", "half", "double", "bfloat16", "int", "long", "bool")
+#: Parts of names of operators that may write to what their schema gives as an input: running means, weights.
+_WRITING = ("norm", "embedding", "moving_avg")
 
 
 def is_operator(node: fx.Node) -> bool:
@@ -81,6 +94,40 @@ def assigns_data(node: fx.Node) -> bool:
 def is_random_operator(node: fx.Node) -> bool:
     """Whether a node calls an operator that draws random numbers."""
     return isinstance(node.target, private_core.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+
+
+def draws(node: fx.Node) -> bool:
+    """Whether a node draws random numbers: by the operator of its name, as captured graphs call public functions."""
+    return is_random_operator(node) or any(torch.Tag.nondeterministic_seeded in each.tags for each in _overloads(node))
+
+
+def only_computes(node: fx.Node) -> bool:
+    """Whether a captured node is known to have no effect but its result, and to draw no random numbers."""
+    if node.op == "get_attr" or node.target in _OPERATORS or (node.op == "call_method" and node.target in _CONVERSIONS):
+        return True
+    if any(argument is True for argument in node.args) or {"out", "inplace"} & node.kwargs.keys():
+        return False  # `relu(x, True)` writes to `x`
+    overloads = [each for each in _overloads(node) if not each._overloadname.endswith("out")]
+    return bool(overloads) and not any(
+        each._schema.is_mutable
+        or torch.Tag.nondeterministic_seeded in each.tags
+        or any(part in each._schema.name for part in _WRITING)
+        for each in overloads
+    )
+
+
+def _overloads(node: fx.Node) -> tuple[private_core.OpOverload, ...]:
+    """Return the operators that have the name of what a captured node calls, a method or a function of torch."""
+    if node.op == "call_method":
+        return _named(str(node.target))
+    is_torch = node.op == "call_function" and module_of(node.target).partition(".")[0] == "torch"
+    return _named(getattr(node.target, "__name__", "")) if is_torch else ()
+
+
+@functools.cache
+def _named(name: str) -> tuple[private_core.OpOverload, ...]:
+    packet = getattr(torch.ops.aten, name, None)
+    return tuple(getattr(packet, each) for each in packet.overloads()) if packet is not None else ()
 
 
 def saves_memory_for_backward(node: fx.Node) -> bool:

@@ -99,6 +99,8 @@ def _encode_constant(value: Any) -> Any:
     name = getattr(value, "__name__", "")
     if kind is type and getattr(torch.return_types, name, None) is value:
         return {"return_type": name}
+    if kind is type and getattr(builtins, name, None) is value:
+        return {"builtin": name}
     if (cls := named_tuple_of(value)) is not None:
         return {"make": name_of(cls)}
     raise UnstorableConstant(f"{kind.__module__}.{kind.__qualname__}")
@@ -113,6 +115,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "device": torch.device,
     "size": torch.Size,
     "make": lambda name: resolve_reference("object", name)._make,
+    "builtin": lambda name: getattr(builtins, name),
     "return_type": lambda name: getattr(torch.return_types, name),
 }
 

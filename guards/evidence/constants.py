@@ -22,7 +22,8 @@ class NotConstant(Exception):
     """A value that has no plain form; carries the type's name."""
 
 
-_ATOMS = (torch.dtype, torch.layout, torch.memory_format, torch.device)
+#: The kind of kernels of attention is an enum of C.
+_ATOMS = (torch.dtype, torch.layout, torch.memory_format, torch.device, torch.nn.attention.SDPBackend)
 
 
 def to_plain(value: Any) -> Any:

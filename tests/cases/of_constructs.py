@@ -177,6 +177,13 @@ SERVED = texts(
             x = x + 1
         return x
         """,
+        "the largest by a key": 'return x * max([("a", 2), ("b", 5)], key=lambda row: row[1])[1]',
+        "a table with a default": """
+        found = collections.defaultdict(list)
+        for name in ("a", "b", "a"):
+            found[name].append(x + 1)
+        return found
+        """,
         "max of one tensor": "return max([x]) * max(1, x.shape[0], 2.5)",
         "a weak reference": "return x * REFERENCE().number",
     },

@@ -39,6 +39,7 @@ SERVED = texts(
         "a loop for an error": "for name in {*NAMES}:\n    if name not in SIZES:\n        raise KeyError(name)\nreturn x",
         "a sum of ints": "return x + sum(len(name) for name in set(NAMES))",
         "the same order twice": "names = set(NAMES)\nreturn x + (list(names) == list(names))",
+        "tables made in a loop": "tables = {}\nfor name in set(NAMES):\n    tables[name] = torch.cos(x.float() * SIZES[name])\nreturn x * tables['key'] + tables['gate']",
         "a text that nobody sees": 'assert len(set(NAMES)) == 4, f"not {set(NAMES)}"\nreturn x + 1',
     },
 )
@@ -49,6 +50,9 @@ REFUSED = texts(
         "the first": "return x * SIZES[list(set(NAMES))[0]]",
         "the one in the middle": "names = list(set(NAMES[:3]))\nreturn x * SIZES[names[1]]",
         "a loop over operations": "for name in set(NAMES):\n    x = x * 2 + SIZES[name]\nreturn x",
+        "writes in a loop": "y = x.clone()\nfor name in set(NAMES):\n    y.mul_(2).add_(SIZES[name])\nreturn y",
+        "reads between writes": "y, read = x.clone(), {}\nfor name in set(NAMES):\n    read[name] = y * 2\n    y.add_(1)\nreturn read['key']",
+        "random numbers": "drawn = {}\nfor name in set(NAMES):\n    drawn[name] = torch.rand(2) * SIZES[name]\nreturn x + drawn['key'].sum()",
         "a text": "return x + 1, str(set(NAMES))",
         "the keys of a result": "return {name: x + 1 for name in set(NAMES)}",
         "what is popped": "names = set(NAMES)\nreturn x * SIZES[names.pop()]",

@@ -20,6 +20,7 @@ _SIZES: dict[str, Any] = {
     "pad_token_id": 0,
 }
 _GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128, "num_key_value_heads": 4}
+_GEMMA3 = {"head_dim": 8, "sliding_window": 6, "layer_types": ["sliding_attention", "full_attention"]}
 #: Name -> classes of model and config, and what the config has beside the sizes.
 FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama": ("LlamaForCausalLM", "LlamaConfig", {}),
@@ -27,6 +28,7 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 8}),
     "gemma": ("GemmaForCausalLM", "GemmaConfig", {"head_dim": 8}),
     "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", {"head_dim": 8, "sliding_window": 6, "tie_word_embeddings": False}),
+    "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", _GEMMA3),
     "mistral": ("MistralForCausalLM", "MistralConfig", {"sliding_window": 6}),
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", _GPT2),
     "phi3": ("Phi3ForCausalLM", "Phi3Config", {}),

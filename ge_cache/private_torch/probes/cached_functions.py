@@ -6,7 +6,6 @@ random numbers would be drawn anew at each call, effects repeated, and changes o
 
 from __future__ import annotations
 
-import functools
 import itertools
 from typing import Any
 
@@ -61,7 +60,7 @@ def called(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any
         result = original(self, tx, args, kwargs)
     finally:
         calls.open.pop()
-    if len(tx.output.random_calls) > drawn or any(map(_draws, call.nodes)):
+    if len(tx.output.random_calls) > drawn or any(map(private_nodes.draws, call.nodes)):
         trace.refuse(f"it draws random numbers in `{call.name}`, {_repeated('draw others')}", at_once=True)
     if any(_version(tensor) != version for tensor, version in call.given.values()):
         _refuse_write(trace, call)
@@ -135,18 +134,3 @@ def _tensors(node: Any) -> list[torch.Tensor]:
 def _version(tensor: torch.Tensor) -> int:
     """Return a number that each write to the memory of a tensor raises; torch counts none in inference mode."""
     return 0 if tensor.is_inference() else tensor._version
-
-
-def _draws(node: Any) -> bool:
-    """Whether a node draws random numbers: by the operator of its name, as captured graphs call public functions."""
-    if private_nodes.is_random_operator(node):
-        return True
-    name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
-    return node.op in ("call_function", "call_method") and _is_random(name)
-
-
-@functools.cache
-def _is_random(name: str) -> bool:
-    packet = getattr(torch.ops.aten, name, None)
-    overloads = packet.overloads() if packet is not None else ()
-    return any(torch.Tag.nondeterministic_seeded in getattr(packet, each).tags for each in overloads)

@@ -10,13 +10,14 @@ from msgspec import Struct, field
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builtin import BuiltinVariable, DictBuiltinVariable
 from torch._dynamo.variables.constant import ConstantVariable
-from torch._dynamo.variables.functions import BaseUserFunctionVariable
+from torch._dynamo.variables.functions import BaseUserFunctionVariable, NestedUserFunctionVariable
 from torch._dynamo.variables.lists import BaseListVariable, DequeVariable, ListVariable
 from torch._dynamo.variables.sets import DictKeySetVariable, FrozensetVariable, OrderedSetVariable, SetVariable
 
 from gearcache.ge_cache.capture.orders import CAUSE, arranged
 from gearcache.ge_cache.private_torch.probe import Place, Probes, named_methods
 from gearcache.ge_cache.private_torch.renamed import name_here
+from gearcache.guards.evidence.code import is_versioned
 
 #: Functions of Dynamo's own that iterate over a set for a result that does not depend on the order.
 _SET_POLYFILLS = {
@@ -78,9 +79,20 @@ def called_builtin(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwa
     result = original(self, tx, args, kwargs)
     if by_key and result.is_python_constant():
         key = kwargs["key"].realize()
-        if isinstance(key, BaseUserFunctionVariable):
+        if isinstance(key, BaseUserFunctionVariable) and not _is_known(key):
             trace.note("untraced", key.get_function(), key.source)
     return result
+
+
+def _is_known(function: Any) -> bool:
+    """Whether the method makes a function, of a library or computing with its arguments alone: `lambda row: row[1]`.
+
+    The code of the latter is part of the method's, which is compared.
+    """
+    if not isinstance(function, NestedUserFunctionVariable):
+        return False
+    code = function.get_code()
+    return is_versioned(code) or not (code.co_names or code.co_freevars)
 
 
 @probes.at(DictBuiltinVariable, "call_custom_dict_fromkeys")
@@ -167,7 +179,7 @@ def _order_of_made(trace: Any, items: list[Any], constant: frozenset[Any] | None
     if at_once:  # Python itself iterates over this one, so no other order can be tried
         trace.refuse(CAUSE)
         return None
-    trace.note("made order")
+    trace.note("made order", len(items))
     return arranged(items, trace.arrangement, len(trace.of("made order"))) if trace.arrangement else None
 
 
