@@ -49,7 +49,7 @@ def test_a_mask_whose_values_torch_reads_is_refused_with_the_way_out(cache_dir: 
     model = torch.nn.TransformerEncoder(layer, 1)
     mask = torch.nn.Transformer.generate_square_subsequent_mask(3)
     gearcache.attach(model, config=strict_config())
-    with pytest.raises(CaptureError, match="the values of a tensor decide what it does.*pass `is_causal=True`"):
+    with pytest.raises(CaptureError, match=r"the values of a tensor decide what it does.*pass `is_causal=True`"):
         model(torch.ones(2, 3, 8), mask=mask)
     assert model(torch.ones(2, 3, 8), mask=mask, is_causal=True).shape == (2, 3, 8)
 
