@@ -10,14 +10,13 @@ from msgspec import Struct, field
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builtin import BuiltinVariable, DictBuiltinVariable
 from torch._dynamo.variables.constant import ConstantVariable
-from torch._dynamo.variables.functions import BaseUserFunctionVariable, NestedUserFunctionVariable
+from torch._dynamo.variables.functions import BaseUserFunctionVariable
 from torch._dynamo.variables.lists import BaseListVariable, DequeVariable, ListVariable
 from torch._dynamo.variables.sets import DictKeySetVariable, FrozensetVariable, OrderedSetVariable, SetVariable
 
 from gearcache.ge_cache.capture.orders import CAUSE, arranged
 from gearcache.ge_cache.private_torch.probe import Place, Probes, named_methods
 from gearcache.ge_cache.private_torch.renamed import name_here
-from gearcache.guards.evidence.code import is_versioned
 
 #: Functions of Dynamo's own that iterate over a set for a result that does not depend on the order.
 _SET_POLYFILLS = {
@@ -79,20 +78,9 @@ def called_builtin(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwa
     result = original(self, tx, args, kwargs)
     if by_key and result.is_python_constant():
         key = kwargs["key"].realize()
-        if isinstance(key, BaseUserFunctionVariable) and not _is_known(key):
+        if isinstance(key, BaseUserFunctionVariable):
             trace.note("untraced", key.get_function(), key.source)
     return result
-
-
-def _is_known(function: Any) -> bool:
-    """Whether the method makes a function, of a library or computing with its arguments alone: `lambda row: row[1]`.
-
-    The code of the latter is part of the method's, which is compared.
-    """
-    if not isinstance(function, NestedUserFunctionVariable):
-        return False
-    code = function.get_code()
-    return is_versioned(code) or not (code.co_names or code.co_freevars)
 
 
 @probes.at(DictBuiltinVariable, "call_custom_dict_fromkeys")
