@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import types
 
 import torch
 import torch.nn.attention
@@ -117,11 +118,15 @@ def only_computes(node: fx.Node) -> bool:
 
 
 def _overloads(node: fx.Node) -> tuple[private_core.OpOverload, ...]:
-    """Return the operators that have the name of what a captured node calls, a method or a function of torch."""
+    """Return torch's operators that a captured node calls, or whose name a method or a function of torch has."""
+    if isinstance(node.target, (private_core.OpOverload, torch._ops.OpOverloadPacket)):
+        is_torch = str(node.target).startswith("aten.")
+        return _named(str(node.target).split(".")[1]) if is_torch else ()
     if node.op == "call_method":
         return _named(str(node.target))
-    is_torch = node.op == "call_function" and module_of(node.target).partition(".")[0] == "torch"
-    return _named(getattr(node.target, "__name__", "")) if is_torch else ()
+    is_function = isinstance(node.target, (types.FunctionType, types.BuiltinFunctionType))
+    is_torch = is_function and module_of(node.target).partition(".")[0] == "torch"
+    return _named(node.target.__name__) if is_torch else ()
 
 
 @functools.cache

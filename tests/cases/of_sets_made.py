@@ -1,5 +1,7 @@
 """Sets that a method makes: it is served where their order makes no difference, and refused where it does."""
 
+import math
+
 import torch
 
 from tests.cases.case import Case, texts
@@ -38,6 +40,8 @@ SERVED = texts(
         "a pattern": 'order, total = positions("b c a -> a b c")\nreturn x.unsqueeze(0).permute(order) * total',
         "a loop for an error": "for name in {*NAMES}:\n    if name not in SIZES:\n        raise KeyError(name)\nreturn x",
         "a sum of ints": "return x + sum(len(name) for name in set(NAMES))",
+        "a loop over small numbers": "for number in {3, 0, 2}:\n    x = x * 2 + number\nreturn x",
+        "the least of texts, and of numbers": "return x * SIZES[min(set(NAMES))] + max({1.5, 2, True}), sorted({'b', 'a'})",
         "the same order twice": "names = set(NAMES)\nreturn x + (list(names) == list(names))",
         "tables made in a loop": "tables = {}\nfor name in set(NAMES):\n    tables[name] = torch.cos(x.float() * SIZES[name])\nreturn x * tables['key'] + tables['gate']",
         "a text that nobody sees": 'assert len(set(NAMES)) == 4, f"not {set(NAMES)}"\nreturn x + 1',
@@ -50,6 +54,15 @@ REFUSED = texts(
         "the first": "return x * SIZES[list(set(NAMES))[0]]",
         "the one in the middle": "names = list(set(NAMES[:3]))\nreturn x * SIZES[names[1]]",
         "a loop over operations": "for name in set(NAMES):\n    x = x * 2 + SIZES[name]\nreturn x",
+        "a loop over numbers that others displaced": "numbers = {9, 1, 2}\nnumbers.discard(9)\nreturn x, [*numbers]",
+        "a product of floats": "return x, math.prod({0.1, 0.7, 0.3, 1e300, 1e-300, 1e10})",
+        "the largest of sets": "return x, [*max({frozenset((name,)) for name in NAMES})]",
+        "the largest beside one that is no number": "return x, max({('a', float('nan')), ('a', 1.0), ('a', 2.0)})[1]",
+        "a text of a list with one": "return x, str([set(NAMES)])",
+        "a formatted list with one": "return x, '{}'.format([set(NAMES)])",
+        "a key that goes through sets": "return x, len(max([{*NAMES}, {'a', 'b'}], key=lambda names: [*names]))",
+        "a sum of tuples": "return x, sum({('a',), ('b',), ('c',)}, ())",
+        "a budget": "total = 0\nfor size in {*SIZES.values()}:\n    if total + size <= 9.5:\n        total += size\nreturn x * total",
         "writes in a loop": "y = x.clone()\nfor name in set(NAMES):\n    y.mul_(2).add_(SIZES[name])\nreturn y",
         "reads between writes": "y, read = x.clone(), {}\nfor name in set(NAMES):\n    read[name] = y * 2\n    y.add_(1)\nreturn read['key']",
         "random numbers": "drawn = {}\nfor name in set(NAMES):\n    drawn[name] = torch.rand(2) * SIZES[name]\nreturn x + drawn['key'].sum()",
