@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import types
+from typing import Any
 
 import torch
 import torch.nn.attention
@@ -124,9 +125,9 @@ def _overloads(node: fx.Node) -> tuple[private_core.OpOverload, ...]:
         return _named(str(node.target).split(".")[1]) if is_torch else ()
     if node.op == "call_method":
         return _named(str(node.target))
-    is_function = isinstance(node.target, (types.FunctionType, types.BuiltinFunctionType))
-    is_torch = is_function and module_of(node.target).partition(".")[0] == "torch"
-    return _named(node.target.__name__) if is_torch else ()
+    function: Any = node.target
+    is_function = isinstance(function, (types.FunctionType, types.BuiltinFunctionType))
+    return _named(function.__name__) if is_function and module_of(function).partition(".")[0] == "torch" else ()
 
 
 @functools.cache

@@ -60,10 +60,10 @@ def _count_compile(change: int) -> None:
     global _compiles, _thresholds
     with _lock:
         previous, _compiles = _compiles, _compiles + change
-        first, *others = gc.get_threshold()
+        first, second, third = gc.get_threshold()
         if previous == 0 and 0 < first < _RARELY:
-            _thresholds = (first, *others)
-            gc.set_threshold(_RARELY, *others)
+            _thresholds = (first, second, third)
+            gc.set_threshold(_RARELY, second, third)
         elif _compiles == 0 and first == _RARELY and _thresholds[0]:
             gc.set_threshold(*_thresholds)
             _thresholds = (0, 0, 0)

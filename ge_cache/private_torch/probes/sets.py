@@ -31,6 +31,7 @@ _SET_POLYFILLS = {
     "set_union",
     "set_update",
 }
+_KINDS = (SetVariable, FrozensetVariable)
 #: Builtins whose result does not depend on the order of sets that they are given.
 _UNORDERED = {len, bool, isinstance, issubclass, type, callable, hash, id, set, frozenset, hasattr, getattr}
 _UNORDERED |= {operator.contains, operator.eq, operator.ne, operator.le, operator.lt, operator.ge, operator.gt}
@@ -109,7 +110,7 @@ def called_builtin(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwa
         state.builtins.pop()
 
 
-@probes.at_each(lambda: overriding(SetVariable, "as_python_constant"))
+@probes.at_each(lambda: dict.fromkeys(each for kind in _KINDS for each in overriding(kind, "as_python_constant")))
 def given_to_python(trace: Any, original: Any, self: Any) -> Any:
     """Note a set that Python gets whole, alone or inside of something: it goes through it in an order of its own."""
     state = trace.state(_Sets)
@@ -129,7 +130,7 @@ def made_from_keys(trace: Any, original: Any, tx: Any, user_cls: Any, /, *args: 
 
 def _iterating() -> Iterator[Place]:
     # Since torch 2.15 both have a base, with these methods: dict views share it, and `_note_use` passes them over.
-    kinds = (base for kind in (SetVariable, FrozensetVariable) for base in kind.__mro__)
+    kinds = (base for kind in _KINDS for base in kind.__mro__)
     for kind in dict.fromkeys(base for base in kinds if issubclass(base, VariableTracker)):
         for name in ("tp_iter_impl", "unpack_var_sequence", name_here(kind, "repr_impl")):
             if name in vars(kind) and kind is not VariableTracker:
@@ -211,7 +212,7 @@ def _items_of(variable: Any) -> list[Any]:
 
 
 def _is_constant(variable: Any) -> bool:
-    return not isinstance(variable, SetVariable) and bool(variable.is_python_constant())
+    return not isinstance(variable, _KINDS) and bool(variable.is_python_constant())
 
 
 def _are_small(items: list[Any]) -> bool:
@@ -225,7 +226,7 @@ def _are_small(items: list[Any]) -> bool:
 def _is_unordered(variable: Any) -> bool:
     """Return whether it is a set without an order, or one of a user's class (a variable too since torch 2.15)."""
     is_ordered = isinstance(variable, (DictKeySetVariable, OrderedSetVariable))
-    return isinstance(variable, (SetVariable, FrozensetVariable)) and not is_ordered
+    return isinstance(variable, _KINDS) and not is_ordered
 
 
 def _has_order(keys: Iterable[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""gearcache makes Python's collector walk the whole heap neither in its import nor in a load, and rarely in a compile."""
+"""gearcache makes Python's collector walk the whole heap neither in its import nor in a load, rarely in a compile."""
 
 from __future__ import annotations
 
