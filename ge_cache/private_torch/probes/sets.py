@@ -32,11 +32,8 @@ _SET_POLYFILLS = {
     "set_update",
 }
 _KINDS = (SetVariable, FrozensetVariable)
-#: Builtins whose result does not depend on the order of sets that they are given.
-_UNORDERED = {len, bool, isinstance, issubclass, type, callable, hash, id, set, frozenset, hasattr, getattr}
-_UNORDERED |= {operator.contains, operator.eq, operator.ne, operator.le, operator.lt, operator.ge, operator.gt}
-_UNORDERED |= {operator.and_, operator.or_, operator.sub, operator.xor, operator.not_, operator.is_, operator.is_not}
-_UNORDERED |= {operator.iand, operator.ior, operator.isub, operator.ixor, operator.getitem, operator.truth}
+#: Builtins whose result depends on the order of sets that they are given, also inside of something.
+_ORDERED = (str, repr, ascii, format, str.format, sum, operator.mod, max, min, sorted)
 #: What makes a set smaller: methods, which leave the others where they are, and operators.
 _REMOVING = ("discard", "remove", "difference_update", "intersection_update", "symmetric_difference_update")
 _REMOVING_OPERATORS = {operator.iand, operator.isub, operator.ixor}
@@ -99,7 +96,7 @@ def extended(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any) -> 
 
 @probes.at(BuiltinVariable, "call_function")
 def called_builtin(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-    """Note whether a builtin may be given whole sets, and a set that one makes smaller."""
+    """Note the builtin that is called, and a set that one makes smaller."""
     state = trace.state(_Sets)
     if self.fn in _REMOVING_OPERATORS:
         _note_removal(state, args[0].realize())
@@ -114,10 +111,9 @@ def called_builtin(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwa
 @probes.at_each(lambda: overriding(FrozensetVariable, "as_python_constant"))
 @probes.at_each(lambda: overriding(SetVariable, "as_python_constant"))
 def given_to_python(trace: Any, original: Any, self: Any) -> Any:
-    """Note a set that Python gets whole, alone or inside of something: it goes through it in an order of its own."""
+    """Note a set that a builtin gets whole, alone or inside of something."""
     state = trace.state(_Sets)
-    is_free = state.builtins and state.builtins[-1] in _UNORDERED
-    if not is_free and trace.state(Tests).depth == 0:
+    if state.builtins and state.builtins[-1] in _ORDERED and trace.state(Tests).depth == 0:
         _note_use(trace, self, InstructionTranslator.current_tx(), at_once=True)
     return original(self)
 
