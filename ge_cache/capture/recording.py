@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
@@ -74,6 +75,8 @@ class Recording(TraceLog):
         self.numbers = WantedNumbers(numbers)
         self.with_grad = with_grad
         self.arrangement = arrangement
+        #: How often the trace took each jump, by code and offset.
+        self.jumps: Counter[tuple[Any, int | None]] = Counter()
         self.hook = GraphHook(self)
         self.weights = Weights(self.original, unbound)
         #: Those that Dynamo began; it may begin anew.

@@ -116,7 +116,11 @@ def observed_checks(log: TraceLog, paths: Paths, traced: TracedCode, type_paths:
         try:
             checks_by_key["reached", access] = observe("reached", access, paths.walker.resolve(access))
         except UnkeyableValue as error:
-            raise CaptureError(log.method, f"{error.detail} (a {error.type_name})") from None
+            cause = (
+                f"it calls `{name_of(function)}`, which a trace does not enter (`torch.compiler.allow_in_graph`), and "
+                f"no other process can compare what that uses: {error.detail} (a {error.type_name})"
+            )
+            raise CaptureError(log.method, cause) from None
     checks_by_key |= _ancestors(type_paths, paths.walker)
     checks_by_key |= _module_calls()
     traced_functions = [function for function, _ in log.of("function")]

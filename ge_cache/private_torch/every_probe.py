@@ -17,6 +17,7 @@ _FILES = (
     "probes.attributes",
     "probes.keys",
     "probes.sets",
+    "corrections.choices",
     "corrections.iterators",
     "corrections.containers",
     "probes.exceptions",

@@ -1,4 +1,4 @@
-"""Python's garbage collector during a load."""
+"""Python's garbage collector during a load, and during a compile."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ _thread_pauses = _Pauses()
 _lock = threading.Lock()
 _pauses = 0
 _was_enabled = False
+#: Of objects that a compile makes before the collector looks at them.
+_RARELY = 50_000
+_compiles = 0
+_thresholds = (0, 0, 0)
 
 
 @contextmanager
@@ -36,14 +40,33 @@ def paused_collection() -> Iterator[None]:
 
 
 @contextmanager
-def resumed_collection() -> Iterator[None]:
-    """Let the collector work during a compile, which takes long and makes much garbage, unless others load."""
+def rare_collection() -> Iterator[None]:
+    """Let the collector work during a compile, which takes long and makes much garbage, unless others load.
+
+    It comes rarely: with Python's thresholds it takes a tenth of the time of a trace, as it walks the user's whole heap
+    twice.
+    """
     own = _thread_pauses.own
     _count(-own)
+    _count_compile(1)
     try:
         yield
     finally:
+        _count_compile(-1)
         _count(own)
+
+
+def _count_compile(change: int) -> None:
+    global _compiles, _thresholds
+    with _lock:
+        previous, _compiles = _compiles, _compiles + change
+        first, second, third = gc.get_threshold()
+        if previous == 0 and 0 < first < _RARELY:
+            _thresholds = (first, second, third)
+            gc.set_threshold(_RARELY, second, third)
+        elif _compiles == 0 and first == _RARELY and _thresholds[0]:
+            gc.set_threshold(*_thresholds)
+            _thresholds = (0, 0, 0)
 
 
 def _count(change: int) -> None:

@@ -6,6 +6,7 @@ None where the generator returned a value, `range` accepts a float, and `in` giv
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from torch._dynamo.exc import raise_type_error
@@ -45,11 +46,14 @@ def taken_for_constant(trace: Any, original: Any, self: Any) -> Any:
 
 @probes.at(BuiltinVariable, "call_range")
 def made_range(trace: Any, original: Any, self: Any, tx: Any, *args: Any) -> Any:
-    """Raise what Python raises for a float."""
+    """Raise what Python raises for a float, and ask another constant for its `__index__`."""
+    numbers = []
     for arg in args:
-        if arg.is_python_constant() and not hasattr(arg.as_python_constant(), "__index__"):
+        value = arg.as_python_constant() if arg.is_python_constant() else 0
+        if not hasattr(value, "__index__"):
             raise_type_error(tx, f"'{arg.python_type_name()}' object cannot be interpreted as an integer")
-    return original(self, tx, *args)
+        numbers.append(arg if type(value) is int else ConstantVariable.create(operator.index(value)))
+    return original(self, tx, *numbers)
 
 
 @probes.at(RangeVariable, "sq_contains")

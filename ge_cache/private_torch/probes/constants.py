@@ -22,14 +22,14 @@ from gearcache.ge_cache.private_torch.probe import Probes
 probes = Probes()
 
 
-class _Tests(Nesting):
+class Tests(Nesting):
     """Tests that Dynamo makes now, each inside the one before, in which a constant is not used yet."""
 
 
 @probes.at(VariableTracker, "is_python_constant")
 def tested(trace: Any, original: Any, self: Any) -> bool:
     """Mark that the caller only tests for a constant and has not used it yet."""
-    with trace.state(_Tests):
+    with trace.state(Tests):
         return bool(original(self))
 
 
@@ -37,7 +37,7 @@ def tested(trace: Any, original: Any, self: Any) -> bool:
 def taken_for_constant(trace: Any, original: Any, self: Any) -> Any:
     """Guard all keys of a dictionary that becomes a constant."""
     value = original(self)
-    if trace.state(_Tests).depth == 0:
+    if trace.state(Tests).depth == 0:
         self.install_dict_keys_match_guard()
     return value
 
@@ -84,7 +84,7 @@ def asked_truth(trace: Any, original: Any, tx: Any, obj: Any) -> Any:
         return original(tx, obj)
     if not tx.output.side_effects.is_modified(obj):
         trace.note("emptiness", obj.source)
-    with trace.state(_Tests):
+    with trace.state(Tests):
         return original(tx, obj)
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct, field
+from torch._dynamo.symbolic_convert import InstructionTranslator, InstructionTranslatorBase
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builtin import BuiltinVariable, DictBuiltinVariable
 from torch._dynamo.variables.constant import ConstantVariable
-from torch._dynamo.variables.functions import BaseUserFunctionVariable
 from torch._dynamo.variables.lists import BaseListVariable, DequeVariable, ListVariable
 from torch._dynamo.variables.sets import DictKeySetVariable, FrozensetVariable, OrderedSetVariable, SetVariable
 
 from gearcache.ge_cache.capture.orders import CAUSE, arranged
-from gearcache.ge_cache.private_torch.probe import Place, Probes, named_methods
+from gearcache.ge_cache.private_torch.probe import Place, Probes, named_methods, overriding
+from gearcache.ge_cache.private_torch.probes.constants import Tests
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 #: Functions of Dynamo's own that iterate over a set for a result that does not depend on the order.
@@ -30,26 +31,51 @@ _SET_POLYFILLS = {
     "set_union",
     "set_update",
 }
-#: Folded builtins whose result depends on the order of a set.
-_ORDERED = (str, repr, ascii, format, str.format, sum, operator.mod)
+_KINDS = (SetVariable, FrozensetVariable)
+#: Builtins whose result depends on the order of sets that they are given, also inside of something.
+_ORDERED = (str, repr, ascii, format, str.format, sum, operator.mod, max, min, sorted)
+#: What makes a set smaller: methods, which leave the others where they are, and operators.
+_REMOVING = ("discard", "remove", "difference_update", "intersection_update", "symmetric_difference_update")
+_REMOVING_OPERATORS = {operator.iand, operator.isub, operator.ixor}
+#: Types of which no two different items are equal, and one of two is less; but for NaN.
+_SORTED = {bool, int, float, str, bytes}
 probes = Probes()
 
 
 class _Sets(Struct):
     """The sets that a trace has used so far."""
 
-    #: Sets that a function goes through now whose result does not depend on their order.
+    #: _Sets that a function goes through now whose result does not depend on their order.
     unordered: list[Any] = field(default_factory=list)
-    #: Sets that were iterated over, with their items in that order: unchanged sets keep it.
+    #: The builtins that are called now, each inside the one before.
+    builtins: list[Any] = field(default_factory=list)
+    #: _Sets of which items were removed while they held others than small numbers.
+    irregular: dict[int, Any] = field(default_factory=dict)
+    #: _Sets that were iterated over, with their items in that order: unchanged sets keep it.
     orders: dict[int, tuple[Any, list[Any]]] = field(default_factory=dict)
 
 
-@probes.at_each(lambda: named_methods(SetVariable, "pop"))
+@probes.at_each(lambda: named_methods(SetVariable, "pop", *_REMOVING))
 def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-    """Note `pop`, which takes the first item."""
+    """Note `pop`, which takes the first item, and other removals."""
     if name == "pop":
         _note_use(trace, self, tx, at_once=True)
+    elif name in _REMOVING:
+        _note_removal(trace.state(_Sets), self)
     return original(self, tx, name, args, kwargs)
+
+
+@probes.at(InstructionTranslatorBase, "jump")
+def jumped(trace: Any, original: Any, self: Any, inst: Any) -> Any:
+    """Count jumps: in another order of a set, each item has to be treated alike."""
+    trace.jumps[self.f_code, getattr(inst, "offset", None)] += 1
+    return original(self, inst)
+
+
+def _note_removal(state: _Sets, variable: Any) -> None:
+    """Remember a set whose items may not be where an equal set that is made anew has them."""
+    if _is_unordered(variable) and not _are_small(_items_of(variable)):
+        state.irregular[id(variable)] = variable
 
 
 def _extending() -> Iterator[Place]:
@@ -70,17 +96,26 @@ def extended(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any) -> 
 
 @probes.at(BuiltinVariable, "call_function")
 def called_builtin(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-    """Note sets that are arguments of a builtin, which may be folded with whole sets and functions as arguments."""
-    by_key = self.fn in (max, min) and "key" in kwargs
-    if by_key or self.fn in _ORDERED:
-        for operand in (*args, *kwargs.values()):
-            _note_use(trace, operand.realize(), tx, at_once=True)
-    result = original(self, tx, args, kwargs)
-    if by_key and result.is_python_constant():
-        key = kwargs["key"].realize()
-        if isinstance(key, BaseUserFunctionVariable):
-            trace.note("untraced", key.get_function(), key.source)
-    return result
+    """Note the builtin that is called, and a set that one makes smaller."""
+    state = trace.state(_Sets)
+    if self.fn in _REMOVING_OPERATORS:
+        _note_removal(state, args[0].realize())
+    state.builtins.append(self.fn)
+    try:
+        return original(self, tx, args, kwargs)
+    finally:
+        state.builtins.pop()
+
+
+# Since torch 2.15 the second is no subclass of the first.
+@probes.at_each(lambda: overriding(FrozensetVariable, "as_python_constant"))
+@probes.at_each(lambda: overriding(SetVariable, "as_python_constant"))
+def given_to_python(trace: Any, original: Any, self: Any) -> Any:
+    """Note a set that a builtin gets whole, alone or inside of something."""
+    state = trace.state(_Sets)
+    if state.builtins and state.builtins[-1] in _ORDERED and trace.state(Tests).depth == 0:
+        _note_use(trace, self, InstructionTranslator.current_tx(), at_once=True)
+    return original(self)
 
 
 @probes.at(DictBuiltinVariable, "call_custom_dict_fromkeys")
@@ -93,7 +128,7 @@ def made_from_keys(trace: Any, original: Any, tx: Any, user_cls: Any, /, *args: 
 
 def _iterating() -> Iterator[Place]:
     # Since torch 2.15 both have a base, with these methods: dict views share it, and `_note_use` passes them over.
-    kinds = (base for kind in (SetVariable, FrozensetVariable) for base in kind.__mro__)
+    kinds = (base for kind in _KINDS for base in kind.__mro__)
     for kind in dict.fromkeys(base for base in kinds if issubclass(base, VariableTracker)):
         for name in ("tp_iter_impl", "unpack_var_sequence", name_here(kind, "repr_impl")):
             if name in vars(kind) and kind is not VariableTracker:
@@ -111,7 +146,7 @@ def iterated(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any, **k
 def used_unordered(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any, **keywords: Any) -> Any:
     """Let a set be iterated over for a result that, without a key, does not depend on its order."""
     is_free = len(arguments) == 1 and not keywords.keys() - {"reverse"}
-    if not is_free or not all(map(_is_constant, getattr(arguments[0].realize(), "items", ()))):
+    if not is_free or not _has_order(getattr(arguments[0].realize(), "items", ())):
         return original(self, tx, *arguments, **keywords)
     unordered = trace.state(_Sets).unordered
     unordered.append(arguments[0].realize())
@@ -135,15 +170,18 @@ def _note_use(trace: Any, variable: Any, tx: Any, *, at_once: bool = False) -> N
     state = trace.state(_Sets)
     if not _is_unordered(variable) or len(variable.items) < 2 or any(variable is item for item in state.unordered):
         return
-    if tx.f_code.co_name in _SET_POLYFILLS and tx.f_code.co_filename.endswith("polyfills/__init__.py"):
+    if tx.f_code.co_name in _SET_POLYFILLS and tx.f_code.co_filename.endswith("torch/_dynamo/polyfills/__init__.py"):
         return
-    items = [key.vt.as_python_constant() if key.vt.is_python_constant() else key for key in variable.items]
+    items = _items_of(variable)
     if variable.source is not None and not tx.output.side_effects.is_modified(variable):
         trace.note("order", variable.source)
         return
     if not at_once and id(variable) in state.orders and state.orders[id(variable)][1] == list(variable.items):
         return
-    order = _order_of_made(trace, items, getattr(variable, "gearcache_constant", None), at_once=at_once)
+    if id(variable) not in state.irregular and _are_small(items):
+        order: list[Any] | None = sorted(items)
+    else:
+        order = _order_of_made(trace, items, getattr(variable, "gearcache_constant", None), at_once=at_once)
     if order is not None:
         by_item = dict(zip(items, list(variable.items.items()), strict=True))
         variable.items = dict(by_item[item] for item in order)
@@ -153,17 +191,12 @@ def _note_use(trace: Any, variable: Any, tx: Any, *, at_once: bool = False) -> N
 def _order_of_made(trace: Any, items: list[Any], constant: frozenset[Any] | None, *, at_once: bool) -> list[Any] | None:
     """Return the order of a set that the method makes, None to keep it; `constant`: the same set as a code constant.
 
-    Dynamo uses the order of insertion. A real set holds small numbers in ascending order, whatever its history; the
-    order of other items depends on the set's history, and that of texts on the hash seed.
+    Dynamo uses the order of insertion. A real set holds small numbers in ascending order; the order of other items
+    depends on the set's history, and that of texts on the hash seed.
     """
     if constant is not None:
         trace.note("constant order", constant)
         return None
-    size = 8
-    while len(items) * 5 >= (size - 1) * 3:
-        size *= 2
-    if all(type(item) is int and 0 <= item < size for item in items):
-        return sorted(items)
     if at_once:  # Python itself iterates over this one, so no other order can be tried
         trace.refuse(CAUSE)
         return None
@@ -171,11 +204,34 @@ def _order_of_made(trace: Any, items: list[Any], constant: frozenset[Any] | None
     return arranged(items, trace.arrangement, len(trace.of("made order"))) if trace.arrangement else None
 
 
+def _items_of(variable: Any) -> list[Any]:
+    """Return the constants, and the keys of other items, of a set."""
+    return [key.vt.as_python_constant() if _is_constant(key.vt) else key for key in variable.items]
+
+
+def _is_constant(variable: Any) -> bool:
+    return not isinstance(variable, _KINDS) and bool(variable.is_python_constant())
+
+
+def _are_small(items: list[Any]) -> bool:
+    """Whether each item of a set is a number that has a place of its own in the set's table."""
+    size = 8
+    while len(items) * 5 >= (size - 1) * 3:
+        size *= 2
+    return all(type(item) is int and 0 <= item < size for item in items)
+
+
 def _is_unordered(variable: Any) -> bool:
     """Return whether it is a set without an order, or one of a user's class (a variable too since torch 2.15)."""
     is_ordered = isinstance(variable, (DictKeySetVariable, OrderedSetVariable))
-    return isinstance(variable, (SetVariable, FrozensetVariable)) and not is_ordered
+    return isinstance(variable, _KINDS) and not is_ordered
 
 
-def _is_constant(key: Any) -> bool:
-    return bool(getattr(key, "vt", key).is_python_constant())
+def _has_order(keys: Iterable[Any]) -> bool:
+    """Whether the items of a set, if these are keys of one, can be sorted in one way only: numbers or texts."""
+    variables = [getattr(key, "vt", key) for key in keys]
+    if not all(map(_is_constant, variables)):
+        return False
+    values = [variable.as_python_constant() for variable in variables]
+    kinds = {type(value) for value in values}
+    return (len(kinds) < 2 or kinds <= {bool, int, float}) and kinds <= _SORTED and all(v == v for v in values)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from msgspec.structs import replace
 
-from gearcache.collection import resumed_collection
+from gearcache.collection import rare_collection
 from gearcache.errors import CompileError
 from gearcache.guards.access import Access, Walker
 from gearcache.guards.dispatch.stored.variant import StoredVariant
@@ -63,7 +63,7 @@ class Compiles:
         place = "" if self._entry.is_in_memory else str(self._entry.layout.root)
         request = replace(request, why=why, place=place)
         try:
-            with resumed_collection(), normal_modes():
+            with rare_collection(), normal_modes():
                 result = build(request, self._counters)
         except BuildInterrupted as stop:
             if stop.result.variants:
@@ -89,7 +89,7 @@ class Compiles:
         from gearcache.ge_cache.private_torch.fake import normal_modes
 
         request = self._request(call, spec, self._entry.read_again())
-        with resumed_collection(), normal_modes():
+        with rare_collection(), normal_modes():
             return trace(request, self._counters)
 
     def _request(self, call: Call, spec: GearSpec, present: list[StoredVariant]) -> BuildRequest:
