@@ -1,5 +1,7 @@
 """Sets that a method makes: it is served where their order makes no difference, and refused where it does."""
 
+import math
+
 import torch
 
 from tests.cases.case import Case, texts
@@ -38,6 +40,7 @@ SERVED = texts(
         "a pattern": 'order, total = positions("b c a -> a b c")\nreturn x.unsqueeze(0).permute(order) * total',
         "a loop for an error": "for name in {*NAMES}:\n    if name not in SIZES:\n        raise KeyError(name)\nreturn x",
         "a sum of ints": "return x + sum(len(name) for name in set(NAMES))",
+        "a product of small numbers": "return x + math.prod({2, 3, 5})",
         "a loop over small numbers": "for number in {3, 0, 2}:\n    x = x * 2 + number\nreturn x",
         "the least of texts, and of numbers": "return x * SIZES[min(set(NAMES))] + max({1.5, 2, True}), sorted({'b', 'a'})",
         "the same order twice": "names = set(NAMES)\nreturn x + (list(names) == list(names))",
@@ -66,6 +69,8 @@ REFUSED = texts(
         "the keys of a result": "return {name: x + 1 for name in set(NAMES)}",
         "what is popped": "names = set(NAMES)\nreturn x * SIZES[names.pop()]",
         "a sum of floats": "total = 0.0\nfor each in {*SIZES.values()}:\n    total = total / 2 + each\nreturn x * total",
+        "a product of floats": "return x * math.prod({*SIZES.values()})",
+        "a sum of tuples": "return x + 1, sum({(name, 1) for name in NAMES}, ())",
         "the largest by a key": "return x * SIZES[max(set(NAMES), key=len)]",
         "two that come first": "one, two = set(NAMES[:2]), set(NAMES[:2])\nreturn x * (list(one)[0] == list(two)[0])",
         "a list of the module": "self.rows.extend(set(NAMES))\nreturn x + 1",

@@ -1,15 +1,23 @@
-"""Refuse operators on classes that run methods of the user's: Dynamo calls them, and what they read is not noted."""
+"""Refuse operators on classes and enum members that run methods of the user's.
+
+Dynamo calls these methods, and what they read is not noted. Those of enum members that read nothing but the member are
+compared with their class.
+"""
 
 from __future__ import annotations
 
+import builtins
+import dis
+import enum
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch._dynamo.variables.builtin import BuiltinVariable
-from torch._dynamo.variables.user_defined import UserDefinedClassVariable
+from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
 
 from gearcache.ge_cache.private_torch.probe import Probes
+from gearcache.guards.evidence.code import code_objects
 from gearcache.guards.evidence.members import is_of_user
 from gearcache.guards.evidence.names import name_of
 
@@ -23,15 +31,22 @@ _METHODS: dict[Any, tuple[str, ...]] = {
     repr: ("__repr__",),
     format: ("__format__", "__str__", "__repr__"),
     hash: ("__hash__",),
+    int: ("__int__", "__index__", "__trunc__"),
+    float: ("__float__", "__index__"),
+    round: ("__round__",),
+    range: ("__index__",),
 }
+#: What Dynamo asks of an enum member in other places than builtins.
+_EVERYWHERE_OF_MEMBERS = (*_EVERYWHERE, "__eq__", "__hash__", "__contains__")
 probes = Probes()
 
 
 @probes.at(BuiltinVariable, "call_function")
 def called_builtin(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
     """Refuse a builtin of which a class is an operand, if the class answers it by a method of the user's."""
+    methods = tuple(_methods_of(self.fn))
     for operand in args:
-        _check(trace, operand, _methods_of(self.fn))
+        _check(trace, operand, methods)
     return original(self, tx, args, kwargs)
 
 
@@ -40,6 +55,23 @@ def met_class(trace: Any, original: Any, self: Any, *arguments: Any, **keywords:
     """Refuse a class that answers branches, loops or reads of attributes by a method of the user's."""
     original(self, *arguments, **keywords)
     _check(trace, self, _EVERYWHERE)
+
+
+@probes.at(UserDefinedObjectVariable, "__init__")
+def met_object(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
+    """Look at an enum member."""
+    original(self, *arguments, **keywords)
+    value = vars(self).get("value")
+    if isinstance(value, enum.Enum):
+        _check_member(trace, value, _EVERYWHERE_OF_MEMBERS)
+
+
+@probes.at(UserDefinedClassVariable, "call_function")
+def called_class(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    """Look at what an enum does with a value of no member."""
+    if isinstance(self.value, enum.EnumMeta):
+        _check_member(trace, next(iter(self.value), None), ("_missing_",))
+    return original(self, tx, args, kwargs)
 
 
 def _methods_of(function: Any) -> Iterator[str]:
@@ -55,6 +87,9 @@ def _methods_of(function: Any) -> Iterator[str]:
 
 def _check(trace: Any, operand: Any, methods: Iterable[str]) -> None:
     operand = operand.realize()
+    value = vars(operand).get("value")  # a read of the attribute would be noted as a use of a table
+    if isinstance(value, enum.Enum):
+        _check_member(trace, value, methods)
     if not isinstance(operand, UserDefinedClassVariable):
         return
     cls = operand.value
@@ -70,3 +105,33 @@ def _check(trace: Any, operand: Any, methods: Iterable[str]) -> None:
                 "branches: a trace notes nothing of what that reads; use an object, or a method of another name",
                 at_once=True,
             )
+
+
+def _check_member(trace: Any, member: Any, methods: Iterable[str]) -> None:
+    """Refuse methods of the user's by which an enum answers, if they read more than the member."""
+    cls = type(member)
+    for method in methods:
+        holder = next((base for base in cls.__mro__ if method in vars(base)), None)
+        if holder is None or not is_of_user(holder):
+            continue
+        function = getattr(vars(holder)[method], "__func__", vars(holder)[method])
+        is_pure = isinstance(function, types.FunctionType) and not _reads_globals(function)
+        if not is_pure and not isinstance(function, types.WrapperDescriptorType):  # `__hash__ = Enum.__hash__`
+            trace.refuse(
+                f"it uses the enum `{name_of(cls)}`, whose `{method}` reads what no trace notes: let that read its "
+                "member alone, or give it another name and call it",
+                at_once=True,
+            )
+
+
+def _reads_globals(function: types.FunctionType) -> bool:
+    """Whether a function reads anything but its arguments and builtins, such as a global or the cell of a closure."""
+    if {*function.__code__.co_freevars} - {"__class__"} or function.__defaults__ or function.__kwdefaults__:
+        return True
+    names = {
+        instruction.argval
+        for code in code_objects(function.__code__)
+        for instruction in dis.get_instructions(code)
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME")
+    }
+    return any(name in function.__globals__ or not hasattr(builtins, name) for name in names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,8 +12,10 @@ from torch._dynamo.symbolic_convert import InstructionTranslator, InstructionTra
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builtin import BuiltinVariable, DictBuiltinVariable
 from torch._dynamo.variables.constant import ConstantVariable
+from torch._dynamo.variables.functions import PolyfilledFunctionVariable
 from torch._dynamo.variables.lists import BaseListVariable, DequeVariable, ListVariable
 from torch._dynamo.variables.sets import DictKeySetVariable, FrozensetVariable, OrderedSetVariable, SetVariable
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
 from gearcache.ge_cache.capture.orders import CAUSE, arranged
 from gearcache.ge_cache.private_torch.probe import Place, Probes, named_methods, overriding
@@ -32,8 +35,8 @@ _SET_POLYFILLS = {
     "set_update",
 }
 _KINDS = (SetVariable, FrozensetVariable)
-#: Builtins whose result depends on the order of sets that they are given, also inside of something.
-_ORDERED = (str, repr, ascii, format, str.format, sum, operator.mod, max, min, sorted)
+#: Functions whose result depends on the order of sets that they are given, also inside of something.
+_ORDERED = (str, repr, ascii, format, str.format, sum, math.prod, operator.mod, max, min, sorted)
 #: What makes a set smaller: methods, which leave the others where they are, and operators.
 _REMOVING = ("discard", "remove", "difference_update", "intersection_update", "symmetric_difference_update")
 _REMOVING_OPERATORS = {operator.iand, operator.isub, operator.ixor}
@@ -47,8 +50,8 @@ class _Sets(Struct):
 
     #: _Sets that a function goes through now whose result does not depend on their order.
     unordered: list[Any] = field(default_factory=list)
-    #: The builtins that are called now, each inside the one before.
-    builtins: list[Any] = field(default_factory=list)
+    #: The functions that Dynamo may give constants to, as far as they are called now, each inside the one before.
+    functions: list[Any] = field(default_factory=list)
     #: _Sets of which items were removed while they held others than small numbers.
     irregular: dict[int, Any] = field(default_factory=dict)
     #: _Sets that were iterated over, with their items in that order: unchanged sets keep it.
@@ -95,25 +98,28 @@ def extended(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any) -> 
 
 
 @probes.at(BuiltinVariable, "call_function")
-def called_builtin(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-    """Note the builtin that is called, and a set that one makes smaller."""
+@probes.at(PolyfilledFunctionVariable, "call_function")
+@probes.at(TorchInGraphFunctionVariable, "call_function")
+def called_function(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    """Note the function that is called, and a set that one makes smaller."""
     state = trace.state(_Sets)
-    if self.fn in _REMOVING_OPERATORS:
+    function = self.value if isinstance(self, TorchInGraphFunctionVariable) else self.fn
+    if isinstance(self, BuiltinVariable) and function in _REMOVING_OPERATORS:
         _note_removal(state, args[0].realize())
-    state.builtins.append(self.fn)
+    state.functions.append(function)
     try:
         return original(self, tx, args, kwargs)
     finally:
-        state.builtins.pop()
+        state.functions.pop()
 
 
 # Since torch 2.15 the second is no subclass of the first.
 @probes.at_each(lambda: overriding(FrozensetVariable, "as_python_constant"))
 @probes.at_each(lambda: overriding(SetVariable, "as_python_constant"))
 def given_to_python(trace: Any, original: Any, self: Any) -> Any:
-    """Note a set that a builtin gets whole, alone or inside of something."""
+    """Note a set that a function gets whole, alone or inside of something."""
     state = trace.state(_Sets)
-    if state.builtins and state.builtins[-1] in _ORDERED and trace.state(Tests).depth == 0:
+    if state.functions and any(state.functions[-1] is each for each in _ORDERED) and trace.state(Tests).depth == 0:
         _note_use(trace, self, InstructionTranslator.current_tx(), at_once=True)
     return original(self)
 
