@@ -78,6 +78,7 @@ def report(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough  # the tests below kill at each call and at each system call
 def test_processes_killed_at_600_random_moments_leave_whole_entries(tmp_path: Path) -> None:
     found = report(run("store_actors.py", tmp_path / "cache", "random", "600", "1"))
     assert found["kills"] == 600

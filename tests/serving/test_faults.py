@@ -280,7 +280,7 @@ def test_strict_raises_what_faulted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 # -- manifests of another form ------------------------------------------------------------------------------
 
 #: More of them by hand.
-ODD_MANIFESTS = int(os.environ.get("ODD_MANIFESTS", "25"))
+ODD_MANIFESTS = int(os.environ.get("ODD_MANIFESTS", "15"))
 ODD = [None, 0, -1, 7, 1 << 62, 0.5, "", "text", "x.size(0)=9", b"bytes", [], [1], ["a", "b"], [[]], {}, {"a": 1}, True]
 
 

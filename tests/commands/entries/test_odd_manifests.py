@@ -190,13 +190,14 @@ def test_the_generator_meets_every_node_of_a_manifest() -> None:
 def test_odd_manifests_are_listed_stepped_over_and_repaired(cache_dir: Path) -> None:
     store(cache_dir, DECODE, BLOB)
     layout = Layout(cache_dir)
-    for wanted, _, data in CASES:
+    cases = CASES if os.environ.get("THOROUGH") else CASES[::2]
+    for wanted, _, data in cases:
         write(layout, wanted, data)
     catalog = Catalog(layout)
     readable = {entry.digest for entry in catalog.entries()}
     damaged = {fault.path for fault in catalog.damaged()}
     assert DECODE.digest in readable
-    assert len(readable) + len(damaged) == len(CASES) + 1
+    assert len(readable) + len(damaged) == len(cases) + 1
     assert min(len(readable), len(damaged)) > 100, "the test must meet both"
     for arguments in (
         ("list", "--json"),
@@ -222,7 +223,7 @@ def test_odd_manifests_are_listed_stepped_over_and_repaired(cache_dir: Path) -> 
     assert run("verify", "--repair").exit_code == 0
     assert not any(path.exists() for path in damaged)
     assert verify(layout).is_sound
-    of_another_size = {wanted.digest for wanted, path, _ in CASES if path[0] == "blobs"}
+    of_another_size = {wanted.digest for wanted, path, _ in cases if path[0] == "blobs"}
     assert readable - {entry.digest for entry in Catalog(layout).entries()} <= of_another_size
 
 

@@ -96,6 +96,7 @@ def test_dropout_that_drops_nothing_gives_what_it_gives_in_eager(name: str, tmp_
 
 @pytest.mark.usefixtures("compiled_here")
 @pytest.mark.slow
+@pytest.mark.thorough  # the test above shows it without Inductor
 def test_dropout_that_drops_nothing_is_no_copy_and_empty_results_are_two_objects_with_inductor(tmp_path: Path) -> None:
     method = Dropped().eval().beside_a_detached_one
     served: Any = gearcache.cache_compile(method, cache_dir=tmp_path, config=strict_config("inductor"))
