@@ -166,7 +166,7 @@ def _export(
             cause = cause.__cause__ or cause.__context__  # type: ignore[assignment]
         if cause is None:
             method = f"{type(model).__name__}.forward"
-            from gearcache.ge_cache.capture.recording import cause_of
+            from gearcache.ge_cache.capture.cause import cause_of
 
             if isinstance(error, dynamo_errors()) and not hasattr(error, "inner_exception"):
                 raise NotExportable(method, cause_of(error)) from error

@@ -1,0 +1,85 @@
+"""Why Dynamo could not trace something: one sentence with a way out, and where."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gearcache.ge_cache.private_torch import raised as private_raised
+from gearcache.guards.evidence.code import is_library_file
+
+#: Dynamo's texts where a tensor's values decide what is done next, with the condition where it is a number's.
+_OF_VALUES = re.compile(r"Data-dependent branching|Could not guard on data-dependent expression (.+?) \(unhinted")
+#: The way out for attention of `torch.nn`, which otherwise looks at the values of a mask.
+_OF_MASK = "pass `is_causal=True` or `is_causal=False` beside the mask, or torch reads the mask's values to find out"
+#: Dynamo's text for an uncaught exception.
+_RAISED = re.compile(r"raised exception (\w+)\(")
+#: Dynamo's texts where a method calls one of a base class that is decorated too.
+_CACHED_BASE = re.compile(r"CachedFunction object at|`super\(\)\.\w+` is not a function")
+_OF_CACHED_BASE = (
+    "it calls, through its class or `super()`, a method that is no function, such as one that `cache_compile` "
+    "decorates too: decorate one of the two only"
+)
+#: The message where the trace is the first reader of a `functools.cached_property`, up to Python 3.11.
+_CACHED_PROPERTY = "it computes a `functools.cached_property`, under a lock: read it once before the first call"
+
+#: Replacements to suggest for functions of `torch.distributed` that Dynamo 2.13 cannot trace.
+_INSTEAD = {
+    "broadcast": (
+        "use `torch.distributed._functional_collectives.broadcast(x, src, group)` (src: the rank in the group)"
+    ),
+    "barrier": "call it outside of the method",
+}
+#: The most characters of code in a message.
+_CODE_LETTERS = 60
+
+
+def cause_of(error: BaseException) -> str:
+    """Return a sentence that says why Dynamo could not trace something, and where."""
+    text = str(getattr(error, "inner_exception", error)).strip()
+    first, _, rest = text.partition("\n")
+    detail = [line.strip() for line in rest.splitlines() if line.strip().startswith(("Explanation:", "Hint:"))]
+    where = [line.strip() for line in rest.splitlines() if line.strip().startswith("File ")]
+    if not where:
+        where = _places(error)
+    if (failed := private_raised.FAILED_OPERATION.search(text)) is not None:
+        return "; ".join([f"`{failed[1]}` fails for tensors like these: {failed[2]}", *where[-1:]])
+    if _CACHED_BASE.search(text) is not None:
+        return "; ".join([_OF_CACHED_BASE, *where[-1:]])
+    if "`RLock` context manager" in text and any(frame.name == "__get__" for frame in _stack(error)):
+        return "; ".join([_CACHED_PROPERTY, *where[-1:]])
+    if (decided := _OF_VALUES.search(text)) is not None:
+        condition = f" (`{decided[1].strip()}`)" if decided[1] else ""
+        is_of_mask = any(frame.filename.endswith("torch/nn/modules/transformer.py") for frame in _stack(error))
+        advice = _OF_MASK if is_of_mask else "compute both with `torch.where`, or decide before the call"
+        return "; ".join([f"the values of a tensor decide what it does{condition}: {advice}", *_places(error)[-1:]])
+    if (collective := _collective(error)) is not None:
+        advice = _INSTEAD.get(collective, "call it outside of the method, or another one that docs/ranks.md names")
+        return "; ".join([f"Dynamo cannot trace `torch.distributed.{collective}`: {advice}", *where[-1:]])
+    if (raised := _RAISED.search(rest)) is not None:
+        return "; ".join([f"its trace ends in an exception, {raised[1]}", *where[-1:]])
+    return "; ".join([f"Dynamo could not form one graph: {first}", *detail[:2], *where[-1:]])
+
+
+def _places(error: BaseException) -> list[str]:
+    """Return the lines of the user's files in which a trace failed; those of libraries if there are no others."""
+    stack = _stack(error)
+    frames = [frame for frame in stack if not is_library_file(frame.filename)] or stack
+    return [f'File "{frame.filename}", line {frame.lineno}, in {frame.name}{_code(frame)}' for frame in frames]
+
+
+def _code(frame: Any) -> str:
+    """Return the code at which a frame of a stack is, unless it is long."""
+    line = (frame.line or "").strip()
+    return f": `{line}`" if 0 < len(line) <= _CODE_LETTERS else ""
+
+
+def _collective(error: BaseException) -> str | None:
+    """Return the function of `torch.distributed` in which a trace failed, as the method called it."""
+    names = [frame.name for frame in _stack(error) if frame.filename.endswith("torch/distributed/distributed_c10d.py")]
+    return next((name for name in names if not name.startswith("_")), None)
+
+
+def _stack(error: BaseException) -> list[Any]:
+    """Return the stack frames in which a trace failed."""
+    return list(getattr(getattr(error, "inner_exception", error), "real_stack", None) or [])
