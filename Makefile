@@ -15,8 +15,8 @@ DOCS_VENV ?= .venv-docs
 ARGS ?=
 FAST ?=
 THOROUGH ?=
-# Tests wait for processes and time limits now and then: one more than the cores, at most eight, fills a sixth of the time.
-PROCESSES ?= $(shell cores=$$(env -u OMP_NUM_THREADS nproc 2>/dev/null || echo 2); echo $$((cores < 7 ? cores + 1 : 8)))
+# Tests wait for processes and time limits now and then: two more than the cores, at most eight, leave a seventh of the time.
+PROCESSES ?= $(shell cores=$$(env -u OMP_NUM_THREADS nproc 2>/dev/null || echo 2); echo $$((cores < 6 ? cores + 2 : 8)))
 BIN := $(VENV)/bin
 
 # Python's cache cannot tell two versions of a file apart that have one size and one second, as tests write them. So tests
