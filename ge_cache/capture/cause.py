@@ -14,8 +14,10 @@ _OF_VALUES = re.compile(r"Data-dependent branching|Could not guard on data-depen
 _OF_MASK = "pass `is_causal=True` or `is_causal=False` beside the mask, or torch reads the mask's values to find out"
 #: Dynamo's text for an uncaught exception.
 _RAISED = re.compile(r"raised exception (\w+)\(")
-#: Dynamo's texts where a method calls one of a base class that is decorated too.
-_CACHED_BASE = re.compile(r"CachedFunction object at|`super\(\)\.\w+` is not a function")
+#: Dynamo's texts where a method calls one of a base class that is decorated too; the last since torch 2.15.
+_CACHED_BASE = re.compile(
+    r"CachedFunction object at|`super\(\)\.\w+` is not a function|'property' object is not callable"
+)
 _OF_CACHED_BASE = (
     "it calls, through its class or `super()`, a method that is no function, such as one that `cache_compile` "
     "decorates too: decorate one of the two only"

@@ -132,19 +132,26 @@ def made_from_keys(trace: Any, original: Any, tx: Any, user_cls: Any, /, *args: 
     return original(tx, user_cls, *args, **kwargs)
 
 
-def _iterating() -> Iterator[Place]:
+def _defined(*names: str) -> Iterator[Place]:
     # Since torch 2.15 both have a base, with these methods: dict views share it, and `_note_use` passes them over.
     kinds = (base for kind in _KINDS for base in kind.__mro__)
     for kind in dict.fromkeys(base for base in kinds if issubclass(base, VariableTracker)):
-        for name in ("tp_iter_impl", "unpack_var_sequence", name_here(kind, "repr_impl")):
-            if name in vars(kind) and kind is not VariableTracker:
-                yield kind, name
+        for name in names:
+            if name_here(kind, name) in vars(kind) and kind is not VariableTracker:
+                yield kind, name_here(kind, name)
 
 
-@probes.at_each(_iterating)
+@probes.at_each(lambda: _defined("tp_iter_impl", "unpack_var_sequence"))
 def iterated(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any, **keywords: Any) -> Any:
-    """Note a set that is iterated over, or made a text."""
+    """Note a set that is iterated over."""
     _note_use(trace, self, tx)
+    return original(self, tx, *arguments, **keywords)
+
+
+@probes.at_each(lambda: _defined("repr_impl"))
+def made_text(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Note a set that is made a text, in an order of Dynamo's own."""
+    _note_use(trace, self, tx, at_once=True)
     return original(self, tx, *arguments, **keywords)
 
 

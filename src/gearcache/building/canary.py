@@ -205,7 +205,15 @@ class Canary(torch.nn.Module):
         return len(queue * 2) + len(repr(self.ordered)) + len(repr(self.subclass)) + len(copied) + len(joined)
 
     def _iterated(self, n: int) -> Any:
-        total = sum(_generated(2)) + _unwrapped(2) + (2 in range(3)) + max(1, 2) + all([1, n]) + len(str([{1, 2}]))
+        total = (
+            sum(_generated(2))
+            + sum({1, 2})
+            + _unwrapped(2)
+            + (2 in range(3))
+            + max(1, 2)
+            + all([1, n])
+            + len(str([{1, 2}]))
+        )
         for _, group in itertools.groupby([1, 1, 2]):
             total += len(list(group))
         return total
