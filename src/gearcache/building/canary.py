@@ -212,7 +212,7 @@ class Canary(torch.nn.Module):
             + (2 in range(3))
             + max(1, 2)
             + all([1, n])
-            + len(str([{1, 2}]))
+            + len(repr([{1, 2}]) + repr({1, 2}))
         )
         for _, group in itertools.groupby([1, 1, 2]):
             total += len(list(group))
