@@ -282,13 +282,18 @@ class SizePrinter:
                     tie(index, "size", dim, size)
             if all(isinstance(step, int) for step in steps):
                 continue
-            if all(_equal(step, math.prod(input_sizes[dim + 1 :])) for dim, step in enumerate(steps)):
-                contiguous.append(index)
+            is_packed = all(_equal(step, math.prod(input_sizes[dim + 1 :])) for dim, step in enumerate(steps))
+            if is_packed and all(self._is_two_or_more(size) for size in input_sizes):
+                contiguous.append(index)  # `is_contiguous` says nothing of the strides of dims of size 0 and 1
                 continue
             for dim, step in enumerate(steps):
                 if not isinstance(step, int) and (index, "stride", dim) not in owned:
                     tie(index, "stride", dim, step)
         return measures, contiguous, ties
+
+    def _is_two_or_more(self, size: Any) -> bool:
+        least = size if isinstance(size, int) else private_symbols.bounds_of(self._env, size)[0]
+        return least is not None and least >= 2
 
     def conditions(self, owners: list[Owner]) -> list[str]:
         """Return ranges of the symbols and guards of the trace, which `TensorGuards` cannot see."""

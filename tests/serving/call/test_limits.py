@@ -45,6 +45,40 @@ def test_the_caller_of_a_method_with_gears_gets_no_error_for_the_limit_of_varian
     assert torch.equal(cached(x, 2.5), x * 2.5)
 
 
+SCALE = 0.5
+
+
+class Scaled(torch.nn.Module):
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        return x * SCALE
+
+
+def test_traces_of_constants_of_earlier_deployments_make_room(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.ones(2, 4)
+
+    def deployed(scale: float) -> tuple[int, int]:
+        monkeypatch.setattr("tests.serving.call.test_limits.SCALE", scale)
+        net = Scaled()
+        cached = gearcache.cache_compile(net.run, config=strict_config(max_variants=2))
+        assert torch.equal(cached(x), x * scale)
+        return cached.stats.traces, cached.stats.eager_calls
+
+    assert [deployed(scale) for scale in (1.0, 2.0, 3.0, 4.0)] == [(1, 0)] * 4
+    assert deployed(3.0) == (0, 0), "the newest stay"
+    assert deployed(1.0) == (1, 0)
+
+
+def test_a_constant_that_changes_with_each_call_is_not_compiled_for_ever(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, x = Scaled(), torch.ones(2, 4)
+    cached = gearcache.cache_compile(net.run, config=strict_config(max_variants=2))
+    for scale in (1.0, 2.0, 3.0, 4.0, 5.0):
+        monkeypatch.setattr("tests.serving.call.test_limits.SCALE", scale)
+        assert torch.equal(cached(x), x * scale)
+    assert (cached.stats.traces, cached.stats.eager_calls) == (2, 3)
+
+
 class Layout(torch.nn.Module):
     def of_layout(self, x: torch.Tensor) -> torch.Tensor:
         return x * (2 if x.dtype == torch.float64 else 3) + x.stride(0)

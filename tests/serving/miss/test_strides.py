@@ -169,6 +169,43 @@ def test_a_tensor_for_which_no_graph_can_be_made_is_told_as_one_that_does_not_fi
     assert_as_eager(cached, net.telling, torch.randn(4, 6))
 
 
+class OfStrides(torch.nn.Module):
+    """Its results follow from strides, also from those of dims of size 0 and 1, which address nothing."""
+
+    def told(self, x: Tensor) -> tuple[Tensor, ...]:
+        return x * x.stride(0), x.t(), x[:, 1:]
+
+    def branch(self, x: Tensor) -> Tensor:
+        return x + 1 if x.stride(0) == x.shape[1] else x + 2
+
+    def window(self, x: Tensor) -> Tensor:
+        return x.as_strided((3, x.shape[1]), (x.stride(0), 1)) * 1
+
+
+@pytest.mark.parametrize("method", ["told", "branch", "window"])
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_the_strides_of_a_dim_of_size_one_are_compared(method: str, dynamic: bool | None, tmp_path: Path) -> None:
+    model, large = OfStrides(), torch.arange(80.0).view(4, 20)
+    packed = torch.arange(16.0).view(4, 4)[:1]
+    calls = [packed, large[:1, :4], large[:1, :6], packed]
+    for _ in range(2):  # relaunched too
+        cached = gearcache.cache_compile(
+            getattr(model, method), cache_dir=tmp_path, config=strict_config(), dynamic=dynamic
+        )
+        for x in calls:
+            found, expected = cached(x), getattr(model, method)(x)
+            pairs = zip(found, expected, strict=True) if method == "told" else [(found, expected)]
+            assert all(torch.equal(a, b) and a.stride() == b.stride() for a, b in pairs), (x.shape, x.stride())
+    assert cached.stats.traces == 0
+
+
+def test_the_strides_of_an_empty_tensor_are_compared(tmp_path: Path) -> None:
+    model = OfStrides()
+    cached = gearcache.cache_compile(model.told, cache_dir=tmp_path, config=strict_config())
+    for x in (torch.empty(0, 4), torch.empty_strided((0, 4), (9, 1)), torch.empty(0, 4)):
+        assert [each.stride() for each in cached(x)] == [each.stride() for each in model.told(x)]
+
+
 def test_a_tensor_for_which_the_method_raises_is_told_by_the_method(
     cache_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -29,8 +29,8 @@ from gearcache.serving.fleet.entry_tiers import EntryTiers
 from gearcache.serving.fleet.work_text import work_text
 from gearcache.serving.miss.compiles import Compiles
 from gearcache.serving.miss.delayed_calls import DelayedCalls
-from gearcache.serving.miss.edited_source import is_edited
 from gearcache.serving.miss.host_faults import keeps_from_compiling
+from gearcache.serving.miss.outdated import outdated
 from gearcache.serving.miss.probe_faults import is_probe_fault
 from gearcache.telemetry.history import Record
 
@@ -56,6 +56,7 @@ class Builds:
         self.obstacle = "fault"
         #: The digests of variants that were compiled for a job.
         self.made: list[Made] = []
+        self._counters = record.counters
 
     def build(self, call: Call, spec: GearSpec, why: str, *, is_padded: bool = False) -> Answer | None:
         """Compile under the key's lock, unless another process did it in the meantime; publish; load the stored result.
@@ -241,14 +242,16 @@ class Builds:
         return answer if answer.frame is not None or is_complete else present
 
     def _make_room(self, present: list[StoredVariant], call: Call, why: str) -> list[StoredVariant]:
-        """Return the variants to keep beside a new one; if there are too many, those of edited source go first."""
-        excess = len(present) + 1 - self._method.settings.max_variants
+        """Return the variants to keep beside a new one; if there are too many, those of other code and facts go."""
+        limit = self._method.settings.max_variants
+        excess = len(present) + 1 - limit
         if excess <= 0:
             return present
-        edited = [variant for variant in present if is_edited(variant, call)][:excess]
-        if len(edited) < excess:
-            raise TooManyVariants(self._method.name, self._method.settings.max_variants, why)
-        return [variant for variant in present if variant not in edited]
+        # A fact that changes again and again in this process would have each call compile.
+        dropped = outdated(present, call, excess, most_stale=limit - self._counters.traces)
+        if len(dropped) < excess:
+            raise TooManyVariants(self._method.name, limit, why)
+        return [variant for variant in present if all(variant is not each for each in dropped)]
 
     def take_in(self) -> None:
         """Read the stored variants, including ones equal to a variant that was of no use before."""
