@@ -16,13 +16,11 @@ from gearcache.errors import (
     CaptureError,
     GearSpecError,
     InputError,
-    MethodRaises,
     NoOperation,
     TooManyVariants,
     UnknownGear,
 )
 from gearcache.guards.dispatch.copied_call import copied_gear
-from gearcache.guards.dispatch.inputs import Problem
 from gearcache.guards.dispatch.padded_call import padded_gear
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.dispatch.stored.variant import StoredVariant
@@ -113,7 +111,7 @@ class UnservedCalls:
             reasons = self._near_misfits(call) or reasons
             why = "; ".join(map(str, reasons))
             self._record.history.explain(reasons)
-        built = self._build_or_explain(call, verdict, why, problems.decisive())
+        built = self._build(call, verdict, why)
         if built is None:
             return None
         if built.frame is None:
@@ -161,18 +159,6 @@ class UnservedCalls:
             self._delayed.add(call)
         self._record.shapes.count_call(call.tensors)
         self._record.outcomes.ran_eagerly(verdict.reason)
-
-    def _build_or_explain(self, call: Call, verdict: Compile | Pad, why: str, problem: Problem | None) -> Answer | None:
-        """Build for a call; if no graph can be made, a tensor unlike those of loaded graphs is named as the cause."""
-        try:
-            return self._build(call, verdict, why)
-        except MethodRaises:
-            raise
-        except CaptureError as error:
-            if problem is None or problem.kind == "read":
-                raise
-            allowed = f"{problem.allowed} (no graph can be made for it: {error})"
-            raise InputError(self._rules.name, problem.argument, problem.value, allowed) from error
 
     def _build(self, call: Call, verdict: Compile | Pad, why: str) -> Answer | None:
         """Compile and load the gears of a verdict, and return the answer; None if the method itself has to run."""
