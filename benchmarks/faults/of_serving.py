@@ -45,8 +45,8 @@ FAULTS = [
     Fault(
         "An entry has at most `max_variants` variants",
         f"{_SERVING}/miss/builds.py",
-        "        excess = len(present) + 1 - self._method.settings.max_variants\n",
-        "        excess = len(present) - self._method.settings.max_variants\n",
+        "        excess = len(present) + 1 - limit\n",
+        "        excess = len(present) - limit\n",
         (
             "tests/serving/call/test_limits.py::"
             "test_calls_beyond_the_limit_of_variants_run_without_a_graph_and_the_others_stay",
