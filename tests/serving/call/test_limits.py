@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,7 @@ def test_traces_of_constants_of_earlier_deployments_make_room(cache_dir: Path, m
     x = torch.ones(2, 4)
 
     def deployed(scale: float) -> tuple[int, int]:
+        gc.collect()  # a new process has nothing of those before
         monkeypatch.setattr("tests.serving.call.test_limits.SCALE", scale)
         net = Scaled()
         cached = gearcache.cache_compile(net.run, config=strict_config(max_variants=2))
@@ -66,6 +68,26 @@ def test_traces_of_constants_of_earlier_deployments_make_room(cache_dir: Path, m
     assert [deployed(scale) for scale in (1.0, 2.0, 3.0, 4.0)] == [(1, 0)] * 4
     assert deployed(3.0) == (0, 0), "the newest stay"
     assert deployed(1.0) == (1, 0)
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, number: float) -> None:
+        super().__init__()
+        self.number = number
+
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.number
+
+
+def test_traces_that_other_instances_use_stay(cache_dir: Path) -> None:
+    x = torch.ones(2, 4)
+    for traces in ([1, 1, 0, 0], [0, 0, 0, 0]):
+        layers = [Layer(number + 0.5) for number in range(4)]
+        served = [gearcache.cache_compile(layer.run, config=strict_config(max_variants=2)) for layer in layers]
+        for layer, cached in zip(layers, served, strict=True):
+            assert torch.equal(cached(x), layer.run(x))
+        assert [cached.stats.traces for cached in served] == traces
+        assert [cached.stats.eager_calls for cached in served] == [0, 0, 1, 1]
 
 
 def test_a_constant_that_changes_with_each_call_is_not_compiled_for_ever(

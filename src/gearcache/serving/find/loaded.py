@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -45,6 +47,17 @@ class Answer(Struct, frozen=True):
     unloaded: Unloaded | None = None
 
 
+_lock = threading.Lock()
+_everywhere: weakref.WeakSet[LoadedVariants] = weakref.WeakSet()
+
+
+def loaded_in_process() -> list[StoredVariant]:
+    """Return the variants that the methods of this process have loaded."""
+    with _lock:
+        owners = list(_everywhere)
+    return [active.variant for owner in owners for active in list(owner.variants)]
+
+
 class LoadedVariants:
     """Finds the frame of a call without the dispatch, and prepares the graphs for similar calls."""
 
@@ -54,6 +67,8 @@ class LoadedVariants:
         self.gears: list[BoundGear] = []
         self._name = name
         self._validate = validate
+        with _lock:
+            _everywhere.add(self)
 
     def forget(self) -> None:
         """Drop all variants."""
