@@ -110,7 +110,7 @@ Exit codes:
   4    entries stayed because processes use them
   130  interrupted by Ctrl-C
 
-The cache is --cache-dir, else $TORCHAIR_CACHE_HOME, else ./.torchair_cache.
+The cache is --cache-dir of the command, else $TORCHAIR_CACHE_HOME, else ./.torchair_cache.
 """
 
 
