@@ -89,7 +89,7 @@ def test_processes_killed_at_600_random_moments_leave_whole_entries(tmp_path: Pa
 @pytest.mark.slow
 @pytest.mark.parametrize("actor", ACTORS)
 def test_a_process_killed_at_any_of_its_calls_leaves_whole_entries(tmp_path: Path, actor: str) -> None:
-    step = 1 if os.environ.get("THOROUGH") else {"import": 3, "publish": 2}.get(actor, 1)
+    step = 1 if os.environ.get("THOROUGH") else {"import": 6, "publish": 2}.get(actor, 1)
     found = report(run("store_actors.py", tmp_path / "cache", "boundaries", actor, str(step)))
     assert found["boundaries"] >= {"publish": 30, "load": 4}.get(actor, 15)
 
