@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -47,14 +46,13 @@ class Answer(Struct, frozen=True):
     unloaded: Unloaded | None = None
 
 
-_lock = threading.Lock()
-_everywhere: weakref.WeakSet[LoadedVariants] = weakref.WeakSet()
+#: By id. Without a lock: a fork while another thread holds it would leave it locked in the child.
+_everywhere: weakref.WeakValueDictionary[int, LoadedVariants] = weakref.WeakValueDictionary()
 
 
 def loaded_in_process() -> list[StoredVariant]:
     """Return the variants that the methods of this process have loaded."""
-    with _lock:
-        owners = list(_everywhere)
+    owners = [owner for reference in _everywhere.valuerefs() if (owner := reference()) is not None]
     return [active.variant for owner in owners for active in list(owner.variants)]
 
 
@@ -67,8 +65,7 @@ class LoadedVariants:
         self.gears: list[BoundGear] = []
         self._name = name
         self._validate = validate
-        with _lock:
-            _everywhere.add(self)
+        _everywhere[id(self)] = self
 
     def forget(self) -> None:
         """Drop all variants."""

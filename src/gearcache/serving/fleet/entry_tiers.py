@@ -14,7 +14,7 @@ from gearcache.serving.find.activate import EvidenceCheck
 from gearcache.serving.find.loaded import takes
 from gearcache.serving.find.variants import Variants
 from gearcache.serving.fleet.work_text import work_text
-from gearcache.serving.miss.outdated import is_edited
+from gearcache.serving.miss.outdated import is_edited, is_left_over
 from gearcache.telemetry.history import History
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class EntryTiers:
             is_usable=lambda variant: self._variants.unsuited(variant, call, evidence) is None,
             is_likely=lambda variant: takes(variant, call, any_sizes=any_sizes),
             is_served=is_served,
-            is_outdated=lambda variant: is_edited(variant, call) or evidence.stale_reason(variant) is not None,
+            is_outdated=lambda variant: is_edited(variant, call) or is_left_over(variant, evidence),
             work=work_text(call, spec, self._method.dynamic),
             present=self._variants.sound(present),
         )

@@ -248,7 +248,7 @@ class Builds:
         if excess <= 0:
             return present
         # A fact that changes again and again in this process would have each call compile.
-        dropped = outdated(present, call, excess, most_stale=limit - self._counters.traces)
+        dropped = outdated(present, call, excess, most_left_over=limit - self._counters.traces)
         if len(dropped) < excess:
             raise TooManyVariants(self._method.name, limit, why)
         return [variant for variant in present if all(variant is not each for each in dropped)]

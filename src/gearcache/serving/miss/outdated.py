@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from gearcache.guards.dispatch.stored.variant import StoredVariant
@@ -17,25 +18,23 @@ def is_edited(variant: StoredVariant, call: Call) -> bool:
     return changed_source(variant.sources) is not None or changed_function(variant.evidence, call.scope) is not None
 
 
-def outdated(variants: Sequence[StoredVariant], call: Call, count: int, most_stale: int) -> list[StoredVariant]:
-    """Return up to `count` variants to drop for a new one: those of edited source, then those of other facts.
+def is_left_over(variant: StoredVariant, evidence: EvidenceCheck) -> bool:
+    """Whether a variant is of other facts, such as the constants of an earlier deployment, and of no instance here."""
+    return evidence.stale_reason(variant) is not None and not any(
+        _are_of_one_trace(variant, loaded) for loaded in loaded_in_process()
+    )
 
-    Of the latter, such as the constants of an earlier deployment, up to `most_stale`, and none that this process has
-    loaded, maybe for another instance. The oldest go first.
+
+def outdated(variants: Sequence[StoredVariant], call: Call, count: int, most_left_over: int) -> list[StoredVariant]:
+    """Return up to `count` variants to drop for a new one, the oldest first.
+
+    Those of edited source go before those that are left over, of which at most `most_left_over` go.
     """
     edited = [variant for variant in variants if is_edited(variant, call)][:count]
-    most_stale = min(most_stale, count - len(edited))
-    if most_stale <= 0:
-        return edited
-    evidence, loaded = EvidenceCheck(call.scope), loaded_in_process()
-    stale = [
-        variant
-        for variant in variants
-        if all(variant is not each for each in edited)
-        and evidence.stale_reason(variant) is not None
-        and not any(_are_of_one_trace(variant, each) for each in loaded)
-    ]
-    return edited + stale[:most_stale]
+    evidence = EvidenceCheck(call.scope)
+    others = [variant for variant in variants if all(variant is not each for each in edited)]
+    left_over = (variant for variant in others if is_left_over(variant, evidence))
+    return edited + list(itertools.islice(left_over, max(0, min(most_left_over, count - len(edited)))))
 
 
 def _are_of_one_trace(one: StoredVariant, other: StoredVariant) -> bool:
