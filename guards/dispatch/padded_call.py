@@ -58,7 +58,7 @@ def padded_gear(
     if any(tensors[index].dim() <= dim for _, index, _, dim in variant.padding["symbols"]):
         return Unfit(f"gear {sizes_name(gear.text)} has tensors of another rank", is_minor=True)
     real, full = _symbols(variant.padding, gear, tensors, copies=copies)
-    result = _padded_gear(variant, gear, run, real, full, text, fills)
+    result = _padded_gear(variant, gear, run, tensors, real, full, text, fills)
     if isinstance(result, str):
         is_smaller = any(real[name] > full[name] for name in real)
         return Unfit(f"gear {sizes_name(gear.text)} {result}", is_minor=is_smaller)
@@ -84,7 +84,14 @@ def _symbols(
 
 
 def _padded_gear(
-    variant: StoredVariant, gear: StoredGear, run: Runner, real: Values, full: Values, text: str, fills: Fills
+    variant: StoredVariant,
+    gear: StoredGear,
+    run: Runner,
+    tensors: Sequence[torch.Tensor],
+    real: Values,
+    full: Values,
+    text: str,
+    fills: Fills,
 ) -> AdaptedGear | str:
     """Return a gear, or why there is none; `real` and `full` are the symbols' values in the call and in the gear."""
     plan = variant.padding
@@ -121,9 +128,14 @@ def _padded_gear(
         index for index, row in enumerate(sizes) if row != gear.sizes[index] or strides[index] != gear.strides[index]
     ]
     for index in padded_indices:
-        pairs = zip(gear.sizes[index], gear.strides[index], strict=True)
-        if any(stride == 0 and size != 1 for size, stride in pairs):
-            return f"takes `{variant.inputs[index].access.text}` expanded, which cannot be filled"
+        expanded = [dim for dim in _expanded_dims(gear, index) if tensors[index].stride(dim) == 0]
+        path = variant.inputs[index].access.text
+        if expanded and index in gear.written:
+            return f"writes `{path}`, which is expanded"
+        has_filling = any(sizes[index][dim] != gear.sizes[index][dim] for dim in expanded)
+        needs_fill = fills.is_vouched or any(index == given for proof in proofs for given, _ in proof["fills"])
+        if has_filling and needs_fill:
+            return f"takes `{path}` expanded along a padded dim, which has no place for the value in pad_values"
     values = {
         index: fills.value(variant.inputs[index].access.text, variant.inputs[index].dtype) for index in padded_indices
     }
@@ -143,6 +155,12 @@ def _padded_gear(
         _runner(run, gear, sizes, values, written_indices, outputs, doubtful_outputs),
         sum(map(_product, gear.sizes)),
     )
+
+
+def _expanded_dims(gear: StoredGear, index: int) -> list[int]:
+    """Return the dims in which a gear takes one row several times."""
+    pairs = zip(gear.sizes[index], gear.strides[index], strict=True)
+    return [dim for dim, (size, stride) in enumerate(pairs) if stride == 0 and size != 1]
 
 
 def _unmet(variant: StoredVariant, proof: Mapping[str, Any], real: Values, full: Values, fills: Fills) -> str | None:
@@ -184,11 +202,7 @@ def _runner(
         with torch.no_grad():
             padded_inputs = list(inputs)
             for index, fill in values.items():
-                source = inputs[index]
-                larger: Any = (gear.sizes[index], gear.strides[index])
-                target = torch.empty_strided(*larger, dtype=source.dtype, device=source.device).fill_(fill)
-                target[regions[index]].copy_(source)
-                padded_inputs[index] = target
+                padded_inputs[index] = _larger(inputs[index], gear.sizes[index], gear.strides[index], fill)
             raw_outputs = run(padded_inputs)
             results = [_cut(tensor, shape, steps) for tensor, (shape, steps) in zip(raw_outputs, outputs, strict=True)]
             for index, text in doubtful_outputs.items():
@@ -199,6 +213,15 @@ def _runner(
             return results
 
     return run_padded
+
+
+def _larger(source: torch.Tensor, sizes: Sequence[Any], strides: Sequence[Any], fill: Any) -> torch.Tensor:
+    """Return a tensor with `source` at its beginning and `fill` after it; an expanded dim stays one row in memory."""
+    single = [1 if stride == 0 else size for size, stride in zip(sizes, strides, strict=True)]
+    target = torch.empty_strided(single, strides, dtype=source.dtype, device=source.device).fill_(fill)
+    region = tuple(slice(0, min(own, size)) for own, size in zip(single, source.shape, strict=True))
+    target[region].copy_(source[region])
+    return target.expand(sizes)
 
 
 def _cut(tensor: torch.Tensor, shape: list[int], strides: list[int]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.errors import GearSpecError, UnknownGear
+from gearcache.errors import GearSpecError, InputError
 from tests.support.scenarios import strict_config
 
 
@@ -36,8 +36,11 @@ class Net(nn.Module):
         y = x.view(-1, 1, 1, x.shape[1]).expand(-1, 3, 2, -1)
         return y * torch.ones_like(y, memory_format=torch.channels_last)
 
-    def masks(self, x: Tensor, mask: Tensor) -> Tensor:
-        return (x * mask).sum(1)
+    def adds(self, x: Tensor, mask: Tensor) -> Tensor:
+        return x * 2 + mask
+
+    def weighs(self, x: Tensor, mask: Tensor) -> Tensor:
+        return (x * mask).sum(0)
 
 
 def cached_of(net: Net, name: str, dim: int, fills: dict[str, float]) -> Any:
@@ -78,8 +81,30 @@ def test_a_call_is_padded_rightly_or_refused(cache_dir: Path, name: str, dim: in
         torch.testing.assert_close(net.seen, twin.seen)
 
 
-def test_an_expanded_argument_cannot_be_filled_and_says_so(cache_dir: Path) -> None:
-    cached = cached_of(Net(), "masks", 1, {"x": 7.0, "mask": 0.0})
-    cached(torch.ones(2, 4), torch.ones(1, 4).expand(2, 4))
-    with pytest.raises(UnknownGear, match="takes `mask` expanded, which cannot be filled"):
-        cached(torch.ones(2, 3), torch.ones(1, 3).expand(2, 3))
+@pytest.mark.parametrize("dim", [0, 1])
+def test_an_expanded_argument_is_padded_in_any_order_with_packed_ones(cache_dir: Path, dim: int) -> None:
+    """Along dim 0, the one row stands for those of the filling; along dim 1, it is longer."""
+    net = Net()
+    cached = cached_of(net, "adds", dim, {"x": 7.0, "mask": 5.0})
+    for size in (4, 3, 8, 1, 6):
+        shape = (size, 2) if dim == 0 else (2, size)
+        row = torch.randn(1, shape[1])
+        for mask in (row.expand(shape), row.repeat(shape[0], 1)):
+            x = torch.randn(shape)
+            found, expected = cached(x, mask), net.adds(x, mask)
+            torch.testing.assert_close(found, expected, rtol=0, atol=0)
+            assert found.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("first", ["expanded", "packed"])
+def test_an_expanded_argument_has_no_place_for_a_value_on_which_the_proof_rests(cache_dir: Path, first: str) -> None:
+    net = Net()
+    cached = cached_of(net, "weighs", 0, {"x": 7.0, "mask": 0.0})
+    packed, expanded = torch.ones(3, 4), torch.ones(1, 4).expand(3, 4)
+    if first == "packed":
+        cached(torch.ones(3, 4), packed)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"expanded along a padded dim|strides \(0, 1\)"):
+            cached(torch.ones(3, 4), expanded)
+    torch.testing.assert_close(cached(torch.ones(3, 4), packed), net.weighs(torch.ones(3, 4), packed))
+    assert "fault" not in cached.stats.eager_reasons

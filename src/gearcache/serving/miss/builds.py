@@ -178,9 +178,9 @@ class Builds:
         except Exception as error:
             self._fault(error)
             return None
-        if answer.unloaded is None:
+        if answer.unloaded is None or not answer.unloaded.kind:  # what was compiled is loaded
             return answer
-        text = f"what was compiled cannot be used: {answer.unloaded.text or 'its own evidence does not hold'}"
+        text = f"what was compiled cannot be used: {answer.unloaded.text}"
         if answer.unloaded.kind in MISFITS:
             raise CompileError(self._method.name, "of this call", text)
         self._history.fault(CacheError(text))
