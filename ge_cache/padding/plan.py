@@ -13,7 +13,7 @@ from gearcache.errors import GearSpecError
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.dynamic import SizePrinter, record_dynamic
-from gearcache.ge_cache.graphs.static import GearGraph, order_inputs
+from gearcache.ge_cache.graphs.static import GearGraph, input_spec, order_inputs, trace_gear
 from gearcache.ge_cache.padding.proven import Unproven, prove_all, vouch_all
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.guards.dispatch.fills import Fills
@@ -168,6 +168,44 @@ def same_program(capture: Capture, other: Capture, symbols: Symbols, assignment:
     checks = [{repr(check.to_plain()) for check in item.checks} for item in (capture, other)]
     # A served call has passed all checks of the symbolic trace, so these must include the other trace's checks.
     return checks[0] >= checks[1] and capture.frame_code.co_consts == other.frame_code.co_consts
+
+
+def same_effects(
+    capture: Capture,
+    lifted: fx.GraphModule,
+    symbols: Symbols,
+    decompositions: Mapping[Any, Any] | None,
+    assignment: Mapping[Any, int],
+) -> bool:
+    """Return whether the graph at sizes of 1 writes and returns the same memory as at the sizes of the trace.
+
+    More layouts are contiguous at a size of 1, where `contiguous` or `reshape` may give the tensor itself instead of a
+    copy. That makes a difference where one is returned, or something is written.
+    """
+    usual, at_one = (
+        trace_gear(
+            capture,
+            lifted,
+            [input_spec(item, lambda size, at=values: symbols.value(size, at)) for item in capture.inputs],
+            decompositions,
+            values,
+        )
+        for values in ({}, assignment)
+    )
+    return (
+        usual.written_inputs == at_one.written_inputs
+        and usual.written_attributes == at_one.written_attributes
+        and [form[:2] for form in usual.results] == [form[:2] for form in at_one.results]
+        and (_targets(usual) == _targets(at_one) or not any(map(_writes, _targets(usual))))
+    )
+
+
+def _targets(graph: GearGraph) -> list[Any]:
+    return [node.target for node in graph.module.graph.nodes if node.op == "call_function"]
+
+
+def _writes(target: Any) -> bool:
+    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
 
 
 def _is_of_number(capture: Capture, value: Any) -> bool:

@@ -1,7 +1,7 @@
-"""Refuse operators on classes and enum members that run methods of the user's.
+"""Refuse operators on classes, enum members and numbers that run methods of the user's.
 
-Dynamo calls these methods, and what they read is not noted. Those of enum members that read nothing but the member are
-compared with their class.
+Dynamo calls those of classes and members, and what they read is not noted. Those of enum members that read nothing but
+the member are compared with their class. Left of a tensor and as an index, Dynamo takes the plain value of a number.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch._dynamo.variables.builtin import BuiltinVariable
+from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
 
 from gearcache.ge_cache.private_torch.probe import Probes
@@ -47,6 +48,8 @@ def called_builtin(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwa
     methods = tuple(_methods_of(self.fn))
     for operand in args:
         _check(trace, operand, methods)
+    if methods and len(args) == 2:
+        _check_number(trace, methods[0], *(operand.realize() for operand in args))
     return original(self, tx, args, kwargs)
 
 
@@ -79,7 +82,7 @@ def _methods_of(function: Any) -> Iterator[str]:
         yield from _METHODS[function]
     elif getattr(function, "__module__", "") in ("_operator", "operator"):
         name = function.__name__.strip("_")
-        for each in {name, name.removeprefix("i")}:  # `iadd` falls back to `add`
+        for each in dict.fromkeys((name.removeprefix("i"), name)):  # `iadd` falls back to `add`
             yield from (f"__{each}__", f"__r{each}__", f"__i{each}__")
         if name == "getitem":
             yield "__class_getitem__"
@@ -103,6 +106,25 @@ def _check(trace: Any, operand: Any, methods: Iterable[str]) -> None:
             trace.refuse(
                 f"it uses the class `{name_of(cls)}`, for which `{method}` of `{name_of(holder)}` answers operators or "
                 "branches: a trace notes nothing of what that reads; use an object, or a method of another name",
+                at_once=True,
+            )
+
+
+def _check_number(trace: Any, method: str, left: Any, right: Any) -> None:
+    """Refuse a number of a user's class where Python calls a method of it, and Dynamo takes its plain value."""
+    if isinstance(right, (TensorVariable, SymNodeVariable)):
+        number = left
+    elif method == "__getitem__":
+        number, method = right, "__index__"
+    else:
+        return
+    cls = type(vars(number).get("value"))
+    if issubclass(cls, (int, float, complex)):
+        holder = next((base for base in cls.__mro__ if method in vars(base)), object)
+        if is_of_user(holder):
+            trace.refuse(
+                f"it uses a number of the class `{name_of(cls)}`, whose `{method}` a trace does not call: convert it, as "
+                "in `float(x)`, or call a method of another name",
                 at_once=True,
             )
 

@@ -229,6 +229,7 @@ class Units:
             padded_symbols,
             padding_plan,
             patterns_of_one,
+            same_effects,
             same_program,
         )
 
@@ -244,7 +245,9 @@ class Units:
             except CaptureError as error:
                 logger.info("%s: a size of 1 cannot be padded: %s", capture.method, error)
                 continue
-            if same_program(capture, static_capture, symbols, pattern):
+            if same_program(capture, static_capture, symbols, pattern) and same_effects(
+                capture, unit.lifted, symbols, request.decompositions, pattern
+            ):
                 plan["ones"].append(sorted(str(symbol) for symbol in pattern))
         return plan
 
