@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-pytest.importorskip("diffusers")
-
 import gearcache
 from tests.support.relaunch import run_python
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("diffusers") is None, reason="diffusers is not installed")
 
 RELAUNCHED = """
 import json, sys
