@@ -6,21 +6,27 @@ import copy
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-pytest.importorskip("transformers")
-
-import transformers
-
 import gearcache
-from gearcache.integrations.transformers import AttachedModel, attach_generate
-from gearcache.integrations.transformers.cache_name import CACHE
-from gearcache.integrations.transformers.sequence_cache import SequenceCache
-from gearcache.integrations.transformers.slots import Form
-from tests.support.language_models import MISTRAL_SIZES, T5_SIZES, language_model, tokens
+from tests.support.language_models import (
+    CACHE,
+    MISTRAL_SIZES,
+    T5_SIZES,
+    attach_generate,
+    language_model,
+    needs_transformers,
+    tokens,
+)
+
+if TYPE_CHECKING:
+    from gearcache.integrations.transformers import AttachedModel
+    from gearcache.integrations.transformers.sequence_cache import SequenceCache
+
+pytestmark = needs_transformers
 
 OPTIONS: dict[str, Any] = {"do_sample": False, "max_new_tokens": 5, "return_dict_in_generate": True}
 
@@ -96,6 +102,8 @@ def test_beams_leave_a_copy_as_it_was(mistral_entries: Path) -> None:
 
 
 def test_branches_of_an_encoder_decoder_go_their_own_ways(t5_entries: Path) -> None:
+    import transformers
+
     config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss="raise")
     found = []
     for model in (language_model("t5"), language_model("t5")):
@@ -135,6 +143,9 @@ def test_threads_go_on_from_one_prefix_at_once(mistral_entries: Path) -> None:
 
 
 def made() -> SequenceCache:
+    from gearcache.integrations.transformers.sequence_cache import SequenceCache
+    from gearcache.integrations.transformers.slots import Form
+
     cache = SequenceCache([Form(1, 2, 2, 8, torch.float32, torch.device("cpu"))] * 2, "owner", 2, 2)
     cache.open(2, 3)
     cache.advance(3)

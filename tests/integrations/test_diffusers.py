@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-pytest.importorskip("diffusers")
-
 import gearcache
 from tests.support.relaunch import run_python
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("diffusers") is None, reason="diffusers is not installed")
 
 RELAUNCHED = """
 import json, sys
@@ -24,7 +26,7 @@ print(json.dumps([found, served.stats.traces]))
 
 
 def pipeline() -> Any:
-    """A small UNet with random weights; the block in its middle has attention."""
+    """A small UNet with random weights; in a thorough run it has a block in its middle, with attention."""
     from diffusers import DDIMPipeline, DDIMScheduler, UNet2DModel
 
     torch.manual_seed(0)
@@ -37,6 +39,7 @@ def pipeline() -> Any:
         norm_num_groups=4,
         down_block_types=("DownBlock2D", "DownBlock2D"),
         up_block_types=("UpBlock2D", "UpBlock2D"),
+        mid_block_type="UNetMidBlock2D" if os.environ.get("THOROUGH") else None,
         attention_head_dim=8,
     ).eval()
     made = DDIMPipeline(network, DDIMScheduler(num_train_timesteps=10))

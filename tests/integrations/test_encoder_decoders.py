@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-pytest.importorskip("transformers")
-
 import gearcache
 from gearcache.errors import UnknownGear, UnsupportedMethod
-from gearcache.integrations.transformers import AttachedModel, attach_generate
-from tests.support.language_models import T5_SIZES, language_model, left_padded, right_padded, tokens
+from tests.support.language_models import (
+    T5_SIZES,
+    attach_generate,
+    language_model,
+    left_padded,
+    needs_transformers,
+    right_padded,
+    tokens,
+)
+
+if TYPE_CHECKING:
+    from gearcache.integrations.transformers import AttachedModel
+
+pytestmark = needs_transformers
 
 SERVED: dict[str, dict[str, Any]] = {
     "padding on the right": {"input_ids": tokens(3, 9), "attention_mask": right_padded(3, 9)},

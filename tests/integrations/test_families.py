@@ -9,12 +9,19 @@ from typing import Any
 import pytest
 import torch
 
-pytest.importorskip("transformers")
-
 import gearcache
-from gearcache.integrations.transformers import attach_generate
-from tests.support.language_models import ENCODER_DECODERS, FAMILIES, language_model, left_padded, tokens
+from tests.support.language_models import (
+    ENCODER_DECODERS,
+    FAMILIES,
+    attach_generate,
+    language_model,
+    left_padded,
+    needs_transformers,
+    tokens,
+)
 from tests.support.relaunch import run_python
+
+pytestmark = needs_transformers
 
 #: Each prompt is longer than the sliding windows, by itself or by what is generated. A decoder reads it in pieces.
 CALLS = (

@@ -9,19 +9,28 @@ import pickle
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-pytest.importorskip("transformers")
-
 import gearcache
 from gearcache.errors import AlreadyAttached, UnknownGear
-from gearcache.integrations.transformers import AttachedModel, attach_generate
-from gearcache.integrations.transformers.cache_name import CACHE
-from tests.support.language_models import MISTRAL_SIZES, language_model, left_padded, tokens
+from tests.support.language_models import (
+    CACHE,
+    MISTRAL_SIZES,
+    attach_generate,
+    language_model,
+    left_padded,
+    needs_transformers,
+    tokens,
+)
 from tests.support.relaunch import run_python
+
+if TYPE_CHECKING:
+    from gearcache.integrations.transformers import AttachedModel
+
+pytestmark = needs_transformers
 
 #: A sliding window of 6, so windows, rotary positions and padding meet.
 FAMILY = "mistral"

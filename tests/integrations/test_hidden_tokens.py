@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-pytest.importorskip("transformers")
-
 import gearcache
-from gearcache.integrations.transformers import AttachedModel, attach_generate
 from tests.support.language_models import (
     LLAMA_SIZES,
     MISTRAL_SIZES,
+    attach_generate,
     language_model,
     llama_of_one_layer,
+    needs_transformers,
     right_padded,
     tokens,
 )
+
+if TYPE_CHECKING:
+    from gearcache.integrations.transformers import AttachedModel
+
+pytestmark = needs_transformers
 
 #: An empty text in a batch.
 EMPTY_ROW = torch.tensor([[0, 0, 0, 0, 0], [1, 1, 1, 1, 1]])

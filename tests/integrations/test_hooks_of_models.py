@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-pytest.importorskip("transformers")
-
 import gearcache
-from gearcache.integrations.transformers import AttachedModel, attach_generate
-from tests.support.language_models import MISTRAL_SIZES, T5_SIZES, language_model, left_padded, tokens
+from tests.support.language_models import (
+    MISTRAL_SIZES,
+    T5_SIZES,
+    attach_generate,
+    language_model,
+    left_padded,
+    needs_transformers,
+    tokens,
+)
+
+if TYPE_CHECKING:
+    from gearcache.integrations.transformers import AttachedModel
+
+pytestmark = needs_transformers
 
 Log = list[Any]
 CALL: dict[str, Any] = {"input_ids": tokens(3, 5), "attention_mask": left_padded(3, 5), "max_new_tokens": 4}

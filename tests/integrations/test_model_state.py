@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-pytest.importorskip("transformers")
-
 import gearcache
 from gearcache.errors import CaptureError, UnknownGear
-from gearcache.integrations.transformers import AttachedModel, attach_generate
-from gearcache.integrations.transformers.cache_name import CACHE
-from gearcache.integrations.transformers.decoder import DoesNotFit, SlotLayer
-from gearcache.integrations.transformers.seq2seq_decoder import EncodedLayer
 from tests.support import language_models
-from tests.support.language_models import LLAMA_SIZES, language_model, llama_of_one_layer, tokens
+from tests.support.language_models import (
+    CACHE,
+    LLAMA_SIZES,
+    attach_generate,
+    language_model,
+    llama_of_one_layer,
+    needs_transformers,
+    tokens,
+)
+
+if TYPE_CHECKING:
+    from gearcache.integrations.transformers import AttachedModel
+
+pytestmark = needs_transformers
 
 #: How often one graph is called for the 4 tokens of a prompt and 6 new ones, of which the last is not read.
 CALLS = 9
@@ -169,12 +175,17 @@ def test_keys_of_other_sizes_than_the_config_tells_are_left_to_the_model(
         attached.warm()
 
 
-@pytest.mark.parametrize("kind", [SlotLayer, functools.partial(EncodedLayer, is_read=False)])
-def test_a_slot_takes_no_keys_of_another_size_or_dtype(kind: Any) -> None:
+@pytest.mark.parametrize("kind", ["slots", "encoded"])
+def test_a_slot_takes_no_keys_of_another_size_or_dtype(kind: str) -> None:
     """Each dim, also those that a copy would spread out, and a dtype that a copy would round."""
+    from gearcache.integrations.transformers.decoder import DoesNotFit, SlotLayer
+    from gearcache.integrations.transformers.seq2seq_decoder import EncodedLayer
+
     keys = torch.zeros(2, 3, 6, 4)
-    layer = SlotLayer(keys, keys.clone(), torch.arange(2)) if kind is SlotLayer else kind(keys, keys.clone())
-    good = torch.ones(2, 3, 2 if kind is SlotLayer else 6, 4)
+    layer: Any = EncodedLayer(keys, keys.clone(), is_read=False)
+    if kind == "slots":
+        layer = SlotLayer(keys, keys.clone(), torch.arange(2))
+    good = torch.ones(2, 3, 2 if kind == "slots" else 6, 4)
     layer.update(good, good)
     for other in (*(good.narrow(dim, 0, 1) for dim in range(4)), good[0], good.double()):
         with pytest.raises(DoesNotFit, match="of keys and values"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
@@ -10,21 +11,29 @@ from typing import Any
 
 import pytest
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'gearcache[ray]'")
+import gearcache
+from gearcache.errors import OptionError, PrewarmFailed
+from tests.scenarios import prewarmed
+from tests.support.source_tree import ROOT
 
-from ray.cluster_utils import Cluster  # noqa: E402
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: E402
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'gearcache[ray]'"
+)
 
-import gearcache  # noqa: E402
-from gearcache.errors import OptionError, PrewarmFailed  # noqa: E402
-from gearcache.integrations.ray import prewarm  # noqa: E402
-from tests.scenarios import prewarmed  # noqa: E402
-from tests.support.source_tree import ROOT  # noqa: E402
+
+def prewarm(*arguments: Any, **options: Any) -> Any:
+    """Call the function of the same name; Ray is imported by the tests that use it."""
+    from gearcache.integrations.ray import prewarm as run
+
+    return run(*arguments, **options)
 
 
 @pytest.fixture(scope="module")
 def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
     """A cluster of two nodes; the folder of the cache of each."""
+    import ray
+    from ray.cluster_utils import Cluster
+
     folder = tmp_path_factory.mktemp("ray")
     roots = [folder / "first", folder / "second"]
     paths = {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
@@ -44,6 +53,9 @@ def entries(root: Path) -> list[str]:
 
 def on_node(node: str, function: Any) -> Any:
     """What a function returns in a fresh process of a node."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
     where = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
     task = ray.remote(num_cpus=0, scheduling_strategy=where, max_calls=1)(function)
     return ray.get(task.remote(), timeout=120)
@@ -89,14 +101,14 @@ def test_a_node_that_fails_is_named_and_the_others_go_on(caches: list[Path]) -> 
     ],
 )
 def test_wrong_arguments_are_told(arguments: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
     with pytest.raises(OptionError, match=message):
         prewarm(prewarmed.on_meta, **arguments)
 
 
 def test_nodes_that_are_not_there_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray, "is_initialized", lambda: True)
-    monkeypatch.setattr(ray, "nodes", lambda: [{"NodeID": "ab", "Alive": True}, {"NodeID": "cd", "Alive": False}])
+    monkeypatch.setattr("ray.is_initialized", lambda: True)
+    monkeypatch.setattr("ray.nodes", lambda: [{"NodeID": "ab", "Alive": True}, {"NodeID": "cd", "Alive": False}])
     with pytest.raises(OptionError, match="nodes is 'some'; it must be 'all', or ids of nodes"):
         prewarm(prewarmed.on_meta, nodes="some")
     with pytest.raises(OptionError, match=r"nodes has 'cd'; alive are ab$"):

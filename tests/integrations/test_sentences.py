@@ -10,14 +10,18 @@ from typing import Any
 import pytest
 import torch
 
-pytest.importorskip("sentence_transformers")
-
 import gearcache
 from gearcache.errors import AlreadyAttached, GearSpecError, OptionError, UnknownGear, UnsupportedMethod
-from gearcache.integrations.sentence_transformers import attach_encode
-from gearcache.integrations.sentence_transformers.layout import ModelClasses
 from tests.support.relaunch import run_python
-from tests.support.sentence_models import ARCHITECTURES, WORDS, sentence_model
+from tests.support.sentence_models import (
+    ARCHITECTURES,
+    WORDS,
+    attach_encode,
+    needs_sentence_transformers,
+    sentence_model,
+)
+
+pytestmark = needs_sentence_transformers
 
 TEXTS = ["the", "the quick brown fox jumps", "tea near an old mill", ""]
 SIZES: dict[str, Any] = {"batch": [4], "sequence": [8]}
@@ -186,6 +190,8 @@ def _change(model: Any, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["hook", "module", "class of torch", "own forward"])
 def test_a_model_in_which_tokens_see_others_past_the_mask_is_not_filled_up(root: Path, how: str) -> None:
+    from gearcache.integrations.sentence_transformers.layout import ModelClasses
+
     model, attached = served(root / f"inside-{how}", root / "cache")
     assert ModelClasses(model).is_known
     model.encode(TEXTS[:1])

@@ -122,7 +122,7 @@ def test_another_device_than_that_of_the_prewarm_is_in_the_report(cache_dir: Pat
 
 OPEN = [
     ((Symbol("rows", min=2, max=6, divisor=2), 4), [(2, 4), (6, 4)]),
-    ((BATCH, Symbol("length"), 4), [(2, 1, 4), (4, 1, 4), (2, 3, 4)]),
+    pytest.param((BATCH, Symbol("length"), 4), [(2, 1, 4), (4, 1, 4), (2, 3, 4)], marks=pytest.mark.thorough),
     ((Symbol("rows"), Symbol("length"), 4), [(1, 1, 4), (1, 3, 4), (3, 1, 4), (3, 5, 4)]),
 ]
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
+from tests.support.sampled import sampled
 from tests.support.scenarios import strict_config
 
 GEARS = {"x": {0: [1, 2, 4]}}
@@ -61,7 +62,7 @@ CASES: dict[str, tuple[str, tuple[Any, ...], tuple[Any, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", sampled(CASES, ("another int", "another size of what follows a gear")))
 def test_a_call_of_another_size_is_not_ready(case: str, cache_dir: Path) -> None:
     name, first, second, reason = CASES[case]
     stored = gearcache.prewarm(calls(name, first))

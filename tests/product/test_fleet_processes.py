@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis import Redis
 
 from gearcache.cache.remote.engines.redis_server import RedisRemote
 from tests.cache.remote.real_engines import ENGINES
@@ -51,6 +50,8 @@ def test_of_all_processes_of_all_hosts_one_compiles(tmp_path: Path) -> None:
             while not all(ready.exists() for _, ready in places):
                 assert not any(one.done() and one.exception() for one in running), running
                 time.sleep(0.02)
+            from redis import Redis
+
             client = Redis.from_url(f"{remote.label}")
             client.config_resetstat()
         finally:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.language_models import needs_transformers
 from tests.support.relaunch import relaunch
 
-pytest.importorskip("transformers")
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
+pytestmark = [needs_transformers, pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 
 @pytest.mark.thorough  # `test_generate`, `test_plain_generate`: without a compiler; `test_inductor`: other methods

@@ -15,13 +15,12 @@ import torch
 import gearcache
 from tests.support.source_tree import ROOT
 
-pytest.importorskip("httpx")
-testclient = pytest.importorskip("fastapi.testclient")
-
 
 @pytest.fixture
 def server(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The example's module, with the backend that needs no compiler."""
+    for library in ("httpx", "fastapi"):
+        pytest.importorskip(library)
     config = functools.partial(gearcache.CompilerConfig, backend="eager")
     monkeypatch.setattr(gearcache, "CompilerConfig", config)
     spec = importlib.util.spec_from_file_location("serve_fastapi", ROOT / "examples" / "serve_fastapi.py")
@@ -34,7 +33,9 @@ def server(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_wrong_requests_are_4xx_and_the_others_get_what_eager_gives_also_many_at_once(server: Any) -> None:
-    with testclient.TestClient(server.app) as client:
+    from fastapi.testclient import TestClient
+
+    with TestClient(server.app) as client:
         assert client.get("/stats").json()["loads"] == len(server.BATCHES), "warm before the first request"
         for count in (1, 3, 8):
             rows = torch.randint(1000, (count, server.LENGTH))

@@ -96,6 +96,13 @@ def test_the_readme_run_twice_compiles_four_graphs_and_then_loads_them(monkeypat
     assert [lines[number + 1] for number, line in enumerate(lines) if line == "$ python serve.py"] == said
 
 
+#: What the fixture `place` does, for another process.
+EAGER = """
+from gearcache import CompilerConfig
+CompilerConfig.__init__.__defaults__ = ("eager", *CompilerConfig.__init__.__defaults__[1:])
+"""
+
+
 @pytest.mark.slow
 def test_the_files_of_the_guide_run_as_they_are_printed(tmp_path: Path, cache_dir: Path) -> None:
     """By the commands that stand below them: what was prewarmed under `meta` is what the server loads."""
@@ -107,7 +114,7 @@ def test_the_files_of_the_guide_run_as_they_are_printed(tmp_path: Path, cache_di
     for line in lines:
         program, *arguments = line.removeprefix("python ").split()
         name = "run_path" if program.endswith(".py") else "run_module"
-        code = f"import runpy; runpy.{name}({program!r}, run_name='__main__'"
+        code = f"{EAGER}import runpy; runpy.{name}({program!r}, run_name='__main__'"
         code += ")" if name == "run_path" else ", alter_sys=True)"
         environ = {**os.environ, "TORCHAIR_CACHE_HOME": str(cache_dir)}
         is_prewarm = program == "gearcache"

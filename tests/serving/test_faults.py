@@ -226,16 +226,28 @@ class Fault:
         patch.setattr(owner, name, faulty)
 
 
+@pytest.fixture(scope="module")
+def present(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that has all that is asked for."""
+    root = tmp_path_factory.mktemp("faults") / "present"
+    Served(root).answers(2, 3)
+    return root
+
+
+#: Methods whose second call in a cold start is another step than the first.
+REPEATED = ("lookup", "exclusive", "put_blob", "has_blob")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_any_method_of_the_store_may_raise_anything(
-    cache_dir: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cache_dir: Path, present: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Served(cache_dir / "present").answers(2, 3)
+    shutil.copytree(present, cache_dir / "present")
     for root, error, after in (
         ("cold", RuntimeError("odd"), 0),
         ("present", RuntimeError("odd"), 0),
-        ("cold later", MemoryError(), 1),
+        *([("cold later", MemoryError(), 1)] if name in REPEATED or os.environ.get("THOROUGH") else []),
         ("present", MemoryError(), 1),
     ):
         caplog.clear()
@@ -280,7 +292,7 @@ def test_strict_raises_what_faulted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 # -- manifests of another form ------------------------------------------------------------------------------
 
 #: More of them by hand.
-ODD_MANIFESTS = int(os.environ.get("ODD_MANIFESTS", "15"))
+ODD_MANIFESTS = int(os.environ.get("ODD_MANIFESTS", "8"))
 ODD = [None, 0, -1, 7, 1 << 62, 0.5, "", "text", "x.size(0)=9", b"bytes", [], [1], ["a", "b"], [[]], {}, {"a": 1}, True]
 
 

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import importlib.metadata
+import importlib.util
+from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
+
+if TYPE_CHECKING:
+    from gearcache.integrations.transformers import AttachedModel
+
+#: Tests import transformers when they run: it takes seconds, and each process of pytest reads all files.
+needs_transformers = pytest.mark.skipif(
+    importlib.util.find_spec("transformers") is None, reason="transformers is not installed"
+)
 
 VOCABULARY = 97
 _SIZES: dict[str, Any] = {
@@ -62,6 +73,25 @@ ENCODER_DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
 MISTRAL_SIZES: dict[str, Any] = {"batch": [2, 4], "prompt": [4, 16], "cache_length": 64}
 LLAMA_SIZES: dict[str, Any] = {"batch": [2], "prompt": [1], "cache_length": 24}
 T5_SIZES: dict[str, Any] = {"batch": [2, 4], "prompt": [8, 16], "cache_length": 24}
+
+
+def cache_name() -> str:
+    """Return the name of a model's cache, as an argument and in results."""
+    try:
+        major, minor = map(int, importlib.metadata.version("transformers").split(".")[:2])
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    return "cache" if (major, minor) >= (5, 24) else "past_key_values"
+
+
+CACHE = cache_name()
+
+
+def attach_generate(model: Any, **options: Any) -> AttachedModel:
+    """Call the function of the same name."""
+    from gearcache.integrations.transformers import attach_generate as attach
+
+    return attach(model, **options)
 
 
 def language_model(family: str, **options: Any) -> Any:

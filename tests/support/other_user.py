@@ -19,7 +19,8 @@ def may_be_another_user() -> bool:
     """Whether this process may start others as another user."""
     if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "setpriv"))):
         return False
-    command = command_as(1000, [sys.executable, "-c", "import gearcache, torch"])
+    opens = "import importlib.util as u; [open(u.find_spec(name).origin).close() for name in ('gearcache', 'torch')]"
+    command = command_as(1000, [sys.executable, "-c", opens])
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 

@@ -14,6 +14,11 @@ def sampled(values: Iterable[Any], kept: Container[Any]) -> list[Any]:
     return [value if value in kept else pytest.param(value, marks=pytest.mark.thorough) for value in values]
 
 
+def sampled_rows(rows: Iterable[tuple[Any, ...]], kept: Container[Any]) -> list[Any]:
+    """Return rows for a `parametrize` of several names, as `sampled`."""
+    return [row if row in kept else pytest.param(*row, marks=pytest.mark.thorough) for row in rows]
+
+
 def examples(count: int) -> int:
     """Return how many random examples this run tries: a third of `count` unless it is a thorough one."""
     return count if os.environ.get("THOROUGH") else count // 3

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
+#: Tests import the library when they run, as in `language_models`.
+needs_sentence_transformers = pytest.mark.skipif(
+    importlib.util.find_spec("sentence_transformers") is None, reason="sentence_transformers is not installed"
+)
 WORDS = [
     *("the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "while"),
     *("seven", "wizards", "quietly", "brew", "some", "tea", "near", "an", "old", "mill"),
@@ -38,6 +44,13 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "xlm-roberta": ("XLMRobertaConfig", {}),
     "camembert": ("CamembertConfig", {}),
 }
+
+
+def attach_encode(model: Any, **options: Any) -> Any:
+    """Call the function of the same name."""
+    from gearcache.integrations.sentence_transformers import attach_encode as attach
+
+    return attach(model, **options)
 
 
 def sentence_model(folder: Path, architecture: str = "bert", pooling: Any = "mean", **options: Any) -> Any:

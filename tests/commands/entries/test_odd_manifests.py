@@ -190,7 +190,7 @@ def test_the_generator_meets_every_node_of_a_manifest() -> None:
 def test_odd_manifests_are_listed_stepped_over_and_repaired(cache_dir: Path) -> None:
     store(cache_dir, DECODE, BLOB)
     layout = Layout(cache_dir)
-    cases = CASES if os.environ.get("THOROUGH") else CASES[::2]
+    cases = CASES if os.environ.get("THOROUGH") else CASES[::3]
     for wanted, _, data in cases:
         write(layout, wanted, data)
     catalog = Catalog(layout)
@@ -198,7 +198,7 @@ def test_odd_manifests_are_listed_stepped_over_and_repaired(cache_dir: Path) -> 
     damaged = {fault.path for fault in catalog.damaged()}
     assert DECODE.digest in readable
     assert len(readable) + len(damaged) == len(cases) + 1
-    assert min(len(readable), len(damaged)) > 100, "the test must meet both"
+    assert min(len(readable), len(damaged)) > 60, "the test must meet both"
     for arguments in (
         ("list", "--json"),
         ("list", "--sort", "size"),
@@ -252,7 +252,7 @@ def test_each_odd_manifest_is_shown_compared_and_looked_up(cache_dir: Path) -> N
         found = DiskStore(layout).lookup(wanted)
         if isinstance(found, Hit):
             readable += 1
-            if number % 9 == 0 or path[0] == "names":
+            if number % 25 == 0 or path[0] == "names":
                 for arguments in (("show", "--full"), ("show", "--json"), ("explain",)):
                     assert run(arguments[0], wanted.digest, *arguments[1:]).exit_code in (0, 3), path
                 readable_or_refused(manifest)

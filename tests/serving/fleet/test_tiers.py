@@ -28,6 +28,7 @@ from gearcache.serving.fleet import remote_entry
 from tests.cache.remote.real_engines import ENGINES
 from tests.support.commands import run_json
 from tests.support.relaunch import run_python
+from tests.support.sampled import sampled
 
 GEARS = {"x": {0: [2, 4]}}
 
@@ -133,7 +134,7 @@ def test_what_one_host_compiled_another_fetches(tmp_path: Path, share: str, monk
     assert Host(tmp_path / "b", share).call().call(2).compiles == 0
 
 
-@pytest.mark.parametrize("engine", ["redis", "bucket", "web"])
+@pytest.mark.parametrize("engine", sampled(["redis", "bucket", "web"], ["bucket"]))
 def test_it_comes_through_every_engine(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """That all engines, Azure included, do the same is in `tests/cache/remote/engines/test_engines.py`."""
     with ENGINES[engine]() as remote:
@@ -216,7 +217,7 @@ def test_a_damaged_blob_is_compiled_again_and_replaced(tmp_path: Path, share: st
     assert Host(tmp_path / "c", share).call().compiles == 0
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "of another name"])
+@pytest.mark.parametrize("damage", sampled(["cut", "flipped", "of another name"], ["flipped", "of another name"]))
 def test_a_damaged_manifest_is_as_none(tmp_path: Path, share: str, damage: str) -> None:
     Host(tmp_path / "a", share).call()
     Host(tmp_path / "a", share, method="other").call()
@@ -334,7 +335,7 @@ def test_in_the_background_nobody_waits_until_it_is_sent(
         begin = time.monotonic()
         while not host.cached.stats.to_dict()["loads"]:
             host.cached(x)
-            assert time.monotonic() - begin < 25
+            assert time.monotonic() - begin < 60
             time.sleep(0.05)
         assert outbox().flush(0.0) == 1, "it is still being sent"
 
@@ -446,7 +447,7 @@ def test_a_package_that_is_missing_is_told_and_breaks_nothing(
     assert "pip install 'gearcache[s3]'" in caplog.text
 
 
-@pytest.mark.parametrize("given", ["ftp://h/a", 3, ["s3://"], "folder:"])
+@pytest.mark.parametrize("given", ["ftp://h/a", 3])
 def test_what_is_no_tier_is_refused_at_once(tmp_path: Path, given: Any) -> None:
     with pytest.raises(OptionError, match="cache_compile: remotes"):
         Host(tmp_path, given)

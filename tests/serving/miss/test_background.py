@@ -79,7 +79,7 @@ def _until(is_so: Callable[[], object], call: Callable[[], object] = lambda: Non
     while not is_so():
         assert time.monotonic() < end
         call()
-        time.sleep(0.01)
+        time.sleep(0.03)
 
 
 def test_calls_run_without_a_graph_until_it_is_there(cache_dir: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_build_that_hangs_is_stopped(
 
 
 def test_a_build_that_works_or_waits_for_a_child_is_not_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulse, "STILL_SECONDS", 1.0)
+    monkeypatch.setattr(pulse, "STILL_SECONDS", 0.6)
     monkeypatch.setattr(pulse, "_SAMPLE_SECONDS", 0.0)
     busy = "while True: pass"
     waiting = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"
@@ -256,7 +256,7 @@ def test_a_build_that_works_or_waits_for_a_child_is_not_still(monkeypatch: pytes
         with subprocess.Popen([sys.executable, "-c", program], start_new_session=True) as run:
             beat = pulse.ProcessActivity(run.pid)
             found = []
-            for _ in range(18):
+            for _ in range(11):
                 time.sleep(0.1)
                 found.append(beat.is_still())
             os.killpg(run.pid, signal.SIGKILL)

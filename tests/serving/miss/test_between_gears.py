@@ -42,7 +42,7 @@ def assert_served(method: Any, *arguments: Any) -> None:
 
 @pytest.mark.parametrize(
     "shapes",
-    [[(2, 5), (3, 5), (3, 6), (1, 7), (4, 6)], [(3, 5), (3, 6), (2, 7)], [(4, 5), (1, 1), (3, 9)]],
+    [[(2, 5), (3, 5), (1, 7)], [(3, 5), (2, 7)], [(4, 5), (1, 1)]],
     ids=["of a gear first", "between gears first", "size 1"],
 )
 def test_a_new_length_is_served_between_gears_in_any_order(shapes: list[tuple[int, int]], cache_dir: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_new_length_is_served_between_gears_in_any_order(shapes: list[tuple[in
 def test_the_prewarm_of_such_calls_is_complete(cache_dir: Path) -> None:
     def build() -> Any:
         method = cached("classify")
-        for length in (5, 6, 7):
+        for length in (5, 6):
             method.warm(torch.zeros(3, length, dtype=torch.long))
         return method
 
@@ -95,7 +95,7 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
     ("name", "on_strides"),
     [
         ("gear first", "copy"),
-        ("sliced first", "compile"),
+        pytest.param("sliced first", "compile", marks=pytest.mark.thorough),  # "lengths" has them second
         ("ranks", "copy"),
         ("lengths", "compile"),
     ],
