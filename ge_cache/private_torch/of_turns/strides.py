@@ -1,7 +1,8 @@
-"""Make views in a trace have the strides that the kernels give them.
+"""Make tensors in a trace have the strides that the kernels give them, where torch's fake tensors differ (2.13).
 
 A dim of size 1 has an irrelevant stride, but a program can read it and gets it with a result. The kernel of `view`
-computes it from the adjacent dims, torch's fake tensors keep the old one (torch 2.13).
+computes it from the adjacent dims, fake tensors keep the old one. Batch norms and `roll` give dense results, in the
+memory format of their input; fake ones keep the order of its strides, or give contiguous ones.
 """
 
 from __future__ import annotations
@@ -10,10 +11,34 @@ from typing import Any
 
 import torch
 from torch import _refs
+from torch._prims_common import suggest_memory_format
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gearcache.ge_cache.private_torch.probe import Probes
 
+#: Operators whose first result has the memory format of their first argument, on the CPU.
+_DENSE = {
+    torch.ops.aten.roll.default,
+    torch.ops.aten.native_batch_norm.default,
+    torch.ops.aten._native_batch_norm_legit.default,
+    torch.ops.aten._native_batch_norm_legit.no_stats,
+    torch.ops.aten._native_batch_norm_legit_no_training.default,
+}
 probes = Probes()
+
+
+@probes.at(FakeTensorMode, "dispatch")
+def dispatched(trace: Any, original: Any, self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """Give results of fake tensors the strides of real ones."""
+    results = original(self, func, types, args, kwargs)
+    if func not in _DENSE:
+        return results
+    first, *others = results if isinstance(results, (list, tuple)) else (results,)
+    if not isinstance(first, torch.Tensor) or first.device.type != "cpu":
+        return results
+    with self:
+        dense = torch.empty_like(first, memory_format=suggest_memory_format(args[0]))
+    return (dense, *others) if others else dense
 
 
 @probes.at(_refs, "_reshape_view_helper")

@@ -123,8 +123,8 @@ def _check_number(trace: Any, method: str, left: Any, right: Any) -> None:
         holder = next((base for base in cls.__mro__ if method in vars(base)), object)
         if is_of_user(holder):
             trace.refuse(
-                f"it uses a number of the class `{name_of(cls)}`, whose `{method}` a trace does not call: convert it, as "
-                "in `float(x)`, or call a method of another name",
+                f"it uses a number of the class `{name_of(cls)}`, whose `{method}` a trace does not call: convert it, "
+                "as in `float(x)`, or call a method of another name",
                 at_once=True,
             )
 
