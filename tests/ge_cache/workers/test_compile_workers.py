@@ -31,9 +31,9 @@ from gearcache.ge_cache.workers.scratch import PREFIX
 HUNG = "#!/bin/sh\ntrap '' TERM\necho $$ >> {log}\nsleep 1000 &\necho $! >> {log}\nwait\nwait\nwait\n"
 PARENT = """
 import os, sys
-from tests.ge_cache.workers.test_compile_workers import Parallel
+from tests.ge_cache.workers.test_compile_workers import Compiling
 from gearcache.ge_cache.workers.pool import CompilePool
-pool = CompilePool(Parallel(), 2, 1, 1000.0)
+pool = CompilePool(Compiling(), 2, 1, 1000.0)
 if sys.argv[1] == "forked" and os.fork() == 0:
     os.close(1)
     sys.stdin.read()  # holds what its parent holds, until the test ends
@@ -62,6 +62,15 @@ class Quick(EagerBackend):
 
     def compile(self, job: CompileJob, stage: Stage) -> Artifact:
         raise TypeError("it has no graph")
+
+
+class Compiling(Quick):
+    """Worker processes that start the compiler without Inductor, which takes seconds to import."""
+
+    worker = f"{__name__}:Compiling"
+
+    def warm_up(self, threads: int, target: str, stage: Stage) -> None:
+        subprocess.check_output([os.environ["CXX"]])
 
 
 @pytest.fixture
@@ -136,9 +145,8 @@ def test_no_worker_and_no_compiler_outlives_its_parent(hung: Path, way: str, num
 
 
 def test_a_hung_compiler_is_ended_after_the_time_limit_and_what_is_left_is_not_begun(hung: Path) -> None:
-    with CompilePool(Parallel(), 1, 1, 1000.0) as pool:
+    with CompilePool(Parallel(), 1, 1, 0.5) as pool:
         assert wait_until(lambda: len(processes(hung)) == 2), "the compiler was not started"
-        pool._limit = 0.5
         late, given_up = pool.compile(iter([job(2), job(3)]), lambda gear, stage: None)
         assert "gear x.size(0)=2: the backend failed: it had not ended after 0.5 s" in str(late.error)
         assert "GEARCACHE_COMPILE_TIMEOUT" in str(late.error)
