@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.relaunch import cold_and_warm
+from tests.support.relaunch import each_cold_and_warm, order
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
@@ -21,32 +21,33 @@ class Module:
 
     tolerance: float = 0.0
     kept: Container[str] | None = None
-    needs: str = "torch"
 
 
-MODULES = {
-    "arguments": Module(),
+#: Modules of which each test runs all, with one relaunch.
+TESTS = {
+    "calls": {
+        "arguments": Module(),
+        "counters": Module(),
+        "geared": Module(),
+        "input_signatures": Module(),
+        "numbers": Module(),
+        "shapes": Module(),
+        "symbols": Module(),
+        # `a_decode_step` takes the same steps, and `a_cache_of_another_size` others, begun static.
+        "varying": Module(kept=("a_decode_step", "texts_of_other_lengths", "a_cache_of_another_size")),
+    },
+    "state": {
+        "given_modules": Module(),
+        "names": Module(),
+        "odd": Module(),
+        "own_state": Module(),
+        "reads": Module(),
+        "results": Module(),
+    },
+    "padded": {"padded": Module(1e-6)},
     # `test_plain_generate` has a Llama, `test_repeated` layers that know their number, `test_sentences` a BERT that is
     # padded, and pooled.
-    "attached": Module(
-        1e-6,
-        ("a_convolutional_net", "a_padded_distilbert", "an_encoder_of_torch", "layers_of_a_bert"),
-        "transformers",
-    ),
-    "counters": Module(),
-    "geared": Module(),
-    "given_modules": Module(),
-    "input_signatures": Module(),
-    "names": Module(),
-    "numbers": Module(),
-    "odd": Module(),
-    "own_state": Module(),
-    "padded": Module(1e-6),
-    "reads": Module(),
-    "results": Module(),
-    "shapes": Module(),
-    "symbols": Module(),
-    "varying": Module(),
+    "attached": {"attached": Module(1e-6, ("a_convolutional_net", "an_encoder_of_torch", "layers_of_a_bert"))},
 }
 
 
@@ -63,13 +64,16 @@ def _limit() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_limit")
-@pytest.mark.parametrize("name", MODULES)
-def test_scenarios_are_right_cold_and_relaunched(name: str, tmp_path: Path, subtests: pytest.Subtests) -> None:
-    module = MODULES[name]
-    pytest.importorskip(module.needs)
-    path = f"tests.scenarios.{name}"
-    outcome = cold_and_warm(path, tmp_path, tolerance=module.tolerance, kept=module.kept)
-    functions = vars(importlib.import_module(path))
-    for scenario in outcome.cold:
-        with subtests.test(scenario):
-            outcome.assert_right(scenario, traces=getattr(functions[scenario], "traces", None))
+@pytest.mark.parametrize("test", TESTS)
+def test_scenarios_are_right_cold_and_relaunched(test: str, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    if test == "attached":
+        pytest.importorskip("transformers")
+    orders = [
+        order(f"tests.scenarios.{name}", tmp_path / name, tolerance=module.tolerance, kept=module.kept)
+        for name, module in TESTS[test].items()
+    ]
+    for ordered, outcome in zip(orders, each_cold_and_warm(orders), strict=True):
+        functions = vars(importlib.import_module(ordered["module"]))
+        for scenario in outcome.cold:
+            with subtests.test(f"{ordered['module']}: {scenario}"):
+                outcome.assert_right(scenario, traces=getattr(functions[scenario], "traces", None))

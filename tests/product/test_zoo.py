@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.language_models import needs_transformers
-from tests.support.relaunch import relaunch
+from tests.support.relaunch import order, relaunch
 
 pytestmark = [needs_transformers, pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
@@ -15,9 +15,7 @@ pytestmark = [needs_transformers, pytest.mark.slow, pytest.mark.filterwarnings("
 @pytest.mark.thorough  # `test_generate`, `test_plain_generate`: without a compiler; `test_inductor`: other methods
 def test_a_compiled_decode_step_is_eager_s(tmp_path: Path) -> None:
     for traces in (1, 0):  # both in fresh processes: transformers keeps a registry of the models that were run
-        reports = relaunch(
-            "tests.scenarios.llama", ["decode_with_static_cache"], tmp_path, backend="inductor", tolerance=1e-4
-        )
+        (reports,) = relaunch([order("tests.scenarios.llama", tmp_path, backend="inductor", tolerance=1e-4)])
         report = reports["decode_with_static_cache"]
         assert report["error"] is None, report["error"]
         assert report["checks"]

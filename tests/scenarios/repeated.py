@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tests.support.scenarios import Run
 
-LAYERS = 5
+LAYERS = 3
 #: Layers that do less than some work are compiled as a whole.
 WIDTH = 192
 
@@ -62,14 +62,14 @@ def _caches(size: int) -> list[Tensor]:
 def stacks(run: Run) -> None:
     ours = Stacks().eval()
     theirs = copy.deepcopy(ours)
-    cached = run.cache(ours.decode, gears={"ids": {0: [2, 3]}})
-    for number, size in enumerate((2, 3, 2, 3)):
-        if number == 2:
+    cached = run.cache(ours.decode, dynamic=False)
+    for number in range(2):
+        if number == 1:
             # Each layer has its own weights: exchanged and changed ones are seen.
             for net in (ours, theirs):
                 with torch.no_grad():
                     net.layers[1].first.weight.mul_(2)
-                    net.layers[3].second.bias.add_(1)
+                    net.layers[2].second.bias.add_(1)
                     net.shared.add_(0.5)
-        ids = torch.arange(size).reshape(size, 1)
-        run.compare(f"{number}", cached, theirs.decode, ids, _caches(size), torch.tensor([number]))
+        ids = torch.arange(2).reshape(2, 1)
+        run.compare(f"{number}", cached, theirs.decode, ids, _caches(2), torch.tensor([number]))

@@ -63,23 +63,47 @@ def cold_and_warm(
     module: str, root: Path, *, backend: str = "eager", tolerance: float = 0.0, kept: Container[str] | None = None
 ) -> Outcome:
     """Run every scenario of a module here, then in one fresh process; only those of `kept` unless all are tried."""
-    from tests.support.scenarios import run_scenario, scenario_names
+    return each_cold_and_warm([order(module, root, backend=backend, tolerance=tolerance, kept=kept)])[0]
+
+
+def order(
+    module: str,
+    root: Path,
+    *,
+    backend: str = "eager",
+    tolerance: float = 0.0,
+    kept: Container[str] | None = None,
+) -> dict[str, Any]:
+    """What `each_cold_and_warm` takes for a module: which scenarios are run, and how."""
+    from tests.support.scenarios import scenario_names
 
     names = scenario_names(module)
     if kept is not None:
         names = chosen(names, kept)
+    return {"module": module, "names": names, "root": str(root), "backend": backend, "tolerance": tolerance}
+
+
+def each_cold_and_warm(orders: list[dict[str, Any]]) -> list[Outcome]:
+    """Run the scenarios of several modules here, then all in one fresh process."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TORCHAIR_CACHE_HOME", str(root))
-        cold = {name: run_scenario(module, name, root, backend=backend, tolerance=tolerance) for name in names}
-    return Outcome(cold, relaunch(module, names, root, backend=backend, tolerance=tolerance))
+        patch.setenv("TORCHAIR_CACHE_HOME", orders[0]["root"])
+        cold = [_run(each, relaunched=False) for each in orders]
+    return [Outcome(*reports) for reports in zip(cold, relaunch(orders), strict=True)]
 
 
-def relaunch(
-    module: str, names: list[str], root: Path, *, backend: str = "eager", tolerance: float = 0.0
-) -> dict[str, Any]:
+def relaunch(orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Run scenarios in one fresh process that finds the entries of an earlier one."""
-    order = json.dumps({"module": module, "names": names, "root": str(root), "backend": backend, "tol": tolerance})
-    return run_python("from tests.support.relaunch import child; child()", order, ends=True)
+    reports: list[dict[str, Any]] = run_python(
+        "from tests.support.relaunch import child; child()", json.dumps(orders), ends=True
+    )
+    return reports
+
+
+def _run(ordered: dict[str, Any], *, relaunched: bool) -> dict[str, Any]:
+    from tests.support.scenarios import run_scenario
+
+    how = {"backend": ordered["backend"], "tolerance": ordered["tolerance"], "relaunched": relaunched}
+    return {name: run_scenario(ordered["module"], name, Path(ordered["root"]), **how) for name in ordered["names"]}
 
 
 def run_python(
@@ -113,14 +137,4 @@ def run_python(
 
 def child() -> None:
     """The fresh process: run what the first argument orders, print the reports."""
-    from tests.support.scenarios import run_scenario
-
-    order = json.loads(sys.argv[1])
-    root = Path(order["root"])
-    reports = {
-        name: run_scenario(
-            order["module"], name, root, relaunched=True, backend=order["backend"], tolerance=order["tol"]
-        )
-        for name in order["names"]
-    }
-    print(json.dumps(reports))
+    print(json.dumps([_run(each, relaunched=True) for each in json.loads(sys.argv[1])]))

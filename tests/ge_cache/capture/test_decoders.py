@@ -18,7 +18,7 @@ def decoder() -> Any:
     import transformers
 
     torch.manual_seed(0)
-    sizes = {"vocab_size": 64, "hidden_size": 32, "state_size": 8, "num_hidden_layers": 2}
+    sizes = {"vocab_size": 64, "hidden_size": 16, "state_size": 4, "num_hidden_layers": 1}
     return transformers.MambaForCausalLM(transformers.MambaConfig(**sizes)).eval()
 
 
@@ -26,7 +26,7 @@ def served() -> dict[str, Any]:
     """Whether a cached forward gives what the plain one does, and what it took."""
     model = decoder()
     cached = gearcache.cache_compile(model.forward, config=strict_config(), dynamic=False)
-    ids = torch.arange(6).view(2, 3)
+    ids = torch.arange(4).view(2, 2)
     with torch.inference_mode():
         found, expected = cached(input_ids=ids), model(input_ids=ids)
         is_equal = torch.allclose(found.logits, expected.logits, atol=1e-6)
@@ -53,5 +53,5 @@ def test_a_decoder_is_served_as_it_is_and_in_another_process(cache_dir: Path) ->
     cold = served()
     assert (cold["equal"], cold["eager"]) == (True, 0)
     code = "import json\nfrom tests.ge_cache.capture.test_decoders import served\nprint(json.dumps(served()))"
-    environ = {"TORCHAIR_CACHE_HOME": str(cache_dir), "PYTHONHASHSEED": "7"}
+    environ = {"TORCHAIR_CACHE_HOME": str(cache_dir)}
     assert run_python(code, environ=environ) == {"equal": True, "misses": 0, "traces": 0, "eager": 0}

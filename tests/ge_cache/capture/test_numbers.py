@@ -29,12 +29,11 @@ def test_a_sliding_window_cache_takes_few_variants(cache_dir: Path) -> None:
     transformers = pytest.importorskip("transformers")
     model = _model(transformers)
     cached = gearcache.cache_compile(model.forward, config=strict_config(), dynamic=False)
-    for length in (2, 5):
-        with torch.inference_mode():
-            expected, found = (_generated(transformers, model, forward, length) for forward in (model.forward, cached))
-        assert torch.equal(expected, found)
-    # Two prefills, and decode before, at and after the step on which the window is full.
-    assert len(cached._binding.loaded.variants) <= 5
+    with torch.inference_mode():
+        expected, found = (_generated(transformers, model, forward) for forward in (model.forward, cached))
+    assert torch.equal(expected, found)
+    # The prefill, and decode before, at and after the step on which the window is full.
+    assert len(cached._binding.loaded.variants) <= 4
 
 
 def _model(transformers: Any) -> Any:
@@ -44,11 +43,11 @@ def _model(transformers: Any) -> Any:
     return transformers.MistralForCausalLM(transformers.MistralConfig(**sizes, **heads)).eval()
 
 
-def _generated(transformers: Any, model: Any, forward: Any, length: int) -> torch.Tensor:
+def _generated(transformers: Any, model: Any, forward: Any) -> torch.Tensor:
     from gearcache.integrations.transformers.cache_name import CACHE
 
     cache = transformers.StaticCache(config=model.config, max_cache_len=16)
-    ids = torch.arange(length)[None] % 7
+    ids = torch.arange(2)[None]
     logits = []
     for _ in range(6):
         found = forward(input_ids=ids, **{CACHE: cache}, use_cache=True).logits[:, -1:]

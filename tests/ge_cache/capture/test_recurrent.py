@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.errors import CaptureError
+from tests.support.sampled import sampled
 from tests.support.scenarios import strict_config
 
 LAYERS = {
     "gru": lambda: nn.GRU(4, 5),
-    "lstm": lambda: nn.LSTM(4, 5, num_layers=2, bidirectional=True),
+    "lstm": lambda: nn.LSTM(4, 5, bidirectional=True),
     "projected": lambda: nn.LSTM(4, 5, proj_size=3),
     "rnn": lambda: nn.RNN(4, 5, nonlinearity="relu"),
 }
@@ -31,7 +32,7 @@ class Net(nn.Module):
 
 
 def assert_as_eager(cached: Any, net: Net, batch: int) -> None:
-    x = torch.randn(3, batch, 4)  # each step adds its operations to the graph
+    x = torch.randn(2, batch, 4)  # each step adds its operations to the graph
     with torch.no_grad():
         torch.testing.assert_close(cached(x), net.run(x), rtol=0, atol=0)
 
@@ -40,7 +41,7 @@ def assert_as_eager(cached: Any, net: Net, batch: int) -> None:
 WAYS: dict[str, dict[str, Any]] = {"gru": {"gears": {"x": {1: [2, 3]}}}, "lstm": {}, "projected": {}, "rnn": {}}
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", sampled(LAYERS, ("gru", "lstm")))
 @pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch 2.15 says so of itself
 def test_a_recurrent_layer_is_right_with_the_weights_that_it_has(name: str, cache_dir: Path) -> None:
     net = Net(LAYERS[name]())

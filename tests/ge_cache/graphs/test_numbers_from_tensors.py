@@ -78,10 +78,8 @@ def _is_equal(found: Any, expected: Any) -> bool:
         ("scaled", "dynamic"),
         ("returned", "static"),
         ("selected", "gears"),
-        ("selected", "automatic"),
         ("different", "static"),
         ("different", "dynamic"),
-        ("located", "gears"),
         ("taken_apart", "automatic"),
     ],
 )
@@ -128,7 +126,7 @@ def test_what_a_graph_cannot_return_is_refused_with_a_way_out(cache_dir: Path, n
         served(CALLS[0])
 
 
-@pytest.mark.parametrize("name", ["scaled", "returned", "selected", "different"])
+@pytest.mark.parametrize("name", ["scaled", "selected"])
 def test_padding_never_reaches_a_value(cache_dir: Path, name: str) -> None:
     module, x = Taken().eval(), torch.rand(3, 3) + 1
     served = gearcache.cache_compile(

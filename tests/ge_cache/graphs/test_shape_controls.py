@@ -68,6 +68,7 @@ print(json.dumps([right, cached.stats.traces, sorted(cached.stats.gears)]))
 
 
 @pytest.mark.slow
+@pytest.mark.thorough  # torch reads it when it is imported; the tests below and of scenarios have the setting
 def test_the_environment_variable_names_dynamic_dims(cache_dir: Path) -> None:
     """Relaunched they are so too, as for `dims_named_by_the_settings` of the scenarios."""
     environ = {"TORCHAIR_CACHE_HOME": str(cache_dir), "TORCH_COMPILE_DYNAMIC_SOURCES": "L['x']"}

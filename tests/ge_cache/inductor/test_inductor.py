@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
 from torch._dynamo.decorators import mark_unbacked
 
 import gearcache
@@ -22,7 +21,7 @@ TRACES = {
     "gears": None,
     "scalars": 1,
     # The layer asks for grad mode: its trace is made in both.
-    "operators_without_a_c_interface": 3,
+    "operators_without_a_c_interface": 2,
 }
 
 
@@ -46,19 +45,3 @@ def test_shape_controls_hold_for_compiled_graphs(cache_dir: Path) -> None:
         with torch.no_grad():
             assert torch.allclose(cached(x), net.scaled(x), atol=1e-5)
     assert cached.stats.gears == {"dynamic": 2}
-
-
-class Folded(nn.Module):
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.maximum(x * 0, torch.zeros_like(x)), (x * 0).sum() + torch.zeros_like(x)
-
-
-@pytest.mark.usefixtures("compiled_here")
-def test_results_of_one_known_value_may_be_as_large_as_an_input(cache_dir: Path) -> None:
-    """Inductor fills tensors of the input's sizes before the graph has taken them."""
-    method = Folded().forward
-    served = gearcache.cache_compile(method, config=strict_config("inductor"), dynamic=True)
-    for rows in (3, 5):
-        x = torch.arange(4.0 * rows).reshape(rows, 4)
-        for found, expected in zip(served(x), method(x), strict=True):
-            assert torch.equal(found, expected)

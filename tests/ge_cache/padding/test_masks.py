@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 import gearcache
 from gearcache.errors import GearSpecError, PaddedResultError, UnknownGear
 from gearcache.ge_cache.padding.fills import _CARRY_NAN
-from tests.support.sampled import examples
+from tests.support.sampled import examples, sampled
 from tests.support.scenarios import strict_config
 
 INF = math.inf
@@ -127,7 +127,14 @@ def _others(x: Tensor, mask: Tensor) -> dict[str, Tensor]:
     return {name: function(x, mask) for name, function in _SERVED.items() if "attention" not in name}
 
 
-@pytest.mark.parametrize("name", [*(name for name in _SERVED if "attention" in name), "others"])
+#: `others` has a mean, and a first token is one of those that `attention by hand` gives.
+_KEPT = {name for name in _SERVED if "attention" in name} - {"mean of attention", "first of attention"}
+_KEPT -= {"attention, mask of -inf"}  # the mask that is added is one
+
+
+@pytest.mark.parametrize(
+    "name", sampled([*(name for name in _SERVED if "attention" in name), "others"], {*_KEPT, "others"})
+)
 def test_masked_filling_reaches_no_result(cache_dir: Path, name: str) -> None:
     function = _SERVED.get(name, _others)
     cached = _padded(function)
@@ -148,9 +155,13 @@ def _multiplied_in_place(x: Tensor, mask: Tensor) -> Tensor:
 
 
 _FINITE = -1e9
+#: Others of the same message show it.
+_LIKE = pytest.mark.thorough
 _REFUSED: list[Any] = [
     pytest.param(_by_hand, {"mask": 1}, "gives filling a weight", id="filled with 1"),
-    pytest.param(lambda x, m: _scores(x).softmax(-1) @ x * m[..., None], {}, "gives filling a weight", id="no mask"),
+    pytest.param(
+        lambda x, m: _scores(x).softmax(-1) @ x * m[..., None], {}, "gives filling a weight", id="no mask", marks=_LIKE
+    ),
     pytest.param(
         lambda x, m: functional.scaled_dot_product_attention(x, x, x) * m[..., None], {}, "attends over", id="sdpa"
     ),
@@ -165,6 +176,7 @@ _REFUSED: list[Any] = [
         {},
         "not known to be False or -inf",
         id="the least number",
+        marks=_LIKE,
     ),
     pytest.param(
         lambda x, m: functional.scaled_dot_product_attention(x, x, x, (m == 0)[:, None]),
@@ -177,18 +189,20 @@ _REFUSED: list[Any] = [
         {},
         "not known to be False or -inf",
         id="a mask of queries",
+        marks=_LIKE,
     ),
     pytest.param(lambda x, m: (x * m[..., None]).mean(1), {}, "reduces over", id="mean of what is masked"),
     pytest.param(lambda x, m: (x * m[..., None]).sum(1) / x.size(1), {}, "as a number", id="divided by the length"),
     pytest.param(lambda x, m: (x * m[..., None]).amax(1), {}, "reduces over", id="max of 0"),
     pytest.param(lambda x, m: (x + m[..., None]).sum(1), {}, "reduces over", id="added"),
-    pytest.param(lambda x, m: (x * m[..., None].exp()).sum(1), {}, "reduces over", id="exp"),
     pytest.param(lambda x, m: (x * m.roll(1, 1)[..., None]).sum(1), {}, "combines positions", id="roll"),
     pytest.param(lambda x, m: (x * m.cumsum(1)[..., None]).sum(1), {}, "reduces over", id="running sum"),
-    pytest.param(lambda x, m: (x * (1 - m)[..., None]).sum(1), {}, "reduces over", id="the other ones"),
-    pytest.param(lambda x, m: x[torch.arange(2), m.sum(1) - 1], {}, "looks rows of", id="the last real one"),
     pytest.param(
-        lambda x, m: (x * m[:, (torch.arange(x.size(1)) - 1)][..., None]).sum(1), {}, "looks rows of", id="one off"
+        lambda x, m: (x * m[:, (torch.arange(x.size(1)) - 1)][..., None]).sum(1),
+        {},
+        "looks rows of",
+        id="one off",
+        marks=_LIKE,
     ),
     pytest.param(
         lambda x, m: (x * m[:, (torch.arange(x.size(1)) * m[0])][..., None]).sum(1), {}, "looks rows of", id="chosen"
@@ -198,11 +212,9 @@ _REFUSED: list[Any] = [
     pytest.param(lambda x, m: functional.one_hot(m).sum(-1) * x[..., 0], {}, "one_hot|Dynamo", id="classes counted"),
     pytest.param(lambda x, m: _mean(x, m).nan_to_num(), {}, "could hide", id="NaN made a number"),
     pytest.param(lambda x, m: _by_hand(x, m) > 0, {}, "could hide", id="NaN compared"),
-    pytest.param(lambda x, m: _by_hand(x, m).argmax(-1), {}, "could hide", id="NaN as the greatest"),
     pytest.param(lambda x, m: _by_hand(x, m).pow(0), {}, "could hide", id="NaN to the power of 0"),
     pytest.param(lambda x, m: _by_hand(x, m).long(), {}, "could hide", id="NaN as an int"),
     pytest.param(lambda x, m: x[:, 0].copy_(_mean(x, m)), {}, "could hide", id="copied"),
-    pytest.param(lambda x, m: x[:, 0].add_(_mean(x, m)), {}, "writes what masked filling", id="written"),
     pytest.param(_multiplied_in_place, {}, "writes what masked filling", id="multiplied in place"),
     pytest.param(
         lambda x, m: functional.scaled_dot_product_attention(
@@ -219,9 +231,14 @@ _REFUSED: list[Any] = [
         {},
         "not linear layers of one",
         id="NaN queries of pooled states",
+        marks=_LIKE,
     ),
     pytest.param(
-        lambda x, m: _looked_up(_looked_up(x, m).sin(), m), {}, "not linear layers of one", id="a row of NaN scores"
+        lambda x, m: _looked_up(_looked_up(x, m).sin(), m),
+        {},
+        "not linear layers of one",
+        id="a row of NaN scores",
+        marks=_LIKE,
     ),
     pytest.param(
         lambda x, m: functional.scaled_dot_product_attention(_layer(x, m), x, x, (m != 0)[:, None]),
@@ -262,7 +279,12 @@ def test_a_row_that_is_masked_throughout_is_as_without_padding(cache_dir: Path) 
 
 
 @pytest.mark.parametrize(
-    ("function", "fill"), [(_looked_up, INF), (_by_hand, math.nan), (_mean, -INF), (_layer, math.nan)]
+    ("function", "fill"),
+    [
+        (_looked_up, INF),
+        (_mean, -INF),
+        *(pytest.param(function, math.nan, marks=pytest.mark.thorough) for function in (_by_hand, _layer)),
+    ],
 )
 def test_filling_that_no_mask_can_hide_is_an_error(
     cache_dir: Path, function: Callable[[Tensor, Tensor], Tensor], fill: float
@@ -343,7 +365,9 @@ def test_every_operator_that_carries_nan_is_tried() -> None:
     assert set(_SHAPES) | _MOVES | {"scaled_dot_product_attention"} == _CARRY_NAN  # attention is tried below
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", sampled([torch.float32, torch.bfloat16, torch.float16], [torch.float32, torch.bfloat16]), ids=str
+)
 def test_what_reads_a_nan_gives_nan_or_what_it_would_have_given(dtype: torch.dtype) -> None:
     places = (torch.rand(4, 16) > 0.9, torch.arange(64).view(4, 16) == 17, torch.ones(4, 16, dtype=torch.bool))
     x = torch.rand(4, 16).to(dtype)
@@ -363,8 +387,9 @@ def test_what_reads_a_nan_gives_nan_or_what_it_would_have_given(dtype: torch.dty
 @pytest.mark.parametrize(
     ("length", "dtype"),
     [
-        *((length, torch.float32) for length in (3, 16, 17, 70, 600)),
-        *((3, torch.float16), (16, torch.bfloat16), (70, torch.float16), (600, torch.bfloat16)),
+        *((3, torch.float32), (17, torch.float32), (70, torch.float16), (600, torch.bfloat16)),
+        *(pytest.param(length, torch.float32, marks=pytest.mark.thorough) for length in (16, 70, 600)),
+        *(pytest.param(*case, marks=pytest.mark.thorough) for case in ((3, torch.float16), (16, torch.bfloat16))),
     ],
     ids=str,
 )
@@ -417,8 +442,8 @@ _STEPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=st.lists(st.sampled_from(sorted(_STEPS)), min_size=1, max_size=4), length=st.integers(2, 8))
+@settings(max_examples=examples(9), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.sampled_from(sorted(_STEPS)), min_size=1, max_size=3), length=st.integers(2, 8))
 def test_what_the_proof_admits_never_depends_on_masked_filling(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], length: int
 ) -> None:

@@ -139,7 +139,7 @@ _STEPS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.sampled_from(sorted(_STEPS)), min_size=1, max_size=4), size=st.integers(1, 7))
 def test_what_the_proof_admits_never_depends_on_the_filling(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], size: int

@@ -31,9 +31,9 @@ from gearcache.ge_cache.workers.scratch import PREFIX
 HUNG = "#!/bin/sh\ntrap '' TERM\necho $$ >> {log}\nsleep 1000 &\necho $! >> {log}\nwait\nwait\nwait\n"
 PARENT = """
 import os, sys
-from tests.ge_cache.workers.test_compile_workers import Parallel
+from tests.ge_cache.workers.test_compile_workers import Compiling
 from gearcache.ge_cache.workers.pool import CompilePool
-pool = CompilePool(Parallel(), 2, 1, 1000.0)
+pool = CompilePool(Compiling(), 2, 1, 1000.0)
 if sys.argv[1] == "forked" and os.fork() == 0:
     os.close(1)
     sys.stdin.read()  # holds what its parent holds, until the test ends
@@ -62,6 +62,15 @@ class Quick(EagerBackend):
 
     def compile(self, job: CompileJob, stage: Stage) -> Artifact:
         raise TypeError("it has no graph")
+
+
+class Compiling(Quick):
+    """Worker processes that start the compiler without Inductor, which takes seconds to import."""
+
+    worker = f"{__name__}:Compiling"
+
+    def warm_up(self, threads: int, target: str, stage: Stage) -> None:
+        subprocess.check_output([os.environ["CXX"]])
 
 
 @pytest.fixture
@@ -136,9 +145,8 @@ def test_no_worker_and_no_compiler_outlives_its_parent(hung: Path, way: str, num
 
 
 def test_a_hung_compiler_is_ended_after_the_time_limit_and_what_is_left_is_not_begun(hung: Path) -> None:
-    with CompilePool(Parallel(), 1, 1, 1000.0) as pool:
+    with CompilePool(Parallel(), 1, 1, 0.5) as pool:
         assert wait_until(lambda: len(processes(hung)) == 2), "the compiler was not started"
-        pool._limit = 0.5
         late, given_up = pool.compile(iter([job(2), job(3)]), lambda gear, stage: None)
         assert "gear x.size(0)=2: the backend failed: it had not ended after 0.5 s" in str(late.error)
         assert "GEARCACHE_COMPILE_TIMEOUT" in str(late.error)
@@ -166,6 +174,12 @@ def worker_of_a_build() -> WorkerProcess:
         (outcome,) = pool.compile(iter([job(2)]), lambda gear, stage: None)
         assert "TypeError" in str(outcome.error)
     return worker
+
+
+def worker_of_a_pool() -> WorkerProcess | None:
+    """The worker that a build would have; a new one ends before it has imported anything."""
+    with CompilePool(Quick(), 1, 1, 1000.0) as pool:
+        return pool._slots[0].worker()
 
 
 @pytest.fixture
@@ -196,18 +210,16 @@ def test_the_next_build_of_a_process_takes_the_worker_of_the_last_one_if_it_woul
         KEPT.end()
         os._exit(0 if KEPT.take(first.start[0]) is None else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert worker_of_a_build() is first
+    assert worker_of_a_pool() is first
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/tmp/other")  # as an import of Inductor does
-    assert worker_of_a_build() is first
-    monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")  # read by Inductor at its import
-    second = worker_of_a_build()
-    assert second is not first
+    assert worker_of_a_pool() is first
+    with monkeypatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")  # read by Inductor at its import
+        assert worker_of_a_pool() is not first
     assert is_alive(first.pid)
-    os.kill(second.pid, signal.SIGKILL)  # as a host without memory does
-    assert wait_until(second.has_exited)
-    third = worker_of_a_build()
-    assert third is not second
-    assert is_alive(third.pid)
+    os.kill(first.pid, signal.SIGKILL)  # as a host without memory does
+    assert wait_until(first.has_exited)
+    assert worker_of_a_pool() is not first
 
 
 @pytest.mark.usefixtures("none_kept")
