@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.errors import GearSpecError, InputError
+from gearcache.errors import GearSpecError, InputError, UnknownGear
 from tests.support.scenarios import strict_config
 
 
@@ -35,6 +35,24 @@ class Net(nn.Module):
     def keeps_channels_last(self, x: Tensor, mask: Tensor) -> Tensor:
         y = x.view(-1, 1, 1, x.shape[1]).expand(-1, 3, 2, -1)
         return y * torch.ones_like(y, memory_format=torch.channels_last)
+
+    def writes_a_copy(self, x: Tensor) -> Tensor:
+        return x.contiguous().add_(1)
+
+    def returns_a_copy(self, x: Tensor) -> Tensor:
+        return x.flatten(1)
+
+    def computes_with_a_copy(self, x: Tensor) -> Tensor:
+        return x.flatten(1) * 2
+
+    def writes_a_copy_of_its_own(self, x: Tensor) -> Tensor:
+        own = x * 2
+        own.contiguous().add_(1)
+        return own
+
+    def keeps_a_memory_format(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        image = x.unsqueeze(3)
+        return image.roll(1, 1), nn.functional.batch_norm(image, torch.zeros(2), torch.ones(2))
 
     def adds(self, x: Tensor, mask: Tensor) -> Tensor:
         return x * 2 + mask
@@ -79,6 +97,36 @@ def test_a_call_is_padded_rightly_or_refused(cache_dir: Path, name: str, dim: in
             continue
         torch.testing.assert_close(found, expected)
         torch.testing.assert_close(net.seen, twin.seen)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_served"),
+    [
+        ("writes_a_copy", False),
+        ("returns_a_copy", False),
+        ("writes_a_copy_of_its_own", False),
+        ("computes_with_a_copy", True),
+        ("keeps_a_memory_format", True),
+    ],
+)
+def test_at_a_size_of_1_what_is_a_copy_elsewhere_may_be_the_tensor_itself(
+    cache_dir: Path, name: str, is_served: bool
+) -> None:
+    net = Net()
+    cached = cached_of(net, name, 0, {"x": 0.0})
+    for size in (3, 1):
+        x, same = (torch.arange(4.0 * size).reshape(2, size, 2).transpose(0, 1) for _ in range(2))
+        expected = getattr(net, name)(same)
+        if size == 1 and not is_served:
+            with pytest.raises(UnknownGear, match="does not serve a size of 1"):
+                cached(x)
+            continue
+        found = cached(x)
+        pairs = zip(found, expected, strict=True) if isinstance(found, tuple) else [(found, expected)]
+        for left, right in pairs:
+            torch.testing.assert_close(left, right, rtol=0, atol=0)
+            assert left.stride() == right.stride()
+        assert torch.equal(x, same)
 
 
 @pytest.mark.parametrize("dim", [0, 1])
