@@ -22,6 +22,9 @@ _OF_CACHED_BASE = (
     "it calls, through its class or `super()`, a method that is no function, such as one that `cache_compile` "
     "decorates too: decorate one of the two only"
 )
+#: Dynamo's text where a function of torch gets an object that no graph can hold, and its cause, which names the class.
+_OF_OBJECT = "Failed to convert args/kwargs to proxy"
+_OBJECT = re.compile(r"Variable\((\w+)\)$")
 #: The message where the trace is the first reader of a `functools.cached_property`, up to Python 3.11.
 _CACHED_PROPERTY = "it computes a `functools.cached_property`, under a lock: read it once before the first call"
 
@@ -50,6 +53,8 @@ def cause_of(error: BaseException) -> str:
         return "; ".join([_OF_CACHED_BASE, *where[-1:]])
     if "`RLock` context manager" in text and any(frame.name == "__get__" for frame in _stack(error)):
         return "; ".join([_CACHED_PROPERTY, *where[-1:]])
+    if first.startswith(_OF_OBJECT) and (given := _OBJECT.search(str(error.__cause__))) is not None:
+        return "; ".join([_of_object(given[1]), *where[-1:]])
     if (decided := _OF_VALUES.search(text)) is not None:
         condition = f" (`{decided[1].strip()}`)" if decided[1] else ""
         is_of_mask = any(frame.filename.endswith("torch/nn/modules/transformer.py") for frame in _stack(error))
@@ -61,6 +66,16 @@ def cause_of(error: BaseException) -> str:
     if (raised := _RAISED.search(rest)) is not None:
         return "; ".join([f"its trace ends in an exception, {raised[1]}", *where[-1:]])
     return "; ".join([f"Dynamo could not form one graph: {first}", *detail[:2], *where[-1:]])
+
+
+def _of_object(name: str) -> str:
+    """Return the sentence about an object that a function of torch gets."""
+    if name == "Generator":
+        return (
+            "it draws from a `torch.Generator`, which a graph cannot hold: draw before the call and pass the tensor, "
+            "or seed the default generator"
+        )
+    return f"a function of torch gets an object of the class `{name}`, which a graph cannot hold: pass tensors instead"
 
 
 def _places(error: BaseException) -> list[str]:

@@ -31,11 +31,17 @@ _PACKED = ("key_item", "dict_key_item")
 
 
 class NumberRefused(CaptureError):
-    """Some ints of a trace cannot be numbers: `symbols` has the known ones, empty where any may be the cause."""
+    """Some ints of a trace cannot be numbers: `symbols` has the known ones, empty where any may be the cause.
 
-    def __init__(self, method: str, cause: str, symbols: Iterable[Any] = ()) -> None:
+    `places` has their paths, if there is no capture that tells them.
+    """
+
+    def __init__(
+        self, method: str, cause: str, symbols: Iterable[Any] = (), places: Iterable[Access] = frozenset()
+    ) -> None:
         super().__init__(method, cause)
         self.symbols = frozenset(symbols)
+        self.places = frozenset(places)
 
     def __reduce__(self) -> Any:
         return CaptureError, (self.method, self.cause)
@@ -90,18 +96,24 @@ class WantedNumbers:
         """Whether there may be numbers."""
         return bool(self._choice)
 
-    def wants(self, source: Any, value: int) -> bool:
-        """Return whether an int becomes a number; `source` is Dynamo's."""
-        if not self._choice or self._scope is None or not -(2**63) <= value < 2**63:
-            return False
+    def place(self, source: Any) -> Access | None:
+        """Return the path of an int; None where no choice can name it."""
+        if self._scope is None:
+            return None
         try:
             access = access_of(source, FrameNames({}, {}, tuple(self._scope.closure)))
         except (UnknownSourceClass, NotConstant, NotImplementedError):
+            return None
+        return _place(access, self._scope) if access.root[0] in ("argument", "closure", "global") else None
+
+    def wants(self, source: Any, value: int) -> bool:
+        """Return whether an int becomes a number; `source` is Dynamo's."""
+        if not self._choice or not -(2**63) <= value < 2**63:
             return False
-        kind, name = access.root
-        if kind not in ("argument", "closure", "global"):
+        place = self.place(source)
+        if place is None:
             return False
-        place = _place(access, self._scope)
+        kind, name = place.root
         if place in self._constants or any(RangeAxis(path, 0, 1).matches(place.text) for path in self._choice.declared):
             return False
         is_argument = kind == "argument" and name != self._instance

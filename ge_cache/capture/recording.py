@@ -87,7 +87,8 @@ class Recording(TraceLog):
             kind = MethodRaises if private_raised.is_raised_by_arguments(error) else CaptureError
             raise kind(self.method, cause) from error
         if of_floats := self.hook.numbers.symbols.keys() & {symbol for (symbol,) in self.of("symbol of a float")}:
-            raise NumberRefused(self.method, "a float is computed from a number", of_floats)
+            places = [self.numbers.place(self.hook.numbers.symbols[symbol]) for symbol in of_floats]
+            raise NumberRefused(self.method, "a float is computed from it", of_floats, filter(None, places))
         self.raise_refusals()
         if self.hook.module is None:
             raise NoOperation(self.method)

@@ -205,7 +205,8 @@ def _targets(graph: GearGraph) -> list[Any]:
 
 
 def _writes(target: Any) -> bool:
-    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+    schema = getattr(target, "_schema", None)
+    return schema is not None and schema.is_mutable
 
 
 def _is_of_number(capture: Capture, value: Any) -> bool:

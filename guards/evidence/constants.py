@@ -113,8 +113,10 @@ def readable(plain: Any) -> str:
             return f"{begin}{items_text}{end}"
         case ["dict", list(pairs)] if all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
             return "{" + ", ".join(f"{readable(key)}: {readable(value)}" for key, value in pairs) + "}"
-        case ["enum", str(name), str(member), *_]:
+        case ["enum", str(name), str(member), None]:
             return f"{name}.{member}"
+        case ["enum", str(name), str(member), value]:  # as Python writes it
+            return f"<{name}.{member}: {readable(value)}>"
         case ["subclass", str(name), base]:
             return f"{name}({readable(base)})"
         case ["range", [start, stop, step]]:

@@ -231,8 +231,9 @@ class Tracer:
                 raise_interrupt(error)
                 if traced is None and not error.is_beside_numbers:
                     raise
-                symbols = getattr(error, "symbols", ())
-                places = {traced.number_accesses[symbol] for symbol in symbols} if traced is not None else set()
+                places = set(getattr(error, "places", ()))
+                if traced is not None:
+                    places |= {traced.number_accesses[symbol] for symbol in getattr(error, "symbols", ())}
                 refused = {**refused, error.cause: None}
                 logger.info("%s: %s stay constants: %s", self._request.name, _texts(places), error.cause)
                 choice = choice.with_constants(places) if places - choice.constants else NO_NUMBERS

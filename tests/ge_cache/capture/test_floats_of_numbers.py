@@ -56,3 +56,44 @@ def test_a_float_of_an_int_is_that_of_python(name: str, cache_dir: Path) -> None
             left.n = right.n = start
             assert repr(cached(x)) == repr(getattr(left, name)(x))
             assert (left.n, left.m, left.out) == (right.n, right.m, right.out)
+
+
+LAYERS = [1, 2]
+
+
+class Decode(nn.Module):
+    def step(self, x: Tensor, position: int, length: int) -> Tensor:
+        return x[position:].sum() / length**0.8
+
+    def scaled(self, x: Tensor) -> Tensor:
+        return x * (sum(LAYERS) * 0.5)
+
+
+def test_an_int_beside_one_from_which_a_float_is_computed_stays_a_number(cache_dir: Path) -> None:
+    net, x = Decode(), torch.arange(12.0)
+    cached = gearcache.cache_compile(net.step, config=strict_config())
+    for length in (4, 5):
+        for position in (2, 3, 7):
+            assert torch.equal(cached(x, position, length), net.step(x, position, length))
+    assert cached.stats.traces == 3  # the second length: once as a number
+
+
+def test_an_edited_int_from_which_a_float_is_computed_is_tried_as_a_number_once(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traces = []
+    for layers in ([1, 2], [1, 3], [1, 4], [1, 5]):
+        monkeypatch.setitem(globals(), "LAYERS", layers)
+        net = Decode()
+        cached = gearcache.cache_compile(net.scaled, config=strict_config(), dynamic=None)
+        assert torch.equal(cached(torch.ones(3)), net.scaled(torch.ones(3)))
+        traces.append(cached.stats.traces)
+    assert traces == [1, 2, 1, 1]
+
+
+def test_a_full_entry_says_which_int_is_a_constant_and_why(cache_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
+    net, x = Decode(), torch.arange(12.0)
+    cached = gearcache.cache_compile(net.step, config=strict_config(max_variants=2))
+    for length in range(4, 7):
+        cached(x, 2, length)
+    assert "(`length` is a constant of each variant, because a float is computed from it)" in caplog.text

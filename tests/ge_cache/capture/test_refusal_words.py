@@ -47,6 +47,16 @@ except gearcache.CaptureError as error:
     assert "distributed tensors (`parallelize_module`, `DTensor`" in str(run_python(code, compiles=True))
 
 
+def test_a_generator_is_named_with_the_way_out(cache_dir: Path) -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+            return x + torch.rand(x.shape, generator=generator)
+
+    cached = gearcache.cache_compile(Net().forward, config=strict_config())
+    with pytest.raises(gearcache.CaptureError, match=r"draws from a `torch\.Generator`"):
+        cached(torch.ones(2), torch.Generator())
+
+
 @pytest.mark.parametrize("make", [lambda module: torch.jit.trace(module, torch.ones(2, 4)), torch.jit.script])
 def test_a_module_of_torchscript_is_refused_where_it_is_reached(cache_dir: Path, make: Any) -> None:
     class Net(nn.Module):

@@ -16,8 +16,15 @@ class Net(torch.nn.Module):
         joined, once = torch.cat([x]), row + 0
         normed = torch.nn.functional.batch_norm(x, torch.zeros(4), torch.ones(4))
         return (
-            [joined, torch.cat([x.permute(2, 0, 1)]).relu(), x + 1, torch.cat([joined, joined], 1).transpose(0, 2)]
-            + [normed, x.roll(1, 1), x.roll((1, 2), (0, 2)) * 2],
+            [
+                joined,
+                torch.cat([x.permute(2, 0, 1)]).relu(),
+                x + 1,
+                torch.cat([joined, joined], 1).transpose(0, 2),
+                normed,
+                x.roll(1, 1),
+                x.roll((1, 2), (0, 2)) * 2,
+            ],
             [row + torch.zeros(3), once.view(3, 1), row * 1, row - 0, row / 1, row * torch.ones(3), once],
         )
 

@@ -9,8 +9,8 @@ from gearcache.errors import CacheError
 from gearcache.options import CompilerConfig
 
 _REMEDY = (
-    "gearcache show lists them; pass floats and texts that vary as tensors, let sizes and ints vary (no "
-    "dynamic=False), name sizes in gears=, or raise CompilerConfig(max_variants=)"
+    "gearcache show lists them; pass floats that vary, and ints from which floats are computed, as tensors, let other "
+    "ints and sizes vary (no dynamic=False), name sizes in gears=, or raise CompilerConfig(max_variants=)"
 )
 
 

@@ -17,6 +17,7 @@ from gearcache.errors import (
     MissingTorchNames,
     TooManyVariants,
 )
+from gearcache.guards.access import Access
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import MISFITS
 from gearcache.guards.gears.parse import GearSpec, gear_text
@@ -250,7 +251,7 @@ class Builds:
         # A fact that changes again and again in this process would have each call compile.
         dropped = outdated(present, call, excess, most_left_over=limit - self._counters.traces)
         if len(dropped) < excess:
-            raise TooManyVariants(self._method.name, limit, why)
+            raise TooManyVariants(self._method.name, limit, why + _about_constants(present))
         return [variant for variant in present if all(variant is not each for each in dropped)]
 
     def take_in(self) -> None:
@@ -266,3 +267,15 @@ class Builds:
             for error in result.errors:
                 if error.gear == own_gear:
                     raise error
+
+
+def _about_constants(variants: list[StoredVariant]) -> str:
+    """Return which ints have a variant for each value although ints may vary, and why."""
+    causes = {
+        Access.from_plain(path).text: variant.constants_because
+        for variant in variants
+        if variant.constants_because
+        for path in variant.constants
+    }
+    texts = [f"`{path}` is a constant of each variant, because {cause}" for path, cause in sorted(causes.items())]
+    return f" ({'; '.join(texts)})" if texts else ""
