@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import http.server
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -27,7 +22,7 @@ from gearcache.cache.remote.urls import masked
 from gearcache.cli import main
 from gearcache.commands.checks.host_checks import check_settings
 from gearcache.commands.checks.tier_checks import check_tiers
-from tests.cache.remote.real_engines import ENGINES
+from tests.cache.remote.real_engines import ENGINES, website
 from tests.support.commands import DECODE, DECODE_OLD, PREFILL, listed, run, run_json, store
 from tests.support.deploys import DEPLOY
 from tests.support.stored_gears import store_gears
@@ -194,28 +189,10 @@ def test_an_interrupted_pull_leaves_whole_entries_only(
     assert len(run_json("pull", "--from", share, *other)["brought"]) == 3 - before
 
 
-@contextmanager
-def website(folder: Path) -> Iterator[str]:
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments, directory=str(folder))
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 def test_a_folder_with_lists_is_a_website_to_pull_from(
     pushed: Path, tmp_path: Path, share: str, other: tuple[str, str]
 ) -> None:
-    with website(tmp_path / "share") as url:
+    with website(str(tmp_path / "share")) as url:
         text = run("pull", "--from", f"{url}?unsigned=1", *other, code=1).stderr
         assert "has no `v4/entries/index.txt`, which `gearcache push --index` writes" in text
         assert run_json("push", "--to", share, "--index")["tiers"][0]["indexed"]
