@@ -125,13 +125,6 @@ def test_an_hmac_key_that_cannot_be_read_refuses(tmp_path: Path) -> None:
 # -- attacks ------------------------------------------------------------------------------------------------
 
 
-def test_a_stripped_signature_is_refused(build: Pair, both: Trust) -> None:
-    data = both.signed(manifest())
-    assert refusal(build.checks, signed_parts(data).manifest) == "it is not signed"
-    assert "does not list" not in refusal(Trust(hmac=both.hmac), data[:-HMAC_SIZE]), "nothing is listed"
-    assert accepted(Trust(hmac=both.hmac), data[:-HMAC_SIZE]) is None
-
-
 def test_a_signature_of_another_entry_is_refused(build: Pair, both: Trust) -> None:
     for trust, reason in (
         (build.signs, "the signature by `build-2026`"),
