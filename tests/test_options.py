@@ -55,6 +55,8 @@ def test_only_methods_of_modules_are_taken() -> None:
         pytest.param({"tp_rank": True}, ValueError, "tp_rank is True", id="bool rank"),
         pytest.param({"config": 3}, TypeError, "config is an int", id="config"),
         pytest.param({"cache_dir": 3}, TypeError, "cache_dir is 3", id="cache_dir"),
+        pytest.param({"cache_dir": b"bytes"}, TypeError, "cache_dir is b'bytes'", id="cache_dir of bytes"),
+        pytest.param({"cache_dir": "a\0b"}, ValueError, "cache_dir is 'a", id="cache_dir with a zero"),
         pytest.param({"ge_cache": "x"}, TypeError, "ge_cache is 'x'", id="ge_cache"),
         pytest.param({"custom_decompositions": 3}, TypeError, "custom_decompositions is 3", id="decompositions"),
         pytest.param({"custom_decompositions": {"relu": len}}, TypeError, "has 'relu'", id="operator"),

@@ -136,17 +136,6 @@ def test_what_is_suggested_can_be_used(cache_dir: Path) -> None:
     assert len(again.stats.gears) == 2
 
 
-def test_refused_and_eager_calls_are_counted_too(cache_dir: Path) -> None:
-    for on_miss, expected in (("eager", {(2,): 1, (3,): 2}), ("raise", {(2,): 1, (3,): 2})):
-        cached = gearcache.cache_compile(Net().plain, config=strict_config(on_miss=on_miss), gears={"x": {0: [2]}})
-        for size in (2, 3, 3):
-            try:
-                cached(torch.randn(size, 4))
-            except gearcache.InputError:
-                assert on_miss == "raise"
-        assert cached.stats.shapes == expected
-
-
 def test_a_dynamic_graph_counts_shapes_when_asked(cache_dir: Path) -> None:
     cached = gearcache.cache_compile(Net().plain, config=strict_config(count_shapes=True))
     for size in (2, 3, 3, 7):
