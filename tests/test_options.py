@@ -97,6 +97,9 @@ def test_a_wrong_parameter_is_refused_at_once(keywords: dict[str, Any], error: t
         ("options", 3),
         ("strict", "no"),
         ("inference_config", None),
+        ("label", "a b"),
+        ("label", "x" * 41),
+        ("label", 3),
     ],
 )
 def test_an_option_outside_what_is_allowed_is_a_value_error(option: str, value: Any) -> None:
@@ -265,11 +268,18 @@ def test_a_mode_of_inductor_is_refused_and_not_ignored(cache_dir: Path) -> None:
 
 
 @pytest.mark.usefixtures("compiled_here")
-def test_a_mode_of_npus_is_left_aside_where_a_backend_is_found_for_cpus(cache_dir: Path) -> None:
+def test_a_mode_of_npus_is_left_aside_where_a_backend_is_found_for_cpus(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One config for a laptop and an NPU."""
-    module = Net()
-    cached = gearcache.cache_compile(module.run, config=CompilerConfig(mode="max-autotune"))
-    assert torch.equal(cached(torch.zeros(2)), module.run(torch.zeros(2)))
+
+    def compile_now(*_: object) -> None:
+        raise RuntimeError("it came to a compile")
+
+    monkeypatch.setattr(InductorBackend, "compile", compile_now)
+    cached = gearcache.cache_compile(Net().run, config=CompilerConfig(mode="max-autotune", strict=True))
+    with pytest.raises(errors.CompileError, match="it came to a compile"):
+        cached(torch.zeros(2))
 
 
 @pytest.mark.parametrize("name", ["experimental_config", "ge_config"])
