@@ -39,7 +39,7 @@ def test_no_other_list_wastes_less(counts: dict[int, int], k: int) -> None:
     assert _work(counts, tuple(found)) == min(_work(counts, chosen) for chosen in others)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.dictionaries(st.tuples(st.integers(1, 6), st.integers(1, 6)), st.integers(1, 9), min_size=2, max_size=8),
     st.integers(1, 6),
