@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 
@@ -23,6 +24,10 @@ from tests.support.compiling_here import compile_here
 # Where the tests were started in the background, programs that they start would ignore Ctrl-C too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The tests may run on a busy host: how long an example takes says nothing.
+hypothesis.settings.register_profile("tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("tests")
 
 # pytest gives handlers to loggers that do not propagate, and with one torch writes down every step of a trace.
 logging.getLogger("torch.__trace").propagate = True

@@ -18,7 +18,6 @@ from gearcache import metrics
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.layout import Layout
 from gearcache.cache.remote.outbox import outbox
-from gearcache.errors import OptionError
 from tests.support.fork_server import run_code
 from tests.support.scenarios import strict_config
 from tests.support.source_tree import ROOT
@@ -78,12 +77,6 @@ def test_labels_tell_models_of_one_class_apart(port: int, cache_dir: Path) -> No
         assert found[f'gearcache_misses_total{{method="{name}.decode",reason="absent"}}'] == 1
     names = {entry.label for entry in Catalog(Layout(cache_dir)).entries()}
     assert names == {"query.decode", "passage.decode", "Net.decode"}
-
-
-@pytest.mark.parametrize("label", ["a b", "x" * 41, 3])
-def test_a_label_is_a_name(label: object) -> None:
-    with pytest.raises(OptionError, match=r"option `label` is .*; it must be a name of at most 40 letters"):
-        gearcache.CompilerConfig(label=label)  # type: ignore[arg-type]
 
 
 def test_a_scrape_tells_padded_eager_and_refused_calls(port: int) -> None:

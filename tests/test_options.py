@@ -55,6 +55,8 @@ def test_only_methods_of_modules_are_taken() -> None:
         pytest.param({"tp_rank": True}, ValueError, "tp_rank is True", id="bool rank"),
         pytest.param({"config": 3}, TypeError, "config is an int", id="config"),
         pytest.param({"cache_dir": 3}, TypeError, "cache_dir is 3", id="cache_dir"),
+        pytest.param({"cache_dir": b"bytes"}, TypeError, "cache_dir is b'bytes'", id="cache_dir of bytes"),
+        pytest.param({"cache_dir": "a\0b"}, ValueError, "cache_dir is 'a", id="cache_dir with a zero"),
         pytest.param({"ge_cache": "x"}, TypeError, "ge_cache is 'x'", id="ge_cache"),
         pytest.param({"custom_decompositions": 3}, TypeError, "custom_decompositions is 3", id="decompositions"),
         pytest.param({"custom_decompositions": {"relu": len}}, TypeError, "has 'relu'", id="operator"),
@@ -95,6 +97,9 @@ def test_a_wrong_parameter_is_refused_at_once(keywords: dict[str, Any], error: t
         ("options", 3),
         ("strict", "no"),
         ("inference_config", None),
+        ("label", "a b"),
+        ("label", "x" * 41),
+        ("label", 3),
     ],
 )
 def test_an_option_outside_what_is_allowed_is_a_value_error(option: str, value: Any) -> None:
@@ -263,11 +268,18 @@ def test_a_mode_of_inductor_is_refused_and_not_ignored(cache_dir: Path) -> None:
 
 
 @pytest.mark.usefixtures("compiled_here")
-def test_a_mode_of_npus_is_left_aside_where_a_backend_is_found_for_cpus(cache_dir: Path) -> None:
+def test_a_mode_of_npus_is_left_aside_where_a_backend_is_found_for_cpus(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One config for a laptop and an NPU."""
-    module = Net()
-    cached = gearcache.cache_compile(module.run, config=CompilerConfig(mode="max-autotune"))
-    assert torch.equal(cached(torch.zeros(2)), module.run(torch.zeros(2)))
+
+    def compile_now(*_: object) -> None:
+        raise RuntimeError("it came to a compile")
+
+    monkeypatch.setattr(InductorBackend, "compile", compile_now)
+    cached = gearcache.cache_compile(Net().run, config=CompilerConfig(mode="max-autotune", strict=True))
+    with pytest.raises(errors.CompileError, match="it came to a compile"):
+        cached(torch.zeros(2))
 
 
 @pytest.mark.parametrize("name", ["experimental_config", "ge_config"])

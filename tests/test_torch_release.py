@@ -149,57 +149,44 @@ def spoilt(spoil: str, root: Path, *, when: str = "import", compiles: bool = Tru
     return run_python(program, str(root), when, compiles=compiles)
 
 
+def deleted(name: str) -> str:
+    owner, _, attribute = name.rpartition(".")
+    return f"delattr(pkgutil.resolve_name({owner!r}), {attribute!r})"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "when"),
+    ("name", "spoil", "when"),
     [
-        pytest.param("torch._C._InferenceMode", "import", id="of a hit, at the import"),
-        pytest.param("torch._C._dynamo.eval_frame._FrameAction", "import", id="of a mark, at the import"),
-        pytest.param("torch._dynamo.symbolic_convert.InstructionTranslatorBase.jump", "call", id="at a call"),
+        pytest.param("torch._C._InferenceMode", "", "import", id="a name of a hit, at the import"),
+        pytest.param("torch._C._dynamo.eval_frame._FrameAction", "", "import", id="a name of a mark, at the import"),
+        pytest.param("torch._dynamo.symbolic_convert.InstructionTranslatorBase.jump", "", "call", id="at a call"),
+        pytest.param("torch._dynamo.utils.iter_contains", ANOTHER_FUNCTION, "import", id="a probe of a function"),
+        pytest.param(
+            "torch._dynamo.variables.tensor.TensorVariable.call_method", ANOTHER_METHOD, "import", id="of a method"
+        ),
     ],
 )
-def test_where_a_name_is_missing_the_methods_answer_with_one_warning_of_it_and_strict_raises(
-    name: str, when: str, tmp_path: Path
+def test_where_a_name_or_a_probe_is_missing_the_methods_answer_with_one_warning_of_it_and_strict_raises(
+    name: str, spoil: str, when: str, tmp_path: Path
 ) -> None:
     is_of_hits = name == "torch._C._InferenceMode"  # a hit has imported no compiler
-    owner, _, attribute = name.rpartition(".")
-    spoil = f"delattr(pkgutil.resolve_name({owner!r}), {attribute!r})"
-    found, stats, logged, explained = spoilt(spoil, tmp_path, when=when, compiles=not is_of_hits)
-    lacking = f"torch 2.99.0 lacks `{name}`, which gearcache uses: install `torch==2."
+    found, stats, logged, explained = spoilt(spoil or deleted(name), tmp_path, when=when, compiles=not is_of_hits)
+    lacking, error = f"lacks `{name}`, which gearcache uses: install", "MissingTorchNames"
+    if spoil:
+        lacking = f"does not call `{name}`, by which gearcache sees what a trace depends on: install"
+        error = "UncalledProbes"
     assert found[:4] == [True] * 4
-    assert [each[0] for each in found[4:]] == ["MissingTorchNames"] * 2
-    assert all(lacking in each[1] and each[2] for each in found[4:])
-    assert stats[:2] == [[{"torch": 3 if when == "call" else 2}, 0], [{"torch": 2}, 0]]
+    assert [each[0] for each in found[4:]] == [error] * 2
+    assert all(f"torch 2.99.0 {lacking}" in each[1] and each[2] for each in found[4:])
+    # `warm` asks too where the compilers are imported.
+    assert stats[:2] == [[{"torch": 3 if spoil or when == "call" else 2}, 0], [{"torch": 2}, 0]]
     assert "torch" in EAGER_REASONS
     untested, said = logged
     assert "is tested with torch" in untested
     assert lacking in said
     assert lacking in explained
     assert not list(tmp_path.rglob("*.so"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("spoil", "name"),
-    [
-        pytest.param(ANOTHER_FUNCTION, "torch._dynamo.utils.iter_contains", id="function"),
-        pytest.param(ANOTHER_METHOD, "torch._dynamo.variables.tensor.TensorVariable.call_method", id="method"),
-    ],
-)
-def test_where_a_probe_is_not_called_the_methods_answer_with_one_warning_of_it_and_strict_raises(
-    spoil: str, name: str, tmp_path: Path
-) -> None:
-    found, stats, logged, explained = spoilt(spoil, tmp_path)
-    lacking = f"torch 2.99.0 does not call `{name}`, by which gearcache sees what a trace depends on: install"
-    assert found[:4] == [True] * 4
-    assert [each[0] for each in found[4:]] == ["UncalledProbes"] * 2
-    assert all(lacking in each[1] and each[2] for each in found[4:])
-    assert stats[:2] == [[{"torch": 3}, 0], [{"torch": 2}, 0]]  # `warm` as well
-    untested, said = logged
-    assert "is tested with torch" in untested
-    assert said.startswith("no graph is made or loaded, the methods themselves answer: ")
-    assert lacking in said
-    assert lacking in explained
 
 
 @pytest.mark.slow

@@ -131,7 +131,7 @@ def test_a_closed_pipe_is_no_traceback(cache_dir: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_completion_scripts_are_printed(shell: str) -> None:
     text = run("--completion", shell).stdout
     assert "_GEARCACHE_COMPLETE" in text

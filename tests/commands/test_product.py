@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 
 import pytest
@@ -79,18 +78,3 @@ def test_explain_names_the_setting_that_differs(served: Net) -> None:
     assert "gears.axes" in text
     assert "[2, 4]" in text
     assert "[2, 4, 8]" in text
-
-
-def test_an_entry_in_use_stays_and_one_that_is_cleared_is_compiled_again(served: Net) -> None:
-    method = cached(served)
-    method(torch.randn(2, 4))
-    run("clear", "--all", code=4)
-    assert run_json("verify")["sound"]
-    method(torch.randn(2, 4))
-    assert method.stats.calls == 2
-    del method
-    gc.collect()  # ends the use of those that are gone
-    run("clear", "--all", "--wait", "5s")
-    method = cached(served)
-    method(torch.randn(2, 4))
-    assert (method.stats.compiles, method.stats.hits) == (2, 0)

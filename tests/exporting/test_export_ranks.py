@@ -15,9 +15,9 @@ import torch.distributed as dist
 from gearcache.errors import CompileError
 from gearcache.exporting import export_ranks
 from gearcache.exporting.export_folder import NEW, work_folder
-from gearcache.exporting.export_manifest import MANIFEST
 from gearcache.exporting.export_ranks import ExportRanks, all_ranks
 from gearcache.exporting.torchair_export import put_in_place_together
+from tests.exporting.exports import contents
 
 
 def together(places: list[str], works: list[Path]) -> list[dict[int | None, Path]]:
@@ -57,11 +57,6 @@ def export_both(target: Path, content: str, *, second: Callable[[], None]) -> li
 
     with ThreadPoolExecutor(2) as pool:
         return [future.exception() for future in [pool.submit(one, rank) for rank in range(2)]]
-
-
-def contents(target: Path) -> dict[str, str]:
-    files = [path for path in target.rglob("*") if path.is_file() and path.name != MANIFEST]
-    return {path.relative_to(target).as_posix(): path.read_text() for path in files}
 
 
 def of_both(content: str) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 import gearcache
 from gearcache.telemetry.gear_use import padded_calls
 from gearcache.telemetry.outcomes import EAGER_REASONS, eager_calls, refused_calls
+from tests.support.at_once import at_once
 from tests.support.scenarios import strict_config
 
 GEARS = {"x": {0: [2, 4]}}
@@ -109,11 +109,7 @@ def test_a_call_from_many_threads_is_counted_once(cache_dir: Path) -> None:
     x = torch.ones(3, 4)
     cached(x)
     before = eager_calls()["Net.double", "on_miss"]
-    threads = [threading.Thread(target=lambda: [cached(x) for _ in range(50)]) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[lambda: [cached(x) for _ in range(50)]] * 8)
     assert cached.stats.eager_calls == 401
     assert eager_calls()["Net.double", "on_miss"] == before + 400
 

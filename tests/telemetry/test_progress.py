@@ -40,17 +40,29 @@ def build(seconds: float, **told: str) -> None:
 WHY = "absent: `state.threads` is `2`, stored is `1`"
 
 
+ALONE = f"gearcache: compiling 4 graphs of `Model.encode`, for this process alone: {WHY}\n"
+STORED = f"gearcache: compiling 4 graphs of `Model.encode`, to be stored in `/srv/.torchair_cache`: {WHY}\n"
+
+
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("kind", "environ", "place", "line"),
     [
-        ({"why": WHY, "place": "/srv/.torchair_cache"}, f"to be stored in `/srv/.torchair_cache`: {WHY}"),
-        ({"why": WHY}, f"for this process alone: {WHY}"),
+        pytest.param(io.StringIO, {}, "/srv/.torchair_cache", STORED, id="a pipe"),
+        pytest.param(io.StringIO, {}, "", ALONE, id="a pipe, where nothing is stored"),
+        pytest.param(Terminal, {"TERM": "dumb"}, "", ALONE, id="a terminal without escapes"),
+        pytest.param(Terminal, {"NO_COLOR": "1"}, "", ALONE, id="a terminal without colours"),
+        pytest.param(io.StringIO, {"GEARCACHE_PROGRESS": "0"}, "", "", id="a pipe, turned off"),
+        pytest.param(Terminal, {"GEARCACHE_PROGRESS": "0"}, "", "", id="a terminal, turned off"),
     ],
 )
-def test_a_long_build_is_told_in_one_line(told: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = stream(monkeypatch)
-    build(0.5, **told)
-    assert written.getvalue() == f"gearcache: compiling 4 graphs of `Model.encode`, {words}\n"
+def test_a_long_build_is_told_in_one_line_where_no_bar_can_be_drawn(
+    kind: type[io.StringIO], environ: dict[str, str], place: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = stream(monkeypatch, kind)
+    for name, value in ({"TERM": "xterm"} | environ).items():
+        monkeypatch.setenv(name, value)
+    build(0.4, why=WHY, place=place)
+    assert written.getvalue() == line
 
 
 def test_a_start_says_what_happened_why_and_where(
@@ -90,23 +102,6 @@ def test_a_short_build_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     build(0.0)
     time.sleep(0.6)
     assert written.getvalue() == ""
-
-
-@pytest.mark.parametrize("kind", [io.StringIO, Terminal])
-def test_a_variable_turns_it_off(kind: type[io.StringIO], monkeypatch: pytest.MonkeyPatch) -> None:
-    written = stream(monkeypatch, kind)
-    monkeypatch.setenv("GEARCACHE_PROGRESS", "0")
-    build(0.3)
-    assert written.getvalue() == ""
-
-
-@pytest.mark.parametrize(("name", "value"), [("TERM", "dumb"), ("NO_COLOR", "1")])
-def test_a_plain_terminal_gets_the_line_of_a_pipe(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = stream(monkeypatch, Terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv(name, value)
-    build(0.5, why=WHY)
-    assert written.getvalue() == f"gearcache: compiling 4 graphs of `Model.encode`, for this process alone: {WHY}\n"
 
 
 def screens(text: str) -> list[str]:

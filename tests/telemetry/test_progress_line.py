@@ -51,7 +51,7 @@ def test_the_line_is_cut_where_it_tells_least(width: int, method: str, state: St
     assert drawn(width, method, 0.4, state) == line
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(max_examples=examples(100))
 @given(
     st.integers(36, 200),
     st.text(min_size=1, max_size=60),

@@ -39,7 +39,7 @@ def test_no_other_list_wastes_less(counts: dict[int, int], k: int) -> None:
     assert _work(counts, tuple(found)) == min(_work(counts, chosen) for chosen in others)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.dictionaries(st.tuples(st.integers(1, 6), st.integers(1, 6)), st.integers(1, 9), min_size=2, max_size=8),
     st.integers(1, 6),
@@ -134,17 +134,6 @@ def test_what_is_suggested_can_be_used(cache_dir: Path) -> None:
     again = gearcache.cache_compile(net.attention, config=config, gears=found.gears)
     again.warm(torch.zeros(3, 5, dtype=torch.long), torch.ones(3, 5, dtype=torch.bool))
     assert len(again.stats.gears) == 2
-
-
-def test_refused_and_eager_calls_are_counted_too(cache_dir: Path) -> None:
-    for on_miss, expected in (("eager", {(2,): 1, (3,): 2}), ("raise", {(2,): 1, (3,): 2})):
-        cached = gearcache.cache_compile(Net().plain, config=strict_config(on_miss=on_miss), gears={"x": {0: [2]}})
-        for size in (2, 3, 3):
-            try:
-                cached(torch.randn(size, 4))
-            except gearcache.InputError:
-                assert on_miss == "raise"
-        assert cached.stats.shapes == expected
 
 
 def test_a_dynamic_graph_counts_shapes_when_asked(cache_dir: Path) -> None:

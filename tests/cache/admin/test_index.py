@@ -20,6 +20,7 @@ from gearcache.cache.admin.scan import read_entry, scan
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore, Hit
+from tests.support.at_once import at_once
 
 KEYS = [CacheKey("Model.decode", (("number", number),)) for number in range(3)]
 
@@ -220,11 +221,7 @@ def test_an_index_that_cannot_be_written_breaks_nothing(store: DiskStore, obstac
 def test_the_journal_takes_the_rows_of_many_writers_and_ends_at_a_torn_one(store: DiskStore, tmp_path: Path) -> None:
     folder = tmp_path / "index"
     row = read_entry(store.layout, store.layout.manifest(KEYS[0]))
-    threads = [threading.Thread(target=append_entry, args=(folder, row)) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[lambda: append_entry(folder, row)] * 20)
     rows, size = read_journal(folder)
     assert rows == [row] * 20
     data = (folder / JOURNAL_NAME).read_bytes()

@@ -62,36 +62,30 @@ def accepted(layout: Layout) -> None:
     prepare_folder(layout, layout.locks_folder)
 
 
-def test_a_folder_that_everybody_can_write_is_refused(above: Path) -> None:
-    above.chmod(0o757)
+@pytest.mark.parametrize(
+    ("mode", "owner", "told"),
+    [
+        pytest.param(0o757, None, "chmod o-w {}", id="everybody can write"),
+        pytest.param(0o1777, None, "", id="sticky"),
+        pytest.param(0o755, (54321, 54321), "belongs to user 54321", id="of another user", marks=needs_root),
+        pytest.param(0o1777, (54321, 54321), "belongs to user 54321", id="sticky of another user", marks=needs_root),
+        pytest.param(0o2775, (0, 54321), "chmod g-w {}", id="a group of others can write", marks=needs_root),
+        pytest.param(0o775, (0, 0), "", id="the group of root, as in images for any user", marks=needs_root),
+    ],
+)
+def test_a_folder_in_which_others_can_write_is_refused(
+    above: Path, mode: int, owner: tuple[int, int] | None, told: str
+) -> None:
+    if owner is not None:
+        os.chown(above, *owner)
+    above.chmod(mode)
+    if not told:
+        accepted(layout_below(above))
+        return
     error = refused(layout_below(above))
     assert error.path == above
-    assert f"chmod o-w {above}" in str(error)
+    assert told.format(above) in str(error)
     assert TRUSTED_VARIABLE in str(error)
-    above.chmod(0o755)
-    accepted(layout_below(above))
-
-
-def test_a_sticky_folder_does_no_harm(above: Path) -> None:
-    above.chmod(0o1777)
-    accepted(layout_below(above))
-
-
-@needs_root
-@pytest.mark.parametrize("mode", [0o755, 0o1777], ids=oct)
-def test_a_folder_of_another_user_is_refused(above: Path, mode: int) -> None:
-    os.chown(above, 54321, 54321)
-    above.chmod(mode)
-    error = refused(layout_below(above))
-    assert (error.path, "belongs to user 54321" in str(error)) == (above, True)
-
-
-@needs_root
-def test_a_folder_that_a_group_of_others_can_write_is_refused(above: Path) -> None:
-    os.chown(above, 0, 54321)
-    above.chmod(0o2775)
-    error = refused(layout_below(above))
-    assert (error.path, f"chmod g-w {above}" in str(error)) == (above, True)
 
 
 #: Name and members of the group, further users with their first group, whether nobody else can write.
@@ -130,13 +124,6 @@ def test_a_group_that_nobody_else_is_in_does_no_harm(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "getgroups", list)
     parents._is_own_group.cache_clear()
     assert parents._is_own_group(77, 1000) is ((expected or group == ("staff", [])) and group is not None)
-
-
-@needs_root
-def test_the_group_of_root_does_no_harm_where_only_root_is_in_it(above: Path) -> None:
-    """As in images made for arbitrary user numbers."""
-    above.chmod(0o775)
-    accepted(layout_below(above))
 
 
 def test_an_access_list_may_let_others_write_through_an_own_group(above: Path) -> None:

@@ -19,40 +19,24 @@ def _model(*names: str, size: int = 4) -> nn.Module:
     return model
 
 
-def _with_other_base() -> nn.Module:
-    model = _model("a", "c")
-    model.base = nn.Linear(4, 5)
-    return model
+#: What is done to the base of a model.
+CHANGES: dict[str, Callable[[Any], object]] = {
+    "other size": lambda model: setattr(model, "base", nn.Linear(4, 5)),
+    "other class": lambda model: setattr(model, "base", nn.Identity()),
+    "no bias": lambda model: setattr(model.base, "bias", None),
+    "tied": lambda model: setattr(model.adapters["a"], "weight", model.base.weight),
+    "frozen": lambda model: model.base.weight.requires_grad_(False),
+    "one more buffer": lambda model: model.base.register_buffer("scale", model.base.weight.detach()),
+}
 
 
-def _with_other_class() -> nn.Module:
-    model = _model("a", "c")
-    model.base = nn.Identity()
-    return model
+def _changed(name: str) -> Callable[[], nn.Module]:
+    def make() -> nn.Module:
+        model = _model("a", "c")
+        CHANGES[name](model)
+        return model
 
-
-def _without_bias() -> nn.Module:
-    model = _model("a", "c")
-    model.base.bias = None
-    return model
-
-
-def _tied() -> nn.Module:
-    model = _model("a", "c")
-    model.adapters["a"].weight = model.base.weight
-    return model
-
-
-def _frozen() -> nn.Module:
-    model = _model("a", "c")
-    model.base.weight.requires_grad_(False)
-    return model
-
-
-def _with_buffer() -> nn.Module:
-    model = _model("a", "c")
-    model.base.register_buffer("scale", model.base.weight.detach())
-    return model
+    return make
 
 
 def _reordered() -> nn.Module:
@@ -80,14 +64,9 @@ def is_alike(wanted: Any, stored: Any, unreached: list[str]) -> bool:
         (lambda: _model("a", "c"), [], False),
         (lambda: _model("c"), ["adapters.b"], False),
         (lambda: _model("a", "c", size=5), ["adapters.b"], False),
-        (_with_other_base, ["adapters.b"], False),
-        (_with_other_base, ["adapters", "base"], True),
-        (_with_other_class, ["adapters.b"], False),
-        (_without_bias, ["adapters.b"], False),
-        (_tied, ["adapters.b"], False),
-        (_tied, ["adapters"], True),
-        (_frozen, ["adapters.b"], False),
-        (_with_buffer, ["adapters.b"], False),
+        *[(_changed(name), ["adapters.b"], False) for name in CHANGES],
+        (_changed("other size"), ["adapters", "base"], True),
+        (_changed("tied"), ["adapters"], True),
         (_reordered, ["adapters.b"], False),
     ],
 )

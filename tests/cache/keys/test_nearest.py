@@ -9,7 +9,7 @@ import pytest
 
 from gearcache.cache.keys import nearest as nearest_module
 from gearcache.cache.keys.key import CacheKey, Difference
-from gearcache.cache.keys.nearest import nearest_entry
+from gearcache.cache.keys.nearest import Nearest, nearest_entry
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore
 
@@ -30,6 +30,13 @@ def publish(store: DiskStore, stored: CacheKey, age: int = 0) -> Path:
     return path
 
 
+def nearest(store: DiskStore, ranks: str = "", **components: object) -> Nearest:
+    """The nearest entry of `Model.decode` with these components, which must be there."""
+    found = nearest_entry(Layout(store.layout.root, ranks), key(**components))
+    assert found is not None
+    return found
+
+
 def test_entries_of_other_labels_are_not_near(store: DiskStore) -> None:
     publish(store, key("Model.prefill", a=1))
     assert nearest_entry(store.layout, key("Model.decode", a=1)) is None
@@ -38,8 +45,7 @@ def test_entries_of_other_labels_are_not_near(store: DiskStore) -> None:
 def test_the_entry_with_the_fewest_differing_components_is_nearest(store: DiskStore) -> None:
     publish(store, key(a=0, b=0, c=0))
     near = publish(store, key(a=1, b=1, c=0), age=5)
-    found = nearest_entry(store.layout, key(a=1, b=1, c=1))
-    assert found is not None
+    found = nearest(store, a=1, b=1, c=1)
     assert (found.path, found.differing) == (near, 1)
     assert found.difference == Difference("c", "", 1, 0)
 
@@ -48,9 +54,7 @@ def test_of_equally_near_entries_the_newest_is_named(store: DiskStore) -> None:
     publish(store, key(a=2), age=5)
     newest = publish(store, key(a=3), age=1)
     publish(store, key(a=4), age=9)
-    found = nearest_entry(store.layout, key(a=1))
-    assert found is not None
-    assert found.path == newest
+    assert nearest(store, a=1).path == newest
 
 
 def test_faulty_manifests_are_passed_over_and_left_alone(store: DiskStore) -> None:
@@ -58,16 +62,13 @@ def test_faulty_manifests_are_passed_over_and_left_alone(store: DiskStore) -> No
     good = publish(store, key(a=4), age=5)
     damaged.write_bytes(b"damaged")
     unsafe.chmod(0o666)
-    found = nearest_entry(store.layout, key(a=1))
-    assert found is not None
-    assert found.path == good
+    assert nearest(store, a=1).path == good
     assert damaged.read_bytes() == b"damaged"
 
 
 def test_the_same_key_for_other_ranks_is_named_as_such(store: DiskStore) -> None:
     publish(store, key(a=1))
-    found = nearest_entry(Layout(store.layout.root, "rank1"), key(a=1))
-    assert found is not None
+    found = nearest(store, "rank1", a=1)
     assert found.difference is None
     assert "for other ranks" in str(found)
 
@@ -77,9 +78,7 @@ def test_only_the_newest_manifests_are_looked_at(store: DiskStore, monkeypatch: 
     publish(store, key(a=1, b=0), age=9)
     publish(store, key(a=2, b=2), age=1)
     publish(store, key(a=3, b=3), age=2)
-    found = nearest_entry(store.layout, key(a=1, b=1))
-    assert found is not None
-    assert found.manifest.components == {"a": 2, "b": 2}
+    assert nearest(store, a=1, b=1).manifest.components == {"a": 2, "b": 2}
 
 
 def test_a_crowded_label_costs_no_more_than_a_few_reads(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,5 +87,5 @@ def test_a_crowded_label_costs_no_more_than_a_few_reads(store: DiskStore, monkey
         publish(store, key(a=number))
     looked_at = []
     monkeypatch.setattr(nearest_module.os, "lstat", lambda path: looked_at.append(path) or os.stat(path))
-    assert nearest_entry(store.layout, key(a=99)) is not None
+    nearest(store, a=99)
     assert len(looked_at) == 3

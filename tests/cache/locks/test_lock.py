@@ -1,47 +1,15 @@
-"""Locks between processes: exclusive, with a time limit, and free when their holder dies."""
+"""The files of locks; what processes do with them is in `tests/product/test_concurrency.py`."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gearcache.cache.locks.lock import key_lock
-from gearcache.errors import LockTimeout, PublishError
-
-HOLD = """
-import sys
-from pathlib import Path
-from gearcache.cache.locks.lock import key_lock
-with key_lock(Path(sys.argv[1]), 10):
-    print("held", flush=True)
-    sys.stdin.readline()
-"""
-
-
-def test_a_lock_held_by_another_process_times_out_and_is_free_when_that_is_killed(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(path)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
-    with pytest.raises(LockTimeout) as caught, key_lock(path, 0.05):
-        pass
-    assert (caught.value.path, caught.value.seconds) == (path, 0.05)
-    holder.kill()
-    holder.communicate(timeout=200)
-    with key_lock(path, 5):
-        pass
+from gearcache.errors import PublishError
 
 
 def test_the_file_stays_with_a_private_mode(tmp_path: Path) -> None:

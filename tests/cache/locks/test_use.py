@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gearcache.cache.locks import use as use_module
-from gearcache.cache.locks.use import Use, exclusive_use, register_use
+from gearcache.cache.locks.use import exclusive_use, register_use
+from tests.support.at_once import at_once
 
 
 @pytest.fixture
@@ -76,14 +76,7 @@ def test_a_file_that_may_only_be_read_is_locked_and_not_counted(path: Path, monk
 
 
 def descriptors_of(path: Path) -> int:
-    return sum(1 for link in Path("/proc/self/fd").iterdir() if is_link_to(link, path))
-
-
-def is_link_to(link: Path, path: Path) -> bool:
-    try:
-        return link.samefile(path)
-    except OSError:
-        return False
+    return sum(link.exists() and link.samefile(path) for link in Path("/proc/self/fd").iterdir())
 
 
 def test_a_file_made_anew_after_the_cache_was_deleted_is_another_one(path: Path) -> None:
@@ -99,20 +92,8 @@ def test_a_file_made_anew_after_the_cache_was_deleted_is_another_one(path: Path)
 
 def test_threads_that_begin_to_use_one_entry_at_once_share_it(path: Path) -> None:
     path.touch()
-    uses: list[Use | None] = []
-    start = threading.Barrier(16)
-
-    def begin() -> None:
-        start.wait()
-        for _ in range(50):
-            uses.append(register_use(path))
-
-    threads = [threading.Thread(target=begin) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(uses) == 800
-    assert None not in uses
-    del uses[1:]
+    begun = at_once(*[lambda: [register_use(path) for _ in range(50)]] * 16)
+    uses = [use for each in begun for use in each]
+    assert (len(uses), None in uses) == (800, False)
+    del begun, uses[1:]
     assert descriptors_of(path) == 1

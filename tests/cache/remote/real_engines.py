@@ -122,22 +122,28 @@ class Site(WebRemote):
 @contextmanager
 def web() -> Iterator[Remote]:
     """A read-only web server."""
-    with tempfile.TemporaryDirectory() as path:
+    with tempfile.TemporaryDirectory() as path, website(path) as url:
+        yield Site(url, path)
 
-        class Handler(http.server.SimpleHTTPRequestHandler):
-            def __init__(self, *arguments: object) -> None:
-                super().__init__(*arguments, directory=path)  # type: ignore[arg-type]
 
-            def log_message(self, *_: object) -> None:
-                return
+@contextmanager
+def website(folder: str) -> Iterator[str]:
+    """A web server of a folder; gives its address."""
 
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield Site(f"http://127.0.0.1:{server.server_port}/", path)
-        finally:
-            server.shutdown()
-            server.server_close()
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *arguments: object) -> None:
+            super().__init__(*arguments, directory=folder)  # type: ignore[arg-type]
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def url_of(remote: Remote) -> str:
@@ -153,6 +159,11 @@ def url_of(remote: Remote) -> str:
 
 
 ENGINES = {"folder": folder, "redis": redis, "bucket": bucket, "web": web}
+
+
+def soon(seconds: float = 10.0) -> Deadline:
+    """Return a deadline that no engine of this host should miss."""
+    return Deadline.after(seconds)
 
 
 def free_port() -> int:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
-import gearcache
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.signatures.key_pair import SigningKey, new_key_file
@@ -138,19 +135,3 @@ def test_a_local_relaunch_imports_no_cryptography_and_asks_for_no_key(cache_dir:
     assert build.checks.check(path.read_bytes(), "here") == "build"
     # Not even the list is read: it would be refused.
     assert run_python(SERVE, environ=environ | {"GEARCACHE_TRUSTED_KEYS": "wrong"}) == [1, 0, []]
-
-
-def test_a_model_answers_without_its_signing_key_and_stores_nothing(
-    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("GEARCACHE_SIGNING_KEY_FILE", str(tmp_path / "gone.pem"))
-    module = torch.nn.Linear(4, 4)
-    cached = gearcache.cache_compile(module.forward, config=gearcache.CompilerConfig(backend="eager"))
-    with caplog.at_level(logging.WARNING), torch.no_grad():
-        for _ in range(2):
-            x = torch.randn(2, 4)
-            assert torch.equal(cached(x), module(x))
-    (warning,) = [record.getMessage() for record in caplog.records if record.name.startswith("gearcache")]
-    assert "gone.pem" in warning
-    assert cached.stats.traces == 1
-    assert list(cache_dir.glob("v*/entries/*/*/manifest.msgpack")) == []

@@ -104,13 +104,6 @@ def test_another_release_of_torch_is_told(
     assert (check.ok, "or newer, this is 2.12.1" in check.detail) == (False, True)
 
 
-def test_doctor_writes_sizes_as_the_other_commands_do(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"d" * 2_200_000)
-    found = {check["name"]: check["detail"] for check in run_json("doctor")["checks"]}
-    assert found["entries"] == "1 entry, 2.2 MB"
-    assert found["space"].split()[1] in ("MB", "GB", "TB")
-
-
 def test_a_command_that_needs_torch_says_which(
     deploy: Path, monkeypatch: pytest.MonkeyPatch, release_of_torch: Callable[[str], None]
 ) -> None:

@@ -10,24 +10,8 @@ import pytest
 
 from tests.support.commands import run_json, run_process
 from tests.support.deploys import DEPLOY
-from tests.support.relaunch import run_python
 
 OTHERS = """
-def declare():
-    with torch.device("meta"):
-        batch = gearcache.Symbol("batch", gears=[1, 2])
-        net = Net()
-    config = gearcache.CompilerConfig(backend="eager")
-    cached = gearcache.cache_compile(net.decode, config=config)
-    cached.set_inputs(gearcache.TensorSpec((batch, 4), torch.float32))
-
-def serve():
-    net = Net()
-    net.cached = gearcache.cache_compile(net.decode, config=gearcache.CompilerConfig(backend="eager"))
-    net.cached.set_inputs(gearcache.TensorSpec((gearcache.Symbol(gears=[1, 2]), 4), torch.float32))
-    with torch.inference_mode():
-        return net.cached(torch.ones(2, 4)).shape, net.cached.stats.traces
-
 def broken():
     build()
     raise RuntimeError("wrong script")
@@ -73,17 +57,6 @@ def test_prewarm_compiles_once_and_then_says_all_present(deploy: Path, cache_dir
     assert "all present: 2 gears" in third.stdout
 
 
-@pytest.mark.slow
-def test_prewarm_needs_no_call_where_the_arguments_are_declared(deploy: Path, cache_dir: Path) -> None:
-    done = run_process("prewarm", "deploy:declare", "--json", cwd=deploy, compiles=True)
-    report = json.loads(done.stdout)
-    assert (done.returncode, report["complete"], report["compiled"]) == (0, True, 2), done.stderr
-    again = run_process("prewarm", "deploy:declare", cwd=deploy)
-    assert "all present: 2 gears" in again.stdout
-    serve = "import json; from deploy import serve; print(json.dumps(serve()))"
-    assert run_python(serve, cwd=deploy, environ={"TORCHAIR_CACHE_HOME": str(cache_dir)}) == [[2, 4], 0]
-
-
 def test_ctrl_c_during_a_prewarm_leaves_a_cache_that_goes_on(deploy: Path, cache_dir: Path) -> None:
     begun = time.monotonic()
     done = run_process("prewarm", "deploy:stopped", cwd=deploy, compiles=True)
@@ -109,7 +82,7 @@ def test_an_error_of_the_function_is_a_traceback_and_exit_code_1(deploy: Path, c
         (("nowhere:build",), "there is no module `nowhere`"),
         (
             ("deploy:nothing",),
-            "`deploy` has no function `nothing`; it has Net, broken, build, declare, ends, serve",
+            "`deploy` has no function `nothing`; it has Net, broken, build, ends, stopped",
         ),
         (("deploy",), "`deploy` names no function"),
         (("none.py:build",), "there is no file `none.py`"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
-import shutil
 import subprocess
 import sys
 import time
@@ -60,18 +59,6 @@ def test_list_filters_by_method_and_sorts(cache_dir: Path) -> None:
     assert listed("Other.*") == []
 
 
-def test_list_names_a_broken_manifest_and_leaves_it(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"good")
-    broken = store(cache_dir, PREFILL, b"bad")
-    broken.write_bytes(b"not a manifest")
-    shutil.rmtree(Layout(cache_dir).index_folder)  # what the index knows is looked at by `verify` only
-    result = run("list")
-    assert f"warning: `{broken}` is corrupt" in result.stderr
-    assert "Model.decode" in result.stdout
-    assert "Model.prefill" not in result.stdout
-    assert broken.read_bytes() == b"not a manifest"
-
-
 # -- show and explain ---------------------------------------------------------------------------------------
 
 
@@ -106,7 +93,11 @@ def test_ranks_of_one_key_are_told_apart_by_their_paths(cache_dir: Path) -> None
 def test_clear_takes_all_entries_of_a_method_or_a_pattern(cache_dir: Path) -> None:
     for key in (DECODE, DECODE_OLD, PREFILL):
         store(cache_dir, key, os.urandom(8))
-    assert "removed 2 entries" in run("clear", "--entry", "Model.decode").stdout
+    planned = run_json("clear", "--entry", "Model.decode", "--dry-run")
+    assert len(listed()) == 3
+    done = run_json("clear", "--entry", "Model.decode")
+    assert (planned["freed"], planned["blobs"]) == (done["freed"], done["blobs"]) == (done["freed"], 2)
+    assert [entry["method"] for entry in listed()] == ["Model.prefill"]
     store(cache_dir, DECODE, b"d")
     assert "no entry is called `Other.*`" in run("clear", "--entry", "Other.*", code=2).stderr
     assert "removed 2 entries" in run("clear", "--entry", "Model.*").stdout
@@ -141,14 +132,6 @@ def test_stats_add_up_each_method_and_count_shared_blobs_once(cache_dir: Path) -
     assert found["size"] == sum(sizes.values())
 
 
-def test_show_names_the_processes_that_use_an_entry(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"d")
-    disk = DiskStore(Layout(cache_dir))
-    assert disk.use(DECODE)
-    assert run_json("show", "Model.decode")["users"][0]["pid"] == os.getpid()
-    assert f"In use    {os.getpid()} (" in run("show", "Model.decode").stdout
-
-
 def test_explain_compares_two_entries(cache_dir: Path) -> None:
     store(cache_dir, DECODE, b"d")
     store(cache_dir, PREFILL, b"d")
@@ -165,24 +148,6 @@ def test_explain_says_that_there_is_nothing_to_compare_with(cache_dir: Path) -> 
 # -- verify -------------------------------------------------------------------------------------------------
 
 
-def test_verify_finds_a_flipped_bit_and_repairs_it(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"good")
-    store(cache_dir, PREFILL, b"bad!")
-    sound = run_json("verify")
-    assert (sound["sound"], sound["entries"], sound["blobs"], sound["faults"]) == (True, 2, 2, [])
-    (blob,) = [path for path in cache_dir.glob("v*/blobs/*/*") if path.read_bytes() == b"bad!"]
-    blob.write_bytes(b"bad?")
-    result = run("verify", code=1)
-    assert f"corrupt: Model.prefill-{PREFILL.digest[:12]}: {blob}: it has the sha256" in result.stdout
-    assert "1 of 2 entries and 1 of 2 blobs are sound" in result.stdout
-    assert "`gearcache verify --repair`" in result.stderr
-    assert blob.exists()
-    run("verify", "--repair")
-    assert not blob.exists()
-    assert run_json("verify")["sound"]
-    assert [entry["method"] for entry in listed()] == ["Model.decode"]
-
-
 # -- clear and prune ----------------------------------------------------------------------------------------
 
 
@@ -191,24 +156,11 @@ def test_clear_wants_to_know_what(cache_dir: Path) -> None:
     assert "say what to remove" in run("clear", "--all", "--older-than", "1d", code=2).stderr
 
 
-def test_clear_removes_one_entry_and_its_blob(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"decode")
-    store(cache_dir, PREFILL, b"prefill")
-    planned = run_json("clear", "--entry", "Model.decode", "--dry-run")
-    assert len(listed()) == 2
-    done = run_json("clear", "--entry", "Model.decode")
-    assert (planned["freed"], planned["blobs"]) == (done["freed"], done["blobs"]) == (done["freed"], 1)
-    assert [entry["method"] for entry in listed()] == ["Model.prefill"]
-    assert [path.read_bytes() for path in cache_dir.glob("v*/blobs/*/*")] == [b"prefill"]
-
-
 def test_clear_removes_what_was_not_used_for_long(cache_dir: Path) -> None:
     store(cache_dir, DECODE, b"decode")
     store(cache_dir, PREFILL, b"prefill")
     for key, age in ((DECODE, 3600.0 * 30), (PREFILL, 60.0)):
         use(cache_dir, key, age)
-    created = listed()
-    assert len(created) == 2
     assert run_json("clear", "--older-than", "1d")["removed"] == [], "both were made just now"
 
 
@@ -222,18 +174,6 @@ def test_clear_all_leaves_nothing_behind(cache_dir: Path) -> None:
     assert listed() == []
     assert not list(cache_dir.glob("v*/blobs/*/*"))
     assert not quarantined.exists()
-
-
-def test_clear_names_the_users_of_what_stays(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"decode")
-    store(cache_dir, PREFILL, b"prefill")
-    disk = DiskStore(Layout(cache_dir))
-    assert disk.use(DECODE)
-    result = run("clear", "--all", code=4)
-    assert f"is in use by process {os.getpid()} (" in result.stderr
-    assert "removed Model.prefill" in result.stdout
-    assert run_json("clear", "--all", code=4)["in_use"][0]["users"][0]["pid"] == os.getpid()
-    assert [entry["method"] for entry in listed()] == ["Model.decode"]
 
 
 def test_clear_waits_for_users(cache_dir: Path) -> None:

@@ -75,8 +75,9 @@ def test_a_repair_keeps_the_sound_gears_and_the_next_calls_compile_the_damaged_o
     net = Net()
     call_all(net, cached(net, validate=validate))
     blob = damage(cache_dir, "x.size(0)=3", remove=remove)
-    told = run("verify", code=1).stdout
-    (entry,) = listed()
+    result = run("verify", code=1)
+    told, (entry,) = result.stdout, listed()
+    assert "`gearcache verify --repair`" in result.stderr
     assert "0 of 1 entry and 3 of" in told
     assert f"incomplete: {entry['name']}: 1 of 4 gears cannot be used (gear x.size(0)=3)" in told
     if not remove:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 import tarfile
 from pathlib import Path
 
@@ -98,11 +97,3 @@ def test_a_fault_of_the_disk_is_a_sentence_and_exit_code_3(monkeypatch: pytest.M
         monkeypatch.setattr("gearcache.commands.entries.list_entries.command", broken)
         result = run("list", code=3)
         assert result.stderr == f"error: `/mnt/\\x1b[2J`: {sentence}\n"
-
-
-def test_only_printing_prints() -> None:
-    folder = Path(sys.modules["gearcache.cli"].__file__ or "").parent / "commands"
-    own = {
-        path.name for path in folder.rglob("*.py") if "click.echo(" in path.read_text() or "secho(" in path.read_text()
-    }
-    assert own == {"printing.py", "document.py", "doctor.py", "table.py", "report.py"}

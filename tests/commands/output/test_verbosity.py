@@ -153,7 +153,8 @@ def test_a_worker_of_multiprocessing_is_named_by_its_program(cache_dir: Path, tm
             assert users[pid].endswith(f"{method} 8000")
             assert os.path.basename(sys.executable) in users[pid]  # noqa: PTH119
             assert method == "fork" or users[pid].startswith(f"worker of {server.pid}: ")
-            told = run("clear", "--all", code=4).stderr
-            assert f" {pid} (" in told
-            assert f"{method} 8000)" in told
+            assert f"In use    {pid} (" in run("show", "Model.decode").stdout
+            result = run("clear", "--all", code=4)
+            assert f"is in use by process {pid} (" in result.stderr
+            assert f"{method} 8000)" in result.stderr
             server.communicate("")

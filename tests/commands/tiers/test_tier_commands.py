@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import http.server
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 from click.testing import CliRunner
 
-import gearcache
 from gearcache.cache.admin import health
 from gearcache.cache.admin.file_system import NETWORK, network_file_system
 from gearcache.cache.keys.key import CacheKey
@@ -27,7 +20,7 @@ from gearcache.cache.remote.urls import masked
 from gearcache.cli import main
 from gearcache.commands.checks.host_checks import check_settings
 from gearcache.commands.checks.tier_checks import check_tiers
-from tests.cache.remote.real_engines import ENGINES
+from tests.cache.remote.real_engines import ENGINES, website
 from tests.support.commands import DECODE, DECODE_OLD, PREFILL, listed, run, run_json, store
 from tests.support.deploys import DEPLOY
 from tests.support.stored_gears import store_gears
@@ -154,17 +147,6 @@ def test_a_push_that_fails_ends_with_1_and_the_other_tier_has_all(cache_dir: Pat
     assert f"warning: folder:{tmp_path / 'file'}: Model.decode-{DECODE.digest[:12]}: " in result.stderr
 
 
-def test_what_nobody_signed_is_refused_on_both_ends(cache_dir: Path, share: str, other: tuple[str, str]) -> None:
-    store_gears(cache_dir, DECODE, {"1": b"one"})
-    url = share.partition("?")[0]
-    assert "nobody signed it, so hosts would refuse it" in run("push", "--to", url, code=1).stderr
-    run("push", "--to", share)
-    result = run("pull", "--from", url, *other, code=1)
-    assert "is not trusted" in result.stderr
-    assert "none of its manifests may be used" in result.stderr
-    assert not Path(other[1]).exists()
-
-
 def test_a_tier_that_cannot_be_listed_is_told_and_the_other_is_used(
     pushed: Path, share: str, other: tuple[str, str]
 ) -> None:
@@ -194,28 +176,10 @@ def test_an_interrupted_pull_leaves_whole_entries_only(
     assert len(run_json("pull", "--from", share, *other)["brought"]) == 3 - before
 
 
-@contextmanager
-def website(folder: Path) -> Iterator[str]:
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments, directory=str(folder))
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 def test_a_folder_with_lists_is_a_website_to_pull_from(
     pushed: Path, tmp_path: Path, share: str, other: tuple[str, str]
 ) -> None:
-    with website(tmp_path / "share") as url:
+    with website(str(tmp_path / "share")) as url:
         text = run("pull", "--from", f"{url}?unsigned=1", *other, code=1).stderr
         assert "has no `v4/entries/index.txt`, which `gearcache push --index` writes" in text
         assert run_json("push", "--to", share, "--index")["tiers"][0]["indexed"]
@@ -275,41 +239,6 @@ def test_what_is_required_comes_although_the_entry_is_full_of_other_traces(
         result = run("pull", "--from", share, "--require", target)
         assert f"all that `{target}` calls is here: 2 gears" in result.stderr
         assert os.environ.get(REMOTES) is None
-
-
-class Net(torch.nn.Module):
-    """What a trace of it depends on: `factor`."""
-
-    def __init__(self, factor: float) -> None:
-        super().__init__()
-        self.factor = factor
-
-    def run(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(x) * self.factor
-
-
-def compiles(root: Path, factor: float, dtype: torch.dtype) -> int:
-    """Call a cached method on a host; returns how many graphs were compiled there."""
-    net = Net(factor)
-    config = gearcache.CompilerConfig(backend="eager")
-    served = gearcache.cache_compile(net.run, config=config, gears={"x": {0: [2, 4]}}, cache_dir=root)
-    x = torch.randn(2, 3, dtype=torch.float64).to(dtype)
-    torch.testing.assert_close(served(x), net.run(x), rtol=0, atol=0)
-    return served.stats.compiles
-
-
-def test_what_was_pulled_serves_and_only_what_fits(tmp_path: Path, share: str) -> None:
-    """Three hosts have traced something else each; a fourth one has what fits of all, and compiles the rest."""
-    calls = {"a": (2.0, torch.float32), "b": (2.0, torch.float64), "c": (3.0, torch.float32)}
-    for host, call in calls.items():
-        assert compiles(tmp_path / host, *call) == 2
-        run("push", "--to", share, "--cache-dir", str(tmp_path / host))
-    assert compiles(tmp_path / "d", 4.0, torch.float32) == 2
-    found = run_json("pull", "--from", share, "--cache-dir", str(tmp_path / "d"))
-    assert (len(found["brought"]), found["failed"], found["refused"]) == (1, {}, {})
-    for call in (*calls.values(), (4.0, torch.float32)):
-        assert compiles(tmp_path / "d", *call) == 0
-    assert compiles(tmp_path / "d", 5.0, torch.float32) == 2
 
 
 # -- remote status and prune --------------------------------------------------------------------------------
@@ -443,6 +372,8 @@ def test_the_kernel_names_file_systems() -> None:
         (f"oci://h/x:{SECRET}@y", "…"),
         (f"s3://key:{SECRET}@bucket/x", "s3:…"),
         (f"s3://team/x?endpoint=http://[{SECRET}", "s3:…"),
+        (f"redis://me:{SECRET}@cache:6379/3 folder:/mnt/a@b", "redis://cache:6379/3 folder:/mnt/a@b"),
+        (f"s3://team/x?read_only=1&secret_access_key={SECRET}", "s3://team/x"),
     ],
 )
 def test_no_setting_or_check_shows_a_password_in_any_form(
@@ -450,18 +381,8 @@ def test_no_setting_or_check_shows_a_password_in_any_form(
 ) -> None:
     monkeypatch.setenv(REMOTES, value)
     assert masked(value) == shown
-    assert SECRET not in CliRunner().invoke(main, ["doctor", "--settings"]).output  # 1 where the setting is wrong
-    checks, _ = check_settings(os.environ)
-    assert SECRET not in "".join(check.detail for check in checks)
-
-
-def test_settings_show_no_password(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    value = f"redis://me:{SECRET}@cache:6379/3 s3://team/x?read_only=1&secret_access_key={SECRET} folder:/mnt/a@b"
-    shown = "redis://cache:6379/3 s3://team/x folder:/mnt/a@b"
-    assert masked(value) == shown
-    monkeypatch.setenv(REMOTES, value)
-    (setting,) = [each for each in run_json("doctor", "--settings")["settings"] if each["name"] == REMOTES]
-    assert (setting["value"], setting["origin"]) == (shown, "environment")
-    assert SECRET not in run("doctor", "--settings").output
+    output = CliRunner().invoke(main, ["doctor", "--settings"]).output  # 1 where the setting is wrong
+    assert SECRET not in output
+    assert "".join(shown.split()) in "".join(output.split())
     checks, _ = check_settings(os.environ)
     assert SECRET not in "".join(check.detail for check in checks)

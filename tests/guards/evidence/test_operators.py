@@ -19,6 +19,7 @@ from torch.library import Library, register_fake
 
 import gearcache
 from gearcache import errors
+from gearcache.ge_cache.inductor.backend import InductorBackend
 from gearcache.guards.evidence.identity import decompositions_component
 from gearcache.guards.evidence.operators import changed_operator, is_outside, operator_plain, record_operators
 from tests.support.relaunch import IMPORT_MUCH_OF_TORCH, run_python
@@ -286,6 +287,7 @@ def test_a_decomposition_or_lowering_that_only_inductor_knows_is_refused(
 ) -> None:
     from torch._inductor import decomposition, lowering
 
+    monkeypatch.setattr(InductorBackend, "warm_up", lambda *_: None)  # no code is made
     with library(define("Tensor x", CPU=scaled, fake=empty_like)):
         own = torch.ops.gearcache_operators.turn.default
         for table, operator, name in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gearcache.guards.gears.short_names import short_names, sizes_name
@@ -120,7 +120,6 @@ def gears(draw: st.DrawFn) -> list[str]:
     return [gear_text(spec, tuple(row[column] for column in columns)) for row in rows]
 
 
-@settings(deadline=None)
 @given(st.lists(gears(), min_size=1, max_size=3), st.lists(st.text(max_size=30), max_size=3))
 def test_names_are_distinct_and_never_longer(sets: list[list[str]], others: list[str]) -> None:
     full = list(dict.fromkeys([*itertools.chain(*sets), *others]))

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from gearcache.cache.remote.engines.objects import ObjectRemote
-from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.engines.protocol import Remote, RemoteError
 from gearcache.cache.remote.engines.redis_server import RedisRemote
 from gearcache.cache.remote.engines.web import WebRemote
 from tests.cache.remote.hostile import Answer, Hostile, for_ever, hostile, http_answer, slowly
 from tests.cache.remote.rclone import bucket_options
+from tests.cache.remote.real_engines import soon
 
 MOST = 5000
 BODY = b"x" * 1000
@@ -58,10 +59,6 @@ def remote(request: pytest.FixtureRequest, server: Hostile) -> Remote:
     url = f"http://127.0.0.1:{server.port}"
     server.requests.clear()
     return WebRemote(url) if request.param == "web" else ObjectRemote("s3://team/gears", bucket_options(url))
-
-
-def soon(seconds: float = 5.0) -> Deadline:
-    return Deadline.after(seconds)
 
 
 @pytest.mark.parametrize("kind", STATUS)

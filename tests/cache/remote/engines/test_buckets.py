@@ -14,10 +14,10 @@ from collections.abc import Iterator
 import pytest
 
 from gearcache.cache.remote.engines.objects import ObjectRemote
-from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
+from gearcache.cache.remote.engines.protocol import RemoteError
 from tests.cache.remote.hostile import hostile
 from tests.cache.remote.rclone import bucket_options
-from tests.cache.remote.real_engines import bucket
+from tests.cache.remote.real_engines import bucket, soon
 
 MOST = 1 << 20
 
@@ -27,10 +27,6 @@ def remote() -> Iterator[ObjectRemote]:
     with bucket() as made:
         assert isinstance(made, ObjectRemote)
         yield made
-
-
-def soon(seconds: float = 10.0) -> Deadline:
-    return Deadline.after(seconds)
 
 
 def test_a_forked_child_asks_by_another_process(remote: ObjectRemote) -> None:

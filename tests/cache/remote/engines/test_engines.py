@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -18,7 +17,8 @@ from gearcache.cache.remote.engines.web import WebRemote
 from tests.cache.remote.clouds import azure, azurite_program, google
 from tests.cache.remote.nginx import nginx, nginx_program
 from tests.cache.remote.rclone import bucket_options, careless_bucket
-from tests.cache.remote.real_engines import ENGINES
+from tests.cache.remote.real_engines import ENGINES, soon
+from tests.support.at_once import at_once
 
 MOST = 1 << 20
 CLOUDS = {"careless bucket": careless_bucket, "azure": azure, "careless google": google}
@@ -40,10 +40,6 @@ def remote(request: pytest.FixtureRequest) -> Iterator[Remote]:
 @pytest.fixture
 def top(request: pytest.FixtureRequest) -> str:
     return f"v4/{request.node.name.partition('[')[0]}/"
-
-
-def soon(seconds: float = 10.0) -> Deadline:
-    return Deadline.after(seconds)
 
 
 def test_what_was_put_is_found_until_it_is_deleted(remote: Remote, top: str) -> None:
@@ -102,24 +98,17 @@ def test_of_many_that_overwrite_an_object_the_bytes_of_one_are_there(
 
 def race(remote: Remote, name: str, *, create: bool) -> list[int]:
     """Let threads put one object at once; return those that did. An error of the server is none of ours."""
-    done: list[int] = []
-    start = threading.Barrier(8)
 
-    def put(number: int) -> None:
-        start.wait()
+    def put(number: int) -> bool:
         try:
-            if remote.put(name, bytes([number]) * 100, soon(), create=create):
-                done.append(number)
+            return remote.put(name, bytes([number]) * 100, soon(), create=create)
         except RemoteError as error:
             if "500" not in str(error):
                 raise
+            return False
 
-    threads = [threading.Thread(target=put, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return done
+    done = at_once(*(partial(put, number) for number in range(8)))
+    return [number for number, is_done in enumerate(done) if is_done]
 
 
 def test_names_with_special_signs_are_kept(remote: Remote, top: str, request: pytest.FixtureRequest) -> None:

@@ -16,13 +16,9 @@ from gearcache.cache.remote.engines.web import WebRemote
 from gearcache.cache.remote.names import PROBES
 from tests.cache.remote.hostile import hostile, http_answer
 from tests.cache.remote.rclone import bucket_options, careless_bucket
-from tests.cache.remote.real_engines import bucket
+from tests.cache.remote.real_engines import bucket, soon
 
 OPENED = {"moto": (bucket, True), "rclone": (careless_bucket, False)}
-
-
-def soon(seconds: float = 10.0) -> Deadline:
-    return Deadline.after(seconds)
 
 
 @pytest.fixture(scope="module", params=OPENED)

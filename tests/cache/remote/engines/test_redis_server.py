@@ -6,21 +6,19 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
+from gearcache.cache.remote.engines.protocol import RemoteError
 from gearcache.cache.remote.engines.redis_server import RedisRemote
-from tests.cache.remote.real_engines import redis_server
+from tests.cache.remote.real_engines import redis_server, soon
+from tests.support.at_once import at_once
 from tests.support.relaunch import run_python
 
 MOST = 1 << 22
-
-
-def soon(seconds: float = 10.0) -> Deadline:
-    return Deadline.after(seconds)
 
 
 @pytest.fixture(scope="module")
@@ -125,21 +123,13 @@ def test_names_behind_many_pages_are_found(remote: RedisRemote, other: Any) -> N
 
 
 def test_several_threads_get_their_own_answers(remote: RedisRemote) -> None:
-    wrong: list[str] = []
-
     def ask(number: int) -> None:
         for count in range(20):
             name, data = f"v4/{number}-{count}", f"{number}-{count}".encode() * 100
             remote.put(name, data, soon())
-            if remote.get(name, MOST, soon()) != data:
-                wrong.append(name)
+            assert remote.get(name, MOST, soon()) == data
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    at_once(*(partial(ask, number) for number in range(6)))
 
 
 @pytest.mark.parametrize("answer", [b"", b"%&$ nonsense\r\n" * 10], ids=["hangs up", "nonsense"])

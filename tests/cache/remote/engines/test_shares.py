@@ -8,14 +8,17 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gearcache.cache.remote.engines.folder import FolderRemote
-from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
+from gearcache.cache.remote.engines.protocol import RemoteError
+from tests.cache.remote.real_engines import soon
 from tests.cache.remote.share import Host, two_hosts
+from tests.support.at_once import at_once
 
 MOST = 1 << 24
 DATA = bytes(range(256)) * 2000
@@ -37,18 +40,6 @@ def hosts(mounted: tuple[Host, Host]) -> tuple[Host, Host]:
 @pytest.fixture
 def top(request: pytest.FixtureRequest) -> str:
     return f"v4/{request.node.name.replace('[', '-').replace(']', '')}/"
-
-
-def soon(seconds: float = 10.0) -> Deadline:
-    return Deadline.after(seconds)
-
-
-def all_at_once(*works: Callable[[], Any]) -> None:
-    threads = [threading.Thread(target=work) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 @pytest.mark.parametrize(
@@ -166,7 +157,7 @@ def test_hosts_that_store_at_once_lose_nothing(hosts: tuple[Host, Host], top: st
             host.remote.put(f"{top}same/{count}", DATA, soon())
             seen.append(hosts[number % 2].remote.get(f"{top}same/{count}", MOST, soon()))
 
-    all_at_once(*[lambda host=host, number=number: store(host, number) for number in range(4) for host in hosts])
+    at_once(*(partial(store, host, number) for number in range(4) for host in hosts))
     for host in hosts:
         host.lie()
     time.sleep(0.3)  # longer than what was absent is remembered to be so
@@ -183,18 +174,16 @@ def test_of_two_hosts_that_create_an_object_one_does(hosts: tuple[Host, Host], t
         for host in hosts:
             # As where the answer of a server was lost, and where a file system has no links.
             host.lie(errors={"after:link": ["EIO", 1]} if link == "after" else {"link": [link, -1]} if link else {})
-        won: list[int] = []
-        seen: list[bytes | None] = []
         name = f"{top}{count}"
 
-        def create(number: int, name: str = name, won: list[int] = won, seen: list[bytes | None] = seen) -> None:
-            if hosts[number % 2].remote.put(name, bytes([number]) * 100_000, soon(), create=True):
-                won.append(number)
-            seen.append(hosts[number % 2].remote.get(name, MOST, soon()))
+        def create(number: int, name: str = name) -> tuple[bool, bytes | None]:
+            remote = hosts[number % 2].remote
+            won = remote.put(name, bytes([number]) * 100_000, soon(), create=True)
+            return won, remote.get(name, MOST, soon())
 
-        all_at_once(*[lambda number=number, create=create: create(number) for number in range(6)])
-        assert len(won) == 1
-        right = bytes([won[0]]) * 100_000
+        found = at_once(*(partial(create, number) for number in range(6)))
+        (winner,) = (number for number, (won, _) in enumerate(found) if won)
+        right, seen = bytes([winner]) * 100_000, [data for _, data in found]
         assert hosts[1].remote.get(name, MOST, soon()) == right
         # Without links it may be absent while it is created.
         assert set(seen) <= {right, None} if link in ("EPERM", "EOPNOTSUPP") else set(seen) == {right}

@@ -8,18 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.engines.protocol import Remote, RemoteError
 from gearcache.cache.remote.engines.redis_server import RedisRemote
 from gearcache.cache.remote.engines.web import WebRemote
 from tests.cache.remote.hostile import hostile, http_answer
-from tests.cache.remote.real_engines import redis_server
+from tests.cache.remote.real_engines import redis_server, soon
 from tests.cache.remote.tls import make_certificate, tls
 
 DATA = os.urandom(300_000)
-
-
-def soon() -> Deadline:
-    return Deadline.after(10)
 
 
 @pytest.fixture(params=["localhost", "elsewhere.example"])

@@ -56,7 +56,7 @@ def test_a_written_tensor_that_meets_a_weight_is_found_also_when_the_weight_has_
 
 
 @given(st.data())
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 def test_two_views_share_memory_where_a_byte_is_in_both(data: st.DataObject) -> None:
     memory = torch.arange(4 * 5 * 6).reshape(4, 5, 6)
 

@@ -22,6 +22,7 @@ from gearcache.cache.layout import Layout
 from gearcache.cache.signatures.signature import Signer
 from gearcache.cache.store import DiskStore, Hit
 from gearcache.errors import CacheError, CorruptEntry
+from tests.support.signing import signer
 
 VERSIONS = {"torch": "2.13.0", "machine": "x86_64"}
 KEYS = [
@@ -95,7 +96,9 @@ def test_the_same_entries_give_the_same_image_whatever_time_mask_and_order(tmp_p
     ]
     assert files[0] == files[1]
     assert len(files[0]) == 5
-    assert pack(fill(tmp_path / "other", keys=KEYS[:2]), tmp_path / "three") != named(tmp_path / "one")
+    other = pack(fill(tmp_path / "other", keys=KEYS[:2]), tmp_path / "one")
+    assert named(tmp_path / "one") == other != named(tmp_path / "two"), "another image takes its place"
+    assert_whole(tmp_path / "one")
 
 
 def test_a_layer_holds_entries_and_blobs_of_root_and_nothing_else(tmp_path: Path) -> None:
@@ -120,17 +123,19 @@ def test_a_layer_holds_entries_and_blobs_of_root_and_nothing_else(tmp_path: Path
     assert {str(parent) for name in files for parent in Path(name).parents} - {"."} == folders
 
 
-def test_what_is_unpacked_is_a_cache_for_another_user(tmp_path: Path) -> None:
-    pack(fill(tmp_path / "cache"), tmp_path / "image")
+def test_what_is_unpacked_is_a_read_only_cache_with_its_signatures(tmp_path: Path) -> None:
+    signed_by = signer(tmp_path)
+    pack(fill(tmp_path / "cache", signer=signed_by), tmp_path / "image")
     with tarfile.open(parts(tmp_path / "image")[2]) as tar:
         tar.extractall(tmp_path / "container", filter="data")
     mounted = Layout(tmp_path / "container" / ROOT)
     for path in mounted.root.rglob("*"):
         path.chmod(0o555 if path.is_dir() else 0o444)
+    store = DiskStore(mounted, signer=signed_by)
     for key in KEYS:
-        found = DiskStore(mounted).load(key)
+        found = store.load(key)
         assert isinstance(found, Hit)
-        assert all(DiskStore(mounted).read_blob(digest) for digest in found.manifest.blobs)
+        assert all(store.read_blob(digest) for digest in found.manifest.blobs)
     assert verify(mounted).faults == []
 
 
@@ -238,24 +243,3 @@ def test_a_manifest_that_says_another_size_of_a_blob_is_not_packed(tmp_path: Pat
     assert layout.manifest(KEYS[0]).read_bytes() != data
     with pytest.raises(CorruptEntry, match="has 3000 bytes, where an entry says 0"):
         pack(layout, tmp_path / "image")
-
-
-def test_another_image_takes_the_place_of_one(tmp_path: Path) -> None:
-    layout, image = fill(tmp_path / "cache"), tmp_path / "image"
-    entries = Catalog(layout).entries()
-    first = write_image(layout, entries[:1], image).digest
-    second = write_image(layout, entries, image).digest
-    assert named(image) == second != first
-    assert_whole(image)
-
-
-def test_signatures_travel_inside(tmp_path: Path) -> None:
-    key = tmp_path / "key"
-    key.write_bytes(os.urandom(32))
-    key.chmod(0o600)
-    signer = Signer(key)
-    pack(fill(tmp_path / "cache", signer=signer), tmp_path / "image")
-    with tarfile.open(parts(tmp_path / "image")[2]) as tar:
-        tar.extractall(tmp_path / "container", filter="data")
-    mounted = DiskStore(Layout(tmp_path / "container" / ROOT), signer=signer)
-    assert isinstance(mounted.lookup(KEYS[0]), Hit)
