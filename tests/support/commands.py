@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +82,16 @@ def run_process(
     return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=240, check=False)
 
 
-def store(root: Path, key: CacheKey, blob: bytes, ranks: str = "", payload: dict[str, Any] | None = None) -> Path:
+def store(
+    root: Path,
+    key: CacheKey,
+    blob: bytes,
+    ranks: str = "",
+    payload: dict[str, Any] | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Path:
     """Publish an entry with one blob; returns its manifest."""
-    disk = DiskStore(Layout(root, ranks))
+    disk = DiskStore(Layout(root, ranks), clock=clock)
     with disk.writing():
         disk.publish(key, payload or {"parts": [], "variants": []}, {disk.put_blob(blob): len(blob)}, PRODUCER)
     return Layout(root, ranks).manifest(key)

@@ -157,11 +157,15 @@ def test_clear_wants_to_know_what(cache_dir: Path) -> None:
 
 
 def test_clear_removes_what_was_not_used_for_long(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"decode")
+    age = 3600.0 * 30
+    for key in (DECODE, DECODE_OLD):
+        store(cache_dir, key, key.digest.encode(), clock=lambda: time.time() - age)
     store(cache_dir, PREFILL, b"prefill")
-    for key, age in ((DECODE, 3600.0 * 30), (PREFILL, 60.0)):
-        use(cache_dir, key, age)
-    assert run_json("clear", "--older-than", "1d")["removed"] == [], "both were made just now"
+    for key, seconds in ((DECODE, age), (DECODE_OLD, 60.0), (PREFILL, age)):
+        use(cache_dir, key, seconds)
+    kept = "PREFILL was made, and DECODE_OLD used, less than a day ago"
+    assert [row["key"] for row in run_json("clear", "--older-than", "1d")["removed"]] == [DECODE.digest], kept
+    assert len(listed()) == 2, kept
 
 
 def test_clear_all_leaves_nothing_behind(cache_dir: Path) -> None:

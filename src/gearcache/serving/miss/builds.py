@@ -31,7 +31,7 @@ from gearcache.serving.fleet.work_text import work_text
 from gearcache.serving.miss.compiles import Compiles
 from gearcache.serving.miss.delayed_calls import DelayedCalls
 from gearcache.serving.miss.host_faults import keeps_from_compiling
-from gearcache.serving.miss.outdated import outdated
+from gearcache.serving.miss.outdated import are_of_one_trace, outdated
 from gearcache.serving.miss.probe_faults import is_probe_fault
 from gearcache.telemetry.history import Record
 
@@ -76,7 +76,7 @@ class Builds:
                     is_kept = self._keep(result, present)
                     self.tiers.offer()
             self._raise_own_error(call, spec, result)
-            return (self._load(call) if is_kept else None) or self._load_from_memory(result, call)
+            return (self._load(call, result) if is_kept else None) or self._load_from_memory(result, call)
         except MissingTorchNames as error:
             self._history.lacks(error)
             warn_lacking(error)
@@ -171,7 +171,7 @@ class Builds:
                 ]
                 self.made.append((item.digest, stored_digest(replace(item.variant, gears=gears))))
 
-    def _load(self, call: Call) -> Answer | None:
+    def _load(self, call: Call, result: BuildResult) -> Answer | None:
         """Load the published variants on the same path as a relaunch, so that the stored result is what runs."""
         try:
             self._variants.read_again()
@@ -179,17 +179,22 @@ class Builds:
         except Exception as error:
             self._fault(error)
             return None
-        if answer.unloaded is None or not answer.unloaded.kind:  # what was compiled is loaded
+        if answer.unloaded is None or (not answer.unloaded.kind and self._is_loaded(result)):
             return answer
-        text = f"what was compiled cannot be used: {answer.unloaded.text}"
+        text = f"what was compiled cannot be used: {answer.unloaded.text or 'it is not there any more'}"
         if answer.unloaded.kind in MISFITS:
             raise CompileError(self._method.name, "of this call", text)
         self._history.fault(CacheError(text))
         return None
 
+    def _is_loaded(self, result: BuildResult) -> bool:
+        """Whether a build has made nothing but what this process has loaded: a call that it serves only when padded."""
+        loaded = [active.variant for active in self._variants.loaded.variants]
+        return all(any(are_of_one_trace(item.variant, each) for each in loaded) for item in result.variants)
+
     def _load_from_memory(self, result: BuildResult, call: Call) -> Answer | None:
         self._entry.use_memory()
-        return self._load(call) if self._keep(result, []) else None
+        return self._load(call, result) if self._keep(result, []) else None
 
     def _fault(self, error: Exception) -> None:
         """Raise errors that the user has to know about, and record all others as faults of the cache."""

@@ -21,7 +21,7 @@ def is_edited(variant: StoredVariant, call: Call) -> bool:
 def is_left_over(variant: StoredVariant, evidence: EvidenceCheck) -> bool:
     """Whether a variant is of other facts, such as the constants of an earlier deployment, and of no instance here."""
     return evidence.stale_reason(variant) is not None and not any(
-        _are_of_one_trace(variant, loaded) for loaded in loaded_in_process()
+        are_of_one_trace(variant, loaded) for loaded in loaded_in_process()
     )
 
 
@@ -37,6 +37,6 @@ def outdated(variants: Sequence[StoredVariant], call: Call, count: int, most_lef
     return edited + list(itertools.islice(left_over, max(0, min(most_left_over, count - len(edited)))))
 
 
-def _are_of_one_trace(one: StoredVariant, other: StoredVariant) -> bool:
+def are_of_one_trace(one: StoredVariant, other: StoredVariant) -> bool:
     """Whether two variants differ at most in their gears."""
     return one.evidence == other.evidence and one.call_checks == other.call_checks
