@@ -17,6 +17,8 @@ FAST ?=
 THOROUGH ?=
 # Tests wait for processes and time limits now and then: two more than the cores, at most eight, leave a seventh of the time.
 PROCESSES ?= $(shell cores=$$(env -u OMP_NUM_THREADS nproc 2>/dev/null || echo 2); echo $$((cores < 6 ? cores + 2 : 8)))
+# The imports of these tests take longer than they wait.
+NPU_PROCESSES ?= $(shell echo $$(($(PROCESSES) > 2 ? $(PROCESSES) - 2 : $(PROCESSES))))
 BIN := $(VENV)/bin
 
 # Python's cache cannot tell two versions of a file apart that have one size and one second, as tests write them. So tests
@@ -44,9 +46,12 @@ help:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# pip would compile what it installs on one core. Some packages hold files that no Python compiles.
+# pip would compile what it installs on one core. Some packages hold files that no Python compiles, and most of some is
+# imported by no test.
 INSTALL = $(BIN)/python -m pip install --quiet --no-compile
-COMPILE = $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib $(VENV)/torchao $(VENV)/peft || true
+MODELS = auto|bart|bert|distilbert|encoder_decoder|gemma|gpt2|llama|mamba|mistral|modernbert|mpnet|phi|qwen|roberta|t5
+LEFT_OUT = /(transformers/models/(?!$(MODELS))|diffusers/pipelines|pip|mypyc?|torch/testing|torch/onnx|sympy/.*/tests)/
+COMPILE = $(BIN)/python -m compileall -qq -j 0 -x '$(LEFT_OUT)' $(VENV)/lib $(VENV)/torchao $(VENV)/peft || true
 
 $(VENV)/.dev: setup.cfg setup.py pyproject.toml src/gearcache/guards/watch/_watched.c | $(BIN)/python
 	$(INSTALL) --editable '.[dev]' torch==$(TORCH)
@@ -82,7 +87,7 @@ $(NPU_VENV)/.ready: $(VENV)/.dev scripts/npu_venv.sh
 
 ## make test-npu   run the tests of the NPU path on an emulated device
 test-npu: $(NPU_VENV)/.ready
-	$(NPU_VENV)/bin/python -m pytest tests/npu --numprocesses $(PROCESSES) --dist worksteal $(ARGS)
+	$(NPU_VENV)/bin/python -m pytest tests/npu --numprocesses $(NPU_PROCESSES) --dist worksteal $(ARGS)
 
 ## make fuzz       compare random modules with eager, for three minutes
 fuzz: $(VENV)/.dev
