@@ -217,7 +217,9 @@ def _runner(
 
 def _larger(source: torch.Tensor, sizes: Sequence[Any], strides: Sequence[Any], fill: Any) -> torch.Tensor:
     """Return a tensor with `source` at its beginning and `fill` after it; an expanded dim stays one row in memory."""
-    single = [1 if stride == 0 else size for size, stride in zip(sizes, strides, strict=True)]
+    held = zip(sizes, strides, source.shape, source.stride(), strict=True)
+    # A tensor that is not expanded, under `validate="gears"`, is refused by torch: it has no place in such memory.
+    single = [1 if stride == 0 and (step == 0 or real == 1) else size for size, stride, real, step in held]
     target = torch.empty_strided(single, strides, dtype=source.dtype, device=source.device).fill_(fill)
     region = tuple(slice(0, min(own, size)) for own, size in zip(single, source.shape, strict=True))
     target[region].copy_(source[region])

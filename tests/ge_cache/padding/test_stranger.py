@@ -156,3 +156,15 @@ def test_an_expanded_argument_has_no_place_for_a_value_on_which_the_proof_rests(
             cached(torch.ones(3, 4), expanded)
     torch.testing.assert_close(cached(torch.ones(3, 4), packed), net.weighs(torch.ones(3, 4), packed))
     assert "fault" not in cached.stats.eager_reasons
+
+
+def test_a_tensor_that_is_not_expanded_as_the_gear_is_never_taken_for_one_row(cache_dir: Path) -> None:
+    """With `validate="gears"` no call compares strides; a wrong tensor is an error and no wrong result."""
+    net = Net()
+    config = strict_config(on_miss="pad", pad_values={"x": 7.0, "mask": 5.0}, validate="gears")
+    cached = gearcache.cache_compile(net.adds, gears={"x": {0: [4, 8]}, "mask": {0: [4, 8]}}, config=config)
+    x, expanded = torch.ones(3, 4), torch.ones(1, 4).expand(3, 4)
+    assert torch.equal(cached(x, expanded), net.adds(x, expanded))
+    packed = torch.arange(12.0).reshape(3, 4)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        cached(x, packed)
