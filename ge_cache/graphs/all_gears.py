@@ -15,7 +15,7 @@ from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.compile_job import GearInput
 from gearcache.ge_cache.graphs.examples import numbers
 from gearcache.ge_cache.graphs.plan import PlannedGear
-from gearcache.ge_cache.graphs.static import GearGraph, input_spec, record
+from gearcache.ge_cache.graphs.static import GearGraph, input_specs, record
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.guards.gears.expressions import expression_function
@@ -58,7 +58,7 @@ def all_gears_graph(
     graph = record(capture.method, lifted, symbolic.mode, fakes, attributes, decompositions, str)
     values = [[gear.assignment[symbol] for symbol in changing] for gear in gears]
     check_assumptions(capture.method, symbolic.assumptions(), list(names.values()), values)
-    graph.inputs = [input_spec(item, lambda size: symbols.value(size, {})) for item in capture.inputs]
+    graph.inputs = input_specs(capture, {})
     graph.attributes = {
         name: GearInput(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
         for name, tensor in capture.attribute_tensors.items()

@@ -26,7 +26,7 @@ from gearcache.ge_cache.graphs.number_inputs import (
 )
 from gearcache.ge_cache.graphs.static import (
     GearGraph,
-    input_spec,
+    input_specs,
     lift_attributes,
     record,
     tensor_placeholders,
@@ -54,15 +54,13 @@ def dynamic_gear(
 
     So do the ranges that the spec declares. With an `assignment` only the open dims are symbolic.
     """
-    values = assignment or {}
-    inputs = [input_spec(item, lambda size: symbols.value(size, values)) for item in capture.inputs]
     if assignment is None:
         graph, printer = taken_graph(capture, dynamic=True) or record_dynamic(capture, lifted, symbols, decompositions)
     else:
         printer = SizePrinter(capture, symbols, GearSymbols(capture, symbols, assignment))
-        graph = trace_gear(capture, lifted, inputs, decompositions, assignment)
+        graph = trace_gear(capture, lifted, decompositions, assignment)
     owners = printer.owners()
-    graph.inputs = inputs
+    graph.inputs = input_specs(capture, assignment or {})
     sizes = [[printer.simple(size) for size in item.sizes] for item in capture.inputs]
     strides = [[printer.simple(stride) for stride in item.strides] for item in capture.inputs]
     measures, contiguous, ties = printer.layout(sizes, strides, owners)
@@ -100,8 +98,7 @@ def check_numbers(capture: Capture, decompositions: Mapping[Any, Any] | None, *,
         graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
         conditions, symbols_in = [*graph.conditions, *printer.guards()], printer.symbols_in
     else:
-        inputs = [input_spec(item, lambda size: symbols.value(size, {})) for item in capture.inputs]
-        graph = trace_gear(capture, lifted, inputs, decompositions, {})
+        graph = trace_gear(capture, lifted, decompositions, {})
         conditions, symbols_in = graph.conditions, GearSymbols(capture, symbols, {}).symbols_in
     check_operands(graph.module.graph, capture.method, symbols_in, compiles=compiles)
     _check_conditions(capture, conditions)

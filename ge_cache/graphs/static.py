@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from torch import fx
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.capture.captured import Capture, CapturedInput
+from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.unwrapped import noting_code
 from gearcache.ge_cache.compile_job import GearInput
 from gearcache.ge_cache.dependencies.custom_operators import record_expanded
@@ -101,14 +101,18 @@ def tensor_placeholders(capture: Capture) -> list[fx.Node]:
     return [node for node in placeholders if isinstance(node.meta["example_value"], torch.Tensor)]
 
 
-def input_spec(captured: CapturedInput, substitute: Any) -> GearInput:
-    """Return the sizes of an input under one assignment of the symbols."""
-    return GearInput(
-        tuple(substitute(size) for size in captured.sizes),
-        tuple(substitute(stride) for stride in captured.strides),
-        captured.dtype,
-        captured.device,
-    )
+def input_specs(capture: Capture, assignment: Mapping[Any, int]) -> list[GearInput]:
+    """Return the sizes of the inputs under one assignment of the symbols."""
+    symbols = capture.symbols()
+    return [
+        GearInput(
+            tuple(symbols.value(size, assignment) for size in item.sizes),
+            tuple(symbols.value(stride, assignment) for stride in item.strides),
+            item.dtype,
+            item.device,
+        )
+        for item in capture.inputs
+    ]
 
 
 def gear_symbols(capture: Capture, assignment: Mapping[Any, int]) -> GearSymbols | None:
@@ -122,12 +126,11 @@ def gear_symbols(capture: Capture, assignment: Mapping[Any, int]) -> GearSymbols
 def trace_gear(
     capture: Capture,
     lifted: fx.GraphModule,
-    inputs: list[GearInput],
     decompositions: Mapping[Any, Any] | None,
     assignment: Mapping[Any, int],
 ) -> GearGraph:
     """Record the ATen operations of one gear, at the symbol values of `assignment`; open symbols stay symbolic."""
-    symbolic = gear_symbols(capture, assignment)
+    inputs, symbolic = input_specs(capture, assignment), gear_symbols(capture, assignment)
     # Numbers that the method takes out of tensors (`.item()`) are symbols, also beside sizes that are all known.
     mode = private_fake.fake_mode(private_fake.shape_env()) if symbolic is None else symbolic.mode
     with mode:
@@ -143,7 +146,7 @@ def trace_gear(
     if symbolic is not None:
         graph.numbers, graph.conditions = number_rows(capture), symbolic.conditions(graph.module.graph)
     private_fake.forget_tensors(mode)
-    graph.inputs = list(inputs)
+    graph.inputs = inputs
     graph.attributes = {
         name: GearInput(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
         for name, tensor in capture.attribute_tensors.items()

@@ -13,7 +13,7 @@ from gearcache.errors import GearSpecError
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.dynamic import SizePrinter, record_dynamic
-from gearcache.ge_cache.graphs.static import GearGraph, input_spec, order_inputs, trace_gear
+from gearcache.ge_cache.graphs.static import GearGraph, order_inputs, trace_gear
 from gearcache.ge_cache.padding.proven import Unproven, prove_all, vouch_all
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.guards.dispatch.fills import Fills
@@ -171,27 +171,15 @@ def same_program(capture: Capture, other: Capture, symbols: Symbols, assignment:
 
 
 def same_effects(
-    capture: Capture,
-    lifted: fx.GraphModule,
-    symbols: Symbols,
-    decompositions: Mapping[Any, Any] | None,
-    assignment: Mapping[Any, int],
+    capture: Capture, lifted: fx.GraphModule, decompositions: Mapping[Any, Any] | None, assignment: Mapping[Any, int]
 ) -> bool:
     """Return whether the graph at sizes of 1 writes and returns the same memory as at the sizes of the trace.
 
     More layouts are contiguous at a size of 1, where `contiguous` or `reshape` may give the tensor itself instead of a
-    copy. That makes a difference where one is returned, or something is written.
+    copy. That makes a difference where one is returned, or something is written. `CaptureError` where a graph cannot be
+    recorded.
     """
-    usual, at_one = (
-        trace_gear(
-            capture,
-            lifted,
-            [input_spec(item, lambda size, at=values: symbols.value(size, at)) for item in capture.inputs],
-            decompositions,
-            values,
-        )
-        for values in ({}, assignment)
-    )
+    usual, at_one = (trace_gear(capture, lifted, decompositions, values) for values in ({}, assignment))
     return (
         usual.written_inputs == at_one.written_inputs
         and usual.written_attributes == at_one.written_attributes

@@ -23,7 +23,7 @@ from gearcache.errors import CaptureError, UncalledProbes
 from gearcache.ge_cache.capture.capture import capture_method
 from gearcache.ge_cache.capture.numbers import NumberChoice
 from gearcache.ge_cache.capture.turns import turn
-from gearcache.ge_cache.graphs.static import input_spec, lift_attributes, trace_gear
+from gearcache.ge_cache.graphs.static import lift_attributes, trace_gear
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch.probe_calls import ProbeCalls, watched_probes
@@ -95,8 +95,7 @@ def _record(method: Any, arguments: tuple[Any, ...]) -> None:
     name = f"{Canary.__name__}.{method.__name__}"
     capture = capture_method(method, arguments, {}, method=name, dynamic=bool(arguments[1:]), numbers=numbers)
     try:
-        inputs = [input_spec(item, int) for item in capture.inputs]
-        trace_gear(capture, lift_attributes(capture), inputs, None, {})
+        trace_gear(capture, lift_attributes(capture), None, {})
     finally:
         capture.drop_references()
 

@@ -20,7 +20,7 @@ from gearcache.ge_cache.compile_job import CompileJob
 from gearcache.ge_cache.graphs.all_gears import all_gears_graph
 from gearcache.ge_cache.graphs.dynamic import dynamic_gear, taken_graph
 from gearcache.ge_cache.graphs.plan import PlannedGear
-from gearcache.ge_cache.graphs.static import GearGraph, input_spec, order_inputs, trace_gear
+from gearcache.ge_cache.graphs.static import GearGraph, order_inputs, trace_gear
 from gearcache.ge_cache.inductor.result_strides import result_orders
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.process_groups import renamed, role, stored_groups
@@ -120,9 +120,8 @@ def _record(
         )
         stored_gear = replace(stored_gear, text=text or stored_gear.text, regions=graph.regions)
     else:
-        inputs = [input_spec(item, lambda size: symbols.value(size, assignment)) for item in capture.inputs]
         checked = None if assignment else taken_graph(capture, dynamic=False)
-        graph = checked[0] if checked else trace_gear(capture, unit.lifted, inputs, request.decompositions, assignment)
+        graph = checked[0] if checked else trace_gear(capture, unit.lifted, request.decompositions, assignment)
         stored_gear = None
     unit.add_operators(graph.operators)
     if graph.random_operators and not request.backend.allows_random:

@@ -242,12 +242,13 @@ class Units:
         for pattern in patterns_of_one(padded, plan["proofs"]):
             try:
                 static_capture = self._tracer.capture(self._tracer.resized(capture, pattern), dynamic=False)
+                is_same = same_program(capture, static_capture, symbols, pattern) and same_effects(
+                    capture, unit.lifted, request.decompositions, pattern
+                )
             except CaptureError as error:
                 logger.info("%s: a size of 1 cannot be padded: %s", capture.method, error)
                 continue
-            if same_program(capture, static_capture, symbols, pattern) and same_effects(
-                capture, unit.lifted, symbols, request.decompositions, pattern
-            ):
+            if is_same:
                 plan["ones"].append(sorted(str(symbol) for symbol in pattern))
         return plan
 
