@@ -40,13 +40,13 @@ def _find(value: Any, path: str, tensors: dict[str, torch.Tensor], seen_ids: set
             _find(child, f"{path}.{name}" if kind == "attr" else f"{path}[{name!r}]", tensors, seen_ids, depth + 1)
 
 
-def find_varying(arguments: Mapping[str, Any]) -> dict[Access, torch.Tensor | int]:
-    """Return the tensors and the ints (no bools) among arguments, where `find_tensors` looks."""
-    values: dict[Access, torch.Tensor | int] = {}
+def find_varying(arguments: Mapping[str, Any]) -> dict[Access, torch.Tensor | float]:
+    """Return the tensors, ints and floats (no bools) among arguments, where `find_tensors` looks."""
+    values: dict[Access, torch.Tensor | float] = {}
     seen_ids: set[int] = set()
 
     def look(access: Access, value: Any) -> None:
-        if isinstance(value, torch.Tensor) or type(value) is int:
+        if isinstance(value, torch.Tensor) or type(value) in (int, float):
             values[access] = value
             return
         if id(value) in seen_ids or issubclass(type(value), (str, bytes, int, float, type(None))):

@@ -36,6 +36,7 @@ from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import under_way as private_under_way
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check
+from gearcache.guards.evidence.constants import to_plain
 
 if TYPE_CHECKING:
     from gearcache.ge_cache.capture.recording import Recording
@@ -98,12 +99,13 @@ def _translated(recording: Recording) -> Capture:
     paths = Paths(recording.method, scope, names)
     translator = GuardTranslator(paths)
     inputs = graph_inputs(hook, paths)
-    number_paths = {symbol: paths.of(source) for symbol, source in hook.numbers.symbols.items()}
+    number_paths = {symbol: paths.of(source) for symbol, source in hook.numbers.sources.items()}
     attributes, tensors = _attributes(recording, paths)
     checks = translator.translate(guards)
     condition_checks = number_checks(hook.numbers, number_paths, paths.of, hook.shape_env)
     name_by_passed(hook.numbers, hook.shape_env)
-    fixed_checks = [Check("constant", paths.of(source), value) for source, value in hook.numbers.fixed]
+    fixed = [paths.of(source) for source in hook.numbers.fixed]
+    fixed_checks = [Check("constant", access, to_plain(access.resolve(scope))) for access in fixed]
     compared_paths = {check.access for check in fixed_checks} | set(number_paths.values())
     checks = [check for check in checks if not (check.kind == "type" and check.access in compared_paths)]
     checks += [*fixed_checks, *condition_checks]

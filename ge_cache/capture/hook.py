@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from gearcache.errors import CaptureError
+from gearcache.ge_cache.capture.computed import ComputedFloats
 from gearcache.ge_cache.capture.numbers import Numbers, take_numbers
 from gearcache.ge_cache.capture.written import Write
 from gearcache.ge_cache.dependencies.log import TraceLog
@@ -44,7 +45,7 @@ class GraphHook:
         if not private_under_way.forget_unused_streams(module):
             raise CaptureError(self._method, "it works with streams or events, which a static graph cannot honour")
         take_data(self._method, module.graph, self.attribute_sources)
-        self.numbers = take_numbers(module.graph, self.shape_env)
+        self.numbers = take_numbers(module.graph, self.shape_env, self._log.state(ComputedFloats))
         for node in reversed(module.graph.nodes):
             if node.target is getattr and not node.users:  # its result is a constant of the trace
                 module.graph.erase_node(node)
@@ -55,11 +56,12 @@ class GraphHook:
             if isinstance(node.meta["example_value"], torch.Tensor)
         }
         last = placeholders[-1] if placeholders else None
+        numbers = {*self.numbers.nodes, *self.numbers.float_nodes}
         for node in placeholders:
-            if not isinstance(node.meta["example_value"], torch.Tensor) and node not in self.numbers.nodes:
+            if not isinstance(node.meta["example_value"], torch.Tensor) and node not in numbers:
                 _replace_size(self._method, module.graph, node, tensors, last)
         self.nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
-        self.nodes = [node for node in self.nodes if node not in self.numbers.nodes]
+        self.nodes = [node for node in self.nodes if node not in numbers]
         self.sources = [node.meta["grapharg"].source for node in self.nodes]
         name_powers(module.graph)
         module.recompile()

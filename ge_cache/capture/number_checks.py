@@ -29,7 +29,8 @@ def number_checks(
     """
     if not numbers:
         return []
-    names, places = dict(numbers.names), dict(paths)
+    names = dict(numbers.names)
+    places = {symbol: paths[symbol] for symbol in names}
     conditions = []
     for condition in private_symbols.assumed(shape_env, numbers.symbols):
         sizes = condition.free_symbols - set(numbers.symbols)
@@ -43,10 +44,19 @@ def number_checks(
     numbers.checked.update(conditions, private_symbols.implied(shape_env, numbers.symbols))
     texts = [number_text(item, names) for item in conditions]
     named_paths = {names[symbol]: place for symbol, place in places.items()}
-    hints = {names[symbol]: int(shape_env.backed_var_to_val[symbol]) for symbol in places}
-    groups: list[tuple[set[str], list[str]]] = [({name}, []) for name in numbers.names.values()]
+    hints: dict[str, float] = {names[symbol]: int(shape_env.backed_var_to_val[symbol]) for symbol in places}
+    for symbol, name in numbers.float_names.items():
+        named_paths[name], hints[name] = paths[symbol], float(shape_env.backed_var_to_val[symbol])
+    # sympy knows neither infinities nor NaN.
+    texts += [
+        f"(abs({text}) < 1e309)" for text in (*numbers.float_names.values(), *(each.text for each in numbers.computed))
+    ]
+    texts += [text for text, _ in numbers.float_conditions]
+    groups: list[tuple[set[str], list[str]]] = [
+        ({name}, []) for name in (*numbers.names.values(), *numbers.float_names.values())
+    ]
     for text in dict.fromkeys(texts):
-        used_names = set(re.findall(r"\bn\d+\b", text))
+        used_names = set(re.findall(r"\b[nf]\d+\b", text))
         if expression_function(text, tuple(hints))(**hints) is not True:
             raise CaptureError("", f"it assumes `{text}` of a number, which is not so in the traced call")
         overlapping = [group for group in groups if group[0] & used_names]

@@ -1,13 +1,15 @@
-"""Numbers: ints that a trace keeps symbolic, so that one graph serves all their values.
+"""Numbers: ints and floats that a trace keeps symbolic, so that one graph serves all their values.
 
 A number is an input of the graph, as a tensor is: the frame passes it after the tensors. Slices, `arange(n)`, sizes and
-operands may depend on it; conditions that the trace evaluated on it (`n > 3`, `n <= x.size(1)`) are checked on every
-call, see `ge_cache.capture.number_checks`. A number whose value the trace needs (`range(n)`, an index of a list) is a
-constant of the graph.
+operands may depend on an int, operands on a float; conditions that the trace evaluated on one (`n > 3`,
+`n <= x.size(1)`) are checked on every call, see `ge_cache.capture.number_checks`. A number whose value the trace needs
+(`range(n)`, an index of a list) is a constant of the graph. A float that the method computes from numbers is an input
+too, see `ge_cache.capture.computed`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,12 +19,13 @@ from msgspec.structs import replace
 from torch import fx
 
 from gearcache.errors import CaptureError
+from gearcache.ge_cache.capture.computed import ComputedFloat, ComputedFloats, NumberTexts, passed_float
 from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSourceClass, access_of
 from gearcache.ge_cache.capture.written import Written
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.guards.access import FAULTS, Access, Scope
 from gearcache.guards.evidence.checks import Check
-from gearcache.guards.evidence.constants import NotConstant
+from gearcache.guards.evidence.constants import NotConstant, number_type_of
 from gearcache.guards.gears.spec import RangeAxis
 from gearcache.guards.keys import unpacked
 
@@ -31,7 +34,7 @@ _PACKED = ("key_item", "dict_key_item")
 
 
 class NumberRefused(CaptureError):
-    """Some ints of a trace cannot be numbers: `symbols` has the known ones, empty where any may be the cause.
+    """Some ints or floats of a trace cannot be numbers: `symbols` has the known ones, empty where any may be the cause.
 
     `places` has their paths, if there is no capture that tells them.
     """
@@ -48,13 +51,13 @@ class NumberRefused(CaptureError):
 
 
 class NumberChoice(Struct, frozen=True):
-    """Which ints of a call should be numbers, if their trace allows it."""
+    """Which ints and floats of a call should be numbers, if their trace allows it."""
 
     #: All ints among the arguments.
     arguments: bool = False
-    #: Ints at these paths: calls had several values of them, or the frame writes them.
+    #: Ints and floats at these paths: calls had several values of them, or the frame writes them.
     changing: frozenset[Access] = frozenset()
-    #: Ints at these paths stay constants: the user asked for that, or an earlier trace failed otherwise.
+    #: Those at these paths stay constants: the user asked for that, or an earlier trace failed otherwise.
     constants: frozenset[Access] = frozenset()
     #: Paths of further constants, as patterns.
     declared: tuple[str, ...] = ()
@@ -75,7 +78,7 @@ NO_NUMBERS = NumberChoice()
 
 
 class WantedNumbers:
-    """Decides for a trace whether an int becomes a number, and records whether any did."""
+    """Decides for a trace whether an int or a float becomes a number, and records whether any did."""
 
     def __init__(self, choice: NumberChoice) -> None:
         self._choice = choice
@@ -83,7 +86,7 @@ class WantedNumbers:
         self._instance = ""
         self._changing: set[Access] = set()
         self._constants: set[Access] = set()
-        #: Whether an int became a number.
+        #: Whether any became a number.
         self.are_given = False
 
     def begin(self, scope: Scope, instance: str) -> None:
@@ -106,9 +109,10 @@ class WantedNumbers:
             return None
         return _place(access, self._scope) if access.root[0] in ("argument", "closure", "global") else None
 
-    def wants(self, source: Any, value: int) -> bool:
-        """Return whether an int becomes a number; `source` is Dynamo's."""
-        if not self._choice or not -(2**63) <= value < 2**63:
+    def wants(self, source: Any, value: float) -> bool:
+        """Return whether an int or a float becomes a number; `source` is Dynamo's."""
+        is_float = type(value) is float
+        if not self._choice or not (math.isfinite(value) if is_float else -(2**63) <= value < 2**63):
             return False
         place = self.place(source)
         if place is None:
@@ -116,7 +120,7 @@ class WantedNumbers:
         kind, name = place.root
         if place in self._constants or any(RangeAxis(path, 0, 1).matches(place.text) for path in self._choice.declared):
             return False
-        is_argument = kind == "argument" and name != self._instance
+        is_argument = kind == "argument" and name != self._instance and not is_float
         is_number = place in self._changing or (self._choice.arguments and is_argument)
         self.are_given |= is_number
         return is_number
@@ -145,50 +149,144 @@ def _place(access: Access, scope: Scope) -> Access:
 
 
 class Numbers(Struct):
-    """The ints of one capture that were chosen as numbers."""
+    """The ints and floats of one capture that were chosen as numbers."""
 
-    #: Symbol -> Dynamo's source, of the numbers that stayed symbolic.
+    #: Symbol -> Dynamo's source, of the ints that stayed symbolic; and of the floats.
     symbols: dict[Any, Any] = field(default_factory=dict)
-    #: Symbol -> name in stored expressions.
+    floats: dict[Any, Any] = field(default_factory=dict)
+    #: Symbol -> name in stored expressions: `n0` is an int, `f0` a float.
     names: dict[Any, str] = field(default_factory=dict)
-    #: The symbols that the frame passes, in order, with their placeholders.
+    float_names: dict[Any, str] = field(default_factory=dict)
+    #: The symbols of the ints that the frame passes, in order, with their placeholders; behind them the floats.
     passed: list[Any] = field(default_factory=list)
     nodes: list[fx.Node] = field(default_factory=list)
-    #: Assumptions about the numbers that call checks compare.
+    passed_floats: list[Any] = field(default_factory=list)
+    float_nodes: list[fx.Node] = field(default_factory=list)
+    #: The floats that the graph takes although the frame does not have them.
+    computed: list[ComputedFloat] = field(default_factory=list)
+    #: Symbol -> source over names, of floats that conditions of the trace may name.
+    texts: dict[Any, str] = field(default_factory=dict)
+    #: Assumptions about the ints that call checks compare.
     checked: set[Any] = field(default_factory=set)
-    #: Sources of ints whose value the trace needed, with the value.
-    fixed: list[tuple[Any, int]] = field(default_factory=list)
+    #: Sources of ints and floats whose value the trace needed.
+    fixed: list[Any] = field(default_factory=list)
+    #: Conditions of the trace on floats, as source over names, with the numbers that take part.
+    float_conditions: list[tuple[str, frozenset[Any]]] = field(default_factory=list)
+    #: Why some of its symbols cannot be numbers, as far as the graph shows.
+    refusals: list[tuple[str, frozenset[Any]]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.symbols)
+        return bool(self.symbols or self.floats)
+
+    @property
+    def sources(self) -> dict[Any, Any]:
+        """Dynamo's source of each number, by symbol."""
+        return {**self.symbols, **self.floats}
+
+    @property
+    def inputs(self) -> list[tuple[Any, str]]:
+        """Symbol and name of what the frame passes, in order."""
+        ints = [(symbol, self.names[symbol]) for symbol in self.passed]
+        return ints + [(symbol, self.float_names[symbol]) for symbol in self.passed_floats]
+
+    @property
+    def graph_floats(self) -> dict[fx.Node, frozenset[Any]]:
+        """The nodes of the captured graph for the floats that it takes, with the numbers that these depend on."""
+        given = zip(self.float_nodes, (frozenset({symbol}) for symbol in self.passed_floats), strict=True)
+        return {**dict(given), **{each.node: each.bases for each in self.computed}}
 
 
-def take_numbers(graph: fx.Graph, shape_env: Any) -> Numbers:
+def take_numbers(graph: fx.Graph, shape_env: Any, computed: ComputedFloats) -> Numbers:
     """Return the numbers of a captured graph; moves their placeholders to the end, and removes those of fixed ones."""
     numbers = Numbers()
     for symbol, source in private_symbols.number_sources(shape_env):
-        value = private_symbols.fixed_value(shape_env, symbol)
-        if value is not None:
-            numbers.fixed.append((source, value))
-        else:
+        if private_symbols.is_fixed(shape_env, symbol):
+            numbers.fixed.append(source)
+        elif symbol.is_integer:
             numbers.symbols[symbol] = source
             numbers.names[symbol] = f"n{len(numbers.names)}"
-    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-    for node in placeholders:
+        else:
+            numbers.floats[symbol] = source
+            numbers.float_names[symbol] = f"f{len(numbers.float_names)}"
+    for node in graph.find_nodes(op="placeholder"):
         symbol = _symbol_of(node)
         if symbol in numbers.symbols:
             numbers.passed.append(symbol)
             numbers.nodes.append(node)
-        elif symbol is not None and (value := private_symbols.fixed_value(shape_env, symbol)) is not None:
-            _put(node, value)
+        elif symbol in numbers.floats:
+            numbers.passed_floats.append(symbol)
+            numbers.float_nodes.append(node)
+        elif symbol is not None and private_symbols.is_fixed(shape_env, symbol):
+            _put(node, node.meta["example_value"].node.hint)  # not sympy's value, whose zero has no sign
             graph.erase_node(node)
-    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    placeholders = graph.find_nodes(op="placeholder")
     last = placeholders[-1] if placeholders else None
-    for node in numbers.nodes:  # in the order of `passed`
+    for node in (*numbers.nodes, *numbers.float_nodes):  # in the order of `inputs`
         if last is not None and node is not last:
             last.append(node)
         last = node
+    _take_computed(graph, numbers, computed, shape_env)
+    _take_conditions(numbers, computed, shape_env)
     return numbers
+
+
+def _take_computed(graph: fx.Graph, numbers: Numbers, computed: ComputedFloats, shape_env: Any) -> None:
+    """Make floats that the graph computes from numbers inputs of it, where an operator or the frame takes them."""
+    named = dict(zip((*numbers.nodes, *numbers.float_nodes), (name for _, name in numbers.inputs), strict=True))
+    texts = NumberTexts(graph, named).of_nodes
+    numbers.texts |= numbers.float_names
+    for node in list(graph.nodes):
+        value = node.meta.get("example_value")
+        symbols = value.node._expr.free_symbols if isinstance(value, (torch.SymFloat, torch.SymInt)) else set()
+        if node.op == "placeholder" or not symbols & {*computed.bases, *numbers.floats}:
+            continue
+        bases = frozenset().union(*(computed.bases.get(symbol, {symbol}) for symbol in symbols))
+        users = [user for user in node.users if user not in texts and not _is_condition(user)]
+        if isinstance(value, torch.SymInt) or node not in texts or private_symbols.is_replaced(shape_env, symbols):
+            numbers.refusals.append((f"it computes `{_operation(node)}` of a number", bases))
+            continue
+        (symbol,) = symbols
+        numbers.texts[symbol] = texts[node]
+        if users:
+            name = f"f{len(numbers.float_names) + len(numbers.computed)}"
+            with graph.inserting_before(node):
+                passed = graph.call_function(passed_float, (name,))
+            passed.meta["example_value"] = value
+            for user in users:
+                user.replace_input_with(node, passed)
+            numbers.computed.append(ComputedFloat(symbol, name, texts[node], bases, passed))
+    for node in reversed(graph.nodes):
+        if not node.users and (_is_condition(node) or node in texts) and node.op != "placeholder":
+            graph.erase_node(node)
+
+
+def _take_conditions(numbers: Numbers, computed: ComputedFloats, shape_env: Any) -> None:
+    """Take the conditions on floats out of a trace; nothing else knows symbols of floats."""
+    texts = {**numbers.texts, **numbers.names}
+    texts |= {made: f"float({texts[n]})" for made, n in computed.converted.items() if n in texts and made not in texts}
+    for condition in private_symbols.take_float_conditions(shape_env):
+        bases = frozenset().union(*(computed.bases.get(symbol, {symbol}) for symbol in condition.free_symbols))
+        if not bases & numbers.sources.keys():
+            continue  # about constants
+        text = private_symbols.comparison_text(condition, texts)
+        if text is None:
+            numbers.refusals.append((f"it decides on `{condition}` of a number", bases))
+        else:
+            numbers.float_conditions.append((text, bases))
+    for symbol in numbers.floats:
+        if private_symbols.is_replaced(shape_env, [symbol]):
+            numbers.refusals.append(("it equals another number", frozenset({symbol})))
+    for symbol in numbers.symbols:
+        if private_symbols.equals_float(shape_env, symbol):
+            numbers.refusals.append(("it equals a float", frozenset({symbol})))
+
+
+def _is_condition(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("example_value"), torch.SymBool) and node.op == "call_function"
+
+
+def _operation(node: fx.Node) -> str:
+    return str(getattr(node.target, "__name__", node.target)).removeprefix("_sym_").removeprefix("sym_")
 
 
 def name_by_passed(numbers: Numbers, shape_env: Any) -> None:
@@ -200,26 +298,28 @@ def name_by_passed(numbers: Numbers, shape_env: Any) -> None:
 
 
 def _symbol_of(node: fx.Node) -> Any:
-    """Return the symbol of a placeholder for an int; None for any other."""
+    """Return the symbol of a placeholder for an int or a float; None for any other."""
     value = node.meta.get("example_value")
-    if not isinstance(value, torch.SymInt) or not private_symbols.is_number_source(node.meta["grapharg"].source):
+    if not isinstance(value, (torch.SymInt, torch.SymFloat)) or not private_symbols.is_number_source(
+        node.meta["grapharg"].source
+    ):
         return None
     return value.node._expr if value.node._expr.is_Symbol else value.node.expr
 
 
-def _put(node: fx.Node, value: int) -> None:
-    """Replace a node by an int in all its uses."""
+def _put(node: fx.Node, value: float) -> None:
+    """Replace a node by a number in all its uses."""
     for user in list(node.users):
         user.args = fx.node.map_arg(user.args, lambda used: value if used is node else used)
         user.kwargs = fx.node.map_arg(user.kwargs, lambda used: value if used is node else used)
 
 
 def written_ints(checks: list[Check], written: Written) -> list[Access]:
-    """Return the paths of ints that the trace fixed and the frame writes (`self.count += 1`)."""
+    """Return the paths of ints and floats that the trace fixed and the frame writes (`self.count += 1`)."""
     return [
         check.access
         for check in checks
-        if check.kind == "constant" and type(check.expected) is int and written.leads_to(check.access)
+        if check.kind == "constant" and number_type_of(check.expected) and written.leads_to(check.access)
     ]
 
 

@@ -86,14 +86,21 @@ class Recording(TraceLog):
             cause = f"Dynamo could not form one graph: it failed with {type(error).__name__}: {error}"
             kind = MethodRaises if private_raised.is_raised_by_arguments(error) else CaptureError
             raise kind(self.method, cause) from error
-        if of_floats := self.hook.numbers.symbols.keys() & {symbol for (symbol,) in self.of("symbol of a float")}:
-            places = [self.numbers.place(self.hook.numbers.symbols[symbol]) for symbol in of_floats]
-            raise NumberRefused(self.method, "a float is computed from it", of_floats, filter(None, places))
+        self._refuse_numbers()
         self.raise_refusals()
         if self.hook.module is None:
             raise NoOperation(self.method)
         self.module = self.hook.module
         check_graph(self, self.module.graph, with_grad=self.with_grad)
+
+    def _refuse_numbers(self) -> None:
+        """Raise `NumberRefused` if the graph cannot take the value of a number at each call."""
+        sources = self.hook.numbers.sources
+        mixed = {symbol for (symbol,) in self.of("symbol of a float")}
+        for cause, symbols in [*self.hook.numbers.refusals, ("a float is computed from it and a size", mixed)]:
+            if refused := sources.keys() & symbols:
+                places = [self.numbers.place(sources[symbol]) for symbol in refused]
+                raise NumberRefused(self.method, cause, refused, filter(None, places))
 
     def _refusal(self, error: BaseException) -> CaptureError:
         inner_error = getattr(error, "inner_exception", None)

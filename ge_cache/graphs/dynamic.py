@@ -19,6 +19,7 @@ from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.compile_job import GearInput
 from gearcache.ge_cache.graphs.number_inputs import (
     GearSymbols,
+    check_floats,
     check_operands,
     mixed_conditions,
     number_rows,
@@ -26,6 +27,7 @@ from gearcache.ge_cache.graphs.number_inputs import (
 )
 from gearcache.ge_cache.graphs.static import (
     GearGraph,
+    float_tensors,
     input_specs,
     lift_attributes,
     record,
@@ -94,13 +96,22 @@ def check_numbers(capture: Capture, decompositions: Mapping[Any, Any] | None, *,
     symbols, lifted = capture.symbols(), lift_attributes(capture)
     sizes = [size for item in capture.inputs for size in item.sizes]
     printer: SizePrinter | None = None
-    if any(symbols.symbols_of(size) for size in sizes):
-        graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
-        conditions, symbols_in = [*graph.conditions, *printer.guards()], printer.symbols_in
-    else:
-        graph = trace_gear(capture, lifted, decompositions, {})
-        conditions, symbols_in = graph.conditions, GearSymbols(capture, symbols, {}).symbols_in
+    try:
+        if any(symbols.symbols_of(size) for size in sizes):
+            graph, printer = record_dynamic(capture, lifted, symbols, decompositions)
+            conditions, symbols_in = [*graph.conditions, *printer.guards()], printer.symbols_in
+        else:
+            graph = trace_gear(capture, lifted, decompositions, {})
+            conditions, symbols_in = graph.conditions, GearSymbols(capture, symbols, {}).symbols_in
+    except NumberRefused:
+        raise
+    except CaptureError as error:
+        if floats := frozenset().union(*capture.numbers.graph_floats.values()):
+            raise NumberRefused(capture.method, error.cause, floats) from error
+        raise
     check_operands(graph.module.graph, capture.method, symbols_in, compiles=compiles)
+    if compiles:
+        check_floats(graph.module.graph, len(graph.numbers), capture)
     _check_conditions(capture, conditions)
     for text in _expressions(graph.results):
         checked_expression(text)
@@ -141,9 +152,11 @@ def record_dynamic(
     fakes = [private_fake.with_own_memory(mode, node.meta["example_value"]) for node in placeholders]
     attributes = {name: private_fake.with_own_memory(mode, tensor) for name, tensor in _lifted(capture).items()}
     printer = SizePrinter(capture, symbols)
-    values = [node.meta["example_value"] for node in capture.numbers.nodes]
+    ints = [node.meta["example_value"] for node in capture.numbers.nodes]
+    values = [*float_tensors(capture, mode), *ints]
     with mode.shape_env.ignore_fresh_unbacked_symbols():
         graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, printer.number, values)
+    graph.floats = len(capture.numbers.graph_floats)
     if capture.numbers:
         graph.numbers = number_rows(capture)
         graph.conditions = value_conditions(graph.module.graph, printer.text_of, printer.symbols_in)

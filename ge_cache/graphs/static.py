@@ -34,6 +34,10 @@ def _empty(spec: GearInput) -> torch.Tensor:
     return torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)
 
 
+#: A float as the graph takes it.
+FLOAT = GearInput((1,), (1,), torch.float64, torch.device("cpu"))
+
+
 class GearGraph(Struct):
     """The ATen graph of one gear: placeholders are the inputs, then the attributes, in order."""
 
@@ -54,12 +58,16 @@ class GearGraph(Struct):
     regions: list[list[Any]] = field(default_factory=list)
     #: The numbers that it takes, the last placeholders until `order_inputs`; see `graphs.number_inputs`.
     numbers: list[NumberRow] = field(default_factory=list)
+    #: How many floats it takes, before the ints; `order_inputs` makes them inputs.
+    floats: int = 0
     #: Conditions on the numbers, besides the call checks.
     conditions: list[str] = field(default_factory=list)
 
 
 def lift_attributes(capture: Capture) -> fx.GraphModule:
     """Return the captured graph with its attributes as trailing placeholders, in `attributes` order, then its numbers.
+
+    A float arrives as a tensor of float64, and is read from it as Python's `float`: so compiled code takes it too.
 
     Tensors that belong to no module (constants that Dynamo made) stay attributes and are recorded as constants. Nodes
     that set modes of autograd are removed; begin and end of regions of inference mode are marked. `CaptureError` for
@@ -79,9 +87,13 @@ def lift_attributes(capture: Capture) -> fx.GraphModule:
     for node in tensor_placeholders(capture):
         mapping[node] = graph.placeholder(node.name)
     lifted = {name: graph.placeholder(f"attribute_{number}") for number, name in enumerate(capture.attributes)}
+    for number, node in enumerate(capture.numbers.graph_floats):
+        mapping[node] = graph.call_method("item", (graph.placeholder(f"float_{number}"),))
     for number, node in enumerate(capture.numbers.nodes):
         mapping[node] = graph.placeholder(f"number_{number}")
     for node in capture.module.graph.nodes:
+        if node in mapping:
+            continue
         if node.op == "get_attr" and node.target in lifted:
             mapping[node] = lifted[str(node.target)]
         elif node.op != "placeholder" and not private_nodes.is_grad_switch(node):
@@ -123,6 +135,12 @@ def gear_symbols(capture: Capture, assignment: Mapping[Any, int]) -> GearSymbols
     return GearSymbols(capture, symbols, assignment)
 
 
+def float_tensors(capture: Capture, mode: Any) -> list[torch.Tensor]:
+    """Return a fake tensor for each float that the graph takes."""
+    with mode:
+        return [_empty(FLOAT) for _ in capture.numbers.graph_floats]
+
+
 def trace_gear(
     capture: Capture,
     lifted: fx.GraphModule,
@@ -142,9 +160,11 @@ def trace_gear(
         name: private_fake.with_own_memory(mode, capture.attribute_tensors[name]) for name in capture.attributes
     }
     plain, values = (int, []) if symbolic is None else (symbolic.plain, symbolic.values)
+    values = [*float_tensors(capture, mode), *values]
     graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, plain, values)
     if symbolic is not None:
         graph.numbers, graph.conditions = number_rows(capture), symbolic.conditions(graph.module.graph)
+    graph.floats = len(capture.numbers.graph_floats)
     private_fake.forget_tensors(mode)
     graph.inputs = inputs
     graph.attributes = {
@@ -239,7 +259,7 @@ def order_inputs(graph: GearGraph) -> None:
     count = len(graph.inputs)
     names = list(graph.attributes)
     written_nodes = [placeholders[count + names.index(name)] for name in graph.written_attributes]
-    numbers = placeholders[len(placeholders) - len(graph.numbers) :]
+    numbers = placeholders[len(placeholders) - len(graph.numbers) - graph.floats :]
     constants = [node for node in placeholders[count:] if node not in written_nodes and node not in numbers]
     ordered = [*placeholders[:count], *written_nodes, *numbers, *constants]
     for previous, node in itertools.pairwise(ordered):

@@ -142,7 +142,7 @@ def is_number_source(source: Any) -> bool:
 
 
 def number_sources(shape_env: Any) -> list[tuple[Any, Any]]:
-    """Return a trace's symbols of ints, each with Dynamo's source.
+    """Return a trace's symbols of ints and floats, each with Dynamo's source.
 
     `CaptureError` for one without a value (`TORCH_COMPILE_UNBACKED_SOURCES`).
     """
@@ -192,13 +192,51 @@ def _ranges(shape_env: Any, expression: Any) -> Any:
         return None
 
 
-def fixed_value(shape_env: Any, symbol: Any) -> int | None:
-    """Return the only value of a symbol for which a trace is right; None where others may be."""
-    expression = shape_env.replace(symbol)
-    if getattr(expression, "is_Integer", False):
-        return int(expression)
+def is_fixed(shape_env: Any, symbol: Any) -> bool:
+    """Return whether a trace is right for one value of a symbol only."""
     bounds = shape_env.var_to_range.get(symbol)
-    return int(bounds.lower) if bounds is not None and bounds.is_singleton() else None
+    return bool(
+        getattr(shape_env.replace(symbol), "is_Number", False) or (bounds is not None and bounds.is_singleton())
+    )
+
+
+def is_replaced(shape_env: Any, symbols: Collection[Any]) -> bool:
+    """Return whether a trace found out that some symbols equal a constant, or another symbol."""
+    return any(shape_env.replace(symbol) != symbol or is_fixed(shape_env, symbol) for symbol in symbols)
+
+
+def equals_float(shape_env: Any, symbol: Any) -> bool:
+    """Return whether a trace found out that an int equals what it computes from floats."""
+    return _has_float(shape_env.replace(symbol))
+
+
+def take_float_conditions(shape_env: Any) -> list[Any]:
+    """Remove the conditions of a trace that name a float, and return them: nothing else knows such symbols."""
+    of_floats = [guard for guard in shape_env.guards if _has_float(guard.expr)]
+    shape_env.guards[:] = [guard for guard in shape_env.guards if not _has_float(guard.expr)]
+    return list(dict.fromkeys(guard.expr for guard in of_floats))
+
+
+def _has_float(expression: Any) -> bool:
+    return any(not symbol.is_integer for symbol in getattr(expression, "free_symbols", ()))
+
+
+def comparison_text(condition: Any, texts: Mapping[Any, str]) -> str | None:
+    """Return a comparison of numbers as Python source; None for what computes with them, as sympy is not exact."""
+    import sympy
+
+    if not isinstance(condition, sympy.core.relational.Relational):
+        return None
+    sides = [_side_text(side, texts) for side in condition.args]
+    return f"({sides[0]} {condition.rel_op} {sides[1]})" if None not in sides else None
+
+
+def _side_text(side: Any, texts: Mapping[Any, str]) -> str | None:
+    if side.is_Symbol:
+        return texts.get(side)
+    if side.is_Integer or side.is_Float:
+        return f"({(int if side.is_Integer else float)(side)!r})"
+    return f"(-{texts[-side]})" if (-side).is_Symbol and -side in texts else None
 
 
 def assumed(shape_env: Any, symbols: Collection[Any]) -> list[Any]:

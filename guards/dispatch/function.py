@@ -25,7 +25,7 @@ from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.kinds import KINDS
 
 Frame = Callable[..., Any]
-_MISSED = (AttributeError, TypeError, LookupError, ArithmeticError)
+_MISSED = (AttributeError, TypeError, LookupError, ArithmeticError, ValueError)
 
 
 class BoundGear(Struct, frozen=True):

@@ -17,7 +17,7 @@ from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.dispatch.tensors.memory import BoundSpans, find_overlap
 from gearcache.guards.dispatch.tensors.native import tensor_check
 from gearcache.guards.dispatch.tensors.tensor_checks import TensorChecks
-from gearcache.guards.gears.expressions import checked_expression
+from gearcache.guards.gears.expressions import MATH, checked_expression
 
 #: How many sets of addresses a graph remembers as free of overlap.
 _MAX_PLACES = 256
@@ -149,19 +149,24 @@ class GraphCall:
         lines += self._condition_lines(argument_text)
         if self._checks:
             lines += self._overlap_lines(names, namespace)
-        numbers = [checked_expression(name) for name, _ in self.variant.numbers]
-        number_names = numbers
-        if numbers and self._is_native:  # compiled code reads a number from a tensor
+        ints = [checked_expression(name) for name, _ in self.variant.numbers if name.startswith("n")]
+        floats = [name for name, _ in self.variant.numbers if name.startswith("f")]
+        if ints and self._is_native:  # compiled code reads a number from a tensor
             from gearcache.guards.dispatch.tensors.number_tensors import NUMBER_TENSORS
 
             namespace["tensor_of"] = NUMBER_TENSORS
-            number_names = [f"tensor_{name}" for name in numbers]
-            conversions = "; ".join(
-                f"{tensor} = tensor_of[{name}]" for tensor, name in zip(number_names, numbers, strict=True)
-            )
+            conversions = "; ".join(f"tensor_{name} = tensor_of[{name}]" for name in ints)
             lines += [f"try: {conversions}", f"except OverflowError: mismatch(({argument_text}))"]
+            ints = [f"tensor_{name}" for name in ints]
+        if floats or self.variant.computed:  # a graph of any backend reads a float from a tensor
+            from gearcache.guards.dispatch.tensors.number_tensors import float_tensor
+
+            namespace |= {"tensor_of_float": float_tensor, **MATH}
+            texts = [*floats, *(checked_expression(text) for _, text in self.variant.computed)]
+            lines += [f"float_{index} = tensor_of_float({text})" for index, text in enumerate(texts)]
+            floats = [f"float_{index}" for index in range(len(texts))]
         lines.append("tick()")
-        call = f"run([{', '.join([*names, *number_names])}])"
+        call = f"run([{', '.join([*names, *floats, *ints])}])"
         results = result_lines(self.variant, self.gear, self._attributes, call, namespace)
         if self._is_native:  # its exceptions contain pages of C++
             namespace["failed"] = self._failed

@@ -52,7 +52,7 @@ class CallValues(Struct, frozen=True):
     #: One per input.
     tensors: Sequence[torch.Tensor]
     #: By name, the path of each number of the variant, as text, and its value.
-    numbers: Mapping[str, tuple[str, int]]
+    numbers: Mapping[str, tuple[str, float]]
     relations: Sequence[SizeRelation] = ()
 
     def broken_relation(self, tensors: Sequence[torch.Tensor]) -> str:

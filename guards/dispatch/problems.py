@@ -71,7 +71,7 @@ def broken_condition(
     inputs: Sequence[StoredInput],
     gear: StoredGear,
     tensors: Sequence[torch.Tensor],
-    numbers: Mapping[str, tuple[str, int]] = MappingProxyType({}),
+    numbers: Mapping[str, tuple[str, float]] = MappingProxyType({}),
 ) -> Problem | None:
     """Return the broken condition of a graph as a problem of shape, stride or number.
 
@@ -109,7 +109,7 @@ def broken_condition(
     return None
 
 
-def _holds(text: str, values: Mapping[str, int]) -> bool:
+def _holds(text: str, values: Mapping[str, float]) -> bool:
     try:
         return bool(expression_function(text, tuple(values))(**values))
     except ArithmeticError:  # a condition divides by a number that is 0

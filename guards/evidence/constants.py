@@ -89,6 +89,13 @@ def wanted_key(key: Any) -> Any:
         return to_plain(key)
 
 
+def number_type_of(plain: Any) -> type | None:
+    """Return `int` or `float` for the constant of some `to_plain` data; None for any other."""
+    if type(plain) is int:
+        return int
+    return float if isinstance(plain, list) and plain[:1] == ["float"] else None
+
+
 _BRACKETS = {
     "tuple": ("(", ")"),
     "list": ("[", "]"),

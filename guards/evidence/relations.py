@@ -2,7 +2,7 @@
 
 `distinct` expects `[count, paths]`: the value and the first `count` of the others must be different objects, from each
 other and from the rest; objects in the rest may be identical. `numbers` expects `[conditions, [[name, path], …]]`: all
-paths lead to ints, and with them as these names all conditions hold.
+paths lead to ints, or for a name like `f0` to floats, and with them as these names all conditions hold.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.kind import Kind, Writer, of_relation
 from gearcache.guards.evidence.names import a_type
-from gearcache.guards.gears.expressions import checked_expression, expression_function
+from gearcache.guards.gears.expressions import MATH, checked_expression, expression_function
 
 
 def _are_distinct(value: Any, expected: Any, others: Sequence[Any]) -> bool:
@@ -35,26 +35,46 @@ def _distinct_source(writer: Writer, access: Access, expected: Any, compared: An
     return f"{length}({{{', '.join(numbers)}}}) == {count}"
 
 
-def _numbers_hold(value: Any, expected: Any, ints: Sequence[Any]) -> bool:
+def number_type(name: str) -> type:
+    """Return the type of a number by its name: `n0` is an int, `f0` a float."""
+    return float if name.startswith("f") else int
+
+
+def _numbers_hold(value: Any, expected: Any, numbers: Sequence[Any]) -> bool:
     """Whether `numbers` holds for the objects at its paths."""
-    values = {str(name): number for (name, _), number in zip(expected[1], ints, strict=True)}
-    if any(type(number) is not int for number in ints):
+    values = {str(name): number for (name, _), number in zip(expected[1], numbers, strict=True)}
+    if any(type(number) is not number_type(name) for name, number in values.items()):
         return False
-    return all(expression_function(text, tuple(values))(**values) for text in expected[0])
+    try:
+        return all(expression_function(text, tuple(values))(**values) for text in expected[0])
+    except (ArithmeticError, ValueError):
+        return False
 
 
 def numbers_text(expected: Any) -> str:
     """Return the conditions of `numbers` as text for people, over paths."""
     texts = {str(name): Access.from_plain(path).text for name, path in expected[1]}
-    return re.sub(r"\bn\d+\b", lambda match: texts[match[0]], " and ".join(expected[0]))
+    conditions = [
+        f"({match[1]} is finite)" if (match := re.fullmatch(r"\(abs\((.*)\) < 1e309\)", text)) else text
+        for text in expected[0]
+    ]
+    return re.sub(r"\b[nf]\d+\b", lambda match: texts[match[0]], " and ".join(conditions))
+
+
+def _numbers_words(path: str, expected: Any, wanted: str, present: str) -> str:
+    """Return what does not hold; `present` is the type of the value at the first path."""
+    first = "a float" if number_type(str(expected[1][0][0])) is float else "an int"
+    is_other = present != first and len(expected[1]) == 1
+    return f"`{path}` was {first}, is now {present}" if is_other else f"`{path}`: {wanted} does not hold"
 
 
 def _numbers_source(writer: Writer, access: Access, expected: Any, compared: Any) -> str:
     builtin = writer.builtin
-    local_names = {str(symbol): f"{writer.name('int')}{index}" for index, (symbol, _) in enumerate(expected[1])}
-    local_names |= {function.__name__: builtin(function) for function in (min, max, float)}
+    local_names = {str(symbol): f"{writer.name('number')}{index}" for index, (symbol, _) in enumerate(expected[1])}
+    local_names |= {function.__name__: builtin(function) for function in (min, max, float, abs, *MATH.values())}
     kinds = [
-        f"{builtin(type)}({local_names[str(symbol)]} := {writer.path(Access.from_plain(path))}) is {builtin(int)}"
+        f"{builtin(type)}({local_names[str(symbol)]} := {writer.path(Access.from_plain(path))})"
+        f" is {builtin(number_type(str(symbol)))}"
         for symbol, path in expected[1]
     ]
     texts = [
@@ -137,14 +157,12 @@ RELATIONS = (
     _type_test("subclass", issubclass),
     of_relation(
         "numbers",
-        "ints at some paths fulfil conditions, see `guards.evidence.relations`",
+        "ints and floats at some paths fulfil conditions, see `guards.evidence.relations`",
         _places,
         _numbers_hold,
         source=_numbers_source,
         found=lambda value, expected, walker: a_type(value),
         wanted=lambda expected: numbers_text(expected) or "an int",
-        words=lambda path, expected, wanted, present: (
-            f"`{path}`: {wanted} does not hold" if expected[0] else f"`{path}` was an int, is now {present}"
-        ),
+        words=_numbers_words,
     ),
 )

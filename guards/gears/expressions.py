@@ -1,9 +1,10 @@
-"""Arithmetic over sizes, stored as text and admitted only from a short grammar."""
+"""Arithmetic over sizes and numbers, stored as text and admitted only from a short grammar."""
 
 from __future__ import annotations
 
 import ast
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -37,12 +38,14 @@ _NODES = (
     ast.GtE,
     ast.IfExp,
 )
-_FUNCTIONS = {"abs", "float", "max", "min"}
+#: Functions of `math` that may compute a float from numbers.
+MATH = {name: getattr(math, name) for name in ("sqrt", "sin", "cos", "tan", "tanh", "log2")}
+_FUNCTIONS = {"abs", "float", "max", "min", *MATH}
 
 
 @functools.lru_cache(maxsize=1024)
 def checked_expression(text: str) -> str:
-    """Return `text` when it is arithmetic over names like `s1`, `u1` and `n1`; `ValueError` for anything else."""
+    """Return `text` when it is arithmetic over names like `s1`, `u1`, `n1` and `f1`; `ValueError` for anything else."""
     try:
         tree = ast.parse(text, mode="eval")
     except SyntaxError as error:
@@ -51,7 +54,7 @@ def checked_expression(text: str) -> str:
         if isinstance(node, ast.Call):
             allowed = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords
         elif isinstance(node, ast.Name):
-            allowed = node.id in _FUNCTIONS or (node.id[:1] in ("s", "u", "n") and node.id[1:].isdigit())
+            allowed = node.id in _FUNCTIONS or (node.id[:1] in ("s", "u", "n", "f") and node.id[1:].isdigit())
         elif isinstance(node, ast.Constant):
             allowed = isinstance(node.value, (int, bool, float))
         else:
@@ -63,7 +66,7 @@ def checked_expression(text: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def expression_function(text: str, names: tuple[str, ...]) -> Callable[..., Any]:
-    """Return an expression as a function of the named symbols (ints, or symbolic ints with torch's max and min)."""
+    """Return an expression as a function of the named symbols (numbers, or symbolic ints with torch's max and min)."""
     parameters = ", ".join(checked_expression(name) for name in names)
     source = f"def value({parameters}{', ' if names else ''}max=max, min=min):\n    return {checked_expression(text)}\n"
-    return define(source, "value", {}, f"expression {text}")
+    return define(source, "value", dict(MATH), f"expression {text}")

@@ -1,28 +1,63 @@
-"""Report symbolic floats that a trace makes, except inside operators.
+"""Make every float that a method computes from its numbers a symbol of its own, and report the others.
 
-sympy computes with real numbers: it simplifies `n * 0.1 * 10` to `n`, decides a branch on that without a guard, and
-one node of the graph represents both.
+sympy computes with real numbers: it simplifies `n * 0.1 * 10` to `n`, and decides a branch on that without a guard. A
+symbol of its own has no such history: `capture.computed` writes down how Python computes its value.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
 import torch
+from torch._dynamo.source import ConstantSource
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import DimDynamic
+from torch.utils._sympy.functions import ToFloat
 
+from gearcache.ge_cache.capture.computed import ComputedFloats
 from gearcache.ge_cache.private_torch.probe import Probes
+from gearcache.ge_cache.private_torch.symbols import is_number_source
 
 probes = Probes()
 
 
 @probes.at(torch.SymFloat, "__init__")
 def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
-    """Note the symbols from which a float is made."""
+    """Give a float a symbol of its own if it is computed from numbers; note it if sizes also take part."""
     original(self, *arguments, **keywords)
-    if not _is_inside_operator():
-        for symbol in getattr(getattr(self.node, "_expr", None), "free_symbols", ()):
+    node, computed = self.node, trace.state(ComputedFloats)
+    expression = getattr(node, "_expr", None)
+    if expression is None or _is_number(expression, node.shape_env, computed) or _is_inside_operator():
+        return
+    bases, is_of_numbers = set(), True
+    for symbol in expression.free_symbols:
+        if symbol in computed.bases:
+            bases |= computed.bases[symbol]
+        elif _is_number(symbol, node.shape_env, computed):
+            bases.add(symbol)
+        else:
+            is_of_numbers = False
+    hint = node.hint if is_of_numbers and bases else None
+    if hint is None or not math.isfinite(hint):
+        for symbol in bases:
             trace.note("symbol of a float", symbol)
+        return
+    source = ConstantSource(f"computed_float_{len(computed.bases)}")
+    symbol = node.shape_env.create_unspecified_symbol(float(hint), source, DimDynamic.DYNAMIC)
+    computed.bases[symbol] = frozenset(bases)
+    if isinstance(expression, ToFloat) and expression.args[0].is_Symbol:
+        computed.converted[symbol] = expression.args[0]
+    self.node = SymNode(symbol, node.shape_env, float, float(hint), fx_node=node.fx_node)
+
+
+def _is_number(expression: Any, shape_env: Any, computed: ComputedFloats) -> bool:
+    """Return whether an expression is the symbol of a number, or of a computed float."""
+    if not expression.is_Symbol:
+        return False
+    sources = shape_env.var_to_sources.get(expression)
+    return expression in computed.bases or (bool(sources) and is_number_source(sources[0]))
 
 
 def _is_inside_operator() -> bool:

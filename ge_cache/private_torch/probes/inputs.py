@@ -1,4 +1,4 @@
-"""Decide which tensors and ints of the process stay inputs of the graph.
+"""Decide which tensors, ints and floats of the process stay inputs of the graph.
 
 The weights that are bound become attributes of the graph; every other tensor, also one found through the module, a
 global or a closure, stays an input, so that replacing a tensor takes effect.
@@ -6,12 +6,15 @@ global or a closure, stays an input, so that replacing a tensor takes effect.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
+from torch._dynamo.guards import GuardBuilder, install_guard
 from torch._dynamo.variables import builder
-from torch._dynamo.variables.builder import VariableBuilder
-from torch.fx.experimental.symbolic_shapes import DimDynamic
+from torch._dynamo.variables.builder import GraphArg, VariableBuilder
+from torch._dynamo.variables.tensor import SymNodeVariable
+from torch.fx.experimental.symbolic_shapes import DimDynamic, TrackedFake
 
 from gearcache.ge_cache.private_torch.probe import Probes
 
@@ -41,11 +44,33 @@ def has_one_shape(trace: Any, original: Any, tensor: Any, is_tensor: bool, tenso
 @probes.at(VariableBuilder, "_wrap_lazy_constant")
 def wrapped(trace: Any, original: Any, self: Any, value: Any, wrap_fn: Any = None) -> Any:
     """Decide which ints become symbols; Dynamo keeps `wrap_literal`, which does so for it, in a table for good."""
+    if type(value) is float and trace.numbers.wants(self.source, value):
+        return _wrap_float(self, value)
     if type(value) is not int:
         return original(self, value, wrap_fn)
     if trace.numbers.wants(self.source, value):
         return self.wrap_symint(value, dynamism=DimDynamic.DYNAMIC)
     return original(self, value)
+
+
+def _wrap_float(self: Any, value: float) -> Any:
+    """Make a float an input of the graph, as `wrap_symint` does with an int: Dynamo would pass it as a tensor."""
+    output, source = self.tx.output, self.get_source()
+    if self.name in output.unspec_variable_map:
+        return output.unspec_variable_map[self.name]
+    symbol = output.shape_env.create_unspecified_symbol(value, self.source, DimDynamic.DYNAMIC)
+    number = output.shape_env.create_symfloatnode(symbol, hint=value, source=self.source)
+    output.tracked_fakes.append(TrackedFake(number, self.source, None))
+    install_guard(source.make_guard(GuardBuilder.TYPE_MATCH))
+    name = re.sub(r"[^a-zA-Z0-9]+", "_", self.name)
+    proxy = output.root_tracer.create_graph_input(name, type(number), number, source=source)
+    output.root_tracer.bound_symbols[symbol] = proxy
+    variable = SymNodeVariable.create(self.tx, proxy, number, source=source)
+    output.unspec_variable_map[self.name] = variable
+    proxy.node.meta["grapharg"] = GraphArg(
+        source, number, pass_arg_as_tensor=False, fake_tensor=None, is_tensor=False, example_strong_ref=number
+    )
+    return variable
 
 
 @probes.at_import(builder, "is_int_specialization_case")

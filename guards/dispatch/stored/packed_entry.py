@@ -44,6 +44,7 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
             gears=[StoredGear.from_plain(gear) for gear in fields["gears"]],
             padding=fields.get("padding"),
             numbers=fields.get("numbers", []),
+            computed=fields.get("computed", []),
             constants=fields.get("constants", []),
             constants_because=fields.get("constants_because", ""),
             outputs=fields["outputs"],

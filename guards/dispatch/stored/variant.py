@@ -105,8 +105,11 @@ class StoredVariant(Struct, frozen=True):
     gears: list[StoredGear]
     #: How calls between gears are padded, see `guards.dispatch.padded_call`; None where they are not.
     padding: dict[str, Any] | None = None
-    #: Ints that the frame passes to the graph call, behind the tensors: `[name, access]`.
+    #: Ints and floats that the frame passes to the graph call, behind the tensors: `[name, access]`; a name begins with
+    #: `n` or `f`.
     numbers: list[list[Any]] = field(default_factory=list)
+    #: Floats that the graph call computes from these: `[name, source]`.
+    computed: list[list[str]] = field(default_factory=list)
     #: Paths of ints, in plain form, for which no graph can serve several values; and the reason.
     constants: list[Any] = field(default_factory=list)
     constants_because: str = ""
@@ -135,6 +138,7 @@ class StoredVariant(Struct, frozen=True):
             "gears": [gear.to_plain() for gear in self.gears],
             "padding": self.padding,
             "numbers": self.numbers,
+            "computed": self.computed,
             "constants": self.constants,
             "constants_because": self.constants_because,
             "outputs": self.outputs,

@@ -1,4 +1,4 @@
-"""Numbers as compiled code takes them: tensors of one int64, which no graph writes, so that all graphs share them."""
+"""Numbers as graphs take them: tensors of one int64 or float64, which no graph writes."""
 
 from __future__ import annotations
 
@@ -28,3 +28,8 @@ class NumberTensors(dict[int, torch.Tensor]):
 
 
 NUMBER_TENSORS = NumberTensors()
+
+
+def float_tensor(number: float) -> torch.Tensor:
+    """Return the tensor of a float; `TypeError` for any other number, such as a complex one."""
+    return torch.frombuffer(array("d", [number]), dtype=torch.float64)

@@ -20,7 +20,8 @@ from gearcache.ge_cache.compile_job import CompileJob
 from gearcache.ge_cache.graphs.all_gears import all_gears_graph
 from gearcache.ge_cache.graphs.dynamic import dynamic_gear, taken_graph
 from gearcache.ge_cache.graphs.plan import PlannedGear
-from gearcache.ge_cache.graphs.static import GearGraph, order_inputs, trace_gear
+from gearcache.ge_cache.graphs.static import FLOAT, GearGraph, order_inputs, trace_gear
+from gearcache.ge_cache.graphs.tensor_operands import keep_tensor_operands
 from gearcache.ge_cache.inductor.result_strides import result_orders
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.process_groups import renamed, role, stored_groups
@@ -131,6 +132,9 @@ def _record(
             f"`{request.backend.name}` would not draw as eager does; use backend='eager' or take them as an argument",
         )
     order_inputs(graph)
+    if request.backend.compiles and not request.backend.is_ge:
+        keep_tensor_operands(graph.module.graph)
+        graph.module.recompile()
     if stored_gear is not None:
         for spec in graph.inputs[len(stored_gear.sizes) :]:  # buffers that the graph writes
             for rows, numbers in ((stored_gear.sizes, spec.sizes), (stored_gear.strides, spec.strides)):
@@ -210,9 +214,12 @@ def _job(
     request: BuildRequest, capture: Capture, text: str, graph: GearGraph, groups: Sequence[Sequence[Any]] = ()
 ) -> CompileJob:
     """Return the job of one graph. It names process groups by role; `groups` are the groups that have a role."""
-    symbols = dict(graph.symbols)
-    if graph.numbers and not symbols:  # compilers need an environment in which a number is a symbol
-        symbols = {name: [list(getattr(spec, name)) for spec in graph.inputs] for name in ("sizes", "strides")}
+    symbols, inputs = dict(graph.symbols), [*graph.inputs, *(graph.floats * [FLOAT])]
+    if symbols:
+        for name in ("sizes", "strides"):
+            symbols[name] = [*symbols[name], *(list(getattr(FLOAT, name)) for _ in range(graph.floats))]
+    elif graph.numbers:  # compilers need an environment in which a number is a symbol
+        symbols = {name: [list(getattr(spec, name)) for spec in inputs] for name in ("sizes", "strides")}
         symbols["hints"] = []
     if graph.numbers:
         symbols["numbers"] = [list(number_row) for number_row in graph.numbers]
@@ -223,7 +230,7 @@ def _job(
         method=capture.method,
         gear=text or "static",
         graph=plain | {"symbols": symbols} | orders,
-        inputs=list(graph.inputs),
+        inputs=inputs,
         attributes=graph.attributes,
         options=dict(request.options),
         threads=request.threads,

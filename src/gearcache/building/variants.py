@@ -19,6 +19,7 @@ from gearcache.guards.arguments import parameter_names
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredInput, StoredVariant
 from gearcache.guards.dispatch.stored.variant_groups import KIND
 from gearcache.guards.evidence.checks import Check
+from gearcache.guards.evidence.constants import number_type_of
 from gearcache.guards.evidence.traced_files import record_sources
 from gearcache.guards.evidence.tree import evidence_tree
 
@@ -51,10 +52,8 @@ def built_variant(
         sources=record_sources(capture.traced_code, unit.operators),
         gears=gears,
         padding=unit.padding,
-        numbers=[
-            [capture.numbers.names[symbol], capture.number_accesses[symbol].to_plain()]
-            for symbol in capture.numbers.passed
-        ],
+        numbers=[[name, capture.number_accesses[symbol].to_plain()] for symbol, name in capture.numbers.inputs],
+        computed=[[each.name, each.text] for each in capture.numbers.computed],
         constants=[access.to_plain() for access in _constants(capture, call_checks)],
         constants_because=capture.constants_because,
         outputs=len(graph.results),
@@ -69,7 +68,7 @@ def _constants(capture: Capture, call_checks: list[Check]) -> list[Access]:
     """Return the places of ints that were refused as numbers: all that calls compare, if it is not known which."""
     if not capture.constants_because:
         return []
-    compared = [check.access for check in call_checks if check.kind == "constant" and type(check.expected) is int]
+    compared = [check.access for check in call_checks if check.kind == "constant" and number_type_of(check.expected)]
     return sorted(capture.constants or compared, key=lambda access: access.text)
 
 

@@ -21,6 +21,7 @@ from gearcache.guards.dispatch.function import BoundGear, compared_objects
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.evidence.checks import Check, Failure, first_failure
+from gearcache.guards.evidence.constants import number_type_of
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.evidence.traced_files import changed_source
 from gearcache.guards.evidence.tree import evidence_failure
@@ -81,8 +82,8 @@ class ArgumentCheck:
         if failure is None:
             return None
         reason, check = failure.reason("arguments"), failure.check
-        is_int = check.kind == "constant" and type(check.expected) is int
-        return replace(reason, constant_because=variant.constants_because) if is_int else reason
+        is_number = check.kind == "constant" and number_type_of(check.expected)
+        return replace(reason, constant_because=variant.constants_because) if is_number else reason
 
     def tensors_of(self, variant: StoredVariant) -> tuple[Any, ...] | None:
         """Return the values of the call for the inputs of a variant; None if the variant does not fit the call."""
@@ -119,7 +120,7 @@ def inputs_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
         return None
 
 
-def numbers_of(variant: StoredVariant, scope: Scope) -> dict[str, tuple[str, int]]:
+def numbers_of(variant: StoredVariant, scope: Scope) -> dict[str, tuple[str, float]]:
     """Return the place (as text) and the value of each number of a variant that fits the call, by name."""
     places = {str(name): Access.from_plain(path) for name, path in variant.numbers}
     return {name: (access.text, access.resolve(scope)) for name, access in places.items()}

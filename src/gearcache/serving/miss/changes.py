@@ -1,6 +1,6 @@
-"""Finds what varies between calls: dims and ints of a call that differ from those that graphs were made for.
+"""Finds what varies between calls: dims, ints and floats of a call that differ from those that graphs were made for.
 
-With `dynamic=None` both become dynamic in the next graph. Earlier values are read from the stored variants, so that
+With `dynamic=None` all become dynamic in the next graph. Earlier values are read from the stored variants, so that
 every host and every relaunch knows them.
 """
 
@@ -16,6 +16,8 @@ from msgspec import Struct, field
 from gearcache.guards.access import FAULTS, Access, Scope, Walker
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.checks import Check
+from gearcache.guards.evidence.constants import number_type_of, to_plain
+from gearcache.guards.evidence.relations import number_type
 from gearcache.guards.evidence.tree import evidence_checks
 
 
@@ -23,13 +25,13 @@ class Changes(Struct):
     """The differences of a call from others."""
 
     dims: list[tuple[Access, int]] = field(default_factory=list)
-    ints: set[Access] = field(default_factory=set)
-    #: Ints for which no graph can serve several values.
+    numbers: set[Access] = field(default_factory=set)
+    #: Ints and floats for which no graph can serve several values.
     constants: set[Access] = field(default_factory=set)
 
 
 def changes_from(scope: Scope, stored: Iterable[StoredVariant]) -> Changes:
-    """Return how a call differs from the calls of stored variants, if only in sizes and ints."""
+    """Return how a call differs from the calls of stored variants, if only in sizes, ints and floats."""
     changes = Changes()
     for variant in stored:
         with contextlib.suppress(Exception):  # the variant has an unknown form: a load reports it
@@ -38,53 +40,55 @@ def changes_from(scope: Scope, stored: Iterable[StoredVariant]) -> Changes:
 
 
 def _add(changes: Changes, variant: StoredVariant, scope: Scope) -> None:
-    ints = _differing_ints(variant, scope)
-    if ints is None:
+    numbers = _differing_numbers(variant, scope)
+    if numbers is None:
         return
     changes.constants |= {Access.from_plain(path) for path in variant.constants}
     for index, item in enumerate(variant.inputs):
         if (tensor := _value_at(item.access, scope)) is not None and isinstance(tensor, torch.Tensor):
             for gear in variant.gears:
                 changes.dims += [(item.access, dim) for dim in differing_dims(tensor, gear.sizes[index])]
-    changes.ints |= ints
+    changes.numbers |= numbers
 
 
-def _differing_ints(variant: StoredVariant, scope: Scope) -> set[Access] | None:
-    """Return the ints in which a call differs from a variant, and the variant's numbers.
+def _differing_numbers(variant: StoredVariant, scope: Scope) -> set[Access] | None:
+    """Return the ints and floats in which a call differs from a variant, and the variant's numbers.
 
     None if it differs in anything else that is checked on each call.
     """
-    walker, ints = Walker(scope), set()
+    walker, numbers = Walker(scope), set()
     for check in variant.call_checks:
         if check.kind == "numbers":
-            ints |= {place for place in check.others if not _is_size(place)}
+            numbers |= {place for place in check.others if not _is_size(place)}
         if check.failure(walker) is None:
             continue
-        if not _is_other_int(check, scope):
+        if not _is_other_number(check, scope):
             return None
         if check.kind == "constant":
-            ints.add(check.access)
-    return ints | {check.access for check in _evidence_of_ints(variant) if _is_other_int(check, scope)}
+            numbers.add(check.access)
+    return numbers | {check.access for check in _evidence_of_numbers(variant) if _is_other_number(check, scope)}
 
 
 def _is_size(access: Access) -> bool:
     return bool(access.steps) and access.steps[-1][0] == "size"
 
 
-def _evidence_of_ints(variant: StoredVariant) -> list[Check]:
-    return [
-        check for check in evidence_checks(variant.evidence) if check.kind == "constant" and type(check.expected) is int
-    ]
+def _evidence_of_numbers(variant: StoredVariant) -> list[Check]:
+    return [check for check in evidence_checks(variant.evidence) if compares_number(check)]
 
 
-def _is_other_int(check: Check, scope: Scope) -> bool:
-    """Whether a check is about ints that exist and have other values."""
+def compares_number(check: Check) -> bool:
+    """Whether a check compares an int or a float with the value of a trace."""
+    return check.kind == "constant" and number_type_of(check.expected) is not None
+
+
+def _is_other_number(check: Check, scope: Scope) -> bool:
+    """Whether a check is about numbers that exist, are of the same types, and have other values."""
     if check.kind == "numbers":
-        return all(type(_value_at(place, scope)) is int for place in check.others)
-    if check.kind != "constant" or type(check.expected) is not int:
-        return False
-    value = _value_at(check.access, scope)
-    return type(value) is int and value != check.expected
+        named = [(number_type(str(name)), Access.from_plain(path)) for name, path in check.expected[1]]
+        return all(type(_value_at(place, scope)) is cls for cls, place in named)
+    value, cls = _value_at(check.access, scope), number_type_of(check.expected)
+    return compares_number(check) and type(value) is cls and to_plain(value) != check.expected
 
 
 def _value_at(access: Access, scope: Scope) -> Any:

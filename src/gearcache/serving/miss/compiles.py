@@ -119,12 +119,12 @@ class Compiles:
         )
 
     def _numbers(self, changes: Changes) -> NumberChoice:
-        """Return which ints are to be numbers: those that have changed, and with `dynamic=True` all arguments."""
+        """Return the choice: ints and floats that have changed, and with `dynamic=True` all ints of the arguments."""
         from gearcache.ge_cache.capture.numbers import NumberChoice
 
         return NumberChoice(
             arguments=bool(self._method.dynamic),
-            changing=frozenset(changes.ints),
+            changing=frozenset(changes.numbers),
             constants=frozenset(changes.constants),
             declared=self._method.constants,
         )

@@ -14,10 +14,10 @@ from gearcache.serving.miss.changes import Changes, changes_from, differing_dims
 
 
 class DelayedCalls:
-    """The sizes of tensors and the ints of delayed calls, by place."""
+    """The sizes of tensors and the numbers of delayed calls, by place."""
 
     def __init__(self) -> None:
-        self._calls: list[dict[Access, tuple[int, ...] | int]] = []
+        self._calls: list[dict[Access, tuple[int, ...] | float]] = []
 
     def __bool__(self) -> bool:
         """Whether a call was delayed."""
@@ -39,6 +39,6 @@ class DelayedCalls:
                 earlier_value = earlier.get(place)
                 if isinstance(value, torch.Tensor) and isinstance(earlier_value, tuple):
                     changes.dims += [(place, dim) for dim in differing_dims(value, earlier_value)]
-                elif type(value) is int and type(earlier_value) is int and value != earlier_value:
-                    changes.ints.add(place)
+                elif type(value) in (int, float) and type(earlier_value) is type(value) and value != earlier_value:
+                    changes.numbers.add(place)
         return changes

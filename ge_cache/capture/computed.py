@@ -1,0 +1,120 @@
+"""Floats that a method computes from its numbers: `1 - step / steps`, `length ** 0.8`.
+
+Dynamo records each operation, and so does this module, as text: at each call, Python computes the same operations in
+the same order, and passes the result to the graph. A graph never computes with a float's symbol, which sympy would
+simplify.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from msgspec import Struct
+from torch import fx
+
+from gearcache.guards.gears.expressions import MATH
+
+#: A longer text repeats a part many times.
+_LONGEST = 1000
+_BINARY: dict[Any, str] = {
+    operator.add: "({} + {})",
+    operator.sub: "({} - {})",
+    operator.mul: "({} * {})",
+    operator.truediv: "({} / {})",
+    operator.pow: "({} ** {})",
+    pow: "({} ** {})",
+    operator.iadd: "({} + {})",
+    operator.isub: "({} - {})",
+    operator.imul: "({} * {})",
+    operator.itruediv: "({} / {})",
+    operator.ipow: "({} ** {})",
+}
+_UNARY: dict[Any, str] = {
+    operator.neg: "(-{})",
+    abs: "abs({})",
+    operator.abs: "abs({})",
+    float: "float({})",
+    torch.sym_float: "float({})",
+}
+#: Python returns one of two values as it is, of its own type.
+_CHOICES: dict[Any, str] = {torch.sym_max: "max({}, {})", torch.sym_min: "min({}, {})"}
+_INTEGERS: dict[Any, str] = {operator.floordiv: "({} // {})", operator.mod: "({} % {})"}
+
+
+class ComputedFloats:
+    """The symbols of the floats that a trace computed."""
+
+    def __init__(self) -> None:
+        #: Symbol -> the numbers that it was computed from.
+        self.bases: dict[Any, frozenset[Any]] = {}
+        #: The symbol of an int that became a float as it is -> the int's.
+        self.converted: dict[Any, Any] = {}
+
+
+class ComputedFloat(Struct):
+    """A float that the graph takes, computed at each call from the numbers of the call."""
+
+    symbol: Any
+    name: str
+    #: Python source over the names of numbers.
+    text: str
+    #: The symbols of these numbers.
+    bases: frozenset[Any]
+    #: Stands for it in the captured graph.
+    node: fx.Node
+
+
+def passed_float(name: str) -> float:
+    """Stand for a computed float in a captured graph."""
+    raise NotImplementedError(name)
+
+
+class NumberTexts:
+    """How Python computes each number of a graph, as source over the names of those that the frame knows."""
+
+    def __init__(self, graph: fx.Graph, named: Mapping[fx.Node, str]) -> None:
+        self.of_nodes: dict[fx.Node, str] = dict(named)
+        for node in graph.nodes:
+            if node.op in ("call_function", "call_method") and _is_number(node.meta.get("example_value")):
+                text = self._text(node)
+                if text is not None and len(text) <= _LONGEST:
+                    self.of_nodes[node] = text
+
+    def _text(self, node: fx.Node) -> str | None:
+        if node.op != "call_function" or node.kwargs:
+            return None
+        texts = [self._argument(argument) for argument in node.args]
+        are_floats = [isinstance(_value(argument), (float, torch.SymFloat)) for argument in node.args]
+        if None in texts:
+            return None
+        target: Any = node.target
+        name = getattr(target, "__name__", "").removeprefix("_sym_")
+        if len(texts) == 1 and target is getattr(torch, f"_sym_{name}", None) and name in MATH:
+            return f"{name}({texts[0]})"
+        if len(texts) == 1 and target in _UNARY:
+            return _UNARY[target].format(*texts)
+        if len(texts) != 2:
+            return None
+        if target in _BINARY:
+            return _BINARY[target].format(*texts)
+        if target in _CHOICES and len(set(are_floats)) == 1:
+            return _CHOICES[target].format(*texts)
+        return _INTEGERS[target].format(*texts) if target in _INTEGERS and not any(are_floats) else None
+
+    def _argument(self, argument: Any) -> str | None:
+        if isinstance(argument, fx.Node):
+            return self.of_nodes.get(argument)
+        is_plain = type(argument) is int or (type(argument) is float and math.isfinite(argument))
+        return f"({argument!r})" if is_plain else None
+
+
+def _value(argument: Any) -> Any:
+    return argument.meta.get("example_value") if isinstance(argument, fx.Node) else argument
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (torch.SymInt, torch.SymFloat))

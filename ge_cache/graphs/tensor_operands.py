@@ -1,0 +1,72 @@
+"""Make operators of a graph to compile take a float from the tensor that has it, rather than as a number.
+
+Inductor, also within `torch.compile`, rounds a float that it reads from a tensor (`x * t.item()`) to 32 bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+aten = torch.ops.aten
+_READS = (aten.item.default, aten._local_scalar_dense.default)
+#: Operators with a number as second operand -> the same with a tensor.
+_BINARY = {
+    **{operator: operator for operator in (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)},
+    **{getattr(aten, name).Scalar: getattr(aten, name).Tensor for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+}
+#: Names of the operators that lose no digits of a float of 64 bits.
+EXACT = frozenset({"add", "sub", "rsub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge", "scalar_tensor"})
+
+
+def keep_tensor_operands(graph: fx.Graph) -> None:
+    """Rewrite a recorded graph, whose nodes have fake values."""
+    for read in [node for node in graph.nodes if node.target in _READS]:
+        if read.args[0].meta["val"].dtype.is_floating_point:
+            for user in list(read.users):
+                _rewrite(graph, read, user)
+            if not read.users:
+                graph.erase_node(read)
+
+
+def _rewrite(graph: fx.Graph, read: fx.Node, user: fx.Node) -> None:
+    given: Any = user.args
+    if user.target is aten.scalar_tensor.default:
+        dtype, device = user.meta["val"].dtype, user.meta["val"].device
+        with graph.inserting_before(user):
+            scalar = _add(graph, aten.reshape.default, (read.args[0], []))
+            user.replace_all_uses_with(_add(graph, aten._to_copy.default, (scalar,), dtype=dtype, device=device))
+        graph.erase_node(user)
+    elif user.target in _BINARY and given[1] is read and _is_operand(given[0]):
+        _exchange(graph, user, _BINARY[user.target], (given[0], read))
+    elif user.target is aten.rsub.Scalar and given[1] is read and len(given) == 2 and _is_operand(given[0]):
+        _exchange(graph, user, aten.sub.Tensor, (read, given[0]))
+
+
+def _is_operand(node: Any) -> bool:
+    """Whether an operator gives a scalar tensor the type of this operand, as it does to a number."""
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    if not isinstance(value, torch.Tensor):
+        return False
+    return value.dtype is torch.float64 or (value.dtype is torch.float32 and value.dim() > 0)
+
+
+def _exchange(graph: fx.Graph, user: fx.Node, target: Any, operands: tuple[Any, Any]) -> None:
+    with graph.inserting_before(user):
+        read = next(node for node in operands if node.target in _READS)
+        scalar = _add(graph, aten.reshape.default, (read.args[0], []))
+        arguments = tuple(scalar if node is read else node for node in operands)
+        result = _add(graph, target, arguments, **user.kwargs)
+    user.replace_all_uses_with(result)
+    graph.erase_node(user)
+
+
+def _add(graph: fx.Graph, target: Any, arguments: tuple[Any, ...], **keywords: Any) -> fx.Node:
+    node = graph.call_function(target, arguments, keywords)
+    values = fx.node.map_arg(arguments, lambda used: used.meta["val"])
+    mode = next(node.meta["val"] for node in node.all_input_nodes).fake_mode
+    with mode:
+        node.meta["val"] = target(*values, **keywords)
+    return node
