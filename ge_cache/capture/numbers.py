@@ -112,7 +112,9 @@ class WantedNumbers:
     def wants(self, source: Any, value: float) -> bool:
         """Return whether an int or a float becomes a number; `source` is Dynamo's."""
         is_float = type(value) is float
-        if not self._choice or not (math.isfinite(value) if is_float else -(2**63) <= value < 2**63):
+        # sympy knows neither infinities, nor NaN, nor the sign of a zero.
+        fits = math.isfinite(value) and str(value) != "-0.0" if is_float else -(2**63) <= value < 2**63
+        if not self._choice or not fits:
             return False
         place = self.place(source)
         if place is None:

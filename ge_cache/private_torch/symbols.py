@@ -122,7 +122,7 @@ def print_expression(expression: Any) -> str:
     """Return a size expression as Python source."""
     from torch.utils._sympy.printers import PythonPrinter
 
-    return str(PythonPrinter().doprint(expression))
+    return str(PythonPrinter().doprint(expression)).replace("torch.sym_float(", "float(")
 
 
 def number_symbol(name: str) -> Any:

@@ -18,7 +18,7 @@ from torch.utils._sympy.functions import ToFloat
 
 from gearcache.ge_cache.capture.computed import ComputedFloats
 from gearcache.ge_cache.private_torch.probe import Probes
-from gearcache.ge_cache.private_torch.symbols import is_number_source
+from gearcache.ge_cache.private_torch.symbols import is_number_source, number_sources
 
 probes = Probes()
 
@@ -32,6 +32,8 @@ def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any)
     if expression is None or _is_number(expression, node.shape_env, computed) or _is_inside_operator():
         return
     bases, is_of_numbers = set(), True
+    if not expression.free_symbols:  # of numbers that sympy has cancelled: it is not known which
+        bases |= {symbol for symbol, _ in number_sources(node.shape_env)}
     for symbol in expression.free_symbols:
         if symbol in computed.bases:
             bases |= computed.bases[symbol]
