@@ -19,7 +19,7 @@ from torch import fx
 from gearcache.guards.gears.expressions import MATH
 
 #: A longer text repeats a part many times.
-_LONGEST = 1000
+LONGEST = 1000
 _BINARY: dict[Any, str] = {
     operator.add: "({} + {})",
     operator.sub: "({} - {})",
@@ -51,8 +51,8 @@ class ComputedFloats:
     def __init__(self) -> None:
         #: Symbol -> the numbers that it was computed from.
         self.bases: dict[Any, frozenset[Any]] = {}
-        #: The symbol of an int that became a float as it is -> the int's.
-        self.converted: dict[Any, Any] = {}
+        #: Symbol -> the operation that made it, as sympy's expression over symbols of numbers and of earlier floats.
+        self.operations: dict[Any, Any] = {}
 
 
 class ComputedFloat(Struct):
@@ -81,7 +81,7 @@ class NumberTexts:
         for node in graph.nodes:
             if node.op in ("call_function", "call_method") and _is_number(node.meta.get("example_value")):
                 text = self._text(node)
-                if text is not None and len(text) <= _LONGEST:
+                if text is not None and len(text) <= LONGEST:
                     self.of_nodes[node] = text
 
     def _text(self, node: fx.Node) -> str | None:

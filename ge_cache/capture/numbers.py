@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from torch import fx
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.capture.computed import ComputedFloat, ComputedFloats, NumberTexts, passed_float
+from gearcache.ge_cache.capture.computed import LONGEST, ComputedFloat, ComputedFloats, NumberTexts, passed_float
 from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSourceClass, access_of
 from gearcache.ge_cache.capture.written import Written
 from gearcache.ge_cache.private_torch import symbols as private_symbols
@@ -265,7 +265,10 @@ def _take_computed(graph: fx.Graph, numbers: Numbers, computed: ComputedFloats, 
 def _take_conditions(numbers: Numbers, computed: ComputedFloats, shape_env: Any) -> None:
     """Take the conditions on floats out of a trace; nothing else knows symbols of floats."""
     texts = {**numbers.texts, **numbers.names}
-    texts |= {made: f"float({texts[n]})" for made, n in computed.converted.items() if n in texts and made not in texts}
+    for made, operation in computed.operations.items():  # Dynamo drops what only its branches need
+        text = texts.get(made) or private_symbols.operation_text(operation, texts)
+        if text is not None and len(text) <= LONGEST:
+            texts[made] = text
     for condition in private_symbols.take_float_conditions(shape_env):
         bases = frozenset().union(*(computed.bases.get(symbol, {symbol}) for symbol in condition.free_symbols))
         if not bases & numbers.sources.keys():
@@ -275,6 +278,11 @@ def _take_conditions(numbers: Numbers, computed: ComputedFloats, shape_env: Any)
             numbers.refusals.append((f"it decides on `{condition}` of a number", bases))
         else:
             numbers.float_conditions.append((text, bases))
+            # Python compares an int with a float as it is, torch makes it a float first.
+            converted = [
+                each for each in condition.free_symbols if private_symbols.is_conversion(computed.operations.get(each))
+            ]
+            numbers.float_conditions += [(f"(abs({texts[each]}) < {2**53})", bases) for each in converted]
     for symbol in numbers.floats:
         if private_symbols.is_replaced(shape_env, [symbol]):
             numbers.refusals.append(("it equals another number", frozenset({symbol})))

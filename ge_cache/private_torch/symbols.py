@@ -9,6 +9,7 @@ import torch
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.private_torch.fake import fake_mode
+from gearcache.guards.gears.expressions import MATH
 
 
 class SymbolicInputs:
@@ -231,12 +232,42 @@ def comparison_text(condition: Any, texts: Mapping[Any, str]) -> str | None:
     return f"({sides[0]} {condition.rel_op} {sides[1]})" if None not in sides else None
 
 
+def operation_text(expression: Any, texts: Mapping[Any, str]) -> str | None:
+    """Return one operation on floats as Python source, exact to the last bit; None for any that may not be."""
+    from torch.utils._sympy.functions import FloatPow, FloatTrueDiv, IntTrueDiv
+
+    signs = {FloatPow: "**", FloatTrueDiv: "/", IntTrueDiv: "/"}
+    sides = [_side_text(side, texts) for side in expression.args]
+    if None in sides:
+        return None
+    if is_conversion(expression):
+        return f"float({sides[0]})"
+    if expression.is_Pow:
+        return f"({sides[0]} * {sides[0]})" if expression.exp == 2 else None
+    if len(sides) == 2:
+        sign = "+" if expression.is_Add else "*" if expression.is_Mul else signs.get(type(expression))
+        return f"({sides[0]} {sign} {sides[1]})" if sign else None
+    name = type(expression).__name__.removeprefix("OpaqueUnaryFn_")
+    return f"{name}({sides[0]})" if name in MATH and len(sides) == 1 else None
+
+
+def is_conversion(expression: Any) -> bool:
+    """Return whether an operation makes an int a float of its value."""
+    return type(expression).__name__ == "ToFloat"
+
+
 def _side_text(side: Any, texts: Mapping[Any, str]) -> str | None:
     if side.is_Symbol:
         return texts.get(side)
     if side.is_Integer or side.is_Float:
         return f"({(int if side.is_Integer else float)(side)!r})"
-    return f"(-{texts[-side]})" if (-side).is_Symbol and -side in texts else None
+    if (-side).is_Symbol and -side in texts:
+        return f"(-{texts[-side]})"
+    if is_conversion(side):
+        return operation_text(side, texts)
+    if side.is_integer and all(symbol.is_integer and symbol in texts for symbol in side.free_symbols):
+        return f"({print_expression(side.xreplace({each: number_symbol(texts[each]) for each in side.free_symbols}))})"
+    return None
 
 
 def assumed(shape_env: Any, symbols: Collection[Any]) -> list[Any]:

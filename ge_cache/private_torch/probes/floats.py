@@ -14,7 +14,6 @@ import torch
 from torch._dynamo.source import ConstantSource
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import DimDynamic
-from torch.utils._sympy.functions import ToFloat
 
 from gearcache.ge_cache.capture.computed import ComputedFloats
 from gearcache.ge_cache.private_torch.probe import Probes
@@ -49,8 +48,7 @@ def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any)
     source = ConstantSource(f"computed_float_{len(computed.bases)}")
     symbol = node.shape_env.create_unspecified_symbol(float(hint), source, DimDynamic.DYNAMIC)
     computed.bases[symbol] = frozenset(bases)
-    if isinstance(expression, ToFloat) and expression.args[0].is_Symbol:
-        computed.converted[symbol] = expression.args[0]
+    computed.operations[symbol] = expression
     self.node = SymNode(symbol, node.shape_env, float, float(hint), fx_node=node.fx_node)
 
 

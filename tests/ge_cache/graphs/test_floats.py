@@ -1,0 +1,191 @@
+"""Floats that vary, and floats that a method computes from them or from ints: as in eager at each call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from tests.support.scenarios import strict_config
+
+FLOATS = (0.7, 1 / 3, 0.9, 3.0, 1e-3, 0.1, 1.0, 0.0)
+#: What sympy does not know, and another type.
+ODD = (0.7, 0.9, -0.0, 0.0, math.inf, -math.inf, math.nan, 1, True, 0.8)
+INTS = (3, 5, 7, 2, 19, 1, 0)
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = 0.5
+        self.average = 0.25
+
+    def divided(self, x: Tensor, t: float) -> Tensor:
+        return (x / t).softmax(-1)
+
+    def rounded_often(self, x: Tensor, t: float) -> Tensor:
+        return x * (t * 0.1 * 10 - t) + (1.0 - t / 20) * x
+
+    def cancelled(self, x: Tensor, t: float) -> Tensor:
+        return x + t * 0 + (t - t)
+
+    def clamped(self, x: Tensor, t: float) -> Tensor:
+        return x * min(max(t, 0.1), 0.9) - abs(t - 0.5)
+
+    def returned(self, x: Tensor, t: float) -> tuple[Tensor, float, float]:
+        return x * t, t, t * 2
+
+    def taken(self, x: Tensor, t: float) -> tuple[Tensor, ...]:
+        parts = torch.full_like(x, t), x.masked_fill(x > t, -t), x.clamp(max=t), torch.where(x > t, x, t)
+        return *parts, t - x, t / x, x**t, torch.lerp(x, x * 2, t), x.add(x, alpha=t), torch.full((2,), t)
+
+    def of_integers(self, x: Tensor, t: float) -> tuple[Tensor, Tensor]:
+        return x.long() * t, x.long() + t
+
+    def step(self, x: Tensor, n: int) -> Tensor:
+        return x * (1 - n / 20) + torch.arange(n + 4).sum() * 0.1
+
+    def length(self, x: Tensor, n: int) -> Tensor:
+        return x / (n + 1) ** 0.8 + math.sqrt(n)
+
+    def attribute(self, x: Tensor, t: float) -> Tensor:
+        self.scale = t
+        return self.scaled(x)
+
+    def scaled(self, x: Tensor) -> Tensor:
+        return x * self.scale
+
+    def written(self, x: Tensor, t: float) -> Tensor:
+        self.average = self.average * 0.9 + t * 0.1
+        return x * self.average
+
+    def branches(self, x: Tensor, t: float) -> Tensor:
+        if t == 0:
+            return x.argmax(-1)
+        doubled = t * 2
+        return x + doubled if doubled + 0.5 > 2.0 else x * t
+
+    def asked(self, x: Tensor, t: float) -> Tensor:
+        return x if t != t or t in (math.inf, -math.inf) else x * t
+
+    def needed(self, x: Tensor, t: float) -> tuple[Tensor, str]:
+        return x * round(t, 1) + math.copysign(1.0, t), str(t)
+
+    def as_size(self, x: Tensor, t: float) -> Tensor:
+        return x[:, : int(t * 4)] * t
+
+
+def _is_equal(found: Any, expected: Any) -> bool:
+    if isinstance(expected, tuple):
+        return all(_is_equal(*pair) for pair in zip(found, expected, strict=True))
+    if isinstance(expected, Tensor):
+        same = found.dtype == expected.dtype and found.stride() == expected.stride()
+        return bool(same and torch.equal(found.nan_to_num(7.5), expected.nan_to_num(7.5)))
+    return type(found) is type(expected) and repr(found) == repr(expected)
+
+
+def _serve(name: str, values: Sequence[Any], x: Tensor, **options: Any) -> list[int]:
+    """Serve calls as launched and relaunched, compare each with eager, and return the traces of each launch."""
+    traces = []
+    for _ in range(2):
+        ours, theirs = Net().eval(), Net().eval()
+        cached = gearcache.cache_compile(getattr(ours, name), **{"config": strict_config(), **options})
+        with torch.no_grad():
+            for value in values:
+                assert _is_equal(cached(x, value), getattr(theirs, name)(x, value)), value
+                assert repr((ours.average, ours.scale)) == repr((theirs.average, theirs.scale))
+        traces.append(cached.stats.traces)
+    return traces
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "traces"),
+    [
+        *((name, FLOATS, 2) for name in ("divided", "rounded_often", "cancelled", "clamped", "returned", "taken")),
+        ("of_integers", FLOATS, 2),
+        ("step", INTS, 1),
+        ("length", INTS, 1),
+        ("written", FLOATS, 3),
+        ("branches", (0.7, 0.9, 3.0, 0.2, 2.5, 0.0, 0.0), 4),
+    ],
+)
+def test_one_graph_serves_all_values(cache_dir: Path, name: str, values: Sequence[Any], traces: int) -> None:
+    assert _serve(name, values, torch.rand(3, 4)) == [traces, 0]
+
+
+@pytest.mark.parametrize("options", [{"dynamic": None}, {"gears": {"x": {0: [2, 3]}}}])
+def test_floats_vary_beside_static_graphs(cache_dir: Path, options: dict[str, Any]) -> None:
+    assert _serve("rounded_often", FLOATS, torch.rand(3, 4), **options) == [2, 0]
+
+
+@pytest.mark.parametrize("name", ["divided", "asked", "branches", "written", "returned"])
+def test_values_that_are_no_real_number_are_constants(cache_dir: Path, name: str) -> None:
+    assert _serve(name, ODD, torch.rand(3, 4))[1] == 0
+
+
+@pytest.mark.parametrize("name", ["needed", "as_size"])
+def test_a_value_that_the_trace_needs_is_a_constant(cache_dir: Path, name: str) -> None:
+    traces, relaunched = _serve(name, FLOATS[:4], torch.rand(3, 4))
+    assert 4 <= traces <= 5
+    assert relaunched == 0
+
+
+def test_a_float_of_the_module_varies_across_launches(cache_dir: Path) -> None:
+    x, traces = torch.rand(3, 4), []
+    for scale in (0.5, 0.75, 0.9, -2.0):
+        net = Net().eval()
+        net.scale = scale
+        cached = gearcache.cache_compile(net.scaled, config=strict_config())
+        assert torch.equal(cached(x), x * scale)
+        traces.append(cached.stats.traces)
+    assert traces == [1, 1, 0, 0]
+
+
+def test_a_float_is_no_int(cache_dir: Path) -> None:
+    """A graph for floats never takes an int, of which Python computes other numbers."""
+    x = torch.arange(4)
+    cached = gearcache.cache_compile(Net().of_integers, config=strict_config())
+    for value in (0.5, 1.5, 2, 2.0):
+        assert _is_equal(cached(x, value), Net().of_integers(x, value))
+
+
+class Compiled(nn.Module):
+    def run(self, x: Tensor, wide: Tensor, t: float) -> tuple[Any, ...]:
+        """Operators that compiled code computes bit for bit as eager mode does."""
+        greatest = wide.max().item()
+        computed = 1.0 - t / 7, t, -t, greatest
+        results = [part for y in (x, wide) for s in computed for part in (y * s, y / s, y + s, s - y, y > s)]
+        rest = torch.full_like(x, t), x.masked_fill(x > t, -t), x.clamp(max=t), torch.where(x > t, x, t)
+        return *results, *rest, t, t * 3, greatest
+
+    def narrow(self, x: Tensor, t: float) -> Tensor:
+        return x * t
+
+
+@pytest.mark.usefixtures("compiled_here")
+def test_compiled_code_has_the_floats_of_each_call(cache_dir: Path) -> None:
+    net, x = Compiled().eval(), torch.rand(64)
+    cached = gearcache.cache_compile(net.run, config=strict_config("inductor"), dynamic=None)
+    with torch.no_grad():
+        for t in (0.7, 1 / 3, 1e-3, 0.1, 2.9):
+            arguments = (x, x.double() / 3, t)
+            found, expected = cached(*arguments), net.run(*arguments)
+            differing = [index for index, pair in enumerate(zip(found, expected, strict=True)) if not _is_equal(*pair)]
+            assert not differing
+    assert cached.stats.traces == 2
+
+
+@pytest.mark.usefixtures("compiled_here")
+def test_compiled_code_has_constants_for_sixteen_bits(cache_dir: Path) -> None:
+    """Inductor would round the float first."""
+    net, x = Compiled().eval(), torch.rand(64, dtype=torch.bfloat16)
+    cached = gearcache.cache_compile(net.narrow, config=strict_config("inductor"), dynamic=None)
+    with torch.no_grad():
+        for t in (0.7, 1 / 3):
+            assert torch.equal(cached(x, t), x * t)
