@@ -33,7 +33,7 @@ MISFITS = ("source", "evidence", "arguments")
 _OF_HOST = ("unreadable", "unsigned")
 _CONSTANT = (
     "the next graph takes `{subject}` as an input, except with `dynamic=False`, and where a trace needs its "
-    "value{because}, such as for an index, a range or a float: then pass it as a tensor, or write a slice for an index "
+    "value{because}, such as for an index or a range: then pass it as a tensor, or write a slice for an index "
     "(`x[:, n:n + 1]`)"
 )
 _THREADS = (

@@ -40,7 +40,8 @@ ROWS: dict[str, tuple[str, list[str]]] = {
     "an int of the module": ("position", [THEN, THEN, EACH, THEN]),
     "a size of what the module holds": ("blocks", [ONE, THEN, EACH, THEN]),
     "an int that a loop runs to": ("turns", [EACH, EACH, EACH, EACH]),
-    "a float": ("factor", [EACH, EACH, EACH, EACH]),
+    "a float": ("factor", [THEN, THEN, EACH, THEN]),
+    "a float that is computed from an int": ("decayed", [ONE, THEN, EACH, ONE]),
     "a bool, a text": ("text", [EACH, EACH, EACH, EACH]),
     "the length of a list": ("items", [EACH, EACH, EACH, EACH]),
     "a dtype": ("dtype", [EACH, EACH, EACH, ERROR]),
@@ -78,6 +79,9 @@ class Net(nn.Module):
 
     def factor(self, x: Tensor, factor: float) -> Tensor:
         return x * factor
+
+    def decayed(self, x: Tensor, step: int) -> Tensor:
+        return x * (1 - step / 20)
 
     def text(self, x: Tensor, word: str | bool) -> Tensor:
         return x + 1 if word in ("add", True) else x * 2
@@ -117,6 +121,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Callable[[Net], tuple[Any, ...]]
     "blocks": (Net.held, [lambda net, n=n: _holding(net, n) for n in (100, 103, 7)]),
     "turns": (Net.turns, [lambda _, n=n: (X, n) for n in (3, 5, 2)]),
     "factor": (Net.factor, [lambda _, n=n: (X, n) for n in (0.5, 1.5, -2.0)]),
+    "decayed": (Net.decayed, [lambda _, n=n: (X, n) for n in (3, 5, 2)]),
     "text": (Net.text, [lambda _, n=n: (X, n) for n in ("add", "double", True)]),
     "items": (Net.items, [lambda _, n=n: (X, [X + i for i in range(n)]) for n in (2, 3, 4)]),
     "dtype": (Net.dtype, [lambda _, n=n: (X.to(n),) for n in (torch.float32, torch.float64, torch.int64)]),

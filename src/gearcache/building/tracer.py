@@ -97,7 +97,7 @@ class Tracer:
         """
         raise_interrupt(error)
         keeps_numbers = keeps_numbers and bool(self._numbers) and not self._is_static
-        static = "sizes" if keeps_numbers else "sizes and ints"
+        static = "sizes" if keeps_numbers else "sizes and numbers"
         logger.info("%s: %s that vary stay static: %s", self._request.name, static, error.cause)
         self._is_static = True
         if not keeps_numbers:
@@ -351,7 +351,7 @@ class Tracer:
 
 
 def _texts(places: Collection[Access]) -> str:
-    return ", ".join(sorted(place.text for place in places)) or "its ints"
+    return ", ".join(sorted(place.text for place in places)) or "its numbers"
 
 
 def _call_of(signature: inspect.Signature, arguments: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:

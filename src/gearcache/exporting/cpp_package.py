@@ -98,7 +98,7 @@ def _gear(
         raise CaptureError(name, "it has a graph with dynamic dims; export takes static gears, give it `gears=`")
     if active.variant.numbers:
         raise CaptureError(
-            name, "its graph takes ints that vary, which only its Python frame has; name them in `constants=`"
+            name, "its graph takes numbers that vary, which only its Python frame has; name them in `constants=`"
         )
     if gear.groups:
         raise CaptureError(name, "it communicates in process groups of a job of Python; such a graph cannot leave it")

@@ -9,8 +9,8 @@ from gearcache.errors import CacheError
 from gearcache.options import CompilerConfig
 
 _REMEDY = (
-    "gearcache show lists them; pass floats that vary, and ints from which floats are computed, as tensors, let other "
-    "ints and sizes vary (no dynamic=False), name sizes in gears=, or raise CompilerConfig(max_variants=)"
+    "gearcache show lists them; let sizes, ints and floats vary (no dynamic=False), pass those that stay constants as "
+    "tensors, name sizes in gears=, or raise CompilerConfig(max_variants=)"
 )
 
 

@@ -275,7 +275,7 @@ class Builds:
 
 
 def _about_constants(variants: list[StoredVariant]) -> str:
-    """Return which ints have a variant for each value although ints may vary, and why."""
+    """Return which ints and floats have a variant for each value although they may vary, and why."""
     causes = {
         Access.from_plain(path).text: variant.constants_because
         for variant in variants
