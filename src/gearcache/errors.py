@@ -355,8 +355,8 @@ class TooManyVariants(GearcacheError):
         return (
             f"`{self.method}` already has {self.limit} variants (max_variants={self.limit}); this call "
             f"needs another one because {self.reason}. It runs without a graph, as will others like it. What to do: "
-            "let sizes, ints and floats vary (no `dynamic=False`), pass those that stay constants as tensors, name sizes "
-            "in `gears=`, or raise `CompilerConfig(max_variants=)`"
+            "let sizes, ints and floats vary (no `dynamic=False`), pass as tensors those that stay constants, name "
+            "sizes in `gears=`, or raise `CompilerConfig(max_variants=)`"
         )
 
 
