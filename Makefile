@@ -43,8 +43,10 @@ help:
 # pip cannot install two times into one environment at once.
 .NOTPARALLEL:
 
+# The pip that comes with Python resolves packages three times as slowly as the newest; where none can be had, it has to do.
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
+	-$@ -m pip install --quiet --upgrade pip
 
 # pip would compile what it installs on one core. Some packages hold files that no Python compiles, and most of some is
 # imported by no test.
@@ -117,10 +119,10 @@ coverage: $(VENV)/.dev .servers/.ready
 	$(BIN)/coverage report
 
 # What the extra `docs` names and nothing else: the site is made from the sources, without torch.
-$(DOCS_VENV)/.ready: setup.cfg
-	$(PYTHON) -m venv $(DOCS_VENV)
+$(DOCS_VENV)/.ready: setup.cfg | $(BIN)/python
+	$(PYTHON) -m venv --without-pip $(DOCS_VENV)
 	$(DOCS_VENV)/bin/python scripts/site/requirements.py > $(DOCS_VENV)/requirements.txt
-	$(DOCS_VENV)/bin/python -m pip install --quiet --requirement $(DOCS_VENV)/requirements.txt
+	$(BIN)/python -m pip --python $(DOCS_VENV)/bin/python install --quiet --no-compile --requirement $(DOCS_VENV)/requirements.txt
 	touch $@
 
 ## make docs       build the site of the documentation into build/docs; a warning is an error
