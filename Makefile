@@ -35,7 +35,7 @@ test test-npu fuzz coverage: export OMP_WAIT_POLICY := passive
 test test-npu: export GEARCACHE_JOBS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-npu fuzz bench check format coverage docs hooks clean
+.PHONY: help demo test test-npu fuzz bench lint check format coverage docs hooks clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -101,11 +101,14 @@ fuzz: $(VENV)/.dev
 bench: $(VENV)/.demo
 	$(BIN)/python -m benchmarks $(ARGS)
 
-## make check      format, lint, types and layers; changes nothing
-check: $(VENV)/.dev
+## make lint       format, lint and types; changes nothing
+lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+## make check      these, and the test of layers
+check: lint
 	$(BIN)/python -m pytest --quiet tests/project/test_imports.py
 
 ## make format     format the code and mend what ruff can
