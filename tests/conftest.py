@@ -20,6 +20,7 @@ import torch
 from gearcache.cache.keys.fingerprint import versions_component
 from tests.support.collecting import collect_and_freeze, collect_seldom
 from tests.support.compiling_here import compile_here
+from tests.support.memory import leave_memory, settle_in_memory
 
 # Where the tests were started in the background, programs that they start would ignore Ctrl-C too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
@@ -70,6 +71,15 @@ def compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
     It is what happens where no worker can be started. `test_prewarm` and `test_staleness` show what workers make.
     """
     compile_here(monkeypatch)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settle_in_memory(config)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if exitstatus == 0:
+        leave_memory(session)
 
 
 @pytest.hookimpl(wrapper=True)
