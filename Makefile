@@ -45,8 +45,8 @@ help:
 
 # The pip that comes with Python resolves packages three times as slowly as the newest; where none can be had, it has to do.
 $(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
-	-$@ -m pip install --quiet --upgrade pip
+	$(PYTHON) -m venv --without-pip $(VENV)
+	$(PYTHON) -m pip --python $@ install --quiet pip || $@ -m ensurepip
 
 # pip would compile what it installs on one core. Some packages hold files that no Python compiles, and most of some is
 # imported by no test: what is left out is 150 of 350 MB, and two fifths of the time.
