@@ -71,14 +71,14 @@ def test_what_a_build_that_failed_has_left_is_not_shared(tmp_path: Path) -> None
     assert (second.own / "core.h.gch").read_text() == "whole"
 
 
-def test_a_header_of_a_later_compile_is_shared_and_the_oldest_ones_go(tmp_path: Path) -> None:
-    first = Worker(tmp_path, "first")
+def test_a_header_of_a_later_compile_is_shared_and_the_oldest_ones_go(disk_path: Path) -> None:
+    first = Worker(disk_path, "first")
     first.headers.provide(first.build)
     for number in range(9):
         (first.own / f"{number}.h.gch").write_text(str(number))
         os.utime(first.own / f"{number}.h.gch", (number, number))
         first.headers.give()
-    second = Worker(tmp_path, "second")
+    second = Worker(disk_path, "second")
     second.headers.provide(second.build)
     assert second.builds == 0
     assert len(second.names()) == 8
