@@ -49,6 +49,11 @@ class ComputedFloats:
     """The symbols of the floats that a trace computed."""
 
     def __init__(self) -> None:
+        self.begin(None)
+
+    def begin(self, shape_env: Any) -> None:
+        """Forget all: Dynamo may begin a trace anew, with other symbols."""
+        self.shape_env = shape_env
         #: Symbol -> the numbers that it was computed from.
         self.bases: dict[Any, frozenset[Any]] = {}
         #: Symbol -> the operation that made it, as sympy's expression over symbols of numbers and of earlier floats.
@@ -68,9 +73,9 @@ class ComputedFloat(Struct):
     node: fx.Node
 
 
-def passed_float(name: str) -> float:
+def passed_float(text: str) -> float:
     """Stand for a computed float in a captured graph."""
-    raise NotImplementedError(name)
+    raise NotImplementedError(text)
 
 
 class NumberTexts:

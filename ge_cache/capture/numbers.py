@@ -239,12 +239,15 @@ def _take_computed(graph: fx.Graph, numbers: Numbers, computed: ComputedFloats, 
     numbers.texts |= numbers.float_names
     for node in list(graph.nodes):
         value = node.meta.get("example_value")
-        symbols = value.node._expr.free_symbols if isinstance(value, (torch.SymFloat, torch.SymInt)) else set()
-        if node.op == "placeholder" or not symbols & {*computed.bases, *numbers.floats}:
+        is_number = isinstance(value, (torch.SymFloat, torch.SymInt, torch.SymBool))
+        symbols = value.node._expr.free_symbols if is_number else set()
+        users = [user for user in node.users if user not in texts and not _is_condition(user)]
+        is_decided = isinstance(value, torch.SymBool) and not users
+        if node.op == "placeholder" or is_decided or not symbols & {*computed.bases, *numbers.floats}:
             continue
         bases = frozenset().union(*(computed.bases.get(symbol, {symbol}) for symbol in symbols))
-        users = [user for user in node.users if user not in texts and not _is_condition(user)]
-        if isinstance(value, torch.SymInt) or node not in texts or private_symbols.is_replaced(shape_env, symbols):
+        is_float = isinstance(value, torch.SymFloat) and node in texts
+        if not is_float or private_symbols.is_replaced(shape_env, symbols):
             numbers.refusals.append((f"it computes `{_operation(node)}` of a number", bases))
             continue
         (symbol,) = symbols
@@ -252,7 +255,7 @@ def _take_computed(graph: fx.Graph, numbers: Numbers, computed: ComputedFloats, 
         if users:
             name = f"f{len(numbers.float_names) + len(numbers.computed)}"
             with graph.inserting_before(node):
-                passed = graph.call_function(passed_float, (name,))
+                passed = graph.call_function(passed_float, (texts[node],))
             passed.meta["example_value"] = value
             for user in users:
                 user.replace_input_with(node, passed)

@@ -28,6 +28,8 @@ def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any)
     original(self, *arguments, **keywords)
     node, computed = self.node, trace.state(ComputedFloats)
     expression = getattr(node, "_expr", None)
+    if expression is not None and node.shape_env is not computed.shape_env:
+        computed.begin(node.shape_env)
     if expression is None or _is_number(expression, node.shape_env, computed) or _is_inside_operator():
         return
     bases, is_of_numbers = set(), True

@@ -54,7 +54,8 @@ def _program(capture: Capture) -> list[Any]:
         capture.misbound,
         capture.written_ints,
         [[str(symbol), access] for symbol, access in capture.number_accesses.items()],
-        list(map(str, capture.numbers.passed)),
+        list(map(str, capture.numbers.inputs)),
+        [each.text for each in capture.numbers.computed],
         sorted(map(str, capture.shape_env.guards)),
         sorted(capture.unbacked.items(), key=str),
     ]

@@ -77,6 +77,9 @@ class Net(nn.Module):
     def needed(self, x: Tensor, t: float) -> tuple[Tensor, str]:
         return x * round(t, 1) + math.copysign(1.0, t), str(t)
 
+    def compared(self, x: Tensor, t: float) -> tuple[Tensor, bool]:
+        return torch.where(x > 0.5, x, t * 2 > 1.5), t < 0.8
+
     def as_size(self, x: Tensor, t: float) -> Tensor:
         return x[:, : int(t * 4)] * t
 
@@ -129,7 +132,7 @@ def test_values_that_are_no_real_number_are_constants(cache_dir: Path, name: str
     assert _serve(name, ODD, torch.rand(3, 4))[1] == 0
 
 
-@pytest.mark.parametrize("name", ["needed", "as_size"])
+@pytest.mark.parametrize("name", ["needed", "as_size", "compared"])
 def test_a_value_that_the_trace_needs_is_a_constant(cache_dir: Path, name: str) -> None:
     traces, relaunched = _serve(name, FLOATS[:4], torch.rand(3, 4))
     assert 4 <= traces <= 5
