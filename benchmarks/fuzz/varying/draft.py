@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from benchmarks.fuzz.builder import HEAD, Argument, Builder
-from benchmarks.fuzz.varying.values import KINDS, Number, Parameter, Values
+from benchmarks.fuzz.varying.values import KINDS, REALS, Number, Parameter, Values
 
 SHORT_HEAD = """import dataclasses
 import math
@@ -61,15 +61,18 @@ class Draft(Builder):
         self._space = None
 
     def add_number(self, name: str, kind: str, place: str, read: str) -> Number:
-        """Add an int of the calls, or a bool (`flag`)."""
+        """Add an int of the calls, a bool (`flag`) or a float (`real`)."""
         chance = self.chance
         habit = chance.choice(["free", "free", "free", "walk", "few", "equal", "constant"])
-        few = tuple(chance.choice([0, 1, 2, 3, 4, 5, 8]) for _ in range(3))
+        few = tuple(chance.choice(REALS if kind == "real" else [0, 1, 2, 3, 4, 5, 8]) for _ in range(3))
         twin = chance.choice(self.numbers).name if self.numbers else chance.choice(self.sizes)
         number = Number(name, kind, place, read, habit, few, twin)
         self.tried[name] = 1 if kind == "flag" else _TRIED_NUMBERS[len(self.numbers) % len(_TRIED_NUMBERS)]
         self.numbers.append(number)
-        if kind == "flag":
+        if kind == "real":
+            self.tried[name] = chance.choice(REALS)
+            self.floats.append(read)
+        elif kind == "flag":
             self.bools.append(read)
         else:
             self.ints[read] = kind
@@ -126,9 +129,12 @@ class Draft(Builder):
         """Return an expression of a kind: an int of the call, of the module, a size, or arithmetic of those."""
         chance = self.chance
         if kind == "float":
-            if self.floats and chance.random() < 0.3:
+            if self.floats and (depth > 0 or chance.random() < 0.4):
                 return chance.choice(self.floats)
-            return chance.choice(_FLOATS).format(a=self.number_text("plain", 1), n=self.number_text("size", 1))
+            templates = (*_FLOATS, *_OF_FLOATS) if self.floats else _FLOATS
+            parts = {"a": self.number_text("plain", 1), "n": self.number_text("size", 1)}
+            parts |= {name: self.number_text("float", 1) for name in "qr" if self.floats}
+            return chance.choice(templates).format(**parts)
         allowed = KINDS[: KINDS.index(kind) + 1]
         found = [text for text, own in self.ints.items() if own in allowed]
         luck = chance.random()
@@ -154,8 +160,11 @@ class Draft(Builder):
         chance = self.chance
         if self.bools and chance.random() < 0.35:
             return chance.choice(self.bools)
-        template = chance.choice(_CONDITIONS)
-        return template.format(a=self.number_text("plain", depth + 1), c=self.number_text("plain", depth + 1))
+        if self.floats and chance.random() < 0.35:
+            template, kind = chance.choice(_CONDITIONS_OF_FLOATS), "float"
+        else:
+            template, kind = chance.choice(_CONDITIONS), "plain"
+        return template.format(a=self.number_text(kind, depth + 1), c=self.number_text(kind, depth + 1))
 
 
 _MADE = {"v": "tensor", "i": "size", "j": "small", "p": "plain", "r": "float", "h": "bool", "l": "list"}
@@ -172,6 +181,24 @@ _FLOATS = (
     "1 - {a} / 10",
     "min({a}, 2.5)",
     "math.log(abs({a}) + 1)",
+)
+#: Of floats, if there are any.
+_OF_FLOATS = (
+    "{q} * 0.1 * 10",
+    "(1.0 - {q} / 3)",
+    "({q} + {r})",
+    "({q} - {r})",
+    "({q} * {r} + 0.1)",
+    "({q} / {r})",
+    "({q} * {a})",
+    "({q} + {n})",
+    "min(max({q}, 0.1), 0.9)",
+    "max({q}, {r})",
+    "abs({q} - 1.5)",
+    "{q} ** 2",
+    "math.sqrt(abs({q}))",
+    "round({q}, 1)",
+    "({q} if {q} > {r} else {r})",
 )
 _ARITHMETIC = {
     "small": ("{x} % 3", "min({x}, {y})", "{x} // 2", "max({x}, 1)", "{x} & 3", "int({b})", "{x} - 1"),
@@ -212,6 +239,18 @@ _ARITHMETIC = {
         "int({b}) + {x}",
     ),
 }
+_CONDITIONS_OF_FLOATS = (
+    "{a} > 0.5",
+    "{a} == 1.0",
+    "{a} == {c}",
+    "{a} < {c}",
+    "{a} * 2 >= 1.8",
+    "{a} + {c} != 0.3",
+    "{a}",
+    "0.1 < {a} <= 1",
+    "{a} != {a}",
+    "{a} in (0.7, 0.9)",
+)
 _CONDITIONS = (
     "{a} > 3",
     "{a} == 0",

@@ -47,11 +47,13 @@ def add_tensors(draft: Draft) -> None:
 
 
 def add_numbers(draft: Draft) -> None:
-    """Add one to four ints, each at a possible place of a call."""
+    """Add one to four ints, and in one case of three one or two floats, each at a possible place of a call."""
     chance = draft.chance
     by_place: dict[str, list[Number]] = {}
-    for name in "nmkp"[: chance.choice([1, 1, 1, 2, 2, 3, 4])]:
-        kind = chance.choice(["small", "small", "size", "size", "size", "plain", "plain", "flag"])
+    kinds = dict.fromkeys("nmkp"[:chance.choice([1, 1, 1, 2, 2, 3, 4])], "")
+    kinds |= dict.fromkeys("tu"[:chance.choice([0, 0, 0, 0, 1, 2])], "real")
+    for name, known in kinds.items():
+        kind = known or chance.choice(["small", "small", "size", "size", "size", "plain", "plain", "flag"])
         place = chance.choice(PLACES)
         members = by_place.setdefault(place, [])
         members.append(draft.add_number(name, kind, place, _READ[place].format(name=name, index=len(members))))
@@ -76,7 +78,8 @@ _READ = {
 def value_text(number: Number, values: Values) -> str:
     """Return the text of the value of a number."""
     value = values[number.name]
-    return repr(bool(value)) if number.kind == "flag" else repr(value)
+    text = repr(bool(value)) if number.kind == "flag" else repr(value)
+    return f"float({text!r})" if text in ("inf", "nan") else text
 
 
 def _add_place(draft: Draft, place: str, members: list[Number]) -> None:
@@ -98,7 +101,7 @@ def _add_place(draft: Draft, place: str, members: list[Number]) -> None:
     elif place == "list":
         draft.add_parameter(Parameter("counts", lambda values: f"[{listed(values)}]"))
     elif place == "dataclass":
-        fields = "".join(f"    {number.name}: int\n" for number in members)
+        fields = "".join(f"    {number.name}: {'float' if number.kind == 'real' else 'int'}\n" for number in members)
         draft.add_top(f"\n\n@dataclasses.dataclass\nclass Cfg:\n{fields}    seen: int = 0\n")
         draft.add_parameter(Parameter("cfg", lambda values: f"s.Cfg({listed(values)})"))
     elif place == "nested":

@@ -1,13 +1,15 @@
-"""The ints and sizes of a case: their possible values, how a call passes them, and how they change between calls."""
+"""The numbers and sizes of a case: their possible values, how a call passes them, and how they change between calls."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-#: The value of each size and int of a case in one call.
-Values = dict[str, int]
+#: The value of each size, int and float of a case in one call.
+Values = dict[str, Any]
 
 #: How large a number may be: `small` for repetitions, `size` for lengths, `plain` for arithmetic only.
 KINDS = ("small", "size", "plain")
@@ -15,6 +17,9 @@ SMALL = (0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 6)
 SIZES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 12)
 LARGE = (16, 33, 40, 129, 300)
 HUGE = (-7, 1000, 2**31 - 1, 2**31 + 1, 2**40, -(2**33))
+#: Floats (`real`), and ints in their place.
+REALS = (0.1, 0.3, 0.7, 0.9, 1.0, 1.5, 2.5, 3.0, 10.0, -0.5, -1.0, 1e-3, 1e6, 0.1 + 0.2, 1 / 3)
+ODD_REALS = (0.0, -0.0, 1e308, 5e-324, 2.0**53, math.inf, math.nan, 1, 2)
 
 #: The place of an int in a call: `module` is an attribute that the caller sets before it.
 PLACES = (
@@ -37,7 +42,7 @@ PLACES = (
 
 @dataclass
 class Number:
-    """One int of the calls. `read` is how the method reads it."""
+    """One int, bool (`flag`) or float (`real`) of the calls. `read` is how the method reads it."""
 
     name: str
     kind: str
@@ -45,7 +50,7 @@ class Number:
     read: str
     #: free, walk, few, equal, constant: how it changes from call to call.
     habit: str
-    few: tuple[int, ...] = ()
+    few: tuple[float, ...] = ()
     #: The number that it sometimes equals.
     twin: str = ""
 
@@ -61,9 +66,11 @@ class Parameter:
     is_tensor: bool = False
 
 
-def any_value(chance: random.Random, kind: str) -> int:
+def any_value(chance: random.Random, kind: str) -> float:
     """Draw a value of a kind: mostly a few, now and then 0, 1, a negative or a big one."""
     luck = chance.random()
+    if kind == "real":
+        return chance.choice(ODD_REALS if luck < 0.1 else REALS)
     if luck < 0.05:
         return -chance.randrange(1, 4)
     if kind == "flag":
@@ -102,7 +109,7 @@ def next_values(
     return found
 
 
-def _next(chance: random.Random, number: Number, found: Values) -> int:
+def _next(chance: random.Random, number: Number, found: Values) -> Any:
     if number.habit == "constant":
         return number.few[0]
     if number.habit == "few":
