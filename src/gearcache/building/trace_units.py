@@ -277,6 +277,7 @@ class Units:
             ints = [
                 [access.to_plain(), capture.symbols().hint(symbol)]
                 for symbol, access in capture.number_accesses.items()
+                if symbol in capture.numbers.symbols
             ]
             self.raising.append([text, ints])
         else:

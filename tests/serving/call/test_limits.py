@@ -18,7 +18,7 @@ def test_calls_beyond_the_limit_of_variants_run_without_a_graph_and_the_others_s
     cache_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     net, x = Net(), torch.ones(2, 4)
-    cached = gearcache.cache_compile(net.scalar, config=strict_config(max_variants=2))
+    cached = gearcache.cache_compile(net.scalar, config=strict_config(max_variants=2), dynamic=False)
     cached(x, 1.5), cached(x, 2.5)
     for number in (3.5, 4.5, 3.5):
         assert torch.equal(cached(x, number), x * number)
@@ -35,7 +35,8 @@ def test_the_caller_of_a_method_with_gears_gets_no_error_for_the_limit_of_varian
     cache_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     net, x = Net(), torch.ones(2, 4)
-    cached = gearcache.cache_compile(net.scalar, config=strict_config(max_variants=2), gears={"x": {0: [2]}})
+    options = {"gears": {"x": {0: [2]}}, "constants": ["value"]}
+    cached = gearcache.cache_compile(net.scalar, config=strict_config(max_variants=2), **options)
     cached(x, 1.5), cached(x, 2.5)
     with pytest.raises(TooManyVariants, match="max_variants=2"):
         cached.warm(x, 3.5)
@@ -61,7 +62,7 @@ def test_traces_of_constants_of_earlier_deployments_make_room(cache_dir: Path, m
         gc.collect()  # a new process has nothing of those before
         monkeypatch.setattr("tests.serving.call.test_limits.SCALE", scale)
         net = Scaled()
-        cached = gearcache.cache_compile(net.run, config=strict_config(max_variants=2))
+        cached = gearcache.cache_compile(net.run, config=strict_config(max_variants=2), dynamic=False)
         assert torch.equal(cached(x), x * scale)
         return cached.stats.traces, cached.stats.eager_calls
 
@@ -83,7 +84,8 @@ def test_traces_that_other_instances_use_stay(cache_dir: Path) -> None:
     x = torch.ones(2, 4)
     for traces in ([1, 1, 0, 0], [0, 0, 0, 0]):
         layers = [Layer(number + 0.5) for number in range(4)]
-        served = [gearcache.cache_compile(layer.run, config=strict_config(max_variants=2)) for layer in layers]
+        config = strict_config(max_variants=2)
+        served = [gearcache.cache_compile(layer.run, config=config, dynamic=False) for layer in layers]
         for layer, cached in zip(layers, served, strict=True):
             assert torch.equal(cached(x), layer.run(x))
         assert [cached.stats.traces for cached in served] == traces
@@ -94,7 +96,7 @@ def test_a_constant_that_changes_with_each_call_is_not_compiled_for_ever(
     cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net, x = Scaled(), torch.ones(2, 4)
-    cached = gearcache.cache_compile(net.run, config=strict_config(max_variants=2))
+    cached = gearcache.cache_compile(net.run, config=strict_config(max_variants=2), dynamic=False)
     for scale in (1.0, 2.0, 3.0, 4.0, 5.0):
         monkeypatch.setattr("tests.serving.call.test_limits.SCALE", scale)
         assert torch.equal(cached(x), x * scale)
