@@ -17,7 +17,8 @@ from gearcache.errors import CaptureError, UncacheableGuard
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.inputs import graph_inputs, place_checks, unbacked_sizes
 from gearcache.ge_cache.capture.number_checks import number_checks
-from gearcache.ge_cache.capture.numbers import NO_NUMBERS, NumberChoice, name_by_passed, written_ints
+from gearcache.ge_cache.capture.number_choice import NO_NUMBERS, NumberChoice
+from gearcache.ge_cache.capture.numbers import name_by_passed, written_ints
 from gearcache.ge_cache.capture.orders import CAUSE, are_alike, arrangements
 from gearcache.ge_cache.capture.source_paths import FrameNames
 from gearcache.ge_cache.capture.translation import GuardTranslator, tensor_sources

@@ -11,7 +11,7 @@ import torch
 from gearcache.errors import CaptureError, MethodRaises, NoOperation
 from gearcache.ge_cache.capture.cause import cause_of
 from gearcache.ge_cache.capture.hook import GraphHook
-from gearcache.ge_cache.capture.numbers import NumberChoice, NumberRefused, WantedNumbers
+from gearcache.ge_cache.capture.number_choice import NumberChoice, NumberRefused, WantedNumbers
 from gearcache.ge_cache.capture.weights import Weights
 from gearcache.ge_cache.dependencies.autograd_reads import check_graph
 from gearcache.ge_cache.dependencies.log import TraceLog

@@ -14,7 +14,7 @@ from torch import fx
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.capture.captured import Capture
-from gearcache.ge_cache.capture.numbers import NumberRefused
+from gearcache.ge_cache.capture.number_choice import NumberRefused
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.compile_job import GearInput
 from gearcache.ge_cache.graphs.number_inputs import (

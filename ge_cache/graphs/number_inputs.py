@@ -15,7 +15,7 @@ from torch import fx
 
 from gearcache.ge_cache.capture.captured import Capture, CapturedInput
 from gearcache.ge_cache.capture.number_checks import number_text
-from gearcache.ge_cache.capture.numbers import NumberRefused
+from gearcache.ge_cache.capture.number_choice import NumberRefused
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.arguments import given_arguments
 from gearcache.ge_cache.graphs.tensor_operands import EXACT

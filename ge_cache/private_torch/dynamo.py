@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gearcache.ge_cache.capture.numbers import WantedNumbers
+from gearcache.ge_cache.capture.number_choice import WantedNumbers
 
 
 @contextlib.contextmanager

@@ -193,6 +193,11 @@ def _ranges(shape_env: Any, expression: Any) -> Any:
         return None
 
 
+def traced_value(shape_env: Any, symbol: Any) -> float:
+    """Return the value of a number in the traced call."""
+    return (int if symbol.is_integer else float)(shape_env.backed_var_to_val[symbol])
+
+
 def is_fixed(shape_env: Any, symbol: Any) -> bool:
     """Return whether a trace is right for one value of a symbol only."""
     bounds = shape_env.var_to_range.get(symbol)

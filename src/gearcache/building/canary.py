@@ -21,7 +21,7 @@ import torch
 
 from gearcache.errors import CaptureError, UncalledProbes
 from gearcache.ge_cache.capture.capture import capture_method
-from gearcache.ge_cache.capture.numbers import NumberChoice
+from gearcache.ge_cache.capture.number_choice import NumberChoice
 from gearcache.ge_cache.capture.turns import turn
 from gearcache.ge_cache.graphs.static import lift_attributes, trace_gear
 from gearcache.ge_cache.private_torch import core as private_core

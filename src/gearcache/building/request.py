@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from gearcache.errors import CompileError
 from gearcache.ge_cache.backend import Artifact, Backend
-from gearcache.ge_cache.capture.numbers import NumberChoice
+from gearcache.ge_cache.capture.number_choice import NumberChoice
 from gearcache.guards.access import Access
 from gearcache.guards.dispatch.fills import Fills
 from gearcache.guards.dispatch.stored.variant import StoredVariant

@@ -18,7 +18,8 @@ from gearcache.errors import CaptureError, GearSpecError, MethodRaises
 from gearcache.events import Event
 from gearcache.ge_cache.capture.capture import capture_method
 from gearcache.ge_cache.capture.captured import Capture
-from gearcache.ge_cache.capture.numbers import NO_NUMBERS, NumberChoice, NumberRefused, check_takes
+from gearcache.ge_cache.capture.number_choice import NO_NUMBERS, NumberChoice, NumberRefused
+from gearcache.ge_cache.capture.numbers import check_takes
 from gearcache.ge_cache.graphs.dynamic import check_numbers
 from gearcache.ge_cache.graphs.plan import PlannedGear, matching_inputs, plan_gears
 from gearcache.ge_cache.graphs.static import gear_symbols

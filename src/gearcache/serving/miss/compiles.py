@@ -25,7 +25,7 @@ from gearcache.torch_release import is_tested
 
 if TYPE_CHECKING:
     from gearcache.building.request import BuildRequest, BuildResult, Findings
-    from gearcache.ge_cache.capture.numbers import NumberChoice
+    from gearcache.ge_cache.capture.number_choice import NumberChoice
 
 logger = logging.getLogger("gearcache")
 
@@ -120,7 +120,7 @@ class Compiles:
 
     def _numbers(self, changes: Changes) -> NumberChoice:
         """Return the choice: ints and floats that have changed, and with `dynamic=True` all ints of the arguments."""
-        from gearcache.ge_cache.capture.numbers import NumberChoice
+        from gearcache.ge_cache.capture.number_choice import NumberChoice
 
         return NumberChoice(
             arguments=bool(self._method.dynamic),
