@@ -50,8 +50,8 @@ def add_numbers(draft: Draft) -> None:
     """Add one to four ints, and in one case of three one or two floats, each at a possible place of a call."""
     chance = draft.chance
     by_place: dict[str, list[Number]] = {}
-    kinds = dict.fromkeys("nmkp"[:chance.choice([1, 1, 1, 2, 2, 3, 4])], "")
-    kinds |= dict.fromkeys("tu"[:chance.choice([0, 0, 0, 0, 1, 2])], "real")
+    kinds = dict.fromkeys("nmkp"[: chance.choice([1, 1, 1, 2, 2, 3, 4])], "")
+    kinds |= dict.fromkeys("tu"[: chance.choice([0, 0, 0, 0, 1, 2])], "real")
     for name, known in kinds.items():
         kind = known or chance.choice(["small", "small", "size", "size", "size", "plain", "plain", "flag"])
         place = chance.choice(PLACES)
