@@ -1,4 +1,4 @@
-"""Make operators of a graph to compile take a float from the tensor that has it, rather than as a number.
+"""How the operators of a graph take floats that vary: as Python's, or from the tensor that has one, to be compiled.
 
 Inductor, also within `torch.compile`, rounds a float that it reads from a tensor (`x * t.item()`) to 32 bits.
 """
@@ -29,6 +29,14 @@ def keep_tensor_operands(graph: fx.Graph) -> None:
                 _rewrite(graph, read, user)
             if not read.users:
                 graph.erase_node(read)
+
+
+def take_plain_floats(graph: fx.Graph, first: int, count: int) -> None:
+    """Let a recorded graph that is not compiled take its floats as Python's: placeholders from `first` on."""
+    for placeholder in graph.find_nodes(op="placeholder")[first : first + count]:
+        for read in list(placeholder.users):
+            read.replace_all_uses_with(placeholder)
+            graph.erase_node(read)
 
 
 def _rewrite(graph: fx.Graph, read: fx.Node, user: fx.Node) -> None:

@@ -158,13 +158,12 @@ class GraphCall:
             conversions = "; ".join(f"tensor_{name} = tensor_of[{name}]" for name in ints)
             lines += [f"try: {conversions}", f"except OverflowError: mismatch(({argument_text}))"]
             ints = [f"tensor_{name}" for name in ints]
-        if floats or self.variant.computed:  # a graph of any backend reads a float from a tensor
+        floats += [checked_expression(text) for _, text in self.variant.computed]
+        if floats:
             from gearcache.guards.dispatch.tensors.number_tensors import float_tensor
 
             namespace |= {"tensor_of_float": float_tensor, **MATH}
-            texts = [*floats, *(checked_expression(text) for _, text in self.variant.computed)]
-            lines += [f"float_{index} = tensor_of_float({text})" for index, text in enumerate(texts)]
-            floats = [f"float_{index}" for index in range(len(texts))]
+            floats = [f"tensor_of_float({text})" for text in floats] if self._is_native else floats
         lines.append("tick()")
         call = f"run([{', '.join([*names, *floats, *ints])}])"
         results = result_lines(self.variant, self.gear, self._attributes, call, namespace)

@@ -21,7 +21,7 @@ from gearcache.ge_cache.graphs.all_gears import all_gears_graph
 from gearcache.ge_cache.graphs.dynamic import dynamic_gear, taken_graph
 from gearcache.ge_cache.graphs.plan import PlannedGear
 from gearcache.ge_cache.graphs.static import FLOAT, GearGraph, order_inputs, trace_gear
-from gearcache.ge_cache.graphs.tensor_operands import keep_tensor_operands
+from gearcache.ge_cache.graphs.tensor_operands import keep_tensor_operands, take_plain_floats
 from gearcache.ge_cache.inductor.result_strides import result_orders
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.process_groups import renamed, role, stored_groups
@@ -132,9 +132,11 @@ def _record(
             f"`{request.backend.name}` would not draw as eager does; use backend='eager' or take them as an argument",
         )
     order_inputs(graph)
-    if request.backend.compiles and not request.backend.is_ge:
+    if not request.backend.compiles:
+        take_plain_floats(graph.module.graph, len(graph.inputs), graph.floats)
+    elif not request.backend.is_ge:
         keep_tensor_operands(graph.module.graph)
-        graph.module.recompile()
+    graph.module.recompile()
     if stored_gear is not None:
         for spec in graph.inputs[len(stored_gear.sizes) :]:  # buffers that the graph writes
             for rows, numbers in ((stored_gear.sizes, spec.sizes), (stored_gear.strides, spec.strides)):
