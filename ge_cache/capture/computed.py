@@ -54,6 +54,8 @@ class ComputedFloats:
     def begin(self, shape_env: Any) -> None:
         """Forget all: Dynamo may begin a trace anew, with other symbols."""
         self.shape_env = shape_env
+        #: Symbol of a number or a computed float -> the `SymNode` that stands for it.
+        self.nodes: dict[Any, Any] = {}
         #: Symbol -> the numbers that it was computed from.
         self.bases: dict[Any, frozenset[Any]] = {}
         #: Symbol -> the operation that made it, as sympy's expression over symbols of numbers and of earlier floats.

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.capture.computed import ComputedFloats
+from gearcache.ge_cache.capture.computed import ComputedFloats, passed_float
 from gearcache.ge_cache.capture.numbers import Numbers, take_numbers
 from gearcache.ge_cache.capture.written import Write
 from gearcache.ge_cache.dependencies.log import TraceLog
@@ -32,6 +32,13 @@ class GraphHook:
         self.writes: list[Write] = []
         #: Dynamo's source of each tensor that the graph has as an attribute.
         self.attribute_sources: dict[str, Any] = {}
+
+    @property
+    def only_computes_floats(self) -> bool:
+        """Whether the graph only returns floats, which each call computes without it; they leave it as tensors."""
+        assert self.module is not None
+        inner = [node for node in self.module.graph.nodes if node.op not in ("placeholder", "output")]
+        return bool(inner) and all(node.target in (passed_float, torch.scalar_tensor) for node in inner)
 
     def __call__(self, module: torch.fx.GraphModule, example_inputs: list[Any]) -> torch.fx.GraphModule:
         self.module = module

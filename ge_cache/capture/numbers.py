@@ -121,6 +121,9 @@ def _take_computed(graph: fx.Graph, numbers: Numbers, computed: ComputedFloats, 
         if node.op == "placeholder" or is_decided or not symbols & {*computed.bases, *numbers.floats}:
             continue
         bases = frozenset().union(*(computed.bases.get(symbol, {symbol}) for symbol in symbols))
+        if not bases & numbers.sources.keys():
+            _put(node, value.node.hint)  # it is computed from constants
+            continue
         is_float = isinstance(value, torch.SymFloat) and node in texts
         if not is_float or private_symbols.is_replaced(shape_env, symbols):
             numbers.refusals.append((f"it computes `{_operation(node)}` of a number", bases))
@@ -145,8 +148,13 @@ def _take_conditions(numbers: Numbers, computed: ComputedFloats, shape_env: Any)
     texts = {**numbers.texts, **numbers.names}
     for made, operation in computed.operations.items():  # Dynamo drops what only its branches need
         text = texts.get(made) or private_symbols.operation_text(operation, texts)
-        if text is not None and len(text) <= LONGEST:
+        bases = computed.bases[made]
+        if text is None or len(text) > LONGEST:
+            numbers.refusals.append((f"it computes `{type(operation).__name__}` of a number", bases))
+        elif bases & numbers.sources.keys():
             texts[made] = text
+            # sympy decides without a condition that a float is finite. The operation may also raise an exception.
+            numbers.float_conditions.append((f"(abs({text}) < 1e309)", bases))
     for condition in private_symbols.take_float_conditions(shape_env):
         bases = frozenset().union(*(computed.bases.get(symbol, {symbol}) for symbol in condition.free_symbols))
         if not bases & numbers.sources.keys():

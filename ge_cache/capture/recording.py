@@ -88,7 +88,7 @@ class Recording(TraceLog):
             raise kind(self.method, cause) from error
         self._refuse_numbers()
         self.raise_refusals()
-        if self.hook.module is None:
+        if self.hook.module is None or self.hook.only_computes_floats:
             raise NoOperation(self.method)
         self.module = self.hook.module
         check_graph(self, self.module.graph, with_grad=self.with_grad)

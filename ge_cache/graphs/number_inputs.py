@@ -18,7 +18,7 @@ from gearcache.ge_cache.capture.number_checks import number_text
 from gearcache.ge_cache.capture.number_choice import NumberRefused
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.arguments import given_arguments
-from gearcache.ge_cache.graphs.tensor_operands import EXACT
+from gearcache.ge_cache.graphs.tensor_operands import takes_tensor
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.guards.gears.expressions import checked_expression, expression_function
@@ -251,8 +251,8 @@ def _is_operator(node: fx.Node) -> bool:
     return isinstance(node.target, private_core.OpOverload) and node.target._schema.name != "aten::_assert_scalar"
 
 
-#: Operators that compiled code computes with a float as eager mode does: the float is an operand, of any value.
-_TAKES_FLOATS = EXACT | {"where", "masked_fill", "clamp", "clamp_min", "clamp_max", "full", "full_like", "fill"}
+#: Further operators that compiled code computes with a float as eager mode does, with tensors of 32 bits.
+_TAKES_FLOATS = frozenset({"where", "masked_fill", "clamp", "clamp_min", "clamp_max", "full", "full_like", "fill"})
 
 
 def check_floats(graph: fx.Graph, ints: int, capture: Capture) -> None:
@@ -265,12 +265,12 @@ def check_floats(graph: fx.Graph, ints: int, capture: Capture) -> None:
     placeholders = graph.find_nodes(op="placeholder")
     given = placeholders[len(placeholders) - ints - len(floats) :][: len(floats)]
     for placeholder, bases in zip(given, floats.values(), strict=True):
-        for user in (user for read in placeholder.users for user in read.users if _is_operator(user)):
+        for read, user in [(node, user) for node in placeholder.users for user in node.users if _is_operator(user)]:
             tensors = [user.meta.get("val"), *(node.meta.get("val") for node in user.all_input_nodes)]
             dtypes = {tensor.dtype for tensor in tensors if isinstance(tensor, torch.Tensor)}
-            operator = user.target._schema.name.removeprefix("aten::")
-            if operator not in _TAKES_FLOATS:
+            is_exact = takes_tensor(user, read)
+            if not is_exact and user.target._schema.name.removeprefix("aten::") not in _TAKES_FLOATS:
                 raise NumberRefused(capture.method, f"`{user.target}` takes a float", bases)
-            if not dtypes <= {torch.float32, torch.bool, *([torch.float64] if operator in EXACT else [])}:
+            if not dtypes <= {torch.float32, torch.bool, *([torch.float64] if is_exact else [])}:
                 names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
                 raise NumberRefused(capture.method, f"`{user.target}` combines a float with {names}", bases)

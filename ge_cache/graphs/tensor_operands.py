@@ -14,11 +14,19 @@ aten = torch.ops.aten
 _READS = (aten.item.default, aten._local_scalar_dense.default)
 #: Operators with a number as second operand -> the same with a tensor.
 _BINARY = {
-    **{operator: operator for operator in (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)},
+    **{getattr(aten, name).Tensor: getattr(aten, name).Tensor for name in ("add", "sub", "mul", "div")},
+    **{getattr(aten, name).Tensor: getattr(aten, name).Tensor for name in ("add_", "sub_", "mul_", "div_")},
     **{getattr(aten, name).Scalar: getattr(aten, name).Tensor for name in ("eq", "ne", "lt", "le", "gt", "ge")},
 }
-#: Names of the operators that lose no digits of a float of 64 bits.
-EXACT = frozenset({"add", "sub", "rsub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge", "scalar_tensor"})
+
+
+def takes_tensor(user: fx.Node, read: fx.Node) -> bool:
+    """Whether `keep_tensor_operands` gives an operator the tensor of a float that it takes."""
+    given: Any = user.args
+    if user.target is aten.scalar_tensor.default:
+        return True
+    is_operand = len(given) == 2 and given[1] is read and given[0] is not read and _is_operand(given[0])
+    return is_operand and not user.kwargs and (user.target in _BINARY or user.target is aten.rsub.Scalar)
 
 
 def keep_tensor_operands(graph: fx.Graph) -> None:
@@ -40,17 +48,19 @@ def take_plain_floats(graph: fx.Graph, first: int, count: int) -> None:
 
 
 def _rewrite(graph: fx.Graph, read: fx.Node, user: fx.Node) -> None:
-    given: Any = user.args
-    if user.target is aten.scalar_tensor.default:
-        dtype, device = user.meta["val"].dtype, user.meta["val"].device
-        with graph.inserting_before(user):
-            scalar = _add(graph, aten.reshape.default, (read.args[0], []))
-            user.replace_all_uses_with(_add(graph, aten._to_copy.default, (scalar,), dtype=dtype, device=device))
-        graph.erase_node(user)
-    elif user.target in _BINARY and given[1] is read and _is_operand(given[0]):
-        _exchange(graph, user, _BINARY[user.target], (given[0], read))
-    elif user.target is aten.rsub.Scalar and given[1] is read and len(given) == 2 and _is_operand(given[0]):
-        _exchange(graph, user, aten.sub.Tensor, (read, given[0]))
+    if not takes_tensor(user, read):
+        return
+    with graph.inserting_before(user):
+        scalar = _add(graph, aten.reshape.default, (read.args[0], []))
+        if user.target is aten.scalar_tensor.default:
+            value = user.meta["val"]
+            result = _add(graph, aten._to_copy.default, (scalar,), dtype=value.dtype, device=value.device)
+        elif user.target is aten.rsub.Scalar:
+            result = _add(graph, aten.sub.Tensor, (scalar, user.args[0]))
+        else:
+            result = _add(graph, _BINARY[user.target], (user.args[0], scalar))
+    user.replace_all_uses_with(result)
+    graph.erase_node(user)
 
 
 def _is_operand(node: Any) -> bool:
@@ -59,16 +69,6 @@ def _is_operand(node: Any) -> bool:
     if not isinstance(value, torch.Tensor):
         return False
     return value.dtype is torch.float64 or (value.dtype is torch.float32 and value.dim() > 0)
-
-
-def _exchange(graph: fx.Graph, user: fx.Node, target: Any, operands: tuple[Any, Any]) -> None:
-    with graph.inserting_before(user):
-        read = next(node for node in operands if node.target in _READS)
-        scalar = _add(graph, aten.reshape.default, (read.args[0], []))
-        arguments = tuple(scalar if node is read else node for node in operands)
-        result = _add(graph, target, arguments, **user.kwargs)
-    user.replace_all_uses_with(result)
-    graph.erase_node(user)
 
 
 def _add(graph: fx.Graph, target: Any, arguments: tuple[Any, ...], **keywords: Any) -> fx.Node:

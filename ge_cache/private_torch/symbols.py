@@ -234,6 +234,8 @@ def comparison_text(condition: Any, texts: Mapping[Any, str]) -> str | None:
     if not isinstance(condition, sympy.core.relational.Relational):
         return None
     sides = [_side_text(side, texts) for side in condition.args]
+    if any(side.is_Float and abs(side) >= 2**53 for side in condition.args):
+        return None  # it may have been an int, which Python compares as it is
     return f"({sides[0]} {condition.rel_op} {sides[1]})" if None not in sides else None
 
 
@@ -241,6 +243,8 @@ def operation_text(expression: Any, texts: Mapping[Any, str]) -> str | None:
     """Return one operation on floats as Python source, exact to the last bit; None for any that may not be."""
     from torch.utils._sympy.functions import FloatPow, FloatTrueDiv, IntTrueDiv
 
+    if expression.is_Symbol:
+        return texts.get(expression)  # but for the sign of a zero, which decides no comparison
     signs = {FloatPow: "**", FloatTrueDiv: "/", IntTrueDiv: "/"}
     sides = [_side_text(side, texts) for side in expression.args]
     if None in sides:

@@ -30,8 +30,10 @@ def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any)
     expression = getattr(node, "_expr", None)
     if expression is not None and node.shape_env is not computed.shape_env:
         computed.begin(node.shape_env)
-    if expression is None or _is_number(expression, node.shape_env, computed) or _is_inside_operator():
+    if expression is None or _is_inside_operator():
         return
+    if _is_number(expression, node.shape_env, computed) and computed.nodes.setdefault(expression, node) is node:
+        return  # the number itself, and not `number + 0`, which is equal and may have a zero of another sign
     bases, is_of_numbers = set(), True
     if not expression.free_symbols:  # of numbers that sympy has cancelled: it is not known which
         bases |= {symbol for symbol, _ in number_sources(node.shape_env)}
@@ -51,7 +53,7 @@ def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any)
     symbol = node.shape_env.create_unspecified_symbol(float(hint), source, DimDynamic.DYNAMIC)
     computed.bases[symbol] = frozenset(bases)
     computed.operations[symbol] = expression
-    self.node = SymNode(symbol, node.shape_env, float, float(hint), fx_node=node.fx_node)
+    self.node = computed.nodes[symbol] = SymNode(symbol, node.shape_env, float, float(hint), fx_node=node.fx_node)
 
 
 def _is_number(expression: Any, shape_env: Any, computed: ComputedFloats) -> bool:

@@ -77,6 +77,29 @@ class Net(nn.Module):
     def needed(self, x: Tensor, t: float) -> tuple[Tensor, str]:
         return x * round(t, 1) + math.copysign(1.0, t), str(t)
 
+    def overflowing(self, x: Tensor, t: float) -> Tensor:
+        y = t * 1e300
+        return x * 2 if y < math.inf else x * 3
+
+    def caught(self, x: Tensor, t: float) -> Tensor:
+        try:
+            1 / t
+        except ZeroDivisionError:
+            return x * 3
+        return x * 2
+
+    def of_large_int(self, x: Tensor, t: float) -> Tensor:
+        return x * 2 if t < 9007199254740993 else x * 3
+
+    def signs(self, x: Tensor, t: float) -> tuple[Any, ...]:
+        return x * 2, t + 0, t - 0, x * (t - 0.0)
+
+    def of_fixed(self, x: Tensor, t: float) -> Tensor:
+        return x * (t / 2) if t == 1.0 else x * t
+
+    def at_times(self, x: Tensor, t: float) -> tuple[Tensor, float]:
+        return x * t if t > 2 else x, t * 2
+
     def compared(self, x: Tensor, t: float) -> tuple[Tensor, bool]:
         return torch.where(x > 0.5, x, t * 2 > 1.5), t < 0.8
 
@@ -132,6 +155,20 @@ def test_values_that_are_no_real_number_are_constants(cache_dir: Path, name: str
     assert _serve(name, ODD, torch.rand(3, 4))[1] == 0
 
 
+@pytest.mark.parametrize("name", ["overflowing", "caught", "of_large_int", "signs", "of_fixed"])
+def test_what_sympy_would_decide_otherwise(cache_dir: Path, name: str) -> None:
+    values = (1.0, 2.0, 1e200, 0.0, -0.0, 3.0, 2.0**53, 1.0)
+    assert _serve(name, values, torch.rand(3, 4))[1] <= 1  # an overflow in a trace: that call is traced again
+
+
+def test_a_call_that_only_computes_floats_is_no_call_of_a_graph(cache_dir: Path) -> None:
+    for _ in range(2):
+        cached = gearcache.cache_compile(Net().at_times, config=strict_config(), gears={"x": {0: [2, 3]}})
+        for value in (1.0, 2.0, 0.5, 5.0, 6.0):
+            x = torch.rand(3, 4)
+            assert _is_equal(cached(x, value), Net().at_times(x, value))
+
+
 @pytest.mark.parametrize("name", ["needed", "as_size", "compared"])
 def test_a_value_that_the_trace_needs_is_a_constant(cache_dir: Path, name: str) -> None:
     traces, relaunched = _serve(name, FLOATS[:4], torch.rand(3, 4))
@@ -165,10 +202,14 @@ class Compiled(nn.Module):
         computed = 1.0 - t / 7, t, -t, greatest
         results = [part for y in (x, wide) for s in computed for part in (y * s, y / s, y + s, s - y, y > s)]
         rest = torch.full_like(x, t), x.masked_fill(x > t, -t), x.clamp(max=t), torch.where(x > t, x, t)
+        results.append(wide.clone().mul_(t).add_(t))
         return *results, *rest, t, t * 3, greatest
 
     def narrow(self, x: Tensor, t: float) -> Tensor:
         return x * t
+
+    def other_places(self, x: Tensor, t: float) -> tuple[Tensor, ...]:
+        return torch.add(x, x, alpha=t), torch.rsub(x, t, alpha=2), torch.div(x, t, rounding_mode="trunc")
 
 
 @pytest.mark.usefixtures("compiled_here")
@@ -185,10 +226,12 @@ def test_compiled_code_has_the_floats_of_each_call(cache_dir: Path) -> None:
 
 
 @pytest.mark.usefixtures("compiled_here")
-def test_compiled_code_has_constants_for_sixteen_bits(cache_dir: Path) -> None:
-    """Inductor would round the float first."""
-    net, x = Compiled().eval(), torch.rand(64, dtype=torch.bfloat16)
-    cached = gearcache.cache_compile(net.narrow, config=strict_config("inductor"), dynamic=None)
-    with torch.no_grad():
-        for t in (0.7, 1 / 3):
-            assert torch.equal(cached(x, t), x * t)
+def test_compiled_code_has_constants_where_floats_would_lose_digits(cache_dir: Path) -> None:
+    """Inductor would round the float first, in some places to 32 bits."""
+    net, x = Compiled().eval(), torch.rand(64)
+    for method, y in ((net.narrow, x.bfloat16()), (net.other_places, x.double())):
+        cached = gearcache.cache_compile(method, config=strict_config("inductor"), dynamic=None)
+        with torch.no_grad():
+            for t in (0.7, 1 / 3):
+                found, expected = cached(y, t), method(y, t)
+                torch.testing.assert_close(found, expected, rtol=1e-15, atol=0)
