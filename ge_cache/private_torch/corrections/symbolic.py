@@ -91,7 +91,8 @@ def made_handler(trace: Any, original: Any, function: Any, *arguments: Any, **ke
 
 def _power_or_shift(function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
     number, count, *modulus = [arg.realize() for arg in args]
-    if isinstance(count, SymNodeVariable) and _kind(number) is not None:
+    # With a float the result is a float, whatever the second operand is.
+    if isinstance(count, SymNodeVariable) and _kind(number) is not None and float not in map(_kind, (number, count)):
         return BuiltinVariable(function).call_function(tx, [number, specialize(count), *modulus], kwargs)
     return handler(tx, args, kwargs)
 

@@ -54,6 +54,15 @@ class Net(nn.Module):
     def length(self, x: Tensor, n: int) -> Tensor:
         return x / (n + 1) ** 0.8 + math.sqrt(n)
 
+    def powers(self, x: Tensor, t: float) -> Tensor:
+        return x * 2**t + x / 0.5**t + x * (t + 0.5) ** t
+
+    def decayed(self, x: Tensor, n: int) -> Tensor:
+        return x * 0.99**n / (1 - 0.9 ** (n + 1))
+
+    def accumulated(self, x: Tensor, t: float) -> Tensor:
+        return x.clone().addcmul_(x, x, value=t).addcdiv_(x, x + 1, value=t)
+
     def attribute(self, x: Tensor, t: float) -> Tensor:
         self.scale = t
         return self.scaled(x)
@@ -134,6 +143,8 @@ def _serve(name: str, values: Sequence[Any], x: Tensor, **options: Any) -> list[
     ("name", "values", "traces"),
     [
         *((name, FLOATS, 2) for name in ("divided", "rounded_often", "cancelled", "clamped", "returned", "taken")),
+        *((name, FLOATS, 2) for name in ("powers", "accumulated")),
+        ("decayed", INTS, 1),
         ("of_integers", FLOATS, 2),
         ("step", INTS, 1),
         ("length", INTS, 1),
