@@ -264,11 +264,11 @@ class Tracer:
             return
         if request.backend.takes_all_gears:
             raise CaptureError(capture.method, "one graph is to serve all gears, which takes no numbers")
-        if capture.numbers.floats and (request.backend.is_ge or request.fills is not None):
-            why = (
-                "calls are padded" if request.fills is not None else f"backend `{request.backend.name}` takes no floats"
-            )
-            raise NumberRefused(capture.method, why, capture.numbers.floats)
+        if request.backend.is_ge or request.fills is not None:
+            floats = frozenset(capture.numbers.floats).union(*capture.numbers.graph_floats.values())
+            cause = f"backend `{request.backend.name}` takes no floats" if request.backend.is_ge else "calls are padded"
+            if floats:
+                raise NumberRefused(capture.method, cause, floats)
         if request.fills is not None:
             check_takes(capture.module.graph, capture.method)
             if any(texts for check in capture.checks if check.kind == "numbers" for texts in check.expected[:1]):

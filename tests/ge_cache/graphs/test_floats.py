@@ -109,6 +109,12 @@ class Net(nn.Module):
     def at_times(self, x: Tensor, t: float) -> tuple[Tensor, float]:
         return x * t if t > 2 else x, t * 2
 
+    def scaled_by(self, x: Tensor, t: float) -> Tensor:
+        return x * t
+
+    def step_of(self, x: Tensor, n: int) -> Tensor:
+        return x * (1 - n / 20)
+
     def compared(self, x: Tensor, t: float) -> tuple[Tensor, bool]:
         return torch.where(x > 0.5, x, t * 2 > 1.5), t < 0.8
 
@@ -178,6 +184,12 @@ def test_a_call_that_only_computes_floats_is_no_call_of_a_graph(cache_dir: Path)
         for value in (1.0, 2.0, 0.5, 5.0, 6.0):
             x = torch.rand(3, 4)
             assert _is_equal(cached(x, value), Net().at_times(x, value))
+
+
+@pytest.mark.parametrize(("name", "values"), [("scaled_by", FLOATS[:4]), ("step_of", INTS[:4])])
+def test_floats_are_constants_of_padded_calls(cache_dir: Path, name: str, values: Sequence[Any]) -> None:
+    config = strict_config(on_miss="pad", pad_values={"x": 0})
+    assert _serve(name, values, torch.rand(3, 4), config=config, gears={"x": {0: [4, 8]}})[1] == 0
 
 
 @pytest.mark.parametrize("name", ["needed", "as_size", "compared"])
