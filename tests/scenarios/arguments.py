@@ -105,7 +105,7 @@ def star_arguments(run: Run) -> None:
     run.compare("one again", cached, net.star, x, y)
 
 
-@traced(9)
+@traced(8)
 def scalars_are_variants(run: Run) -> None:
     net = Net()
     cached = run.cache(net.scalar)

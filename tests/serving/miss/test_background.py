@@ -30,7 +30,7 @@ from tests.support.fork_server import run_code
 from tests.support.scenarios import strict_config
 from tests.support.source_tree import ROOT
 
-SECONDS = 60.0
+SECONDS = 150.0
 
 
 class Net(torch.nn.Module):
