@@ -65,7 +65,6 @@ class ComputedFloats:
 class ComputedFloat(Struct):
     """A float that the graph takes, computed at each call from the numbers of the call."""
 
-    symbol: Any
     name: str
     #: Python source over the names of numbers.
     text: str
@@ -80,48 +79,43 @@ def passed_float(text: str) -> float:
     raise NotImplementedError(text)
 
 
-class NumberTexts:
-    """How Python computes each number of a graph, as source over the names of those that the frame knows."""
+def number_texts(graph: fx.Graph, named: Mapping[fx.Node, str]) -> dict[fx.Node, str]:
+    """Return how Python computes each number of a graph, as source over the names of those that the frame knows."""
+    texts = dict(named)
+    for node in graph.nodes:
+        if isinstance(_value(node), (torch.SymInt, torch.SymFloat)) and node.op == "call_function":
+            text = _operation_text(node, texts)
+            if text is not None and len(text) <= LONGEST:
+                texts[node] = text
+    return texts
 
-    def __init__(self, graph: fx.Graph, named: Mapping[fx.Node, str]) -> None:
-        self.of_nodes: dict[fx.Node, str] = dict(named)
-        for node in graph.nodes:
-            if node.op in ("call_function", "call_method") and _is_number(node.meta.get("example_value")):
-                text = self._text(node)
-                if text is not None and len(text) <= LONGEST:
-                    self.of_nodes[node] = text
 
-    def _text(self, node: fx.Node) -> str | None:
-        if node.op != "call_function" or node.kwargs:
-            return None
-        texts = [self._argument(argument) for argument in node.args]
-        are_floats = [isinstance(_value(argument), (float, torch.SymFloat)) for argument in node.args]
-        if None in texts:
-            return None
-        target: Any = node.target
-        name = getattr(target, "__name__", "").removeprefix("_sym_")
-        if len(texts) == 1 and target is getattr(torch, f"_sym_{name}", None) and name in MATH:
-            return f"{name}({texts[0]})"
-        if len(texts) == 1 and target in _UNARY:
-            return _UNARY[target].format(*texts)
-        if len(texts) != 2:
-            return None
-        if target in _BINARY:
-            return _BINARY[target].format(*texts)
-        if target in _CHOICES and len(set(are_floats)) == 1:
-            return _CHOICES[target].format(*texts)
-        return _INTEGERS[target].format(*texts) if target in _INTEGERS and not any(are_floats) else None
+def _operation_text(node: fx.Node, texts: Mapping[fx.Node, str]) -> str | None:
+    operands = [_operand_text(argument, texts) for argument in node.args]
+    if node.kwargs or None in operands:
+        return None
+    are_floats = [isinstance(_value(argument), (float, torch.SymFloat)) for argument in node.args]
+    target: Any = node.target
+    name = getattr(target, "__name__", "").removeprefix("_sym_")
+    if len(operands) == 1 and target is getattr(torch, f"_sym_{name}", None) and name in MATH:
+        return f"{name}({operands[0]})"
+    if len(operands) == 1 and target in _UNARY:
+        return _UNARY[target].format(*operands)
+    if len(operands) != 2:
+        return None
+    if target in _BINARY:
+        return _BINARY[target].format(*operands)
+    if target in _CHOICES and len(set(are_floats)) == 1:
+        return _CHOICES[target].format(*operands)
+    return _INTEGERS[target].format(*operands) if target in _INTEGERS and not any(are_floats) else None
 
-    def _argument(self, argument: Any) -> str | None:
-        if isinstance(argument, fx.Node):
-            return self.of_nodes.get(argument)
-        is_plain = type(argument) is int or (type(argument) is float and math.isfinite(argument))
-        return f"({argument!r})" if is_plain else None
+
+def _operand_text(operand: Any, texts: Mapping[fx.Node, str]) -> str | None:
+    if isinstance(operand, fx.Node):
+        return texts.get(operand)
+    is_plain = type(operand) is int or (type(operand) is float and math.isfinite(operand))
+    return f"({operand!r})" if is_plain else None
 
 
 def _value(argument: Any) -> Any:
     return argument.meta.get("example_value") if isinstance(argument, fx.Node) else argument
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (torch.SymInt, torch.SymFloat))

@@ -47,9 +47,7 @@ def number_checks(
     hints: dict[str, float] = {names[symbol]: int(shape_env.backed_var_to_val[symbol]) for symbol in places}
     for symbol, name in numbers.float_names.items():
         named_paths[name], hints[name] = paths[symbol], float(shape_env.backed_var_to_val[symbol])
-    # sympy knows neither infinities nor NaN.
-    texts += [f"(abs({name}) < 1e309)" for name in numbers.float_names.values()]
-    texts += [text for text, _ in numbers.float_conditions]
+    texts += numbers.float_conditions
     groups: list[tuple[set[str], list[str]]] = [
         ({name}, []) for name in (*numbers.names.values(), *numbers.float_names.values())
     ]

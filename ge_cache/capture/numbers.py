@@ -15,13 +15,13 @@ import torch
 from msgspec import Struct, field
 from torch import fx
 
-from gearcache.ge_cache.capture.computed import LONGEST, ComputedFloat, ComputedFloats, NumberTexts, passed_float
+from gearcache.ge_cache.capture.computed import LONGEST, ComputedFloat, ComputedFloats, number_texts, passed_float
 from gearcache.ge_cache.capture.number_choice import NumberRefused
 from gearcache.ge_cache.capture.written import Written
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check
-from gearcache.guards.evidence.constants import number_type_of
+from gearcache.guards.gears.expressions import FINITE
 
 
 class Numbers(Struct):
@@ -46,8 +46,8 @@ class Numbers(Struct):
     checked: set[Any] = field(default_factory=set)
     #: Sources of ints and floats whose value the trace needed.
     fixed: list[Any] = field(default_factory=list)
-    #: Conditions of the trace on floats, as source over names, with the numbers that take part.
-    float_conditions: list[tuple[str, frozenset[Any]]] = field(default_factory=list)
+    #: Conditions of the trace on floats, as source over names; also that each is finite, as sympy supposes.
+    float_conditions: list[str] = field(default_factory=list)
     #: Why some of its symbols cannot be numbers, as far as the graph shows.
     refusals: list[tuple[str, frozenset[Any]]] = field(default_factory=list)
 
@@ -110,7 +110,7 @@ def take_numbers(graph: fx.Graph, shape_env: Any, computed: ComputedFloats) -> N
 def _take_computed(graph: fx.Graph, numbers: Numbers, computed: ComputedFloats, shape_env: Any) -> None:
     """Make floats that the graph computes from numbers inputs of it, where an operator or the frame takes them."""
     named = dict(zip((*numbers.nodes, *numbers.float_nodes), (name for _, name in numbers.inputs), strict=True))
-    texts = NumberTexts(graph, named).of_nodes
+    texts = number_texts(graph, named)
     numbers.texts |= numbers.float_names
     for node in list(graph.nodes):
         value = node.meta.get("example_value")
@@ -137,7 +137,7 @@ def _take_computed(graph: fx.Graph, numbers: Numbers, computed: ComputedFloats, 
             passed.meta["example_value"] = value
             for user in users:
                 user.replace_input_with(node, passed)
-            numbers.computed.append(ComputedFloat(symbol, name, texts[node], bases, passed))
+            numbers.computed.append(ComputedFloat(name, texts[node], bases, passed))
     for node in reversed(graph.nodes):
         if not node.users and (_is_condition(node) or node in texts) and node.op != "placeholder":
             graph.erase_node(node)
@@ -146,6 +146,7 @@ def _take_computed(graph: fx.Graph, numbers: Numbers, computed: ComputedFloats, 
 def _take_conditions(numbers: Numbers, computed: ComputedFloats, shape_env: Any) -> None:
     """Take the conditions on floats out of a trace; nothing else knows symbols of floats."""
     texts = {**numbers.texts, **numbers.names}
+    numbers.float_conditions += map(FINITE.format, numbers.float_names.values())
     for made, operation in computed.operations.items():  # Dynamo drops what only its branches need
         text = texts.get(made) or private_symbols.operation_text(operation, texts)
         bases = computed.bases[made]
@@ -153,8 +154,7 @@ def _take_conditions(numbers: Numbers, computed: ComputedFloats, shape_env: Any)
             numbers.refusals.append((f"it computes `{type(operation).__name__}` of a number", bases))
         elif bases & numbers.sources.keys():
             texts[made] = text
-            # sympy decides without a condition that a float is finite. The operation may also raise an exception.
-            numbers.float_conditions.append((f"(abs({text}) < 1e309)", bases))
+            numbers.float_conditions.append(FINITE.format(text))  # the operation may also raise an exception
     for condition in private_symbols.take_float_conditions(shape_env):
         bases = frozenset().union(*(computed.bases.get(symbol, {symbol}) for symbol in condition.free_symbols))
         if not bases & numbers.sources.keys():
@@ -163,12 +163,12 @@ def _take_conditions(numbers: Numbers, computed: ComputedFloats, shape_env: Any)
         if text is None:
             numbers.refusals.append((f"it decides on `{condition}` of a number", bases))
         else:
-            numbers.float_conditions.append((text, bases))
+            numbers.float_conditions.append(text)
             # Python compares an int with a float as it is, torch makes it a float first.
             converted = [
                 each for each in condition.free_symbols if private_symbols.is_conversion(computed.operations.get(each))
             ]
-            numbers.float_conditions += [(f"(abs({texts[each]}) < {2**53})", bases) for each in converted]
+            numbers.float_conditions += [f"(abs({texts[each]}) < {2**53})" for each in converted]
     for symbol in numbers.floats:
         if private_symbols.is_replaced(shape_env, [symbol]):
             numbers.refusals.append(("it equals another number", frozenset({symbol})))
@@ -212,11 +212,7 @@ def _put(node: fx.Node, value: float) -> None:
 
 def written_ints(checks: list[Check], written: Written) -> list[Access]:
     """Return the paths of ints and floats that the trace fixed and the frame writes (`self.count += 1`)."""
-    return [
-        check.access
-        for check in checks
-        if check.kind == "constant" and number_type_of(check.expected) and written.leads_to(check.access)
-    ]
+    return [check.access for check in checks if check.number_type and written.leads_to(check.access)]
 
 
 def check_takes(graph: fx.Graph, method: str) -> None:

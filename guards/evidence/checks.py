@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from gearcache.guards.access import FAULTS, Access, Walker
+from gearcache.guards.evidence.constants import number_type_of
 from gearcache.guards.evidence.kinds import KINDS, named
 from gearcache.guards.evidence.names import a_type
 from gearcache.guards.evidence.reason import Reason
@@ -44,6 +45,11 @@ class Check(Struct, frozen=True):
     def others(self) -> list[Access]:
         """The paths that it leads to beside its own."""
         return KINDS[self.kind].others(self.expected)
+
+    @property
+    def number_type(self) -> type | None:
+        """`int` or `float` if it compares such a number with that of the trace; None for any other check."""
+        return number_type_of(self.expected) if self.kind == "constant" else None
 
     def failure(self, walker: Walker) -> Failure | None:
         """Return None when the check holds."""

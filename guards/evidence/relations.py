@@ -14,7 +14,7 @@ from typing import Any
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.kind import Kind, Writer, of_relation
 from gearcache.guards.evidence.names import a_type
-from gearcache.guards.gears.expressions import MATH, checked_expression, expression_function
+from gearcache.guards.gears.expressions import FINITE, MATH, checked_expression, expression_function
 
 
 def _are_distinct(value: Any, expected: Any, others: Sequence[Any]) -> bool:
@@ -54,10 +54,7 @@ def _numbers_hold(value: Any, expected: Any, numbers: Sequence[Any]) -> bool:
 def numbers_text(expected: Any) -> str:
     """Return the conditions of `numbers` as text for people, over paths."""
     texts = {str(name): Access.from_plain(path).text for name, path in expected[1]}
-    conditions = [
-        f"({match[1]} is finite)" if (match := re.fullmatch(r"\(abs\((.*)\) < 1e309\)", text)) else text
-        for text in expected[0]
-    ]
+    conditions = [f"({match[1]} is finite)" if (match := _FINITE.fullmatch(text)) else text for text in expected[0]]
     return re.sub(r"\b[nf]\d+\b", lambda match: texts[match[0]], " and ".join(conditions))
 
 

@@ -43,6 +43,10 @@ MATH = {name: getattr(math, name) for name in ("sqrt", "sin", "cos", "tan", "tan
 _FUNCTIONS = {"abs", "float", "max", "min", *MATH}
 
 
+#: The condition that a float is finite, which sympy supposes of each.
+FINITE = "(abs({}) < 1e309)"
+
+
 @functools.lru_cache(maxsize=1024)
 def checked_expression(text: str) -> str:
     """Return `text` when it is arithmetic over names like `s1`, `u1`, `n1` and `f1`; `ValueError` for anything else."""

@@ -19,7 +19,6 @@ from gearcache.guards.arguments import parameter_names
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredInput, StoredVariant
 from gearcache.guards.dispatch.stored.variant_groups import KIND
 from gearcache.guards.evidence.checks import Check
-from gearcache.guards.evidence.constants import number_type_of
 from gearcache.guards.evidence.traced_files import record_sources
 from gearcache.guards.evidence.tree import evidence_tree
 
@@ -68,7 +67,7 @@ def _constants(capture: Capture, call_checks: list[Check]) -> list[Access]:
     """Return the places of ints that were refused as numbers: all that calls compare, if it is not known which."""
     if not capture.constants_because:
         return []
-    compared = [check.access for check in call_checks if check.kind == "constant" and number_type_of(check.expected)]
+    compared = [check.access for check in call_checks if check.number_type]
     return sorted(capture.constants or compared, key=lambda access: access.text)
 
 

@@ -21,7 +21,6 @@ from gearcache.guards.dispatch.function import BoundGear, compared_objects
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.evidence.checks import Check, Failure, first_failure
-from gearcache.guards.evidence.constants import number_type_of
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.evidence.traced_files import changed_source
 from gearcache.guards.evidence.tree import evidence_failure
@@ -82,8 +81,7 @@ class ArgumentCheck:
         if failure is None:
             return None
         reason, check = failure.reason("arguments"), failure.check
-        is_number = check.kind == "constant" and number_type_of(check.expected)
-        return replace(reason, constant_because=variant.constants_because) if is_number else reason
+        return replace(reason, constant_because=variant.constants_because) if check.number_type else reason
 
     def tensors_of(self, variant: StoredVariant) -> tuple[Any, ...] | None:
         """Return the values of the call for the inputs of a variant; None if the variant does not fit the call."""

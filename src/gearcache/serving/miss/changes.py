@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from gearcache.guards.access import FAULTS, Access, Scope, Walker
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.checks import Check
-from gearcache.guards.evidence.constants import number_type_of, to_plain
+from gearcache.guards.evidence.constants import to_plain
 from gearcache.guards.evidence.relations import number_type
 from gearcache.guards.evidence.tree import evidence_checks
 
@@ -74,12 +74,7 @@ def _is_size(access: Access) -> bool:
 
 
 def _evidence_of_numbers(variant: StoredVariant) -> list[Check]:
-    return [check for check in evidence_checks(variant.evidence) if compares_number(check)]
-
-
-def compares_number(check: Check) -> bool:
-    """Whether a check compares an int or a float with the value of a trace."""
-    return check.kind == "constant" and number_type_of(check.expected) is not None
+    return [check for check in evidence_checks(variant.evidence) if check.number_type]
 
 
 def _is_other_number(check: Check, scope: Scope) -> bool:
@@ -87,8 +82,8 @@ def _is_other_number(check: Check, scope: Scope) -> bool:
     if check.kind == "numbers":
         named = [(number_type(str(name)), Access.from_plain(path)) for name, path in check.expected[1]]
         return all(type(_value_at(place, scope)) is cls for cls, place in named)
-    value, cls = _value_at(check.access, scope), number_type_of(check.expected)
-    return compares_number(check) and type(value) is cls and to_plain(value) != check.expected
+    value = _value_at(check.access, scope)
+    return type(value) is check.number_type and to_plain(value) != check.expected
 
 
 def _value_at(access: Access, scope: Scope) -> Any:
