@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -77,6 +78,11 @@ class ComputedFloat(Struct):
 def passed_float(text: str) -> float:
     """Stand for a computed float in a captured graph."""
     raise NotImplementedError(text)
+
+
+def number_names(text: str) -> set[str]:
+    """Return the names of numbers in a text; none where all that it was computed from are constants."""
+    return set(re.findall(r"\b[nf]\d+\b", text))
 
 
 def number_texts(graph: fx.Graph, named: Mapping[fx.Node, str]) -> dict[fx.Node, str]:

@@ -7,11 +7,11 @@ ranges.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from gearcache.errors import CaptureError
+from gearcache.ge_cache.capture.computed import number_names
 from gearcache.ge_cache.capture.numbers import Numbers
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.guards.access import Access
@@ -52,7 +52,7 @@ def number_checks(
         ({name}, []) for name in (*numbers.names.values(), *numbers.float_names.values())
     ]
     for text in dict.fromkeys(texts):
-        used_names = set(re.findall(r"\b[nf]\d+\b", text))
+        used_names = number_names(text)
         if expression_function(text, tuple(hints))(**hints) is not True:
             raise CaptureError("", f"it assumes `{text}` of a number, which is not so in the traced call")
         overlapping = [group for group in groups if group[0] & used_names]

@@ -15,7 +15,14 @@ import torch
 from msgspec import Struct, field
 from torch import fx
 
-from gearcache.ge_cache.capture.computed import LONGEST, ComputedFloat, ComputedFloats, number_texts, passed_float
+from gearcache.ge_cache.capture.computed import (
+    LONGEST,
+    ComputedFloat,
+    ComputedFloats,
+    number_names,
+    number_texts,
+    passed_float,
+)
 from gearcache.ge_cache.capture.number_choice import NumberRefused
 from gearcache.ge_cache.capture.written import Written
 from gearcache.ge_cache.private_torch import symbols as private_symbols
@@ -121,8 +128,10 @@ def _take_computed(graph: fx.Graph, numbers: Numbers, computed: ComputedFloats, 
         if node.op == "placeholder" or is_decided or not symbols & {*computed.bases, *numbers.floats}:
             continue
         bases = frozenset().union(*(computed.bases.get(symbol, {symbol}) for symbol in symbols))
-        if not bases & numbers.sources.keys():
+        if not bases & numbers.sources.keys() or (node in texts and not number_names(texts[node])):
             _put(node, value.node.hint)  # it is computed from constants
+            if node in texts:
+                numbers.texts |= dict.fromkeys(symbols, texts[node])
             continue
         is_float = isinstance(value, torch.SymFloat) and node in texts
         if not is_float or private_symbols.is_replaced(shape_env, symbols):
@@ -152,7 +161,7 @@ def _take_conditions(numbers: Numbers, computed: ComputedFloats, shape_env: Any)
         bases = computed.bases[made]
         if text is None or len(text) > LONGEST:
             numbers.refusals.append((f"it computes `{type(operation).__name__}` of a number", bases))
-        elif bases & numbers.sources.keys():
+        elif number_names(text):
             texts[made] = text
             numbers.float_conditions.append(FINITE.format(text))  # the operation may also raise an exception
     for condition in private_symbols.take_float_conditions(shape_env):

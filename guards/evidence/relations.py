@@ -54,7 +54,9 @@ def _numbers_hold(value: Any, expected: Any, numbers: Sequence[Any]) -> bool:
 def numbers_text(expected: Any) -> str:
     """Return the conditions of `numbers` as text for people, over paths."""
     texts = {str(name): Access.from_plain(path).text for name, path in expected[1]}
-    conditions = [f"({match[1]} is finite)" if (match := _FINITE.fullmatch(text)) else text for text in expected[0]]
+    finite = re.escape(FINITE).replace(r"\{\}", "(.*)")
+    found = [(re.fullmatch(finite, text), text) for text in expected[0]]
+    conditions = [f"({match[1]} is finite)" if match else text for match, text in found]
     return re.sub(r"\b[nf]\d+\b", lambda match: texts[match[0]], " and ".join(conditions))
 
 

@@ -103,8 +103,8 @@ class Net(nn.Module):
     def signs(self, x: Tensor, t: float) -> tuple[Any, ...]:
         return x * 2, t + 0, t - 0, x * (t - 0.0)
 
-    def of_fixed(self, x: Tensor, t: float) -> Tensor:
-        return x * (t / 2) if t == 1.0 else x * t
+    def of_fixed(self, x: Tensor, t: float, u: float) -> Tensor:
+        return x * u * (t / 2) if t == 1.0 else x * u
 
     def at_times(self, x: Tensor, t: float) -> tuple[Tensor, float]:
         return x * t if t > 2 else x, t * 2
@@ -172,7 +172,7 @@ def test_values_that_are_no_real_number_are_constants(cache_dir: Path, name: str
     assert _serve(name, ODD, torch.rand(3, 4))[1] == 0
 
 
-@pytest.mark.parametrize("name", ["overflowing", "caught", "of_large_int", "signs", "of_fixed"])
+@pytest.mark.parametrize("name", ["overflowing", "caught", "of_large_int", "signs"])
 def test_what_sympy_would_decide_otherwise(cache_dir: Path, name: str) -> None:
     values = (1.0, 2.0, 1e200, 0.0, -0.0, 3.0, 2.0**53, 1.0)
     assert _serve(name, values, torch.rand(3, 4))[1] <= 1  # an overflow in a trace: that call is traced again
@@ -208,6 +208,16 @@ def test_a_float_of_the_module_varies_across_launches(cache_dir: Path) -> None:
         assert torch.equal(cached(x), x * scale)
         traces.append(cached.stats.traces)
     assert traces == [1, 1, 0, 0]
+
+
+def test_what_a_branch_fixes_is_a_constant_beside_numbers(cache_dir: Path) -> None:
+    x, traces = torch.rand(3, 4), []
+    for _ in range(2):
+        cached = gearcache.cache_compile(Net().of_fixed, config=strict_config())
+        for values in ((2.0, 2.0), (3.0, 3.0), (1.0, 4.0), (1.0, 5.0)):
+            assert _is_equal(cached(x, *values), Net().of_fixed(x, *values))
+        traces.append(cached.stats.traces)
+    assert traces == [3, 0]
 
 
 def test_a_float_is_no_int(cache_dir: Path) -> None:
