@@ -18,7 +18,7 @@ from gearcache.ge_cache.capture.number_checks import number_text
 from gearcache.ge_cache.capture.number_choice import NumberRefused
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.arguments import given_arguments
-from gearcache.ge_cache.graphs.tensor_operands import takes_tensor
+from gearcache.ge_cache.graphs.tensor_operands import takes_int, takes_tensor
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.guards.gears.expressions import checked_expression, expression_function
@@ -242,7 +242,8 @@ def check_operands(graph: fx.Graph, method: str, symbols_in: Any, *, compiles: b
         if not isinstance(value, torch.SymInt) or not compiles:
             continue
         for user in node.users:
-            if any(dtype.is_floating_point and dtype.itemsize < 4 for dtype in _operand_dtypes(node, user)):
+            is_narrow = any(dtype.is_floating_point and dtype.itemsize < 4 for dtype in _operand_dtypes(node, user))
+            if is_narrow and not takes_int(user, node):
                 # Inductor rounds the number to the tensor's type first; eager, and a number in the code, are exact.
                 raise NumberRefused(method, f"`{user.target}` computes with a number in 16 bits", symbols_in(value))
 
@@ -258,8 +259,8 @@ _TAKES_FLOATS = frozenset({"where", "masked_fill", "clamp", "clamp_min", "clamp_
 def check_floats(graph: fx.Graph, ints: int, capture: Capture) -> None:
     """Raise `NumberRefused` where compiled code may treat a float of a recorded graph differently from eager mode.
 
-    Some operators have a kernel of their own for some values (`x ** 2.0`); the rest were not compared. In 16 bits
-    Inductor rounds the float first, and it has other types for integer tensors.
+    Some operators have a kernel of their own for some values (`x ** 2.0`); the rest were not compared. Inductor has
+    other types for integer tensors.
     """
     floats = capture.numbers.graph_floats
     placeholders = graph.find_nodes(op="placeholder")
@@ -271,6 +272,8 @@ def check_floats(graph: fx.Graph, ints: int, capture: Capture) -> None:
             is_exact = takes_tensor(user, read)
             if not is_exact and user.target._schema.name.removeprefix("aten::") not in _TAKES_FLOATS:
                 raise NumberRefused(capture.method, f"`{user.target}` takes a float", bases)
-            if not dtypes <= {torch.float32, torch.bool, *([torch.float64] if is_exact else [])}:
+            if not all(
+                dtype in (torch.float32, torch.bool) or (is_exact and dtype.is_floating_point) for dtype in dtypes
+            ):
                 names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
                 raise NumberRefused(capture.method, f"`{user.target}` combines a float with {names}", bases)
