@@ -105,7 +105,7 @@ def _translated(recording: Recording) -> Capture:
     checks = translator.translate(guards)
     condition_checks = number_checks(hook.numbers, number_paths, paths.of, hook.shape_env)
     name_by_passed(hook.numbers, hook.shape_env)
-    fixed = [paths.of(source) for source in hook.numbers.fixed]
+    fixed = {paths.of(source): line for source, line in hook.numbers.fixed.items()}
     fixed_checks = [Check("constant", access, to_plain(access.resolve(scope))) for access in fixed]
     compared_paths = {check.access for check in fixed_checks} | set(number_paths.values())
     checks = [check for check in checks if not (check.kind == "type" and check.access in compared_paths)]
@@ -132,6 +132,7 @@ def _translated(recording: Recording) -> Capture:
     )
     capture = Capture(
         method=recording.method,
+        needed={access.text: line for access, line in fixed.items() if line},
         module=recording.module,
         inputs=inputs,
         attributes=attributes,

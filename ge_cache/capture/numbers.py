@@ -51,8 +51,8 @@ class Numbers(Struct):
     texts: dict[Any, str] = field(default_factory=dict)
     #: Assumptions about the ints that call checks compare.
     checked: set[Any] = field(default_factory=set)
-    #: Sources of ints and floats whose value the trace needed.
-    fixed: list[Any] = field(default_factory=list)
+    #: Sources of ints and floats whose value the trace needed, and the line that needed it, in words.
+    fixed: dict[Any, str] = field(default_factory=dict)
     #: Conditions of the trace on floats, as source over names; also that each is finite, as sympy supposes.
     float_conditions: list[str] = field(default_factory=list)
     #: Why some of its symbols cannot be numbers, as far as the graph shows.
@@ -84,7 +84,7 @@ def take_numbers(graph: fx.Graph, shape_env: Any, computed: ComputedFloats) -> N
     numbers = Numbers()
     for symbol, source in private_symbols.number_sources(shape_env):
         if private_symbols.is_fixed(shape_env, symbol):
-            numbers.fixed.append(source)
+            numbers.fixed[source] = private_symbols.line_that_fixed(shape_env, symbol)
             numbers.texts[symbol] = f"({private_symbols.traced_value(shape_env, symbol)!r})"
         elif symbol.is_integer:
             numbers.symbols[symbol] = source

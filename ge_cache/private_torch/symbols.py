@@ -206,6 +206,16 @@ def is_fixed(shape_env: Any, symbol: Any) -> bool:
     )
 
 
+def line_that_fixed(shape_env: Any, symbol: Any) -> str:
+    """Return the line, with its function, at which a trace needed the value of a symbol; "" if torch does not say."""
+    for guard in shape_env.guards:
+        if getattr(guard.expr, "is_Equality", False) and guard.expr.free_symbols == {symbol}:
+            line, _, place = str(getattr(getattr(guard, "sloc", None), "maybe_user_loc", None) or "").rpartition("  # ")
+            function = place.rpartition(" in ")[2]
+            return f"`{line.strip()}` in `{function}`" if line.strip() else ""
+    return ""
+
+
 def is_replaced(shape_env: Any, symbols: Collection[Any]) -> bool:
     """Return whether a trace found out that some symbols equal a constant, or another symbol."""
     return any(shape_env.replace(symbol) != symbol or is_fixed(shape_env, symbol) for symbol in symbols)

@@ -47,6 +47,7 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
             computed=fields.get("computed", []),
             constants=fields.get("constants", []),
             constants_because=fields.get("constants_because", ""),
+            needed=fields.get("needed", {}),
             outputs=fields["outputs"],
             impossible=fields.get("impossible", []),
             raising=fields.get("raising", []),

@@ -236,13 +236,18 @@ class Tracer:
                 if traced is not None:
                     places |= {traced.number_accesses[symbol] for symbol in getattr(error, "symbols", ())}
                 refused = {**refused, error.cause: None}
-                logger.info("%s: %s stay constants: %s", self._request.name, _texts(places), error.cause)
+                words = "is a constant" if len(places) == 1 else "are constants"
+                logger.info("%s: %s %s of this trace: %s", self._request.name, _texts(places), words, error.cause)
                 choice = choice.with_constants(places) if places - choice.constants else NO_NUMBERS
         else:
             capture = otherwise
         if refused:
             self._remaining_choices[requested] = choice, refused
             capture.constants, capture.constants_because = choice.constants, "; ".join(refused)
+        for path, line in capture.needed.items():
+            logger.info(
+                "%s: `%s` is a constant of this trace, which needs its value: %s", self._request.name, path, line
+            )
         if not self._is_static:
             capture.open_dims = frozenset((place.text, dim) for place, dim in self._request.changing)
         return capture
@@ -352,7 +357,7 @@ class Tracer:
 
 
 def _texts(places: Collection[Access]) -> str:
-    return ", ".join(sorted(place.text for place in places)) or "its numbers"
+    return ", ".join(sorted(f"`{place.text}`" for place in places)) or "its numbers"
 
 
 def _call_of(signature: inspect.Signature, arguments: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:

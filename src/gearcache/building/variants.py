@@ -55,6 +55,7 @@ def built_variant(
         computed=[[each.name, each.text] for each in capture.numbers.computed],
         constants=[access.to_plain() for access in _constants(capture, call_checks)],
         constants_because=capture.constants_because,
+        needed=capture.needed,
         outputs=len(graph.results),
         left_out=capture.left_out,
         unreached=capture.unreached,

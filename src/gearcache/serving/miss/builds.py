@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -282,5 +283,7 @@ def _about_constants(variants: list[StoredVariant]) -> str:
         if variant.constants_because
         for path in variant.constants
     }
+    needed = Counter(row for variant in variants for row in variant.needed.items())
+    causes |= {path: f"the trace needs its value: {line}" for (path, line), count in needed.items() if count > 1}
     texts = [f"`{path}` is a constant of each variant, because {cause}" for path, cause in sorted(causes.items())]
     return f" ({'; '.join(texts)})" if texts else ""
