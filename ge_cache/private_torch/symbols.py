@@ -211,8 +211,8 @@ def line_that_fixed(shape_env: Any, symbol: Any) -> str:
     for guard in shape_env.guards:
         if getattr(guard.expr, "is_Equality", False) and guard.expr.free_symbols == {symbol}:
             line, _, place = str(getattr(getattr(guard, "sloc", None), "maybe_user_loc", None) or "").rpartition("  # ")
-            function = place.rpartition(" in ")[2]
-            return f"`{line.strip()}` in `{function}`" if line.strip() else ""
+            number, _, function = place.rpartition(":")[2].partition(" in ")
+            return f"{f'`{line.strip()}`' if line.strip() else f'line {number}'} in `{function}`" if function else ""
     return ""
 
 
