@@ -92,9 +92,9 @@ class SharedHeaders:
     def give(self) -> None:
         """Share the finished headers of the worker that are not shared yet."""
         with contextlib.suppress(OSError):
-            for path in _files(self._folder):
-                if not (self._shared / path.name).exists():
-                    self._publish(path)
+            # Found first: each that is published may take the place of one of this worker that is shared.
+            for path in [path for path in _files(self._folder) if not (self._shared / path.name).exists()]:
+                self._publish(path)
 
     def _publish(self, path: Path) -> None:
         shared_headers = sorted(_files(self._shared), key=lambda header: header.stat().st_mtime)

@@ -21,9 +21,8 @@ FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:Depreca
 
 
 @pytest.mark.parametrize("way", ["exchange", "renames"])
-def test_a_kill_at_any_moment_leaves_the_old_export_or_the_new_one(disk_path: Path, way: str) -> None:
-    # In memory, a work folder may lose its manifest before its other files: it stays then, with a warning.
-    found = run_python("from tests.exporting.killed import replaced; replaced()", str(disk_path), way, has_torch=False)
+def test_a_kill_at_any_moment_leaves_the_old_export_or_the_new_one(tmp_path: Path, way: str) -> None:
+    found = run_python("from tests.exporting.killed import replaced; replaced()", str(tmp_path), way, has_torch=False)
     assert set(found["seen"]) == {"old", "new"}
     assert found["kills"] > 25
     has_gaps = found["moments without"] > 0

@@ -160,4 +160,5 @@ def _reclaim(work_path: Path, target: Path) -> None:
     if reason:
         logger.warning("`%s` was left there: %s", work_path, reason)
     else:
+        (work_path / _PUBLISHING).unlink(missing_ok=True)  # a part of what is left, after a kill, may be deleted too
         shutil.rmtree(work_path, ignore_errors=True)
