@@ -21,6 +21,7 @@ from gearcache.cache.manifest import MAX_ITEMS, MAX_MANIFEST_SIZE, Manifest, dec
 from gearcache.errors import CacheError
 from gearcache.guards.access import TENSOR_DICTIONARIES, Access
 from gearcache.guards.dispatch.stored.stored_rows import SHARED_PARTS
+from gearcache.guards.evidence.relations import numbers_text
 from gearcache.readable.foreign import check_foreign
 from gearcache.readable.frame import readable_frame
 from gearcache.readable.graph import PACKED_GRAPH, STORED_GRAPH, readable_graph, unpack_graph
@@ -179,7 +180,7 @@ def input_lines(variant: Mapping[str, Any]) -> Iterator[str]:
 def check_lines(variant: Mapping[str, Any]) -> Iterator[str]:
     """Yield the checks that run on every call, except those of the tensors."""
     for kind, access, expected in variant["call_checks"]:
-        yield f"{path_text(Access.from_plain(access))}: {kind} {cut(expected)}"
+        yield f"{path_text(Access.from_plain(access))}: {kind} {_expected(kind, expected)}"
 
 
 def evidence_lines(variant: Mapping[str, Any]) -> Iterator[str]:
@@ -217,7 +218,13 @@ def _class_lines(expected: Any) -> Iterator[str]:
 
 
 def _expected(kind: str, expected: Any) -> str:
-    """Return the expected value of a check; a function as its name and the start of the digest of its code."""
+    """Return the expected value of a check; a function as its name and the start of the digest of its code, numbers as
+    their conditions over paths, a float as Python writes it.
+    """
+    if kind == "numbers":
+        return cut(text) if (text := numbers_text(expected)) else "any"
+    if kind == "constant" and isinstance(expected, list) and expected[:1] == ["float"]:
+        return repr(float.fromhex(expected[1]))
     if kind == "function" and isinstance(expected, list) and list(map(type, expected)) == [str, str]:
         name, digest = expected
         return f"{cut(name)}, code {cut(digest[:_DIGEST_SHOWN])}"
