@@ -41,9 +41,6 @@ class Taken(nn.Module):
     def different(self, x: Tensor) -> Tensor:
         return torch.unique(x.masked_fill(x > x.mean().item(), 0.0))
 
-    def located(self, x: Tensor) -> tuple[Tensor, ...]:
-        return torch.where(x > 1)
-
     def taken_apart(self, x: Tensor) -> tuple[Tensor, ...]:
         places = torch.nonzero(x > 1)
         return places, places[:, 0], places[:, 1]
@@ -56,9 +53,6 @@ class Taken(nn.Module):
 
     def any_above(self, x: Tensor) -> bool:
         return bool((x > 1).any().item())
-
-    def together(self, x: Tensor) -> tuple[Any, ...]:
-        return self.scaled(x), self.returned(x), self.selected(x), self.located(x), self.taken_apart(x)
 
     def decided(self, x: Tensor) -> Tensor:
         return x + 1 if x.sum().item() > 3 else x - 1
@@ -91,15 +85,6 @@ def test_each_call_has_its_own_values_also_relaunched(cache_dir: Path, name: str
             for x in CALLS:
                 assert _is_equal(served(x), getattr(module, name)(x))
         assert served.stats.traces == (0 if launch else 1)
-
-
-@pytest.mark.usefixtures("compiled_here")
-def test_compiled_code_has_the_values_of_each_call(cache_dir: Path) -> None:
-    module = Taken().eval()
-    served = gearcache.cache_compile(module.together, config=strict_config("inductor"), dynamic=False)
-    with torch.no_grad():
-        for x in CALLS:
-            assert _is_equal(served(x), module.together(x))
 
 
 @pytest.mark.parametrize("way", ["static", "gears"])

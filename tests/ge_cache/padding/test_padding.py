@@ -295,18 +295,3 @@ def test_padded_dims_are_in_the_key_and_values_are_not(cache_dir: Path) -> None:
     assert padded != plain
     assert padded == entry(on_miss="pad", pad_values={"x": 1.0})
     assert padded != entry(on_miss="pad", pad_values={"x": {0: 0.0}})
-
-
-@pytest.mark.usefixtures("compiled_here")
-@pytest.mark.slow
-def test_compiled_graphs_are_padded_too(cache_dir: Path) -> None:
-    net = Net()
-    config = strict_config("inductor", on_miss="pad", pad_values={"x": 7.0})
-    cached = gearcache.cache_compile(net.aliases, config=config, gears={"x": {0: [4]}})
-    for size in (3, 4):
-        x, other = (torch.arange(4.0 * size).reshape(size, 4) for _ in range(2))
-        found, expected = cached(x), net.aliases(other)
-        for left, right in zip(found, expected, strict=True):
-            torch.testing.assert_close(left, right.detach(), atol=1e-5, rtol=1e-5)
-        assert found[0] is x
-        assert found[2].data_ptr() == found[1][:, 1:].data_ptr()
