@@ -25,18 +25,13 @@ class Net(nn.Module):
     def combined(self, x: Tensor, k: Tensor, n: int) -> Any:
         return x * (k.item() * n) + k.item() // 2, n + 1
 
-    def narrow(self, x: Tensor, k: Tensor, n: int) -> Any:
-        return x.to(torch.int8) * k.item() + n
-
 
 # None: a static trace, and dynamic ones once sizes and ints have changed, as with True.
-@pytest.mark.parametrize(
-    ("name", "dynamic"), [("beside", None), ("combined", None), ("narrow", None), ("beside", False)]
-)
-def test_numbers_beside_values_of_tensors(name: str, dynamic: bool | None, cache_dir: Path) -> None:
+@pytest.mark.parametrize("name", ["beside", "combined"])
+def test_numbers_beside_values_of_tensors(name: str, cache_dir: Path) -> None:
     for _ in ("cold", "relaunched"):
         net, other = Net(), Net()
-        cached: Any = gearcache.cache_compile(getattr(net, name), config=strict_config(), dynamic=dynamic)
+        cached: Any = gearcache.cache_compile(getattr(net, name), config=strict_config())
         for rows, n, k in ((3, 5, 2), (3, 6, 3), (4, 7, -1), (3, 8, 2)):
             x = torch.arange(float(rows))
             expected = getattr(other, name)(x, torch.tensor(k), n)
@@ -46,9 +41,6 @@ def test_numbers_beside_values_of_tensors(name: str, dynamic: bool | None, cache
 class Cut(nn.Module):
     """Its sizes cannot be dynamic: a symbol comes from the value of a tensor."""
 
-    def sliced(self, x: Tensor, k: Tensor, n: int) -> Tensor:
-        return x[:, : int(k)] * n
-
     def narrowed(self, x: Tensor, k: Tensor, n: int) -> Tensor:
         size = k.item()
         torch._check(size >= 0)
@@ -57,13 +49,10 @@ class Cut(nn.Module):
 
 
 @pytest.mark.parametrize(("dynamic", "graphs"), [(True, 1), (None, 2)])
-@pytest.mark.parametrize("name", ["sliced", "narrowed"])
-def test_ints_stay_numbers_where_sizes_must_be_static(
-    name: str, dynamic: bool | None, graphs: int, cache_dir: Path
-) -> None:
+def test_ints_stay_numbers_where_sizes_must_be_static(dynamic: bool | None, graphs: int, cache_dir: Path) -> None:
     net = Cut()
-    cached: Any = gearcache.cache_compile(getattr(net, name), config=strict_config(), dynamic=dynamic)
+    cached: Any = gearcache.cache_compile(net.narrowed, config=strict_config(), dynamic=dynamic)
     for n in range(3, 9):
         x, k = torch.randn(2, 8), torch.tensor(n % 5)
-        assert torch.equal(cached(x, k, n), getattr(net, name)(x, k, n))
+        assert torch.equal(cached(x, k, n), net.narrowed(x, k, n))
     assert cached.stats.compiles == graphs

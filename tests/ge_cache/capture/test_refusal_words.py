@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -57,12 +56,11 @@ def test_a_generator_is_named_with_the_way_out(cache_dir: Path) -> None:
         cached(torch.ones(2), torch.Generator())
 
 
-@pytest.mark.parametrize("make", [lambda module: torch.jit.trace(module, torch.ones(2, 4)), torch.jit.script])
-def test_a_module_of_torchscript_is_refused_where_it_is_reached(cache_dir: Path, make: Any) -> None:
+def test_a_module_of_torchscript_is_refused_where_it_is_reached(cache_dir: Path) -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.linear, self.scripted = nn.Linear(4, 4), make(nn.Linear(4, 4))
+            self.linear, self.scripted = nn.Linear(4, 4), torch.jit.script(nn.Linear(4, 4))
 
         def without(self, x: torch.Tensor) -> torch.Tensor:
             return self.linear(x)
@@ -98,15 +96,10 @@ class DecoratedAgain(DecoratedBase):
     def step(self, x: torch.Tensor) -> torch.Tensor:
         return super().step(x) * 2
 
-    @gearcache.cache_compile(config=gearcache.CompilerConfig(backend="eager"))
-    def by_class(self, x: torch.Tensor) -> torch.Tensor:
-        return DecoratedBase.step(self, x) * 2
 
-
-@pytest.mark.parametrize("name", ["step", "by_class"])
-def test_a_call_of_the_decorated_method_of_a_base_class_is_refused_with_the_way_out(cache_dir: Path, name: str) -> None:
+def test_a_call_of_the_decorated_method_of_a_base_class_is_refused_with_the_way_out(cache_dir: Path) -> None:
     with pytest.raises(CaptureError, match=r"`cache_compile` decorates too: decorate one of the two only; File "):
-        getattr(DecoratedAgain(4, 4), name)(torch.ones(2, 4))
+        DecoratedAgain(4, 4).step(torch.ones(2, 4))
 
 
 class Scaled(nn.Module):
@@ -157,8 +150,7 @@ class Offset(nn.Module):
         return x - float(y.storage_offset()), x + y.itemsize, x.norm()
 
 
-@pytest.mark.parametrize("dynamic", [True, False])
-def test_a_method_that_computes_with_a_storage_offset_is_refused(dynamic: bool, cache_dir: Path) -> None:
-    cached = gearcache.cache_compile(Offset().forward, config=strict_config(), dynamic=dynamic)
+def test_a_method_that_computes_with_a_storage_offset_is_refused(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Offset().forward, config=strict_config())
     with pytest.raises(CaptureError, match=r"offset|returned non-Tensor"):
         cached(torch.ones(3, 4), torch.ones(4, 4)[1:])
