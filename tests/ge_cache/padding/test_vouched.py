@@ -37,7 +37,7 @@ class Flat(torch.nn.Module):
 
 
 def _cached(module: torch.nn.Module, filling: str = "vouched", **options: Any) -> Any:
-    batch, length = gearcache.Symbol("batch", gears=[1, 4]), gearcache.Symbol("length", gears=[4, 8])
+    batch, length = gearcache.Symbol("batch", gears=[4]), gearcache.Symbol("length", gears=[4, 8])
     config = strict_config(on_miss="pad", filling=filling, pad_values={"ids": 0, "mask": 0}, **options)
     gears = {name: {0: batch, 1: length} for name in ("ids", "mask")}
     return gearcache.cache_compile(module.forward, config=config, gears=gears)
@@ -58,7 +58,7 @@ def test_a_vouched_call_gives_the_real_part_of_what_the_graph_gives(cache_dir: P
     model = FirstToken()
     for _ in range(2):  # the second one finds the entry
         cached = _cached(model)
-        for sizes in ((1, 3), (3, 5), (4, 8), (2, 2), (1, 8)):
+        for sizes in ((3, 5), (4, 8), (2, 2)):
             call = _call(*sizes)
             torch.testing.assert_close(cached(*call), model(*call), atol=1e-6, rtol=1e-5)
     assert (cached.stats.traces, cached.stats.misses) == (0, 0)
