@@ -350,7 +350,7 @@ _STEPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(4), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.sampled_from(sorted(_STEPS)), min_size=1, max_size=3), length=st.integers(2, 8))
 def test_what_the_proof_admits_never_depends_on_masked_filling(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], length: int

@@ -1,4 +1,4 @@
-"""`filling="vouched"`: the caller guarantees what cannot be proven; and the gears of a size of 1."""
+"""`filling="vouched"`: the caller guarantees what cannot be proven."""
 
 from __future__ import annotations
 
