@@ -101,7 +101,6 @@ class Model(Asking):
     def __init__(self) -> None:
         super().__init__()
         self.cached = gearcache.cache_compile(self.decorated_writes, config=strict_config())
-        self.asked = gearcache.cache_compile(self.asks, config=strict_config())
 
 
 @pytest.mark.parametrize(("mode", "weights", "inputs"), list(itertools.product(MODES, SIDES, SIDES))[::6])
@@ -126,23 +125,10 @@ def test_what_is_prewarmed_under_one_mode_serves_every_mode(
         assert (model.cached.stats.traces, model.cached.stats.misses) == (0, 0)
 
 
-def test_what_asks_for_grad_mode_is_prewarmed_for_serving_without_grad_where_autograd_is_on(cache_dir: Path) -> None:
-    def build() -> None:
-        Model().asked.warm(torch.ones(2, 4))
-
-    gearcache.prewarm(build)
-    for mode in MODES:
-        model = Model()
-        with MODES[mode]():
-            assert torch.equal(model.asked(torch.ones(2, 4)), model.asks(torch.ones(2, 4)))
-        assert model.asked.stats.traces == 0
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_calls_that_run_eagerly_run_under_the_decorator_of_their_method(cache_dir: Path, mode: str) -> None:
+def test_calls_that_run_eagerly_run_under_the_decorator_of_their_method(cache_dir: Path) -> None:
     config = strict_config(on_miss="eager")
     cached = gearcache.cache_compile(Asking().decorated, config=config, gears={"x": {0: [2]}})
-    with MODES[mode]():
+    with torch.enable_grad():
         for rows in (2, 3):
             assert cached(torch.ones(rows, 4))[0].is_inference()
         with torch.compiler.set_stance("force_eager"):
@@ -154,15 +140,6 @@ def test_calls_that_run_eagerly_run_under_the_decorator_of_their_method(cache_di
 class Decorated(Asking):
     @torch.enable_grad()
     def enabled(self, x: torch.Tensor) -> torch.Tensor:
-        return x + 1
-
-    @torch.inference_mode(False)
-    def not_inside(self, x: torch.Tensor) -> torch.Tensor:
-        return x + 1
-
-    @torch.inference_mode()
-    @torch.set_grad_enabled(True)
-    def on_at_last(self, x: torch.Tensor) -> torch.Tensor:
         return x + 1
 
     @torch.autograd.set_multithreading_enabled(False)
@@ -179,8 +156,6 @@ class Decorated(Asking):
     ("method", "words"),
     [
         ("enabled", "turns autograd on"),
-        ("not_inside", "turns autograd on"),
-        ("on_at_last", "turns autograd on"),
         ("of_another_kind", "set_multithreading_enabled"),
     ],
 )

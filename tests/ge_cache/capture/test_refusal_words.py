@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ import torch
 from torch import nn
 
 import gearcache
-from gearcache.errors import CaptureError, InputError, UncacheableGuard
+from gearcache.errors import CaptureError, UncacheableGuard
 from tests.scenarios import own_state
 from tests.support.relaunch import run_python
 from tests.support.scenarios import strict_config
@@ -78,13 +76,6 @@ def test_a_module_of_torchscript_is_refused_where_it_is_reached(cache_dir: Path)
         gearcache.cache_compile(net.through, config=strict_config())(x)
 
 
-def test_a_dtype_that_no_graph_takes_is_refused_with_the_way_out(cache_dir: Path) -> None:
-    cached = gearcache.cache_compile(nn.ReLU().forward, gears={"input": {0: [2, 4]}}, config=strict_config())
-    cached(torch.ones(2, 4))
-    with pytest.raises(InputError, match=r'dtype torch\.float32, as of the calls .* on_miss="compile" makes'):
-        cached(torch.ones(2, 4, dtype=torch.float64))
-
-
 class DecoratedBase(nn.Linear):
     @gearcache.cache_compile(config=gearcache.CompilerConfig(backend="eager"))
     def step(self, x: torch.Tensor) -> torch.Tensor:
@@ -100,36 +91,6 @@ class DecoratedAgain(DecoratedBase):
 def test_a_call_of_the_decorated_method_of_a_base_class_is_refused_with_the_way_out(cache_dir: Path) -> None:
     with pytest.raises(CaptureError, match=r"`cache_compile` decorates too: decorate one of the two only; File "):
         DecoratedAgain(4, 4).step(torch.ones(2, 4))
-
-
-class Scaled(nn.Module):
-    @functools.cached_property
-    def scale(self) -> float:
-        return 3.0
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * self.scale
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="no lock since Python 3.12")
-def test_a_cached_property_whose_first_reader_is_the_trace_is_refused_with_the_way_out(cache_dir: Path) -> None:
-    net, x = Scaled(), torch.ones(2, 4)
-    cached = gearcache.cache_compile(net.forward, config=strict_config())
-    with pytest.raises(CaptureError, match=r"`functools.cached_property`.*read it once before.*in forward"):
-        cached(x)
-    assert net.scale == 3.0
-    assert torch.equal(cached(x), x * 3)
-
-
-class Asking(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + torch.ops.aten.is_same_size(x, x)
-
-
-def test_a_refusal_shows_the_line_at_which_the_trace_failed(cache_dir: Path) -> None:
-    cached = gearcache.cache_compile(Asking().forward, config=strict_config())
-    with pytest.raises(CaptureError, match=r"line \d+, in forward: `return x \+ torch\.ops\.aten\.is_same_size"):
-        cached(torch.ones(2, 4))
 
 
 @pytest.mark.parametrize(

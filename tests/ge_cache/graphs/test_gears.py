@@ -98,25 +98,3 @@ def test_a_gear_for_which_the_method_raises_raises_that_and_the_others_are_kept(
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         cached(torch.randn(4, 8))
     assert torch.equal(cached(x)[0], net.encode(x)[0])
-
-
-def test_a_cold_call_leaves_no_mark_on_the_tensors_of_the_caller(cache_dir: Path) -> None:
-    module = torch.nn.Linear(4, 4)
-    cached = gearcache.cache_compile(
-        module.forward, config=strict_config(), cache_dir=cache_dir, gears={"input": {0: [2, 3]}}
-    )
-    x = torch.randn(2, 4)
-    cached(x)
-    assert vars(x) == {}
-
-
-class Named(torch.nn.Module):
-    def scaled(self, x: torch.Tensor, **numbers: int) -> torch.Tensor:
-        return x * numbers["n"]
-
-
-def test_a_constant_of_no_parameter_is_refused_before_a_trace(cache_dir: Path) -> None:
-    cached = gearcache.cache_compile(Named().scaled, config=strict_config(), constants=["m"])
-    with pytest.raises(gearcache.errors.OptionError, match="constants names `m`, which is no parameter"):
-        cached(torch.ones(2), n=3)
-    assert cached.stats.traces == 0

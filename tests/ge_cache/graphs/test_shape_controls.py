@@ -23,14 +23,6 @@ def test_a_marked_dim_that_the_method_fixes_is_refused_by_name(cache_dir: Path) 
         cached(x)
 
 
-def test_a_size_outside_of_its_own_marked_range_is_refused(cache_dir: Path) -> None:
-    cached = gearcache.cache_compile(Net().scaled, config=strict_config(), dynamic=False)
-    x = torch.ones(9, 4)
-    mark_dynamic(x, 0, min=2, max=8)
-    with pytest.raises(CaptureError, match=r"`Net\.scaled`.*8"):
-        cached(x)
-
-
 def test_marks_of_the_first_call_are_in_the_key(cache_dir: Path) -> None:
     paths = []
     for mark in (None, {"min": 2, "max": 8}, {"min": 2, "max": 16}):

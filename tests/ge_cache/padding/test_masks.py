@@ -187,14 +187,6 @@ def test_what_is_known_of_a_mask_is_forgotten_when_it_is_written(cache_dir: Path
         _padded(written)(*_arguments(6))
 
 
-def test_a_row_that_is_masked_throughout_is_as_without_padding(cache_dir: Path) -> None:
-    cached = _padded(_looked_up)
-    for length in (6, 4):
-        x, mask = _arguments(length)
-        mask[1] = 0
-        torch.testing.assert_close(cached(x, mask), _looked_up(x, mask))
-
-
 @pytest.mark.parametrize(
     ("function", "fill"),
     [(_looked_up, INF), (_mean, -INF)],

@@ -146,30 +146,6 @@ def test_what_the_proof_admits_never_depends_on_the_filling(
         assert torch.allclose(found, chain(None, x), rtol=1e-5, atol=1e-5), (steps, size, fill)
 
 
-def test_a_branch_on_size_one_is_not_padded_over(cache_dir: Path) -> None:
-    config = strict_config(on_miss="pad", pad_values={"x": 0.0})
-    net = Net()
-    cached = gearcache.cache_compile(net.one_is_special, config=config, gears={"x": {0: [4]}})
-    x = torch.randn(3, 4)
-    assert torch.equal(cached(x), x * 2)
-    with pytest.raises(UnknownGear, match="does not serve a size of 1"):
-        cached(torch.randn(1, 4))
-
-
-def test_a_cache_that_begins_empty_is_padded(cache_dir: Path) -> None:
-    """`DynamicCache` of transformers appends its first keys to a tensor of shape (0,)."""
-
-    def append(module: Any, x: Tensor) -> Tensor:
-        keys = torch.cat([torch.tensor([]), x.view(-1, 2, 2)], dim=-2)
-        return torch.cat([keys, x.view(-1, 2, 2) * 2], dim=-2)
-
-    cached = _padded(append)
-    for size in (3, 7, 8, 1):
-        x = torch.randn(size, 4)
-        assert torch.equal(cached(x), append(None, x))
-    assert cached.stats.compiles == 2
-
-
 def test_a_padded_call_is_checked_like_any_other(cache_dir: Path) -> None:
     config = strict_config(on_miss="pad", pad_values={"x": 0.0})
     cached = gearcache.cache_compile(Net().plain, config=config, gears={"x": {0: [4]}})
@@ -267,3 +243,13 @@ def test_padded_dims_are_in_the_key_and_values_are_not(cache_dir: Path) -> None:
     assert padded != plain
     assert padded == entry(on_miss="pad", pad_values={"x": 1.0})
     assert padded != entry(on_miss="pad", pad_values={"x": {0: 0.0}})
+
+
+def test_a_branch_on_size_one_is_not_padded_over(cache_dir: Path) -> None:
+    config = strict_config(on_miss="pad", pad_values={"x": 0.0})
+    net = Net()
+    cached = gearcache.cache_compile(net.one_is_special, config=config, gears={"x": {0: [4]}})
+    x = torch.randn(3, 4)
+    assert torch.equal(cached(x), x * 2)
+    with pytest.raises(UnknownGear, match="does not serve a size of 1"):
+        cached(torch.randn(1, 4))

@@ -210,18 +210,6 @@ def test_the_next_build_of_a_process_takes_the_worker_of_the_last_one_if_it_woul
     assert worker_of_a_pool() is not first
 
 
-@pytest.mark.usefixtures("none_kept")
-def test_two_workers_are_kept_and_the_oldest_ends() -> None:
-    oldest, *others = [WorkerProcess(Quick.worker) for _ in range(3)]
-    for worker in (oldest, *others):
-        KEPT.keep(worker)
-    assert not is_alive(oldest.pid)
-    with CompilePool(Quick(), 2, 1, 1000.0) as pool:
-        assert [slot.worker() for slot in pool._slots] == others
-    for worker in others:
-        worker.end()
-
-
 def test_where_no_worker_can_be_started_the_process_itself_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "")
     with CompilePool(Parallel(), 2, 1, 1000.0) as pool:

@@ -70,17 +70,6 @@ def test_the_probes_of_instruction_sets_import_nothing_from_the_working_folder(
     assert marker.exists(), "without it the folder is imported from"
 
 
-@pytest.mark.parametrize("simdlen", [None, 256])
-def test_the_instruction_set_is_the_one_that_inductor_takes(simdlen: int | None) -> None:
-    from torch._inductor import config, cpu_vec_isa
-
-    with config.patch({"cpp.simdlen": simdlen}):
-        expected = cpu_vec_isa.pick_vec_isa()
-        with instruction_sets.probed_alike():
-            assert cpu_vec_isa.pick_vec_isa() is expected
-            assert len(cpu_vec_isa.valid_vec_isa_list()) == 1 or simdlen is not None
-
-
 @pytest.mark.parametrize(
     ("name", "width", "flags"),
     [

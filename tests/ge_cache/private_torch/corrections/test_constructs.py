@@ -31,10 +31,3 @@ def test_a_bound_that_a_deque_gets_is_seen(cache_dir: Path) -> None:
     net.unbounded = deque([1, 2], maxlen=2)
     with pytest.raises(gearcache.errors.CaptureError, match="a deque with a `maxlen`"):
         cached(torch.ones(3, 4))
-
-
-def test_a_range_of_a_float_raises_as_in_python(cache_dir: Path) -> None:
-    net = text(of_constructs.Net, "return x * 1, list(range(self.half))")()
-    cached = gearcache.cache_compile(net.run, config=strict_config())
-    with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
-        cached(torch.ones(3, 4))
