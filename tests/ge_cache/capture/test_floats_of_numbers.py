@@ -1,4 +1,4 @@
-"""Floats that are computed from ints that a method writes: as Python computes them, not as sympy does."""
+"""Ints that a method writes, and floats that it computes from them: as Python computes them, not as sympy does."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
+from tests.scenarios.numbers import Machine
 from tests.support.scenarios import strict_config
 
 
@@ -47,6 +48,16 @@ def test_a_float_of_an_int_is_that_of_python(name: str, cache_dir: Path) -> None
             left.n = right.n = start
             assert repr(cached(x)) == repr(getattr(left, name)(x))
             assert (left.n, left.out) == (right.n, right.out)
+
+
+def test_an_int_of_more_than_64_bits_raises_what_eager_raises(cache_dir: Path) -> None:
+    machine = Machine()
+    cached = gearcache.cache_compile(machine.arithmetic, config=strict_config())
+    cached(torch.ones(2))
+    machine.position = 2**63 - 2
+    with torch.no_grad(), pytest.raises(OverflowError, match="too big"):
+        cached(torch.ones(2))
+    assert machine.position == 2**63 - 1, "the method itself has counted, once"
 
 
 class Decode(nn.Module):

@@ -11,7 +11,6 @@ from torch import nn
 import gearcache
 from gearcache.errors import CaptureError, UncacheableGuard
 from tests.scenarios import own_state
-from tests.support.relaunch import run_python
 from tests.support.scenarios import strict_config
 
 
@@ -21,27 +20,6 @@ def test_the_module_of_an_exported_program_is_refused_with_the_way_out(cache_dir
     cached = gearcache.cache_compile(module.forward, config=strict_config())
     with pytest.raises(UncacheableGuard, match="cache the method of the model that it was made from"):
         cached(x)
-
-
-def test_distributed_tensors_are_refused_with_the_way_out(cache_dir: Path) -> None:
-    code = """
-import json, os, tempfile, torch
-import torch.distributed as dist
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
-import gearcache
-
-os.chdir(tempfile.mkdtemp())
-dist.init_process_group("gloo", rank=0, world_size=1, init_method=f"file://{os.getcwd()}/store")
-net = parallelize_module(nn.Sequential(nn.Linear(4, 4)), init_device_mesh("cpu", (1,)), {"0": ColwiseParallel()})
-cached = gearcache.cache_compile(net.forward, config=gearcache.CompilerConfig(backend="eager"))
-try:
-    cached(torch.ones(2, 4))
-except gearcache.CaptureError as error:
-    print(json.dumps(str(error)))
-"""
-    assert "distributed tensors (`parallelize_module`, `DTensor`" in str(run_python(code, compiles=True))
 
 
 def test_a_generator_is_named_with_the_way_out(cache_dir: Path) -> None:

@@ -72,21 +72,6 @@ def test_fake_tensors_become_plain_ones_and_fake_again() -> None:
     assert isinstance(layer.weight, nn.Parameter)
 
 
-def test_modes_and_a_default_device_are_off_and_on_again() -> None:
-    torch.set_default_device("meta")
-    try:
-        with FakeTensorMode():
-            with stand_ins(CPU):
-                made = torch.ones(1)
-                assert (type(made), made.device) == (torch.Tensor, CPU)
-                assert torch.get_default_device() == CPU
-            made = torch.ones(1)
-            assert (type(made), made.device.type) == (FakeTensor, "meta")
-        assert torch.get_default_device().type == "meta"
-    finally:
-        torch.set_default_device(None)
-
-
 def test_an_error_inside_takes_everything_back() -> None:
     tensors = on_meta()
     before = [described(tensor) for tensor in tensors]

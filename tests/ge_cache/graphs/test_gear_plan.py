@@ -22,9 +22,6 @@ class Net(nn.Module):
     def apart(self, x: Tensor, y: Tensor) -> Tensor:
         return x.sum() + y.sum()
 
-    def fixed(self, x: Tensor) -> Tensor:
-        return x @ torch.ones(4, 4)
-
 
 def _plan(
     name: str, shapes: list[tuple[int, ...]], gears: dict[str, Any], policy: str = "zip"
@@ -49,8 +46,3 @@ def test_a_free_dim_of_the_same_index_and_size_is_assumed_to_follow() -> None:
     capture, planned = _plan("apart", [(4, 3), (4, 5)], {"x": {0: [2, 8]}})
     assert [gear.assumed for gear in planned] == [[[1, 0]], [[1, 0]]]
     assert [_sizes(capture, gear) for gear in planned] == [[[2, 3], [2, 5]], [[8, 3], [8, 5]]]
-
-
-def test_a_dim_that_the_trace_fixed_leaves_only_its_own_size() -> None:
-    _, planned = _plan("fixed", [(4, 4)], {"x": {1: [4, 5]}})
-    assert [gear.broken for gear in planned] == [None, "x.size(1) == 4"]

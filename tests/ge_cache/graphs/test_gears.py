@@ -40,19 +40,6 @@ def test_a_shape_outside_all_gears_runs_eagerly_when_asked(cache_dir: Path) -> N
     assert cached.stats.calls == 4
 
 
-def test_one_more_gear_after_a_relaunch_keeps_the_others(cache_dir: Path) -> None:
-    net, found = Net(), []
-    for sizes in ([2], [4, 3], [3, 4, 2]):
-        config = strict_config(on_miss="compile")
-        cached = gearcache.cache_compile(net.encode, config=config, gears={"x": {0: [2, 4]}})
-        for size in sizes:
-            x = torch.randn(size, 4)
-            with torch.no_grad():
-                assert torch.equal(cached(x)[0], net.encode(x)[0])
-        found.append((cached.stats.traces, cached.stats.compiles, cached.stats.loads))
-    assert found == [(1, 2, 2), (1, 1, 3), (0, 0, 3)]
-
-
 @pytest.mark.parametrize(
     ("gears", "message"),
     [

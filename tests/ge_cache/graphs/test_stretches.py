@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from gearcache.ge_cache.graphs import repeats
 from gearcache.ge_cache.graphs.functional import drop_aliases, give_values, write_anew
 from gearcache.ge_cache.graphs.operations import Operations
-from gearcache.ge_cache.graphs.repeats import Search, externals_of, outputs_of
+from gearcache.ge_cache.graphs.repeats import Search
 
 X = torch.randn(3, 8)
 
@@ -104,23 +104,6 @@ def test_weights_of_other_sizes_or_strides_end_a_repeat() -> None:
         assert max(stretch.count for stretch in found) == 6
 
 
-def test_caches_that_layers_write_in_place_are_inputs_of_their_steps() -> None:
-    caches = [torch.randn(3, 8) for _ in range(6)]
-
-    def model(x: Tensor, *others: Tensor) -> Tensor:
-        for cache, weight in zip(others[:6], others[6:], strict=True):
-            cache.add_(x)
-            x = _layer(x, weight) + cache.view(-1).view(3, 8)
-        return x
-
-    operations = _operations(model, [X, *caches], [torch.randn(8, 8) for _ in range(6)])
-    (found,) = Search(operations).stretches()
-    assert found.count == 6
-    # The first layer takes `x` and its cache; the cache that it has written is no result of it.
-    assert len(externals_of(operations, found.start, found.length)) == 3
-    assert len(outputs_of(operations, found)) == 1
-
-
 @pytest.mark.parametrize("kind", ["a view of an input", "places by number", "nothing"])
 def test_no_part_hands_on_what_shares_memory_with_what_is_written(kind: str) -> None:
     def model(x: Tensor, cache: Tensor, *weights: Tensor) -> Tensor:
@@ -176,18 +159,6 @@ def test_what_is_written_anew_gives_the_same_results() -> None:
     mutable = [name for name in kept if name.endswith("_") and "detach" not in name]
     # `a` and `d` are written anew; `b` and `c` have views, `e` would have another dtype, `x` is the caller's.
     assert mutable == ["aten::add_", "aten::fill_", "aten::add_", "aten::add_"]
-
-
-def test_an_operator_whose_fake_is_its_argument_is_kept() -> None:
-    with torch.library._scoped_library("gearcache_tests_same", "DEF") as library:
-        library.define("twice(Tensor x) -> Tensor")
-        library.impl("twice", lambda x: x * 2, "CPU")
-        library.impl("twice", lambda x: x, "Meta")
-
-        module = make_fx(lambda x: torch.ops.gearcache_tests_same.twice(x).sin())(X)
-        give_values(module, [X])
-        drop_aliases(module)
-        assert "gearcache_tests_same.twice" in str(module.graph)
 
 
 def test_a_conjugate_view_is_not_the_tensor_that_it_is_a_view_of() -> None:

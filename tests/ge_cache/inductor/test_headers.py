@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from pathlib import Path
@@ -69,21 +68,6 @@ def test_what_a_build_that_failed_has_left_is_not_shared(tmp_path: Path) -> None
     second.headers.provide(second.build)
     assert second.builds == 1
     assert (second.own / "core.h.gch").read_text() == "whole"
-
-
-def test_a_header_of_a_later_compile_is_shared_and_the_oldest_ones_go(disk_path: Path) -> None:
-    first = Worker(disk_path, "first")
-    first.headers.provide(first.build)
-    for number in range(9):
-        (first.own / f"{number}.h.gch").write_text(str(number))
-        os.utime(first.own / f"{number}.h.gch", (number, number))
-        first.headers.give()
-    second = Worker(disk_path, "second")
-    second.headers.provide(second.build)
-    assert second.builds == 0
-    assert len(second.names()) == 8
-    assert "8.h.gch" in second.names()
-    assert "0.h.gch" not in second.names()
 
 
 def test_another_torch_compiler_or_target_has_a_folder_of_its_own(

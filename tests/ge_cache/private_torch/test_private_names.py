@@ -17,9 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.turns import turn
 from gearcache.ge_cache.private_torch import core as private_core
-from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import fake as private_fake
-from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 
 
@@ -81,22 +79,3 @@ def test_an_int_that_is_traced_without_a_value_is_refused() -> None:
     env.var_to_sources[symbol] = [LocalSource("n")]
     with pytest.raises(CaptureError, match=r"`L\['n'\]` is an int that torch was told to trace without a value"):
         private_symbols.number_sources(env)
-
-
-def test_marks_on_dims_with_gears_are_not_read_and_taken_off_alone() -> None:
-    from torch._dynamo import mark_dynamic, mark_static
-
-    x = torch.ones(4, 4, 4)
-    x.dim_gears = {0: [2, 4], 2: [2, 4]}  # type: ignore[attr-defined]
-    private_dynamo.mark_for_compile(x, [0])
-    mark_dynamic(x, 1, min=2, max=8)
-    private_dynamo.mark_for_compile(x, [1])
-    mark_static(x, 2)
-    left = [["x", [["_dynamo_dynamic_indices", [1]], ["_dynamo_dynamic_range", [[1, 2, 8]]]]]]
-    assert private_shapes.shape_marks({"x": x}) == left
-    marks = dict(vars(x))
-    assert marks["_dynamo_dynamic_indices"] == {0, 1}
-    with private_shapes.unmarked_gears([x]):
-        assert vars(x)["_dynamo_dynamic_indices"] == {1}
-        assert "_dynamo_static_indices" not in vars(x)
-    assert vars(x) == marks

@@ -49,12 +49,6 @@ def test_the_folder_of_a_killed_process_is_collected_and_that_of_a_live_one_is_n
     assert not folder.exists()
 
 
-def test_what_may_just_be_made_stays(tmp_path: Path) -> None:
-    Scratch()._lock = -1
-    assert collect_scratch() == []
-    assert len(list(tmp_path.iterdir())) == 1
-
-
 def test_what_only_looks_like_one_stays(tmp_path: Path) -> None:
     (tmp_path / "victim").mkdir()
     (tmp_path / "victim" / "file").write_text("mine")

@@ -36,20 +36,6 @@ def test_a_runtime_for_this_very_cpu_is_none_for_another_one(
     assert len(made) == count
 
 
-def test_settings_that_a_program_assigned_are_known_with_what_they_were_before() -> None:
-    import torch._inductor.config as settings
-
-    settings.get_config_copy()  # reads lists and dicts, which does not count
-    assert private_inductor.unassigned_settings() == {}
-    with settings.patch({"emulate_precision_casts": True, "cpp.threads": 7, "post_grad_custom_post_pass": print}):
-        assert private_inductor.unassigned_settings() == {
-            "emulate_precision_casts": False,
-            "cpp.threads": -1,
-            "post_grad_custom_post_pass": None,
-        }
-    assert private_inductor.unassigned_settings() == {}
-
-
 def test_the_probes_of_instruction_sets_import_nothing_from_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,16 +11,7 @@ import torch
 import gearcache
 from tests.cases import of_constructs
 from tests.cases.case import text
-from tests.support.compared import assert_same
 from tests.support.scenarios import strict_config
-
-
-@pytest.mark.parametrize("name", [name for name in of_constructs.SERVED if name.startswith(("sizes", "strides"))])
-def test_sizes_changed_in_place_are_followed_by_static_traces(name: str, cache_dir: Path) -> None:
-    net, twin = of_constructs.SERVED[name](), of_constructs.SERVED[name]()
-    cached = gearcache.cache_compile(net.run, dynamic=False, config=strict_config())
-    x = torch.ones(3, 4)
-    assert_same(cached(x), twin.run(x))
 
 
 def test_a_bound_that_a_deque_gets_is_seen(cache_dir: Path) -> None:
