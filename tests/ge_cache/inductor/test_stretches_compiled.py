@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
+from gearcache.errors import CompileError
 from gearcache.ge_cache.graphs import repeats
-from gearcache.ge_cache.inductor import repeated, runtime, sources
+from gearcache.ge_cache.inductor import library, repeated, runtime, sources
 from gearcache.ge_cache.inductor.interpreter_lock import INTERFACE, INTERFACE_END
 from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource, Lowered
-from gearcache.ge_cache.private_torch.codegen.inductor import inductor_compile
 from tests.support.scenarios import strict_config
 
 
@@ -56,29 +56,6 @@ def test_outputs_of_other_strides_than_the_next_part_takes_are_refused() -> None
     assert repeated._fit(narrow, [(7, 1)]), "the stride of a dim of size 1 says nothing"
 
 
-def _written() -> CppSource:
-    """Return what Inductor writes for a graph of one operation."""
-    found: list[CppSource] = []
-
-    def keep(make: Any, lowered: Lowered) -> str:
-        found.append(lowered.written)
-        return ""
-
-    module = torch.fx.symbolic_trace(torch.nn.ReLU())
-    module.graph.output_node().args = ([module.graph.output_node().args[0]],)
-    inductor_compile(module, [torch.zeros(8)], {}, lambda run, *args, **keywords: run(*args, **keywords), objects=keep)
-    return found[0]
-
-
-def test_inductor_writes_the_runtime_where_it_is_looked_for() -> None:
-    parted = runtime.without_runtime(_written())
-    assert "AOTInductorModelContainerRun(" in parted.runtime
-    assert "AOTInductorModelContainerRun(" not in parted.wrapper
-    assert "AOTInductorModel::run_impl(" in parted.wrapper
-    assert runtime.without_runtime(parted) == parted
-    assert runtime.without_runtime(CppSource("other", "")) == CppSource("other", "")
-
-
 def test_an_object_that_cannot_be_linked_to_the_runtime_gets_its_own() -> None:
     made: list[bool] = []
 
@@ -91,3 +68,21 @@ def test_an_object_that_cannot_be_linked_to_the_runtime_gets_its_own() -> None:
     text = f"{INTERFACE}int x;\n{INTERFACE_END}int y;\n"
     assert runtime.make_object(make, Lowered(CppSource(text, ""), False, [])) == "graph.so"
     assert made == [True, False]
+
+
+@pytest.mark.usefixtures("compiled_here")
+def test_the_option_leaves_the_search_out_and_is_in_the_key(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*given: Any) -> None:
+        raise RuntimeError("before the compile")
+
+    searched, keys = [], set()
+    monkeypatch.setattr(library, "build_repeats", lambda *given: searched.append(given) or "")
+    monkeypatch.setattr(library, "_build_whole", stop)
+    for repeated_layers in (True, False):
+        config = strict_config("inductor", repeats=repeated_layers)
+        method: Any = gearcache.cache_compile(Tower().run, config=config, dynamic=False)
+        with torch.no_grad(), pytest.raises(CompileError, match="before the compile"):
+            method(torch.randn(3, 4))
+        (binding,) = method._bindings
+        keys.add(binding.entry.key)
+    assert (len(searched), len(keys)) == (1, 2)
