@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.errors import BackendUnavailable, CompileError
+from gearcache.errors import CompileError
 from gearcache.ge_cache.backend import Artifact
 from gearcache.ge_cache.compile_job import CompileJob
 from gearcache.ge_cache.eager import EagerBackend
@@ -58,18 +58,6 @@ def test_a_failing_gear_is_named_and_the_others_are_kept(
         x = torch.randn(3, 4)
         assert torch.equal(cached(x), module(x))
     assert cached.stats.gears == {"input.size(0)=2": 1, "input.size(0)=4": 1, "input.size(0)=3": 1}
-
-
-def test_a_host_without_a_compiler_is_told_before_anything_is_traced(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CXX", "/nowhere/g++")
-    module = torch.nn.Linear(4, 4)
-    config = gearcache.CompilerConfig(backend="inductor", strict=True)
-    cached = gearcache.cache_compile(module.forward, config=config, cache_dir=cache_dir)
-    with pytest.raises(BackendUnavailable, match=r"no C\+\+ compiler was found \(/nowhere/g\+\+\).*backend=.eager"):
-        cached(torch.randn(2, 4))
-    assert cached.stats.traces == 0
 
 
 def test_a_host_without_a_compiler_runs_the_method_and_says_first_why_nothing_stored_serves(

@@ -45,9 +45,6 @@ class Net(nn.Module):
         with torch.Stream(device="cpu"):
             return x + 1
 
-    def scaled_by(self, x: Tensor, scale: int) -> Tensor:
-        return x * scale
-
 
 def _capture(name: str, *arguments: Any) -> Capture:
     return capture_method(getattr(Net(), name), arguments, {}, method=f"Net.{name}", dynamic=True)
@@ -71,10 +68,3 @@ def test_a_result_assumed_constant_is_checked_again_or_refused() -> None:
 def test_what_works_with_streams_is_refused_with_the_name_of_the_method() -> None:
     with pytest.raises(CaptureError, match=r"^`Net.on_a_stream` cannot be cached: it works with streams or events"):
         _capture("on_a_stream", torch.ones(3))
-
-
-def test_an_int_that_torch_was_told_to_keep_dynamic_is_a_number() -> None:
-    with torch.compiler.config.patch(dynamic_sources="L['scale']"):
-        capture = _capture("scaled_by", torch.ones(3), 3)
-    assert [access.text for access in capture.number_accesses.values()] == ["scale"]
-    assert _expected(capture, "numbers") == {"scale": [[], [["n0", [["argument", "scale"], []]]]]}

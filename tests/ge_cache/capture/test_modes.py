@@ -19,7 +19,6 @@ import gearcache
 from tests.scenarios.modes import ASKING, METHODS, MODES, SIDES, Asking, made
 from tests.support.modes import Case, cases, order_of, serve
 from tests.support.relaunch import run_python
-from tests.support.sampled import chosen
 from tests.support.scenarios import strict_config
 
 pytestmark = pytest.mark.slow
@@ -34,13 +33,11 @@ class Served:
     imported: list[str]
 
 
-def _served(
-    cases: list[Case], root: Path, backend: str = "eager", tolerance: float = 0.0, compiles: bool = False
-) -> Served:
+def _served(cases: list[Case], root: Path, compiles: bool = False) -> Served:
     """What each case gives here and in a new process, except where all of its calls were refused here."""
-    cold = {case: serve(case, str(root), backend, relaunched=False, tolerance=tolerance) for case in cases}
+    cold = {case: serve(case, str(root), relaunched=False) for case in cases}
     again = [case for case in cases if cold[case]["right"]]
-    order = order_of(again, root, backend, tolerance)
+    order = order_of(again, root)
     relaunched = run_python("from tests.support.modes import child; child()", order, compiles=compiles)
     return Served(cold, dict(zip(again, relaunched["reports"], strict=True)), relaunched["imported"])
 
@@ -59,24 +56,26 @@ def test_one_entry_serves_every_mode_as_eager_does_without_another_trace(
     tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     """One test, as the next one: each process that has one of several would serve all."""
-    writing = {"writes", "dynamic writes", "padded writes", "step", "counts", "returns what it writes"}
-    served = _served(cases(list(METHODS), {"padded writes", "step"}), tmp_path)
+    writing = {"writes", "step", "counts", "returns what it writes"}
+    served = _served(cases(list(METHODS), {"step"}), tmp_path)
     for method in METHODS:
         with subtests.test(method):
             _assert_right(served, method)
     assert served.imported == [], "compilers, for a relaunched call"
     # Inference tensors are refused where they are written outside of inference mode.
-    for reports in (served.cold, served.warm):
-        assert {case.method for case, report in reports.items() if report["refusals"]} == writing
+    cold, warm = (
+        {case.method for case, report in reports.items() if report["refusals"]}
+        for reports in (served.cold, served.warm)
+    )
+    assert cold <= warm == writing
+    assert "writes" in cold
 
 
 def test_what_a_method_asks_and_sets_of_the_modes_is_right_or_refused(
     tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    # `an_encoder_of_torch` is relaunched too, and `asks_a_result` asks for the same.
-    methods = chosen(ASKING, ASKING.keys() - {"layered", "asks_for_a_leaf"})
     # The new process traces what is refused.
-    asking = _served([case for case in cases(list(ASKING)) if case.method in methods], tmp_path, compiles=True)
+    asking = _served(cases(list(ASKING)), tmp_path, compiles=True)
     traces = {}
     for case, cold in asking.cold.items():
         traces[case.method] = cold["traces"]
@@ -93,33 +92,18 @@ def test_what_a_method_asks_and_sets_of_the_modes_is_right_or_refused(
                 if not ASKING[case.method].refusal:
                     assert (warm["traces"], warm["misses"], warm["entries"]) == (0, 0, 1), case
     # What asks is traced twice, and keeps a variant for each answer that differs.
-    assert traces["asks_in_vain"] == traces["asks_without"] == traces["sets_and_resets"] == 2
+    assert traces["asks_without"] == traces["sets_and_resets"] == 2
     assert traces["asks"] == 3
     assert traces["decorated_asks"] == traces["inside"] == 1
-
-
-@pytest.mark.usefixtures("compiled_here")
-@pytest.mark.thorough
-def test_compiled_graphs_serve_every_mode_as_eager_does(tmp_path: Path) -> None:
-    some = [
-        Case("step", "inference", "inside", "inside"),
-        Case("partly_inside", "grad", "inside", "outside"),
-        Case("decorated_writes", "no_grad", "outside", "inside"),
-    ]
-    served = _served(some, tmp_path, "inductor", 1e-4)
-    for case in some:
-        _assert_right(served, case.method)
-    assert served.imported == []
 
 
 class Model(Asking):
     def __init__(self) -> None:
         super().__init__()
         self.cached = gearcache.cache_compile(self.decorated_writes, config=strict_config())
-        self.asked = gearcache.cache_compile(self.asks, config=strict_config())
 
 
-@pytest.mark.parametrize(("mode", "weights", "inputs"), list(itertools.product(MODES, SIDES, SIDES))[::5])
+@pytest.mark.parametrize(("mode", "weights", "inputs"), list(itertools.product(MODES, SIDES, SIDES))[::6])
 def test_what_is_prewarmed_under_one_mode_serves_every_mode(
     cache_dir: Path, mode: str, weights: str, inputs: str
 ) -> None:
@@ -141,23 +125,10 @@ def test_what_is_prewarmed_under_one_mode_serves_every_mode(
         assert (model.cached.stats.traces, model.cached.stats.misses) == (0, 0)
 
 
-def test_what_asks_for_grad_mode_is_prewarmed_for_serving_without_grad_where_autograd_is_on(cache_dir: Path) -> None:
-    def build() -> None:
-        Model().asked.warm(torch.ones(2, 4))
-
-    gearcache.prewarm(build)
-    for mode in MODES:
-        model = Model()
-        with MODES[mode]():
-            assert torch.equal(model.asked(torch.ones(2, 4)), model.asks(torch.ones(2, 4)))
-        assert model.asked.stats.traces == 0
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_calls_that_run_eagerly_run_under_the_decorator_of_their_method(cache_dir: Path, mode: str) -> None:
+def test_calls_that_run_eagerly_run_under_the_decorator_of_their_method(cache_dir: Path) -> None:
     config = strict_config(on_miss="eager")
     cached = gearcache.cache_compile(Asking().decorated, config=config, gears={"x": {0: [2]}})
-    with MODES[mode]():
+    with torch.enable_grad():
         for rows in (2, 3):
             assert cached(torch.ones(rows, 4))[0].is_inference()
         with torch.compiler.set_stance("force_eager"):
@@ -169,15 +140,6 @@ def test_calls_that_run_eagerly_run_under_the_decorator_of_their_method(cache_di
 class Decorated(Asking):
     @torch.enable_grad()
     def enabled(self, x: torch.Tensor) -> torch.Tensor:
-        return x + 1
-
-    @torch.inference_mode(False)
-    def not_inside(self, x: torch.Tensor) -> torch.Tensor:
-        return x + 1
-
-    @torch.inference_mode()
-    @torch.set_grad_enabled(True)
-    def on_at_last(self, x: torch.Tensor) -> torch.Tensor:
         return x + 1
 
     @torch.autograd.set_multithreading_enabled(False)
@@ -194,8 +156,6 @@ class Decorated(Asking):
     ("method", "words"),
     [
         ("enabled", "turns autograd on"),
-        ("not_inside", "turns autograd on"),
-        ("on_at_last", "turns autograd on"),
         ("of_another_kind", "set_multithreading_enabled"),
     ],
 )

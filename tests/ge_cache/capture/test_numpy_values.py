@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch._dynamo.variables.builder import VariableBuilder
 
 import gearcache
 from gearcache.errors import CaptureError
@@ -23,7 +22,6 @@ class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.scale = np.float64(0.3)
-        self.flag = np.bool_(True)
         self.table = np.array([1.0, 2.0, 4.0], dtype=np.float32)
         self.factor = float(np.sqrt(64))
         self.rows = torch.from_numpy(np.arange(3.0))
@@ -32,16 +30,9 @@ class Net(nn.Module):
 REFUSED: dict[str, Callable[[Net, Tensor], Any]] = {
     "a scalar and ints, float32 in eager and float64 in a graph": lambda net, x: x.int() * net.scale,
     "a class of a scalar, which is a float": lambda net, x: x * 2 if isinstance(net.scale, float) else x,
-    "whether an array is a tensor": lambda net, x: x * 2 if torch.is_tensor(net.table) else x,
-    "what an array has": lambda net, x: x * 2 if hasattr(net.table, "dim") else x,
     "an array that becomes a tensor": lambda net, x: x * torch.from_numpy(net.table),
-    "a sum that eager makes wider": lambda net, x: (
-        x * 1,
-        torch.from_numpy(np.cumsum(np.full(3, 100, dtype=np.int8))),
-    ),
     "a table, float64 in eager": lambda net, x: torch.from_numpy(np.power(10000.0, -np.arange(0, 6, 2) / 8)) * x,
     "random numbers": lambda net, x: x * torch.from_numpy(np.random.rand(3)),
-    "a result": lambda net, x: (x * 1, np.sqrt(4)),
     "a tensor as an array": lambda net, x: (x * 1).numpy(),
 }
 
@@ -77,22 +68,3 @@ def test_what_was_made_a_number_or_a_tensor_before_is_served(cache_dir: Path) ->
     net = Net()
     cached = cached_of(lambda net, x: x / net.factor + net.rows + np.pi)
     assert torch.equal(cached(X), X / net.factor + net.rows + np.pi)
-
-
-@pytest.mark.parametrize("after", ["a trace", "torch.compile"])
-def test_an_array_that_cannot_be_written_stays_so(after: str, cache_dir: Path) -> None:
-    """Dynamo keeps what it does with an array from the first time on, of this process or of `torch.compile`."""
-    VariableBuilder._type_dispatch_impl.cache_clear()  # type: ignore[attr-defined]
-    if after == "torch.compile":
-        torch.compile(torch.relu, backend="eager")(X)
-    net, x = Net(), X
-    net.table.flags.writeable = False
-
-    class Own(Net):
-        def forward(self, x: Tensor) -> Tensor:
-            return x * torch.from_numpy(self.table)
-
-    net.__class__ = Own
-    with pytest.raises(CaptureError):
-        gearcache.cache_compile(net.forward, config=strict_config())(x)
-    assert not net.table.flags.writeable

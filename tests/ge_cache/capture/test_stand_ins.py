@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
-
 import pytest
 import torch
 from torch import nn
@@ -72,30 +70,6 @@ def test_fake_tensors_become_plain_ones_and_fake_again() -> None:
     assert [described(item) for item in (layer.weight, tensor)] == before
     assert isinstance(tensor, FakeTensor)
     assert isinstance(layer.weight, nn.Parameter)
-
-
-def test_weak_references_do_not_hinder() -> None:
-    tensor = torch.empty(2, device="meta")
-    reference = weakref.ref(tensor)
-    with stand_ins(CPU):
-        assert reference() is tensor
-        assert tensor.device == CPU
-    assert tensor.is_meta
-
-
-def test_modes_and_a_default_device_are_off_and_on_again() -> None:
-    torch.set_default_device("meta")
-    try:
-        with FakeTensorMode():
-            with stand_ins(CPU):
-                made = torch.ones(1)
-                assert (type(made), made.device) == (torch.Tensor, CPU)
-                assert torch.get_default_device() == CPU
-            made = torch.ones(1)
-            assert (type(made), made.device.type) == (FakeTensor, "meta")
-        assert torch.get_default_device().type == "meta"
-    finally:
-        torch.set_default_device(None)
 
 
 def test_an_error_inside_takes_everything_back() -> None:

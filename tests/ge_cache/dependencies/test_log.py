@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import ast
 
-import pytest
-
-from gearcache.errors import CaptureError
 from gearcache.ge_cache.dependencies.fact_checks import FactChecks
 from gearcache.ge_cache.dependencies.log import TraceLog
 from tests.support.source_tree import ROOT
@@ -32,23 +29,6 @@ def test_each_kind_is_noted_and_read() -> None:
     assert sorted(noted - read) == [], "a probe notes what nobody reads: no check comes of it"
     assert sorted(read - noted) == [], "nobody notes what is read here"
     assert len(noted) > 20
-
-
-def test_the_first_refusal_is_raised() -> None:
-    log = TraceLog("Net.decode")
-    log.raise_refusals()
-    log.refuse("it reads the clock")
-    with pytest.raises(CaptureError, match="reads the clock"):
-        log.refuse("it reads a file", at_once=True)
-
-
-def test_notes_are_kept_in_order_and_given_once_where_asked() -> None:
-    log = TraceLog("Net.decode")
-    for name in ("b", "a", "b"):
-        log.note("name", name)
-    assert log.of("name") == [("b",), ("a",), ("b",)]
-    assert log.distinct("name") == [("b",), ("a",)]
-    assert log.of("order") == log.distinct("order") == []
 
 
 def test_an_object_of_a_user_is_neither_hashed_nor_compared() -> None:

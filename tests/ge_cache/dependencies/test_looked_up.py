@@ -24,54 +24,29 @@ class Registry(dict[str, int]):
         return super().get(name) or 0
 
 
-class Spoilt(dict[str, int]):
-    def __getitem__(self, name: str) -> int:
-        return len(self)
-
-    def __contains__(self, name: object) -> bool:
-        return len(self) > 2
-
-
 REGISTRY: dict[str, int] = Registry()
 
 LOOKUPS: dict[str, Callable[[Any], Any]] = {
     "get": lambda r: r.get("a"),
-    "get, default": lambda r: r.get("z", 4),
     "get, absent": lambda r: 1 if r.get("z") is None else 2,
     "method": lambda r: r.find("a"),
-    "method, absent": lambda r: r.find("z"),
     "item": lambda r: r["a"],
     "in": lambda r: 3 if "a" in r else 2,
-    "not in": lambda r: 3 if "z" not in r else 2,
     "dict.get": lambda r: dict.get(r, "a", 1),
-    "two": lambda r: r["a"] + r["b"],
     "attribute": lambda r: r.get("a") if isinstance(r, dict) else 7,
 }
 OTHERS: dict[str, Callable[[Any], Any]] = {
     "len": len,
     "truth": lambda r: 3 if r else 2,
-    "not": lambda r: 3 if not r else 2,
     "iterate": lambda r: sum(r[name] for name in r),
-    "next": lambda r: r[next(iter(r))],
-    "keys": lambda r: len(r.keys()),
     "values": lambda r: sum(r.values()),
     "items": lambda r: sum(len(name) * value for name, value in r.items()),
-    "list": lambda r: len(list(r)),
     "dict": lambda r: len(dict(r)),
-    "unpack": lambda r: len({**r}),
-    "call": lambda r: len((lambda **k: k)(**r)),
     "merge": lambda r: len(r | {"q": 1}),
     "equal": lambda r: 3 if r == {"a": 2, "b": 3} else 2,
-    "sorted": lambda r: len(sorted(r)),
     "max": lambda r: r[max(r)],
-    "any": lambda r: 3 + any(r),
-    "zip": lambda r: sum(value for _, value in zip("abc", r.values(), strict=False)),
-    "proxy": lambda r: len(types.MappingProxyType(r)),
     "proxy, truth": lambda r: 3 if types.MappingProxyType(r) else 2,
-    "length method": lambda r: r.__len__(),
     "text": lambda r: len(str(r)),
-    "fromkeys": lambda r: len(dict.fromkeys(r)),
-    "map": lambda r: sum(map(len, r)),
     "key in keys": lambda r: 3 if "a" in r.keys() else 2,  # noqa: SIM118
     "match": lambda r: _matched(r),
 }
@@ -161,15 +136,3 @@ def assert_never_missed(capture: Capture, method: Method) -> None:
         fill(content())
         assert outcome(method) == before or fails(capture, method), change
         fill({"a": 2, "b": 3})
-
-
-def test_a_class_with_a_lookup_of_its_own_is_compared_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "REGISTRY", Spoilt())
-    for name in ("item", "in"):
-        method = Method(LOOKUPS[name])
-        try:
-            capture = captured(method)
-        except (CaptureError, UncacheableGuard):
-            continue
-        fill(CHANGES["more at the end"]())
-        assert fails(capture, method)

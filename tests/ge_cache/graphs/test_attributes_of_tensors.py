@@ -20,22 +20,27 @@ class Net(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.arange(16.0).reshape(4, 4))
 
-    def transposed(self, x: Tensor, y: Tensor) -> Any:
-        return x.T, y.T, x.T, x.mT, self.weight.T, self.weight.T
-
     def parts(self, x: Tensor, y: Tensor) -> Any:
         c = torch.complex(x, y)
-        return c.real, c.imag, c.real, x.real, x.real is x, x.real is y.real
-
-    def parts_of_given(self, x: Tensor, y: Tensor) -> Any:
-        return x.real, y.imag, x.real, y.real, x.H.sum()
+        return c.real, c.imag, c.real, c.H.sum(), x.real, x.real is x, x.real is y.real
 
     def conjugate(self, x: Tensor, y: Tensor) -> Any:
         return x.H
 
     def compared(self, x: Tensor, y: Tensor) -> Any:
         once = x.T
-        return once, once, x.T, once is x.T, x.T is y.T, x.data is x.data, once in {once: 1}, x.T in {once: 1}
+        return (
+            once,
+            once,
+            x.T,
+            self.weight.T,
+            self.weight.T,
+            once is x.T,
+            x.T is y.T,
+            x.data is x.data,
+            once in {once: 1},
+            x.T in {once: 1},
+        )
 
     def written(self, x: Tensor, y: Tensor) -> Any:
         x.T.add_(1)
@@ -59,12 +64,8 @@ ONE_FIRST, TWO_FIRST = ("one", "two"), ("two", "one")
 @pytest.mark.parametrize(
     ("name", "order"),
     [
-        ("transposed", ONE_FIRST),
         ("parts", TWO_FIRST),
-        ("parts_of_given", ONE_FIRST),
         ("compared", ONE_FIRST),
-        ("compared", TWO_FIRST),
-        ("written", ONE_FIRST),
         ("written", TWO_FIRST),
     ],
 )
@@ -76,7 +77,6 @@ def test_each_read_is_a_tensor_of_its_own(name: str, order: tuple[str, str], cac
             found = []
             for run in (getattr(net, name), cached):
                 x, y = (torch.arange(16.0).reshape(4, 4) + number for number in range(2))
-                x, y = (torch.complex(x, y), torch.complex(y, x)) if name == "parts_of_given" else (x, y)
                 given = (x, x) if kind == "one" else (x, y)
                 with torch.no_grad():
                     found.append(_seen(run(*given), given, net))

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
+from gearcache.ge_cache.eager import EagerBackend
 from tests.support.scenarios import strict_config
 
 FLOATS = (0.7, 1 / 3, 0.9, 3.0, 1e-3, 0.1, 1.0, 0.0)
 #: What sympy does not know, and another type.
-ODD = (0.7, 0.9, -0.0, 0.0, math.inf, -math.inf, math.nan, 1, True, 0.8)
+ODD = (0.7, 0.9, -0.0, math.inf, math.nan, 1, True, 0.8)
+X = torch.rand(3, 4)
 INTS = (3, 5, 7, 2, 19, 1, 0)
 
 
@@ -26,46 +28,28 @@ class Net(nn.Module):
         self.scale = 0.5
         self.average = 0.25
 
-    def divided(self, x: Tensor, t: float) -> Tensor:
-        return (x / t).softmax(-1)
-
-    def rounded_often(self, x: Tensor, t: float) -> Tensor:
-        return x * (t * 0.1 * 10 - t) + (1.0 - t / 20) * x
-
-    def cancelled(self, x: Tensor, t: float) -> Tensor:
-        return x + t * 0 + (t - t)
-
-    def clamped(self, x: Tensor, t: float) -> Tensor:
-        return x * min(max(t, 0.1), 0.9) - abs(t - 0.5)
+    def computed(self, x: Tensor, t: float) -> tuple[Tensor, ...]:
+        rounded_often = x * (t * 0.1 * 10 - t) + (1.0 - t / 20) * x
+        cancelled = x + t * 0 + (t - t)
+        clamped = x * min(max(t, 0.1), 0.9) - abs(t - 0.5)
+        powers = x * 2**t + x / 0.5**t + x * (t + 0.5) ** t
+        return (x / t).softmax(-1), rounded_often, cancelled, clamped, powers
 
     def returned(self, x: Tensor, t: float) -> tuple[Tensor, float, float]:
         return x * t, t, t * 2
 
     def taken(self, x: Tensor, t: float) -> tuple[Tensor, ...]:
         parts = torch.full_like(x, t), x.masked_fill(x > t, -t), x.clamp(max=t), torch.where(x > t, x, t)
-        return *parts, t - x, t / x, x**t, torch.lerp(x, x * 2, t), x.add(x, alpha=t), torch.full((2,), t)
+        written = x.clone().addcmul_(x, x, value=t).addcdiv_(x, x + 1, value=t)
+        return *parts, written, t - x, t / x, x**t, torch.lerp(x, x * 2, t), x.add(x, alpha=t), torch.full((2,), t)
 
     def of_integers(self, x: Tensor, t: float) -> tuple[Tensor, Tensor]:
         return x.long() * t, x.long() + t
 
-    def step(self, x: Tensor, n: int) -> Tensor:
-        return x * (1 - n / 20) + torch.arange(n + 4).sum() * 0.1
-
-    def length(self, x: Tensor, n: int) -> Tensor:
-        return x / (n + 1) ** 0.8 + math.sqrt(n)
-
-    def powers(self, x: Tensor, t: float) -> Tensor:
-        return x * 2**t + x / 0.5**t + x * (t + 0.5) ** t
-
-    def decayed(self, x: Tensor, n: int) -> Tensor:
-        return x * 0.99**n / (1 - 0.9 ** (n + 1))
-
-    def accumulated(self, x: Tensor, t: float) -> Tensor:
-        return x.clone().addcmul_(x, x, value=t).addcdiv_(x, x + 1, value=t)
-
-    def attribute(self, x: Tensor, t: float) -> Tensor:
-        self.scale = t
-        return self.scaled(x)
+    def of_an_int(self, x: Tensor, n: int) -> tuple[Tensor, ...]:
+        length = x / (n + 1) ** 0.8 + math.sqrt(n)
+        decayed = x * 0.99**n / (1 - 0.9 ** (n + 1))
+        return x * (1 - n / 20) + torch.arange(n + 4).sum() * 0.1, length, decayed
 
     def scaled(self, x: Tensor) -> Tensor:
         return x * self.scale
@@ -90,13 +74,6 @@ class Net(nn.Module):
         y = t * 1e300
         return x * 2 if y < math.inf else x * 3
 
-    def caught(self, x: Tensor, t: float) -> Tensor:
-        try:
-            1 / t
-        except ZeroDivisionError:
-            return x * 3
-        return x * 2
-
     def of_large_int(self, x: Tensor, t: float) -> Tensor:
         return x * 2 if t < 9007199254740993 else x * 3
 
@@ -112,11 +89,12 @@ class Net(nn.Module):
     def scaled_by(self, x: Tensor, t: float) -> Tensor:
         return x * t
 
-    def step_of(self, x: Tensor, n: int) -> Tensor:
-        return x * (1 - n / 20)
+    def narrow(self, x: Tensor, t: float) -> Tensor:
+        return x.bfloat16() * t
 
-    def compared(self, x: Tensor, t: float) -> tuple[Tensor, bool]:
-        return torch.where(x > 0.5, x, t * 2 > 1.5), t < 0.8
+    def other_places(self, x: Tensor, t: float) -> tuple[Tensor, ...]:
+        x = x.double()
+        return torch.add(x, x, alpha=t), torch.rsub(x, t, alpha=2), torch.div(x, t, rounding_mode="trunc")
 
     def as_size(self, x: Tensor, t: float) -> Tensor:
         return x[:, : int(t * 4)] * t
@@ -148,59 +126,53 @@ def _serve(name: str, values: Sequence[Any], x: Tensor, **options: Any) -> list[
 @pytest.mark.parametrize(
     ("name", "values", "traces"),
     [
-        *((name, FLOATS, 2) for name in ("divided", "rounded_often", "cancelled", "clamped", "returned", "taken")),
-        *((name, FLOATS, 2) for name in ("powers", "accumulated")),
-        ("decayed", INTS, 1),
-        ("of_integers", FLOATS, 2),
-        ("step", INTS, 1),
-        ("length", INTS, 1),
+        *((name, FLOATS, 2) for name in ("computed", "returned", "taken", "of_integers")),
+        ("of_an_int", INTS, 1),
         ("written", FLOATS, 3),
         ("branches", (0.7, 0.9, 3.0, 0.2, 2.5, 0.0, 0.0), 4),
     ],
 )
 def test_one_graph_serves_all_values(cache_dir: Path, name: str, values: Sequence[Any], traces: int) -> None:
-    assert _serve(name, values, torch.rand(3, 4)) == [traces, 0]
+    assert _serve(name, values, X) == [traces, 0]
 
 
-@pytest.mark.parametrize("options", [{"dynamic": None}, {"gears": {"x": {0: [2, 3]}}}])
-def test_floats_vary_beside_static_graphs(cache_dir: Path, options: dict[str, Any]) -> None:
-    assert _serve("rounded_often", FLOATS, torch.rand(3, 4), **options) == [2, 0]
+def test_floats_vary_beside_static_graphs(cache_dir: Path) -> None:
+    assert _serve("scaled_by", FLOATS[:4], X, gears={"x": {0: [2, 3]}}) == [2, 0]
 
 
-@pytest.mark.parametrize("name", ["divided", "asked", "branches", "written", "returned"])
+@pytest.mark.parametrize("name", ["asked", "written"])
 def test_values_that_are_no_real_number_are_constants(cache_dir: Path, name: str) -> None:
-    assert _serve(name, ODD, torch.rand(3, 4))[1] == 0
+    assert _serve(name, ODD, X)[1] == 0
 
 
-@pytest.mark.parametrize("name", ["overflowing", "caught", "of_large_int", "signs"])
+@pytest.mark.parametrize("name", ["overflowing", "of_large_int", "signs"])
 def test_what_sympy_would_decide_otherwise(cache_dir: Path, name: str) -> None:
-    values = (1.0, 2.0, 1e200, 0.0, -0.0, 3.0, 2.0**53, 1.0)
-    assert _serve(name, values, torch.rand(3, 4))[1] <= 1  # an overflow in a trace: that call is traced again
+    values = (1.0, 2.0, 1e200, -0.0, 2.0**53)
+    assert _serve(name, values, X)[1] <= 1  # an overflow in a trace: that call is traced again
 
 
 def test_a_call_that_only_computes_floats_is_no_call_of_a_graph(cache_dir: Path) -> None:
     for _ in range(2):
         cached = gearcache.cache_compile(Net().at_times, config=strict_config(), gears={"x": {0: [2, 3]}})
-        for value in (1.0, 2.0, 0.5, 5.0, 6.0):
-            x = torch.rand(3, 4)
+        for value in (1.0, 2.0, 5.0):
+            x = X
             assert _is_equal(cached(x, value), Net().at_times(x, value))
 
 
-@pytest.mark.parametrize(("name", "values"), [("scaled_by", FLOATS[:4]), ("step_of", INTS[:4])])
-def test_floats_are_constants_of_padded_calls(cache_dir: Path, name: str, values: Sequence[Any]) -> None:
+def test_floats_are_constants_of_padded_calls(cache_dir: Path) -> None:
     config = strict_config(on_miss="pad", pad_values={"x": 0})
-    assert _serve(name, values, torch.rand(3, 4), config=config, gears={"x": {0: [4, 8]}})[1] == 0
+    assert _serve("scaled_by", FLOATS[:3], X, config=config, gears={"x": {0: [4, 8]}})[1] == 0
 
 
-@pytest.mark.parametrize("name", ["needed", "as_size", "compared"])
+@pytest.mark.parametrize("name", ["needed", "as_size"])
 def test_a_value_that_the_trace_needs_is_a_constant(cache_dir: Path, name: str) -> None:
-    traces, relaunched = _serve(name, FLOATS[:4], torch.rand(3, 4))
-    assert 4 <= traces <= 5
+    traces, relaunched = _serve(name, FLOATS[:3], X)
+    assert 3 <= traces <= 4
     assert relaunched == 0
 
 
 def test_a_float_of_the_module_varies_across_launches(cache_dir: Path) -> None:
-    x, traces = torch.rand(3, 4), []
+    x, traces = X, []
     for scale in (0.5, 0.75, 0.9, -2.0):
         net = Net().eval()
         net.scale = scale
@@ -211,7 +183,7 @@ def test_a_float_of_the_module_varies_across_launches(cache_dir: Path) -> None:
 
 
 def test_what_a_branch_fixes_is_a_constant_beside_numbers(cache_dir: Path) -> None:
-    x, traces = torch.rand(3, 4), []
+    x, traces = X, []
     for _ in range(2):
         cached = gearcache.cache_compile(Net().of_fixed, config=strict_config())
         for values in ((2.0, 2.0), (3.0, 3.0), (1.0, 4.0), (1.0, 5.0)):
@@ -220,51 +192,13 @@ def test_what_a_branch_fixes_is_a_constant_beside_numbers(cache_dir: Path) -> No
     assert traces == [3, 0]
 
 
-def test_a_float_is_no_int(cache_dir: Path) -> None:
-    """A graph for floats never takes an int, of which Python computes other numbers."""
-    x = torch.arange(4)
-    cached = gearcache.cache_compile(Net().of_integers, config=strict_config())
-    for value in (0.5, 1.5, 2, 2.0):
-        assert _is_equal(cached(x, value), Net().of_integers(x, value))
-
-
-class Compiled(nn.Module):
-    def run(self, x: Tensor, wide: Tensor, t: float) -> tuple[Any, ...]:
-        """Operators that compiled code computes bit for bit as eager mode does."""
-        greatest = wide.max().item()
-        computed = 1.0 - t / 7, t, -t, greatest
-        results = [part for y in (x, wide) for s in computed for part in (y * s, y / s, y + s, s - y, y > s)]
-        rest = torch.full_like(x, t), x.masked_fill(x > t, -t), x.clamp(max=t), torch.where(x > t, x, t)
-        results.append(wide.clone().mul_(t).add_(t))
-        return *results, *rest, t, t * 3, greatest
-
-    def narrow(self, x: Tensor, t: float) -> Tensor:
-        return x * t
-
-    def other_places(self, x: Tensor, t: float) -> tuple[Tensor, ...]:
-        return torch.add(x, x, alpha=t), torch.rsub(x, t, alpha=2), torch.div(x, t, rounding_mode="trunc")
-
-
-@pytest.mark.usefixtures("compiled_here")
-def test_compiled_code_has_the_floats_of_each_call(cache_dir: Path) -> None:
-    net, x = Compiled().eval(), torch.rand(64)
-    cached = gearcache.cache_compile(net.run, config=strict_config("inductor"), dynamic=None)
-    with torch.no_grad():
-        for t in (0.7, 1 / 3, 1e-3, 0.1, 2.9):
-            arguments = (x, x.double() / 3, t)
-            found, expected = cached(*arguments), net.run(*arguments)
-            differing = [index for index, pair in enumerate(zip(found, expected, strict=True)) if not _is_equal(*pair)]
-            assert not differing
-    assert cached.stats.traces == 2
-
-
-@pytest.mark.usefixtures("compiled_here")
-def test_compiled_code_has_constants_where_floats_would_lose_digits(cache_dir: Path) -> None:
-    """Inductor would round the float first, in some places to 32 bits."""
-    net, x = Compiled().eval(), torch.rand(64)
-    for method, y in ((net.narrow, x.bfloat16()), (net.other_places, x.double())):
-        cached = gearcache.cache_compile(method, config=strict_config("inductor"), dynamic=None)
-        with torch.no_grad():
-            for t in (0.7, 1 / 3):
-                found, expected = cached(y, t), method(y, t)
-                torch.testing.assert_close(found, expected, rtol=1e-15, atol=0)
+@pytest.mark.parametrize("name", ["narrow", "other_places"])
+def test_floats_are_constants_where_compiled_code_would_lose_digits(
+    cache_dir: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inductor would round the float first, in some places to 32 bits: it gets none, which needs no compile to see."""
+    monkeypatch.setattr(EagerBackend, "compiles", True)
+    cached = gearcache.cache_compile(getattr(Net(), name), config=strict_config(), dynamic=None)
+    for t in (0.7, 1 / 3, 0.9):
+        assert _is_equal(cached(X, t), getattr(Net(), name)(X, t))
+    assert cached.stats.compiles == 3

@@ -10,7 +10,6 @@ import torch
 import gearcache
 from gearcache.errors import GearSpecError, UnknownGear
 from tests.scenarios.geared import Net
-from tests.support.relaunch import run_python
 from tests.support.scenarios import strict_config
 
 
@@ -39,28 +38,6 @@ def test_a_shape_outside_all_gears_runs_eagerly_when_asked(cache_dir: Path) -> N
         assert not found[0].requires_grad
     assert cached.stats.compiles == 2
     assert cached.stats.calls == 4
-
-
-@pytest.mark.slow
-def test_one_more_gear_after_a_relaunch_keeps_the_others(cache_dir: Path) -> None:
-    code = """
-import json, sys, torch, gearcache
-from tests.scenarios.geared import Net
-from tests.support.scenarios import strict_config
-torch.manual_seed(0)
-net = Net()
-cached = gearcache.cache_compile(net.encode, config=strict_config(on_miss="compile"), gears={"x": {0: [2, 4]}})
-right = []
-for size in json.loads(sys.argv[1]):
-    x = torch.randn(size, 4)
-    with torch.no_grad():
-        right.append(torch.equal(cached(x)[0], net.encode(x)[0]))
-print(json.dumps([right, cached.stats.traces, cached.stats.compiles, cached.stats.loads]))
-"""
-    environ = {"TORCHAIR_CACHE_HOME": str(cache_dir)}
-    assert run_python(code, "[2]", environ=environ, compiles=True) == [[True], 1, 2, 2]
-    assert run_python(code, "[4, 3]", environ=environ, compiles=True) == [[True, True], 1, 1, 3]
-    assert run_python(code, "[3, 4, 2]", environ=environ) == [[True] * 3, 0, 0, 3]
 
 
 @pytest.mark.parametrize(
@@ -108,25 +85,3 @@ def test_a_gear_for_which_the_method_raises_raises_that_and_the_others_are_kept(
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         cached(torch.randn(4, 8))
     assert torch.equal(cached(x)[0], net.encode(x)[0])
-
-
-def test_a_cold_call_leaves_no_mark_on_the_tensors_of_the_caller(cache_dir: Path) -> None:
-    module = torch.nn.Linear(4, 4)
-    cached = gearcache.cache_compile(
-        module.forward, config=strict_config(), cache_dir=cache_dir, gears={"input": {0: [2, 3]}}
-    )
-    x = torch.randn(2, 4)
-    cached(x)
-    assert vars(x) == {}
-
-
-class Named(torch.nn.Module):
-    def scaled(self, x: torch.Tensor, **numbers: int) -> torch.Tensor:
-        return x * numbers["n"]
-
-
-def test_a_constant_of_no_parameter_is_refused_before_a_trace(cache_dir: Path) -> None:
-    cached = gearcache.cache_compile(Named().scaled, config=strict_config(), constants=["m"])
-    with pytest.raises(gearcache.errors.OptionError, match="constants names `m`, which is no parameter"):
-        cached(torch.ones(2), n=3)
-    assert cached.stats.traces == 0

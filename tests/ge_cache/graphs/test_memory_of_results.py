@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 import gearcache
 from tests.support.scenarios import strict_config
@@ -24,22 +23,10 @@ class Dropped(torch.nn.Module):
         kept = self.drop(x)
         return kept.view(-1), kept
 
-    def without_probability(self, x: Tensor) -> Any:
-        kept = functional.dropout(x, 0.0, True)
-        return kept.t(), kept
-
-    def native(self, x: Tensor) -> Any:
-        kept, mask = torch.native_dropout(x, 0.5, False)
-        return kept.view(-1), kept, mask
-
     def written(self, x: Tensor) -> Any:
         kept = self.drop(x)
         kept.mul_(3.0)
         return kept.sum()
-
-    def beside_a_detached_one(self, x: Tensor) -> Any:
-        total = x + 1.0
-        return self.written(x), total.detach(), total
 
 
 class Parts(torch.nn.Module):
@@ -49,19 +36,6 @@ class Parts(torch.nn.Module):
 
     def rows(self, x: Tensor, y: Tensor) -> Any:
         return x[0] + y[1], x[1:], y[1:]
-
-    def lone(self, x: Tensor) -> Any:
-        return x.split(2, -1)[1].view_as(x[:, 2:]), x * 1.0
-
-
-class Empty(torch.nn.Module):
-    def doubled(self, x: Tensor) -> Any:
-        found = x * 2
-        return found, found[1:]
-
-    def beyond(self, x: Tensor, n: int) -> Any:
-        rows = torch.full((x.size(0) % 4, 4), 1.5)
-        return rows.diagonal(n), rows, rows.movedim(0, -1).contiguous()
 
 
 def _owners(results: Any, arguments: list[Tensor]) -> list[Any]:
@@ -85,26 +59,13 @@ def _assert_eager(served: Any, method: Callable[..., Any], arguments: Callable[[
     torch.testing.assert_close((found, mine), (expected, others), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", ["by_module", "without_probability", "native", "written"])
+@pytest.mark.parametrize("name", ["by_module", "written"])
 def test_dropout_that_drops_nothing_gives_what_it_gives_in_eager(name: str, tmp_path: Path) -> None:
     method = getattr(Dropped().eval(), name)
     served: Any = gearcache.cache_compile(method, cache_dir=tmp_path, config=strict_config())
     for mode in (torch.no_grad, torch.inference_mode):
         with mode():
             _assert_eager(served, method, lambda: [torch.arange(12.0).view(3, 4)])
-
-
-@pytest.mark.usefixtures("compiled_here")
-@pytest.mark.slow
-@pytest.mark.thorough  # the test above shows it without Inductor
-def test_dropout_that_drops_nothing_is_no_copy_and_empty_results_are_two_objects_with_inductor(tmp_path: Path) -> None:
-    method = Dropped().eval().beside_a_detached_one
-    served: Any = gearcache.cache_compile(method, cache_dir=tmp_path, config=strict_config("inductor"))
-    with torch.inference_mode():
-        _assert_eager(served, method, lambda: [torch.arange(12.0).view(3, 4)])
-        _, one, other = served(torch.ones(0, 4))
-    assert one is not other
-    assert (one.shape, other.shape) == ((0, 4), (0, 4))
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
@@ -167,34 +128,6 @@ def test_buffers_that_share_memory_when_traced_need_not_later(tmp_path: Path) ->
         found, expected = served(torch.ones(5)), model.taken(torch.ones(5))
     assert found[1].data_ptr() == expected[1].data_ptr()
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("dynamic", [True, False])
-def test_a_dim_of_size_1_has_the_stride_that_the_kernel_gives_it(dynamic: bool, tmp_path: Path) -> None:
-    method = Parts().lone
-    served: Any = gearcache.cache_compile(method, cache_dir=tmp_path, dynamic=dynamic, config=strict_config())
-    with torch.no_grad():
-        _assert_eager(served, method, lambda: [torch.arange(4.0).view(1, 4)])
-
-
-@pytest.mark.parametrize("dynamic", [True, False])
-def test_a_part_of_an_empty_result_is_no_base_of_the_whole(dynamic: bool, tmp_path: Path) -> None:
-    method = Empty().beyond
-    served: Any = gearcache.cache_compile(method, cache_dir=tmp_path, dynamic=dynamic, config=strict_config())
-    with torch.no_grad():
-        for rows, n in ((5, 2), (4, 3), (8, 2), (7, 1)):
-            x = torch.ones(rows)
-            torch.testing.assert_close(served(x, n), method(x, n), rtol=0, atol=0)
-
-
-def test_a_part_of_an_empty_result_has_its_strides(tmp_path: Path) -> None:
-    for number, x in enumerate((torch.empty(4, 0).t(), torch.empty(0, 4))):
-        method = Empty().doubled
-        served: Any = gearcache.cache_compile(
-            method, cache_dir=tmp_path / str(number), dynamic=False, config=strict_config()
-        )
-        for found, expected in zip(served(x), method(x), strict=True):
-            assert (found.shape, found.stride()) == (expected.shape, expected.stride())
 
 
 class Placed(torch.nn.Module):

@@ -27,8 +27,6 @@ class Net(nn.Module):
     ("name", "order", "named"),
     [
         ("sums", ("one", "two"), "xy"),
-        ("sums", ("two", "one"), "x"),
-        ("writes", ("one", "two"), "y"),
         ("writes", ("two", "one"), "xy"),
     ],
 )

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gearcache.ge_cache.inductor import executable
 from tests.product.test_disk import needs_mount
 from tests.support.fork_server import run_code
 from tests.support.source_tree import ROOT
@@ -72,26 +70,3 @@ def test_entries_are_loaded_from_where_nothing_may_be_executed(tmp_path: Path) -
     assert cold == [1, 0, 0, 1, 1], "the last of its instances has loaded what the first one compiled"
     assert warm == [1, 0, 0, 1, 1]
     assert "is mounted noexec: each process loads compiled code from copies of its own in memory" in done.stderr
-
-
-def test_equal_objects_have_one_copy_and_a_closed_one_is_made_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: dict[str, Any] = {}
-    monkeypatch.setattr(executable, "_copies", made)
-    one, two = tmp_path / "one", tmp_path / "two"
-    for path in (one, two):
-        path.write_bytes(b"object")
-    names = [executable.name_of_copy(str(path)) for path in (one, two)]
-    assert [Path(name).read_bytes() for name in names] == [b"object", b"object"]
-    assert len({os.stat(name).st_ino for name in names}) == len(made) == 1
-    ((descriptor, _),) = made.values()
-    os.close(descriptor)
-    other = os.open(os.devnull, os.O_RDONLY)  # has the number of the copy now
-    assert Path(executable.name_of_copy(str(one))).read_bytes() == b"object"
-    os.close(other)
-    monkeypatch.delattr(executable.os, "memfd_create")
-    two.write_bytes(b"another")
-    assert Path(executable.name_of_copy(str(two))).read_bytes() == b"another"
-    for descriptor, _ in made.values():
-        os.close(descriptor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from pathlib import Path
@@ -71,21 +70,6 @@ def test_what_a_build_that_failed_has_left_is_not_shared(tmp_path: Path) -> None
     assert (second.own / "core.h.gch").read_text() == "whole"
 
 
-def test_a_header_of_a_later_compile_is_shared_and_the_oldest_ones_go(disk_path: Path) -> None:
-    first = Worker(disk_path, "first")
-    first.headers.provide(first.build)
-    for number in range(9):
-        (first.own / f"{number}.h.gch").write_text(str(number))
-        os.utime(first.own / f"{number}.h.gch", (number, number))
-        first.headers.give()
-    second = Worker(disk_path, "second")
-    second.headers.provide(second.build)
-    assert second.builds == 0
-    assert len(second.names()) == 8
-    assert "8.h.gch" in second.names()
-    assert "0.h.gch" not in second.names()
-
-
 def test_another_torch_compiler_or_target_has_a_folder_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,20 +87,6 @@ def test_another_torch_compiler_or_target_has_a_folder_of_its_own(
     assert shared_folder(root, "native") == folders[-1]
 
 
-def test_of_many_folders_those_unused_for_longest_are_removed(tmp_path: Path) -> None:
-    folders = [shared_folder(tmp_path, f"target {number}") for number in range(6)]
-    for number, folder in enumerate(folders[:5]):
-        folder.mkdir()
-        (folder / "core.h.gch").write_text("whole")
-        os.utime(folder, (number, number))
-    shared_folder(tmp_path, "target 5")
-    assert [folder.exists() for folder in folders[:5]] == [False, False, True, True, True]
-    shared_folder(tmp_path, "target 2")
-    shared_folder(tmp_path, "target 6").mkdir()
-    shared_folder(tmp_path, "target 7")
-    assert [folder.exists() for folder in folders[:5]] == [False, False, True, False, True]
-
-
 def test_links_are_not_taken(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "strange").write_text("strange")
@@ -124,10 +94,3 @@ def test_links_are_not_taken(tmp_path: Path) -> None:
     worker = Worker(tmp_path, "worker")
     worker.headers.provide(worker.build)
     assert (worker.own / "core.h.gch").read_text() == "whole"
-
-
-def test_a_folder_that_cannot_be_written_costs_the_sharing_alone(tmp_path: Path) -> None:
-    (tmp_path / "shared").write_text("a file")
-    worker = Worker(tmp_path, "worker")
-    worker.headers.provide(worker.build)
-    assert worker.builds == 1

@@ -19,13 +19,10 @@ class Net(torch.nn.Module):
             [
                 joined,
                 torch.cat([x.permute(2, 0, 1)]).relu(),
-                x + 1,
-                torch.cat([joined, joined], 1).transpose(0, 2),
                 normed,
-                x.roll(1, 1),
                 x.roll((1, 2), (0, 2)) * 2,
             ],
-            [row + torch.zeros(3), once.view(3, 1), row * 1, row - 0, row / 1, row * torch.ones(3), once],
+            [row + torch.zeros(3), once.view(3, 1), row * 1, row - 0, once],
         )
 
 
@@ -44,7 +41,7 @@ def test_results_have_the_strides_of_eager_and_are_no_inputs(tmp_path: Path) -> 
         assert torch.equal(found, eager)
     assert laid[0].view(-1).shape == (60,)
     for each in (copies, expected_copies):
-        assert len({tensor.data_ptr() for tensor in (row, *each)}) == 7
+        assert len({tensor.data_ptr() for tensor in (row, *each)}) == 5
     row.mul_(2)
     assert all(torch.equal(left, right) for left, right in zip(copies, expected_copies, strict=True))
     assert [each.signbit().tolist() for each in copies] == [each.signbit().tolist() for each in expected_copies]

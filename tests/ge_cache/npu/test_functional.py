@@ -35,13 +35,7 @@ CASES: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
         (torch.randn(2, 4), ROWS, torch.randn(2, 3)),
     ),
     "index_put, rows": (lambda x, i, s: x.index_put((i,), s), (torch.randn(4, 3), ROWS, torch.randn(3, 3))),
-    "index_put, broadcast": (lambda x, i: x.index_put((i,), torch.tensor(7.0)), (torch.randn(4, 3), ROWS)),
     "index_put, negative": (lambda x, i: x.index_put((i - 4,), torch.ones(3)), (torch.randn(4, 3), ROWS)),
-    "index_put, two": (lambda x, i, s: x.index_put((i, i), s), (torch.randn(4, 5, 2), ROWS, torch.randn(3, 2))),
-    "index_put, second dim": (
-        lambda x, i, s: aten.index_put(x, [None, i], s),
-        (torch.randn(2, 4), ROWS, torch.randn(2, 3)),
-    ),
     "index_put, accumulate": (
         lambda x, i, s: x.index_put((i,), s, accumulate=True),
         (torch.randn(4), torch.tensor([1, 1, 0]), torch.ones(3)),

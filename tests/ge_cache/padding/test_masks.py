@@ -65,10 +65,6 @@ def _in_place(x: Tensor, mask: Tensor) -> Tensor:
     return scores.softmax(-1) @ x
 
 
-def _added(x: Tensor, mask: Tensor) -> Tensor:
-    return (_scores(x) / 2 + torch.where(mask == 0, -INF, 0.0)[:, None, :]).softmax(-1) @ x
-
-
 def _looked_up(x: Tensor, mask: Tensor) -> Tensor:
     """The way of transformers: a mask of every pair, looked up by row numbers."""
     rows, columns = torch.arange(x.size(0))[:, None, None, None], torch.arange(x.size(1)) + 0
@@ -84,11 +80,6 @@ def _layer(x: Tensor, mask: Tensor) -> Tensor:
     return functional.layer_norm(x + found.transpose(1, 2).reshape(x.shape), [4])
 
 
-def _einsum(x: Tensor, mask: Tensor) -> Tensor:
-    scores = torch.einsum("b i d, b j d -> b i j", x, x).masked_fill((mask == 0)[:, None, :], -INF)
-    return torch.einsum("...ij,...jd->...id", scores.softmax(-1), x)
-
-
 def _mean(x: Tensor, mask: Tensor) -> Tensor:
     """The pooling of sentence-transformers."""
     weights = mask.unsqueeze(-1).expand(x.size()).float()
@@ -97,26 +88,15 @@ def _mean(x: Tensor, mask: Tensor) -> Tensor:
 
 _SERVED: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "attention by hand": _by_hand,
-    "attention, mask added": _added,
     "attention, mask looked up by row numbers": _looked_up,
-    "attention, einsum": _einsum,
-    "attention, mask of -inf": lambda x, mask: functional.scaled_dot_product_attention(
-        x, x, x, torch.zeros_like(mask, dtype=x.dtype)[:, None].masked_fill(mask[:, None] == 0, -INF)
-    ),
     "mean": _mean,
-    "mean of attention": lambda x, mask: _mean(_by_hand(x, mask), mask),
-    "first of attention": lambda x, mask: _by_hand(x, mask)[:, 0].tanh(),
-    "two layers": lambda x, mask: _layer(_layer(x, mask), mask),
+    "attention, a mean of a layer": lambda x, mask: _mean(_layer(x, mask), mask),
     "max": lambda x, mask: x.masked_fill(mask[..., None] == 0, -INF).amax(1),
     "logsumexp": lambda x, mask: x.masked_fill(mask[..., None] == 0, -INF).logsumexp(1),
     "chosen": lambda x, mask: torch.where(mask[..., None] != 0, x, 0.0).sum(1),
-    "matrix": lambda x, mask: (mask.to(x.dtype)[:, None] @ x).squeeze(1),
     "einsum pooling": lambda x, mask: torch.einsum("bl,bld->bd", mask.to(x.dtype), x),
-    "einsum without an arrow": lambda x, mask: torch.einsum("bld,df", x, torch.ones(4, 3)) + mask[:, None],
     "bits": lambda x, mask: x.masked_fill(~(mask.bool() & (x[..., 0] > 0))[..., None], 0).sum(1),
     "lengths": lambda x, mask: x[:, 0] + mask.sum(1, keepdim=True) + (mask != 0).any(1, keepdim=True),
-    "one_hot": lambda x, mask: functional.one_hot(mask, 3).to(x.dtype) @ torch.ones(3, 4) * x,
-    "movedim": lambda x, mask: (x.movedim(1, 0) * 2).movedim((0, 1), (1, 0)).swapaxes(1, 2) * mask[:, None],
     # The last one: after a write, nothing is known of any filling.
     "attention, masked in place": _in_place,
 }
@@ -127,18 +107,11 @@ def _others(x: Tensor, mask: Tensor) -> dict[str, Tensor]:
     return {name: function(x, mask) for name, function in _SERVED.items() if "attention" not in name}
 
 
-#: `others` has a mean, and a first token is one of those that `attention by hand` gives.
-_KEPT = {name for name in _SERVED if "attention" in name} - {"mean of attention", "first of attention"}
-_KEPT -= {"attention, mask of -inf"}  # the mask that is added is one
-
-
-@pytest.mark.parametrize(
-    "name", sampled([*(name for name in _SERVED if "attention" in name), "others"], {*_KEPT, "others"})
-)
+@pytest.mark.parametrize("name", [*(name for name in _SERVED if "attention" in name), "others"])
 def test_masked_filling_reaches_no_result(cache_dir: Path, name: str) -> None:
     function = _SERVED.get(name, _others)
     cached = _padded(function)
-    for seed, length in enumerate((6, 4, 7, 9, 1, 5, 4)):
+    for seed, length in enumerate((6, 4, 7, 1, 5)):
         arguments = _arguments(length, seed=seed)
         found, expected = cached(*arguments), function(*arguments)
         for left, right in zip(tree_leaves(found), tree_leaves(expected), strict=True):
@@ -155,13 +128,8 @@ def _multiplied_in_place(x: Tensor, mask: Tensor) -> Tensor:
 
 
 _FINITE = -1e9
-#: Others of the same message show it.
-_LIKE = pytest.mark.thorough
 _REFUSED: list[Any] = [
     pytest.param(_by_hand, {"mask": 1}, "gives filling a weight", id="filled with 1"),
-    pytest.param(
-        lambda x, m: _scores(x).softmax(-1) @ x * m[..., None], {}, "gives filling a weight", id="no mask", marks=_LIKE
-    ),
     pytest.param(
         lambda x, m: functional.scaled_dot_product_attention(x, x, x) * m[..., None], {}, "attends over", id="sdpa"
     ),
@@ -172,49 +140,20 @@ _REFUSED: list[Any] = [
         id="a finite score: a row that is masked throughout is a mean",
     ),
     pytest.param(
-        lambda x, m: functional.scaled_dot_product_attention(x, x, x, (1.0 - m[:, None]) * torch.finfo(x.dtype).min),
-        {},
-        "not known to be False or -inf",
-        id="the least number",
-        marks=_LIKE,
-    ),
-    pytest.param(
         lambda x, m: functional.scaled_dot_product_attention(x, x, x, (m == 0)[:, None]),
         {},
         "not known to be False or -inf",
         id="inverted",
     ),
-    pytest.param(
-        lambda x, m: functional.scaled_dot_product_attention(x, x, x, (m != 0)[:, :, None]),
-        {},
-        "not known to be False or -inf",
-        id="a mask of queries",
-        marks=_LIKE,
-    ),
     pytest.param(lambda x, m: (x * m[..., None]).mean(1), {}, "reduces over", id="mean of what is masked"),
     pytest.param(lambda x, m: (x * m[..., None]).sum(1) / x.size(1), {}, "as a number", id="divided by the length"),
-    pytest.param(lambda x, m: (x * m[..., None]).amax(1), {}, "reduces over", id="max of 0"),
-    pytest.param(lambda x, m: (x + m[..., None]).sum(1), {}, "reduces over", id="added"),
     pytest.param(lambda x, m: (x * m.roll(1, 1)[..., None]).sum(1), {}, "combines positions", id="roll"),
-    pytest.param(lambda x, m: (x * m.cumsum(1)[..., None]).sum(1), {}, "reduces over", id="running sum"),
-    pytest.param(
-        lambda x, m: (x * m[:, (torch.arange(x.size(1)) - 1)][..., None]).sum(1),
-        {},
-        "looks rows of",
-        id="one off",
-        marks=_LIKE,
-    ),
     pytest.param(
         lambda x, m: (x * m[:, (torch.arange(x.size(1)) * m[0])][..., None]).sum(1), {}, "looks rows of", id="chosen"
     ),
     pytest.param(lambda x, m: torch.einsum("bl,bld->bd", m + 1.0, x), {}, "sums over", id="einsum of 1"),
     pytest.param(lambda x, m: torch.einsum("bll->bl", _scores(x)) * m, {}, "joins rows", id="a diagonal"),
-    pytest.param(lambda x, m: functional.one_hot(m).sum(-1) * x[..., 0], {}, "one_hot|Dynamo", id="classes counted"),
     pytest.param(lambda x, m: _mean(x, m).nan_to_num(), {}, "could hide", id="NaN made a number"),
-    pytest.param(lambda x, m: _by_hand(x, m) > 0, {}, "could hide", id="NaN compared"),
-    pytest.param(lambda x, m: _by_hand(x, m).pow(0), {}, "could hide", id="NaN to the power of 0"),
-    pytest.param(lambda x, m: _by_hand(x, m).long(), {}, "could hide", id="NaN as an int"),
-    pytest.param(lambda x, m: x[:, 0].copy_(_mean(x, m)), {}, "could hide", id="copied"),
     pytest.param(_multiplied_in_place, {}, "writes what masked filling", id="multiplied in place"),
     pytest.param(
         lambda x, m: functional.scaled_dot_product_attention(
@@ -223,28 +162,6 @@ _REFUSED: list[Any] = [
         {},
         "not linear layers of one",
         id="a mask that may be NaN",
-    ),
-    pytest.param(
-        lambda x, m: functional.scaled_dot_product_attention(
-            (x * m[..., None]).sum(1)[:, None], *[torch.ones(2, 3, 4)] * 2
-        ),
-        {},
-        "not linear layers of one",
-        id="NaN queries of pooled states",
-        marks=_LIKE,
-    ),
-    pytest.param(
-        lambda x, m: _looked_up(_looked_up(x, m).sin(), m),
-        {},
-        "not linear layers of one",
-        id="a row of NaN scores",
-        marks=_LIKE,
-    ),
-    pytest.param(
-        lambda x, m: functional.scaled_dot_product_attention(_layer(x, m), x, x, (m != 0)[:, None]),
-        {},
-        "not linear layers of one",
-        id="NaN queries of values that are not",
     ),
 ]
 
@@ -270,21 +187,9 @@ def test_what_is_known_of_a_mask_is_forgotten_when_it_is_written(cache_dir: Path
         _padded(written)(*_arguments(6))
 
 
-def test_a_row_that_is_masked_throughout_is_as_without_padding(cache_dir: Path) -> None:
-    cached = _padded(_looked_up)
-    for length in (6, 4):
-        x, mask = _arguments(length)
-        mask[1] = 0
-        torch.testing.assert_close(cached(x, mask), _looked_up(x, mask))
-
-
 @pytest.mark.parametrize(
     ("function", "fill"),
-    [
-        (_looked_up, INF),
-        (_mean, -INF),
-        *(pytest.param(function, math.nan, marks=pytest.mark.thorough) for function in (_by_hand, _layer)),
-    ],
+    [(_looked_up, INF), (_mean, -INF)],
 )
 def test_filling_that_no_mask_can_hide_is_an_error(
     cache_dir: Path, function: Callable[[Tensor, Tensor], Tensor], fill: float
@@ -365,9 +270,7 @@ def test_every_operator_that_carries_nan_is_tried() -> None:
     assert set(_SHAPES) | _MOVES | {"scaled_dot_product_attention"} == _CARRY_NAN  # attention is tried below
 
 
-@pytest.mark.parametrize(
-    "dtype", sampled([torch.float32, torch.bfloat16, torch.float16], [torch.float32, torch.bfloat16]), ids=str
-)
+@pytest.mark.parametrize("dtype", sampled([torch.float32, torch.bfloat16], [torch.float32]), ids=str)
 def test_what_reads_a_nan_gives_nan_or_what_it_would_have_given(dtype: torch.dtype) -> None:
     places = (torch.rand(4, 16) > 0.9, torch.arange(64).view(4, 16) == 17, torch.ones(4, 16, dtype=torch.bool))
     x = torch.rand(4, 16).to(dtype)
@@ -387,9 +290,9 @@ def test_what_reads_a_nan_gives_nan_or_what_it_would_have_given(dtype: torch.dty
 @pytest.mark.parametrize(
     ("length", "dtype"),
     [
-        *((3, torch.float32), (17, torch.float32), (70, torch.float16), (600, torch.bfloat16)),
-        *(pytest.param(length, torch.float32, marks=pytest.mark.thorough) for length in (16, 70, 600)),
-        *(pytest.param(*case, marks=pytest.mark.thorough) for case in ((3, torch.float16), (16, torch.bfloat16))),
+        (17, torch.float32),
+        (70, torch.float16),
+        *(pytest.param(length, torch.float32, marks=pytest.mark.thorough) for length in (3, 16, 600)),
     ],
     ids=str,
 )
@@ -422,7 +325,6 @@ def test_attention_over_nan_gives_nan_or_what_it_would_have_given(length: int, d
 
 _STEPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "attend": _by_hand,
-    "attend in place": _in_place,
     "attend to all": lambda x, mask: _scores(x).softmax(-1) @ x,
     "look up": _looked_up,
     "layer": _layer,
@@ -430,19 +332,17 @@ _STEPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "hide others": lambda x, mask: x.masked_fill(mask[..., None] != 0, 0),
     "total": lambda x, mask: x + x.sum(1, keepdim=True),
     "mean": lambda x, mask: x + _mean(x, mask)[:, None],
-    "norm": lambda x, mask: functional.layer_norm(x, [4]),
     "first": lambda x, mask: x - x[:, :1],
     "reverse": lambda x, mask: x.flip(1),
     "running": lambda x, mask: x.cumsum(1),
     "turn": lambda x, mask: x.transpose(1, 2).movedim(1, 2) + torch.einsum("bld,bld->bl", x, x)[..., None],
-    "rows": lambda x, mask: x[torch.arange(x.size(0))[:, None], torch.arange(x.size(1))],
     "clean": lambda x, mask: x.nan_to_num(),
     "greatest": lambda x, mask: x + x.masked_fill(mask[..., None] == 0, -INF).amax(1, keepdim=True),
 }
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(9), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(4), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.sampled_from(sorted(_STEPS)), min_size=1, max_size=3), length=st.integers(2, 8))
 def test_what_the_proof_admits_never_depends_on_masked_filling(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], length: int

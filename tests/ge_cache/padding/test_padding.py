@@ -43,11 +43,6 @@ def _write_pool(module: Any, x: Tensor) -> Tensor:
     return x
 
 
-def _write_slice(module: Any, x: Tensor) -> Tensor:
-    module.pool[: x.size(0)].copy_(x)
-    return x
-
-
 def _write_expanded(module: Any, x: Tensor) -> Tensor:
     wide = module.pool[0].expand(x.size(0), 4)
     return x + wide.select(0, 0).add_(1)
@@ -55,24 +50,16 @@ def _write_expanded(module: Any, x: Tensor) -> Tensor:
 
 _REFUSED: list[Any] = [
     pytest.param(lambda m, x: x.sum(0), r"`aten.sum\.\w+` reduces over x.size\(0\)", id="sum over rows"),
-    pytest.param(lambda m, x: x - x.amax(0, keepdim=True), "reduces over", id="amax"),
     pytest.param(lambda m, x: x / x.size(0), "uses the size|as a number", id="size as a number"),
-    pytest.param(lambda m, x: x * torch.full((4,), x.size(0)), "as a number", id="size as a fill"),
     pytest.param(lambda m, x: x.softmax(0), "gives filling a weight", id="softmax over rows"),
-    pytest.param(lambda m, x: x.sort(0).values, "combines positions of", id="sort"),
     pytest.param(lambda m, x: x.flip(0), "combines positions of", id="flip"),
-    pytest.param(lambda m, x: x[-1] + x, "takes one row of", id="last row"),
     pytest.param(lambda m, x: x[1:] + x[:-1], "takes a part of", id="neighbours"),
     pytest.param(lambda m, x: x.t() @ x, "sums over", id="gram matrix"),
     pytest.param(lambda m, x: torch.cat([x, m.pool]), "puts rows behind", id="rows behind rows"),
-    pytest.param(lambda m, x: x[x[:, 0] > 0].sum(), "mask|Dynamo could not", id="selection by a mask"),
     pytest.param(lambda m, x: x + torch.randn_like(x), "random", id="random numbers"),
     pytest.param(lambda m, x: x[(x[:, 0] * 0).long()], "looks rows of x.size", id="rows by number"),
     pytest.param(lambda m, x: x.reshape(2, -1), "cuts or mixes", id="rows cut apart"),
-    pytest.param(lambda m, x: x.unsqueeze(0).expand(3, -1, -1).reshape(-1, 4), "mixes the rows", id="rows within rows"),
-    pytest.param(lambda m, x: x + torch.arange(x.size(0), 0, -1)[:, None], "counts to|as a number", id="counted down"),
     pytest.param(_write_pool, "write filling of", id="scatter into shared rows"),
-    pytest.param(_write_slice, "writes rows that only filling", id="write to a slice of a buffer"),
     pytest.param(_write_expanded, "writes rows that only filling", id="write to an expanded buffer"),
 ]
 
@@ -89,7 +76,7 @@ def test_a_method_whose_rows_depend_on_each_other_is_refused_when_it_is_built(
 
 @pytest.mark.parametrize(
     "function",
-    [lambda m, x: x.sum(0), lambda m, x: x.t() @ x, lambda m, x: (x != 0).any(0), lambda m, x: x.norm(dim=0)],
+    [lambda m, x: x.t() @ x, lambda m, x: (x != 0).any(0)],
 )
 def test_a_sum_over_filling_that_is_zero_is_served(cache_dir: Path, function: Callable[..., Any]) -> None:
     cached = _padded(function, fill=0.0)
@@ -124,22 +111,18 @@ _STEPS: dict[str, Callable[[Tensor], Tensor]] = {
     "reverse": lambda x: x.flip(0),
     "mean_size": lambda x: x / x.size(0),
     "flatten": lambda x: x.reshape(-1).reshape(x.size(0), 4),
-    "split_columns": lambda x: torch.cat(list(x.split(2, dim=1))[::-1], dim=1),
     "fold": lambda x: x.view(x.size(0), 2, 2).transpose(1, 2).reshape(x.size(0), 4),
     "pairs": lambda x: x.unsqueeze(1).expand(-1, 3, -1).reshape(-1, 4).view(x.size(0), 3, 4).sum(1),
     "outer": lambda x: (x @ x.t()).tril() @ x,
-    "rows_matrix": lambda x: (x @ x.t()).sum(0, keepdim=True).t() * x,
     "shift": lambda x: torch.cat([x[:1] * 0, x[:-1]]) + x,
-    "take_columns": lambda x: x[:, torch.tensor([3, 1, 0, 2])],
     "triangle": lambda x: (x.unsqueeze(-1) * torch.ones(4)).triu().sum(-1),
     "where": lambda x: torch.where(x > 0, x, torch.zeros_like(x)),
     "in_place": lambda x: x.clone().add_(1).clamp_(max=3.0),
-    "write_row": lambda x: x.clone().index_fill(1, torch.tensor([1]), 0.0),
 }
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.sampled_from(sorted(_STEPS)), min_size=1, max_size=4), size=st.integers(1, 7))
 def test_what_the_proof_admits_never_depends_on_the_filling(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], size: int
@@ -161,30 +144,6 @@ def test_what_the_proof_admits_never_depends_on_the_filling(
         except (GearSpecError, UnknownGear):
             return
         assert torch.allclose(found, chain(None, x), rtol=1e-5, atol=1e-5), (steps, size, fill)
-
-
-def test_a_branch_on_size_one_is_not_padded_over(cache_dir: Path) -> None:
-    config = strict_config(on_miss="pad", pad_values={"x": 0.0})
-    net = Net()
-    cached = gearcache.cache_compile(net.one_is_special, config=config, gears={"x": {0: [4]}})
-    x = torch.randn(3, 4)
-    assert torch.equal(cached(x), x * 2)
-    with pytest.raises(UnknownGear, match="does not serve a size of 1"):
-        cached(torch.randn(1, 4))
-
-
-def test_a_cache_that_begins_empty_is_padded(cache_dir: Path) -> None:
-    """`DynamicCache` of transformers appends its first keys to a tensor of shape (0,)."""
-
-    def append(module: Any, x: Tensor) -> Tensor:
-        keys = torch.cat([torch.tensor([]), x.view(-1, 2, 2)], dim=-2)
-        return torch.cat([keys, x.view(-1, 2, 2) * 2], dim=-2)
-
-    cached = _padded(append)
-    for size in (3, 7, 8, 1):
-        x = torch.randn(size, 4)
-        assert torch.equal(cached(x), append(None, x))
-    assert cached.stats.compiles == 2
 
 
 def test_a_padded_call_is_checked_like_any_other(cache_dir: Path) -> None:
@@ -215,16 +174,6 @@ def test_a_written_input_that_overlaps_another_is_refused(cache_dir: Path) -> No
         cached(shared, position, SimpleNamespace(keys=keys))
 
 
-def test_the_oldest_padded_sizes_are_forgotten_but_counted(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gearcache.serving.miss.adapted_calls.MAX_ADAPTED", 2)
-    cached = _padded(lambda m, x: x * 2, sizes=(8,))
-    for size in (2, 3, 4, 5, 2):
-        x = torch.randn(size, 4)
-        assert torch.equal(cached(x), x * 2)
-    assert cached.stats.gears["x.size(0)=2"] == 2
-    assert cached.stats.calls == 5
-
-
 def test_padded_calls_count_their_own_rows(cache_dir: Path) -> None:
     meter = Meter()
     config = strict_config(on_miss="pad", pad_values={"x": 0.0})
@@ -237,7 +186,6 @@ def test_padded_calls_count_their_own_rows(cache_dir: Path) -> None:
     ("values", "message"),
     [
         ({"x": 0.0}, r"pad_values fills x.size\(0\), and y.size\(0\) has to follow it"),
-        ({"x": 0.0, "y": 0, "z": 0}, "pad_values names `z`"),
         ({"x": {1: 0.0}}, "pad_values names `x`, which has no dim that differs between gears"),
     ],
 )
@@ -252,12 +200,6 @@ def test_every_padded_input_needs_a_value(cache_dir: Path, values: dict[str, Any
         cached(torch.randn(3, 4), torch.randn(3, 4))
 
 
-def test_a_value_that_the_dtype_cannot_hold_is_refused(cache_dir: Path) -> None:
-    cached = _padded(lambda m, x: x * 2, fill=0.5)
-    with pytest.raises(GearSpecError, match=r"pad_values of `x` is 0.5, which a tensor of torch.int64 cannot hold"):
-        cached(torch.ones(3, 4, dtype=torch.int64))
-
-
 def test_padding_of_one_dim_leaves_the_other_to_exact_gears(cache_dir: Path) -> None:
     config = strict_config(on_miss="pad", pad_values={"x": {0: 0.0}})
     config.inference_config.dynamic_gears_merge_policy = "product"
@@ -269,19 +211,9 @@ def test_padding_of_one_dim_leaves_the_other_to_exact_gears(cache_dir: Path) -> 
         cached(torch.randn(3, 4))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"on_miss": "pad"}, {"pad_values": {"x": 0}}, {"on_miss": "raise", "pad_values": {"x": 0}}],
-)
-def test_padding_needs_both_options(options: dict[str, Any]) -> None:
+def test_padding_needs_both_options() -> None:
     with pytest.raises(ValueError, match="padding needs on_miss='pad', pad_values and gears"):
-        gearcache.cache_compile(Net().plain, config=strict_config(**options), gears={"x": {0: [4]}})
-
-
-@pytest.mark.parametrize("values", [{"x": "0"}, {"x": {}}, {"x": {"a": 0}}, {0: 0}, 3, {"x": {0: 1, 1: 2}}])
-def test_pad_values_of_another_form_are_refused(values: Any) -> None:
-    with pytest.raises(ValueError, match="option `pad_values`"):
-        strict_config(pad_values=values)
+        gearcache.cache_compile(Net().plain, config=strict_config(on_miss="pad"), gears={"x": {0: [4]}})
 
 
 def test_padded_dims_are_in_the_key_and_values_are_not(cache_dir: Path) -> None:
@@ -297,16 +229,17 @@ def test_padded_dims_are_in_the_key_and_values_are_not(cache_dir: Path) -> None:
     assert padded != entry(on_miss="pad", pad_values={"x": {0: 0.0}})
 
 
-@pytest.mark.usefixtures("compiled_here")
-@pytest.mark.slow
-def test_compiled_graphs_are_padded_too(cache_dir: Path) -> None:
+def test_a_branch_on_size_one_is_not_padded_over(cache_dir: Path) -> None:
+    config = strict_config(on_miss="pad", pad_values={"x": 0.0})
     net = Net()
-    config = strict_config("inductor", on_miss="pad", pad_values={"x": 7.0})
-    cached = gearcache.cache_compile(net.aliases, config=config, gears={"x": {0: [4]}})
-    for size in (3, 4):
-        x, other = (torch.arange(4.0 * size).reshape(size, 4) for _ in range(2))
-        found, expected = cached(x), net.aliases(other)
-        for left, right in zip(found, expected, strict=True):
-            torch.testing.assert_close(left, right.detach(), atol=1e-5, rtol=1e-5)
-        assert found[0] is x
-        assert found[2].data_ptr() == found[1][:, 1:].data_ptr()
+    cached = gearcache.cache_compile(net.one_is_special, config=config, gears={"x": {0: [4]}})
+    x = torch.randn(3, 4)
+    assert torch.equal(cached(x), x * 2)
+    with pytest.raises(UnknownGear, match="does not serve a size of 1"):
+        cached(torch.randn(1, 4))
+
+
+def test_a_value_that_the_dtype_cannot_hold_is_refused(cache_dir: Path) -> None:
+    cached = _padded(lambda m, x: x * 2, fill=0.5)
+    with pytest.raises(GearSpecError, match=r"pad_values of `x` is 0.5, which a tensor of torch.int64 cannot hold"):
+        cached(torch.ones(3, 4, dtype=torch.int64))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.ge_cache.workers.scratch import LOCK, PREFIX, Scratch, collect_scratch, scratch_folder
+from gearcache.ge_cache.workers.scratch import LOCK, PREFIX, Scratch, collect_scratch
 
 OWNER = """
 import sys, tempfile
@@ -35,13 +35,6 @@ def grow_old(folder: Path) -> None:
     os.utime(folder / LOCK, (time.time() - 3600,) * 2)
 
 
-def test_a_folder_is_private_and_gone_after_the_with(tmp_path: Path) -> None:
-    with scratch_folder() as folder:
-        assert folder.stat().st_mode & 0o777 == 0o700
-        (folder / "file").write_text("x")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_folder_of_a_killed_process_is_collected_and_that_of_a_live_one_is_not(tmp_path: Path) -> None:
     command = [sys.executable, "-c", OWNER, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -54,12 +47,6 @@ def test_the_folder_of_a_killed_process_is_collected_and_that_of_a_live_one_is_n
         process.wait()
         assert collect_scratch() == [folder]
     assert not folder.exists()
-
-
-def test_what_may_just_be_made_stays(tmp_path: Path) -> None:
-    Scratch()._lock = -1
-    assert collect_scratch() == []
-    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_what_only_looks_like_one_stays(tmp_path: Path) -> None:

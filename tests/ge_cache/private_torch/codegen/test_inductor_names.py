@@ -36,20 +36,6 @@ def test_a_runtime_for_this_very_cpu_is_none_for_another_one(
     assert len(made) == count
 
 
-def test_settings_that_a_program_assigned_are_known_with_what_they_were_before() -> None:
-    import torch._inductor.config as settings
-
-    settings.get_config_copy()  # reads lists and dicts, which does not count
-    assert private_inductor.unassigned_settings() == {}
-    with settings.patch({"emulate_precision_casts": True, "cpp.threads": 7, "post_grad_custom_post_pass": print}):
-        assert private_inductor.unassigned_settings() == {
-            "emulate_precision_casts": False,
-            "cpp.threads": -1,
-            "post_grad_custom_post_pass": None,
-        }
-    assert private_inductor.unassigned_settings() == {}
-
-
 def test_the_probes_of_instruction_sets_import_nothing_from_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,27 +56,15 @@ def test_the_probes_of_instruction_sets_import_nothing_from_the_working_folder(
     assert marker.exists(), "without it the folder is imported from"
 
 
-@pytest.mark.parametrize("simdlen", [None, 256, 1])
-def test_the_instruction_set_is_the_one_that_inductor_takes(simdlen: int | None) -> None:
-    from torch._inductor import config, cpu_vec_isa
-
-    with config.patch({"cpp.simdlen": simdlen}):
-        expected = cpu_vec_isa.pick_vec_isa()
-        with instruction_sets.probed_alike():
-            assert cpu_vec_isa.pick_vec_isa() is expected
-            assert len(cpu_vec_isa.valid_vec_isa_list()) == 1 or simdlen is not None
-
-
 @pytest.mark.parametrize(
     ("name", "width", "flags"),
     [
         ("", 0, ""),
-        ("VecAVX2", 256, "-mavx2 -mfma -mf16c"),
         ("VecAVX512", 512, "-mavx512f -mavx512dq -mavx512vl -mavx512bw -mfma"),
         ("VecNEON", 128, ""),
     ],
 )
-@pytest.mark.parametrize("capability", [None, "default", "avx2"])
+@pytest.mark.parametrize("capability", [None, "avx2"])
 def test_the_instruction_set_of_a_target_is_taken_as_it_is(
     name: str, width: int, flags: str, capability: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

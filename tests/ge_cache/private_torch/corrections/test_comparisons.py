@@ -50,15 +50,12 @@ def listed(*items: Any) -> list[Any]:
 #: In one trace go those alone that compare no size.
 EXPRESSIONS = """
 (1 in [o], 1 in (o,), o in [1], [1] in [[o]], (1,) in [(o,)], None in [o], 1 in {'a': o}.values())
-! 1 in {o: 2} | ! {o: 2}.get(1, 9) | ! 1 in {o} | ! 1 in [x[0, 0]] | ! 'a' in [x[0, 0].numpy()]
+! 1 in {o: 2} | ! 1 in [x[0, 0]] | ! 'a' in [x[0, 0].numpy()]
 (x in [x], x in (None, x), x in ['a']) | ! x in [x + 1] | ! x in [Text.ANY]
-3 in x.shape | n in [3, 4] | 3 in [n] | (3, 4) == x.shape | x.shape.count(3)
-(n > 3) == 0 | (n > 3) != 0 | (n == 3) == 1 | (n > 3) < 1 | [n > 3] == [0]
-(n == 3) is True | bool(n) is True | (x.shape == (3, 4)) is True | (n > 3) is not None
-n == 3 + 0j | round(n * 17, -2) | round(n)
-min(n, 3.0) | max([n, 3.0]) | min(n, 1, 2.0) | max(n, n / 2) | max(n, 7) | ! max(x[0, 0], n)
-(listed(*range(1, 7, 2)), listed(*range(4)), listed(0, *range(3)), [*range(1, 4)]) | listed(*range(n)) | sum(range(n))
-! m.run is m.run | ! m.run == m.train | ! x.device is x.device | x.device == x.device | ! OfMeta == 1
+3 in x.shape | (3, 4) == x.shape | (n > 3) == 0 | [n > 3] == [0] | bool(n) is True | (x.shape == (3, 4)) is True
+n == 3 + 0j | round(n * 17, -2) | max([n, 3.0]) | max(n, n / 2) | ! max(x[0, 0], n)
+(listed(*range(1, 7, 2)), listed(*range(4)), listed(0, *range(3)), [*range(1, 4)]) | listed(*range(n))
+! m.run is m.run | ! x.device is x.device | ! OfMeta == 1
 """
 
 
@@ -98,10 +95,7 @@ class Formatted(torch.nn.Module):
             format(n),
             f"{n:.2f}",
             f"{n}",
-            str(n),
-            str(x.size(0)),
             f"{n}{n} of {x.size(0)}",
-            f"{x.size(0)}",
             n,
         )
 
@@ -109,7 +103,7 @@ class Formatted(torch.nn.Module):
         return f"{n}", 5, x.size(0)
 
 
-@pytest.mark.parametrize(("name", "dynamic"), [("forward", None), ("forward", False), ("left_out", True)])
+@pytest.mark.parametrize(("name", "dynamic"), [("forward", None), ("left_out", True)])
 def test_numbers_are_formatted_as_their_spec_says(name: str, dynamic: bool | None, cache_dir: pathlib.Path) -> None:
     method, config = getattr(Formatted(), name), gearcache.CompilerConfig(backend="eager", strict=True)
     cached = gearcache.cache_compile(method, config=config, dynamic=dynamic)

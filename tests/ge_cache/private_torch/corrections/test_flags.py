@@ -21,18 +21,13 @@ class Net(Case):
 #: Answers are the same at all sizes that are tried, or are not.
 ALIKE: dict[str, str] = {
     "attention": "return F.scaled_dot_product_attention(x, x, x, is_causal=x.shape[1] > 1)",
-    "a function in Python": "return F.dropout(x, 0.5, x.shape[1] > 1000)",
-    "a flag that may be None": "return F.interpolate(x, scale_factor=2, mode='bilinear', align_corners=x.shape[1] > 1)",
 }
 OTHER: dict[str, str] = {
     "attention": "return F.scaled_dot_product_attention(x, x, x, is_causal=x.shape[1] > 4)",
-    "a method": "return x.argsort(-1, x.shape[1] > 4)",
-    "a number": "return torch.where(x > 0, x, x.shape[1] > 4)",
     "a value": "return x.new_full((2,), x.shape[1] > 4)",
 }
 #: What takes a symbol, and a condition of the graph, need no graph for each answer.
 SYMBOLIC: dict[str, str] = {
-    "a check": "torch._check(x.shape[1] > 2)\nreturn x * 2",
     "a symbol": "return x * torch.sym_ite(torch.sym_not(x.shape[1] > 4), 5, 3)",
     "a check with a message": "torch._check_value(x.shape[1] > 2, lambda: 'few')\nreturn x * 2",
 }

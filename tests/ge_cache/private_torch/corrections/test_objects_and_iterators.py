@@ -27,7 +27,7 @@ def test_a_refused_call_leaves_random_numbers_as_they_are(cache_dir: Path) -> No
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("kind", ["to_sparse_coo", "to_sparse_csr", "to_mkldnn", "nested"])
+@pytest.mark.parametrize("kind", ["to_sparse_csr", "to_mkldnn", "nested"])
 def test_a_buffer_of_another_layout_that_is_not_used_does_no_harm(kind: str, cache_dir: Path) -> None:
     net, twin = (text(of_objects_and_iterators.Net, "return x + 1")() for _ in range(2))
     eye = torch.eye(4)

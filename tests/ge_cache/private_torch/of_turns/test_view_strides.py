@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gearcache.ge_cache.capture.turns import turn
 from gearcache.ge_cache.private_torch.fake import fake_mode
+from tests.support.sampled import examples
 
 Layout = tuple[list[int], list[int], list[int]]
 
@@ -28,7 +29,7 @@ def layouts(draw: st.DrawFn) -> Layout:
     return sizes, strides, [*wanted, *draw(st.lists(st.just(1), max_size=2))]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(layouts())
 def test_a_view_has_the_strides_of_the_kernel(layout: Layout) -> None:
     sizes, strides, wanted = layout

@@ -7,7 +7,7 @@ from typing import Any
 
 from gearcache.ge_cache.capture.exchanged import entries_of
 from gearcache.ge_cache.private_torch.every_probe import OF_TURNS, PROBES
-from gearcache.ge_cache.private_torch.probe import Probes, listening
+from gearcache.ge_cache.private_torch.probe import listening
 
 _ABSENT = object()
 
@@ -25,25 +25,3 @@ def test_every_probe_is_put_in_place_and_undone() -> None:
         with listening(SimpleNamespace(), every):
             assert not [place for place, old, new in zip(places, before, entries(), strict=True) if old is new]
         assert all(old is new for old, new in zip(before, entries(), strict=True))
-
-
-class Asked:
-    """Something to listen at."""
-
-    size = 3
-
-    def answer(self, number: int) -> int:
-        return number
-
-
-def test_a_function_that_others_replaced_meanwhile_is_the_one_that_a_probe_calls(monkeypatch: Any) -> None:
-    probes = Probes()
-
-    @probes.at(Asked, "answer")
-    def doubled(trace: Any, original: Any, self: Any, number: int) -> Any:
-        return original(self, number) * 2
-
-    for add in (0, 1, 2):
-        monkeypatch.setattr(Asked, "answer", lambda self, number, add=add: number + add)
-        with listening(None, (probes,)):
-            assert Asked().answer(3) == 2 * (3 + add)
