@@ -64,6 +64,9 @@ class Decode(nn.Module):
     def step(self, x: Tensor, position: int, length: int) -> Tensor:
         return x[position:].sum() * int(length / 3)
 
+    def rounded(self, x: Tensor, t: float) -> Tensor:
+        return x * round(t, 1)
+
 
 def test_an_int_beside_one_that_a_trace_needs_stays_a_number(cache_dir: Path) -> None:
     net, x = Decode(), torch.arange(12.0)
@@ -74,9 +77,26 @@ def test_an_int_beside_one_that_a_trace_needs_stays_a_number(cache_dir: Path) ->
     assert cached.stats.traces == 3  # the second length: once as a number
 
 
-def test_a_full_entry_says_which_int_is_a_constant_and_why(cache_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("name", "calls", "why"),
+    [
+        (
+            "step",
+            [(2, 4), (2, 5), (2, 6)],
+            "(`length` is a constant of each variant, because it computes `int` of a number)",
+        ),
+        (
+            "rounded",
+            [(0.1,), (0.2,), (0.3,), (0.4,)],
+            "because the trace needs its value: `return x * round(t, 1)` in `rounded`",
+        ),
+    ],
+)
+def test_a_full_entry_says_which_number_is_a_constant_and_why(
+    cache_dir: Path, caplog: pytest.LogCaptureFixture, name: str, calls: list[Any], why: str
+) -> None:
     net, x = Decode(), torch.arange(12.0)
-    cached = gearcache.cache_compile(net.step, config=strict_config(max_variants=2))
-    for length in range(4, 7):
-        cached(x, 2, length)
-    assert "(`length` is a constant of each variant, because it computes `int` of a number)" in caplog.text
+    cached = gearcache.cache_compile(getattr(net, name), config=strict_config(max_variants=len(calls) - 1))
+    for numbers in calls:
+        cached(x, *numbers)
+    assert why in caplog.text

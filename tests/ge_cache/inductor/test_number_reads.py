@@ -31,7 +31,8 @@ class Numbers(nn.Module):
     def forward(self, x: Tensor, y: Tensor, wide: Tensor, n: int, at: dict[str, int]) -> Any:
         self.position += 1
         t, self.scale = self.scale, self.scale * 0.5
-        return self.of_ints(x, n, at["factor"]), self.of_floats(y, wide, t), self.of_values(y)
+        in_16_bits = [self.of_16_bits(y.to(dtype), at["factor"], t) for dtype in (torch.bfloat16, torch.float16)]
+        return self.of_ints(x, n, at["factor"]), self.of_floats(y, wide, t), self.of_values(y), in_16_bits
 
     def of_ints(self, x: Tensor, n: int, factor: int) -> Any:
         rows = torch.arange(2)[:, None]
@@ -44,6 +45,11 @@ class Numbers(nn.Module):
         greatest = wide.max().item()
         results = [part for s in (1.0 - t / 7, greatest) for z in (y, wide) for part in (z * s, z / s, s - z, z > s)]
         return results, torch.full_like(y, t), torch.where(y > t, y, t), y.clamp(max=t), -t, t * 3, greatest
+
+    def of_16_bits(self, y: Tensor, factor: int, t: float) -> Any:
+        """Products and quotients are exact; of sums Inductor does not always round the number first, as eager does."""
+        results = [part for s in (factor, factor * 1001 + 2, t, 1.0 - t / 7) for part in (y * s, y / s)]
+        return [*results, y.clone().mul_(t), y[0, 0] * t, torch.scalar_tensor(t, dtype=y.dtype)]
 
     def of_values(self, y: Tensor) -> Any:
         places = torch.nonzero(y > 0.5)
