@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from gearcache.cache.files import trust
 from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import MAGIC
 from gearcache.cache.store import DiskStore, Hit, Miss, MissReason
-from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath
+from gearcache.errors import CorruptEntry, UnsafePath
 from tests.support.conformance import STORE_LAWS, StoreLaw, read_file
 from tests.support.relaunch import run_python
 
@@ -89,25 +87,6 @@ def test_a_manifest_of_another_format_stays_and_is_a_miss_of_its_own(store: Disk
     assert path.read_bytes() == data
 
 
-def test_what_may_not_be_read_is_left_alone(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    digest = store.put_blob(b"code")
-    store.publish(KEY, {}, {digest: 4}, {})
-    before = files_below(store.layout.root)
-
-    def deny(*_: object) -> int:
-        raise PermissionError(13, "Permission denied")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(trust.os, "open", deny)
-        found = missed(store)
-        with pytest.raises(CacheError, match="Permission denied"):
-            read_file(store, digest)
-    assert found.reason is MissReason.UNREADABLE
-    assert "Permission denied" in found.detail
-    assert files_below(store.layout.root) == before
-    assert isinstance(store.lookup(KEY), Hit)
-
-
 @pytest.mark.parametrize("how", ["writable", "link", pytest.param("of another user", marks=needs_root)])
 def test_files_that_others_may_have_changed_are_refused_until_they_are_stored_again(store: DiskStore, how: str) -> None:
     digest = store.put_blob(b"code")
@@ -148,31 +127,6 @@ def test_a_corrupt_blob_is_quarantined_and_only_it(
     assert isinstance(store.lookup(KEY), Hit)
     assert store.put_blob(b"code") == digest
     assert store.read_blob(digest) == b"code"
-
-
-def test_a_blob_that_is_put_again_is_written_only_if_it_is_damaged(store: DiskStore) -> None:
-    digest = store.put_blob(b"code")
-    path = store.layout.blob(digest)
-    inode = path.stat().st_ino
-    assert store.put_blob(b"code") == digest
-    assert path.stat().st_ino == inode
-    for damage in (b"codE", b"cod"):
-        path.write_bytes(damage)
-        assert store.put_blob(b"code") == digest
-        assert store.read_blob(digest) == b"code"
-
-
-def test_a_cache_that_cannot_be_written_is_looked_up_but_not_published(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    store = DiskStore(Layout(tmp_path / "file" / "cache"), lock_timeout=0)
-    assert missed(store).reason is MissReason.ABSENT
-    assert not store.has_blob(sha256(b"").hexdigest())
-    with pytest.raises(PublishError):
-        store.put_blob(b"")
-    with pytest.raises(PublishError):
-        store.publish(KEY, {}, {}, {})
-    with pytest.raises(PublishError), store.exclusive(KEY):
-        pass
 
 
 READ_ONLY = """

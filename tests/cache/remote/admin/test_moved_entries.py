@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -127,18 +126,6 @@ def test_each_entry_is_tried_three_times(tmp_path: Path, share: str) -> None:
     assert (found.sent, list(found.failed.values()), remote.faults) == ([], ["no answer"], 3)
 
 
-def test_a_tier_that_takes_nothing_is_given_up(tmp_path: Path, share: str) -> None:
-    names = []
-    for number in range(6):
-        key = type(DECODE)(f"Model.m{number}", (("number", number),))
-        store_gears(tmp_path / "a", key, {"1": b"one"})
-        names.append(EntryName(key.safe_label, key.digest))
-    target, remote = flaky(tmp_path / "a", share, "put", 1000)
-    found = push(tmp_path / "a", target, *names)
-    assert (len(found.failed), remote.faults) == (6, 9)
-    assert list(found.failed.values())[-1].startswith("not tried")
-
-
 def test_what_nobody_signed_is_not_sent_where_hosts_would_refuse_it(tmp_path: Path, share: str) -> None:
     store_gears(tmp_path / "a", DECODE, {"1": b"one"})
     target = tier(tmp_path / "a", share, unsigned=False)
@@ -185,17 +172,6 @@ def test_entries_of_ranks_come_to_their_ranks(tmp_path: Path, share: str) -> Non
     pull(tmp_path / "b", tier(tmp_path / "b", share), entry=name)
     assert Layout(tmp_path / "b", "rank1").manifest(DECODE).exists()
     assert not Layout(tmp_path / "b").manifest(DECODE).exists()
-
-
-def test_a_host_that_signs_signs_what_it_takes(tmp_path: Path, share: str) -> None:
-    signer = key_of(tmp_path)
-    store_gears(tmp_path / "a", DECODE, {"1": b"one"}, signer=signer)
-    store_gears(tmp_path / "b", DECODE, {"2": b"two"}, signer=signer)
-    trust = Trust.from_environment({KEY_FILE_VARIABLE: str(signer.path)})
-    push(tmp_path / "a", tier(tmp_path / "a", share, unsigned=False), trust=trust)
-    source = tier(tmp_path / "b", share, unsigned=False)
-    assert len(pull(tmp_path / "b", source, trust=trust).brought) == 1
-    assert texts(stored(tmp_path / "b", signer=signer)) == ["1", "2"]
 
 
 def test_what_comes_as_it_is_keeps_its_signature_and_can_be_sent_on(tmp_path: Path, share: str) -> None:
@@ -247,19 +223,6 @@ def test_a_damaged_blob_is_told_and_the_other_gears_come(tmp_path: Path, share: 
     assert texts(stored(tmp_path / "c")) == ["2"]
 
 
-def test_where_blobs_of_a_gear_are_gone_those_of_another_host_come(tmp_path: Path, share: str) -> None:
-    store_gears(tmp_path / "a", DECODE, {"1": b"one", "2": b"two"}, created=1.0)
-    push(tmp_path / "a", tier(tmp_path / "a", share))
-    store_gears(tmp_path / "b", DECODE, {"1": b"one of b", "2": b"two of b", "3": b"three of b"}, created=2.0)
-    push(tmp_path / "b", tier(tmp_path / "b", share))
-    for blob in (b"one of b", b"two of b"):
-        blob_path(share, blob).unlink()
-    found = pull(tmp_path / "c", tier(tmp_path / "c", share))
-    assert (len(found.brought), found.failed) == (1, {})
-    assert sorted(set(texts(stored(tmp_path / "c")))) == ["1", "2", "3"]
-    assert pull(tmp_path / "c", tier(tmp_path / "c", share)).failed == {}
-
-
 def test_a_blob_comes_from_the_next_tier_where_the_first_has_it_damaged(tmp_path: Path, share: str) -> None:
     store_gears(tmp_path / "a", DECODE, {"1": b"one", "2": b"two"})
     other = f"{share}-2"
@@ -293,19 +256,6 @@ def test_a_tier_that_fails_all_the_time_is_left_alone(tmp_path: Path, share: str
     assert "failed again and again" in next(iter(pulling.outcome.failed.values()))
 
 
-def test_a_tier_that_hangs_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persistence, "LONG_SECONDS", 0.05)
-    tries = []
-
-    def hang() -> None:
-        tries.append(time.sleep(0.06))
-        raise RemoteError("tier", "no answer")
-
-    with pytest.raises(RemoteError):
-        persistence.persistently(hang)
-    assert len(tries) == 1
-
-
 def test_no_more_variants_come_than_an_entry_may_hold_and_a_host_with_many_crowds_out_no_other(
     tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,21 +277,6 @@ def test_no_more_variants_come_than_an_entry_may_hold_and_a_host_with_many_crowd
     found = traces(stored(tmp_path / "z"))
     assert (len(found), "wanted" in found) == (6, True)
     assert list(pulled.traces.values()) == [6]
-
-
-@pytest.mark.parametrize("payload", [{}, {"parts": [], "variants": [{"gears": [{}]}]}], ids=["none", "odd"])
-def test_an_entry_of_another_form_comes_where_there_is_no_other(
-    payload: dict[str, Any], tmp_path: Path, share: str
-) -> None:
-    from tests.support.commands import store
-
-    store(tmp_path / "a", DECODE, b"blob", payload={"form": "new", **payload})
-    push(tmp_path / "a", tier(tmp_path / "a", share))
-    pull(tmp_path / "b", tier(tmp_path / "b", share))
-    assert stored(tmp_path / "b") == stored(tmp_path / "a")
-    ours = store_gears(tmp_path / "c", DECODE, {"1": b"one"})
-    pull(tmp_path / "c", tier(tmp_path / "c", share))
-    assert stored(tmp_path / "c") == ours
 
 
 # -- lists for a web server ---------------------------------------------------------------------------------

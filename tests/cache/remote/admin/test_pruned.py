@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -11,13 +10,13 @@ import pytest
 
 from gearcache.cache.keys.siblings import family_of
 from gearcache.cache.layout import Layout
-from gearcache.cache.remote.admin.holdings import blobs, holdings, write_index
+from gearcache.cache.remote.admin.holdings import blobs, holdings
 from gearcache.cache.remote.admin.prune import RemotePrune, RemotePruned
 from gearcache.cache.remote.admin.push import push_entries
 from gearcache.cache.remote.admin.survey import survey
 from gearcache.cache.remote.breaker import FAULTS, Breaker
 from gearcache.cache.remote.engines.folder import FolderRemote
-from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.engines.protocol import Deadline, Remote
 from gearcache.cache.remote.names import EntryName, blob_name
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
@@ -121,14 +120,6 @@ def test_a_manifest_without_its_blobs_lets_none_go(share: Path) -> None:
     assert names(tier(share)) == [again]
 
 
-def test_what_is_not_trusted_supersedes_nothing_and_goes_by_its_age_alone(share: Path) -> None:
-    few = store(share, "a", {"1": b"one"}, days=50)
-    store(share, "b", {"1": b"one", "2": b"two"}, days=9)
-    target = tier(share, unsigned=False)
-    assert prune(target).superseded == []
-    assert prune(target, 30).old == [few]
-
-
 @pytest.mark.parametrize("knows_the_key", [True, False])
 def test_nothing_unsigned_supersedes_what_is_signed(share: Path, tmp_path: Path, knows_the_key: bool) -> None:
     pair = Pair(tmp_path)
@@ -204,32 +195,6 @@ def test_a_manifest_that_comes_while_its_blobs_go_goes_too(share: Path, monkeypa
     assert names(tier(share)) == []
 
 
-def test_lists_for_a_web_server_follow(share: Path) -> None:
-    store(share, "a", {"1": b"one"}, days=40)
-    young = store(share, "b", {"2": b"two"}, days=1)
-    write_index(tier(share), Deadline.after(10))
-    prune(tier(share), 30)
-    assert (share / "v4/entries/index.txt").read_text() == f"{young.removeprefix('v4/entries/')}\n"
-
-
-def test_other_objects_are_left_alone(share: Path) -> None:
-    store(share, "a", {"1": b"one"}, days=40)
-    others = ["v3/entries/old", "v4/blobs/notes.txt", "v4/entries/Model.decode/readme", "v4/leases/x", "mine.txt"]
-    for name in others:
-        (share / name).parent.mkdir(parents=True, exist_ok=True)
-        (share / name).write_text("mine")
-    prune(tier(share), 30)
-    assert names(tier(share)) == blobs_of(tier(share)) == []
-    assert all((share / name).read_text() == "mine" for name in others)
-
-
-def test_a_tier_that_is_read_only_is_refused(share: Path) -> None:
-    store(share, "a", {"1": b"one"}, days=40)
-    with pytest.raises(RemoteError, match="it is read only"):
-        prune(tier(share, read_only=True), 30)
-    assert len(names(tier(share))) == 1
-
-
 # -- status -------------------------------------------------------------------------------------------------
 
 
@@ -257,28 +222,6 @@ def test_a_survey_tries_an_engine_and_leaves_nothing_behind(tmp_path: Path) -> N
         assert abs(found.clock_skew or 0.0) < 2
         assert found.clock_skew is not None
         assert remote.names("v4/probes/", 10, Deadline.after(10)) == []
-
-
-def test_a_clock_that_is_wrong_is_told(share: Path) -> None:
-    class Ahead(FolderRemote):
-        def clock(self, name: str, deadline: Deadline) -> float | None:
-            return time.time() + 90
-
-    assert survey(on(Ahead(share), f"folder:{share}", share.parent / "host"), TRUST).clock_skew == pytest.approx(90, 1)
-
-
-def test_a_website_is_read_only_tells_its_time_and_needs_a_list(tmp_path: Path) -> None:
-    root = tmp_path / "host"
-    store_gears(root, DECODE, {"1": b"one"})
-    with ENGINES["web"]() as remote:
-        target = Tier(TierURL(remote.label, read_only=True, unsigned=True), Layout(root))
-        assert "has no `v4/entries/index.txt`" in survey(target, TRUST).problem
-        writable = on(remote, f"folder:{tmp_path}", root)
-        push_entries(writable, Layout(root), [NAME], TRUST, covers_manifests)
-        write_index(writable, Deadline.after(10))
-        found = survey(target, TRUST)
-    assert (found.problem, found.put_seconds, found.leases, found.entries) == ("", None, None, 1)
-    assert abs(found.clock_skew if found.clock_skew is not None else 99.0) < 2
 
 
 def test_a_tier_that_fails_or_rests_is_told(tmp_path: Path) -> None:
