@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import marshal
 import pickle
 import sys
@@ -129,31 +128,6 @@ def test_what_cannot_follow_is_named(program: Any) -> None:
         assert f"`a_program.{name}`" in message
     assert "kept" not in message
     assert warned[0].filename == __file__
-
-
-def test_what_others_set_meanwhile_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = torchair.inference.readable_cache
-    compat.install()
-
-    def theirs(*args: Any) -> None: ...
-
-    monkeypatch.setattr(torchair.inference, "cache_compile", theirs)
-    compat.install()
-    assert torchair.inference.cache_compile is theirs
-    compat.uninstall()
-    assert torchair.inference.cache_compile is theirs
-    assert torchair.inference.readable_cache is own
-
-
-def test_a_reloaded_module_is_ours_again_and_uninstall_leaves_torchairs() -> None:
-    compat.install()
-    importlib.reload(torchair.inference)
-    assert torchair.inference.cache_compile.__module__ == compat.__name__
-    compat.uninstall()
-    assert torchair.inference.cache_compile.__module__ == "torchair.inference"
-    assert torchair.inference._cache_compile.__module__ == "torchair.inference._cache_compiler"
-    importlib.reload(torchair.inference)
-    assert torchair.inference.cache_compile.__module__ == "torchair.inference"
 
 
 class Sum(nn.Module):
