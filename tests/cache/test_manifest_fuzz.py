@@ -24,13 +24,13 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(100))
 @given(st.binary(max_size=400))
 def test_any_bytes_are_refused_also_behind_a_sound_header(data: bytes) -> None:
     assert outcome(data) == outcome(MAGIC + data) == outcome(sealed(data)) == "refused"
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(100))
 @given(st.dictionaries(st.text(max_size=3), PLAIN), st.integers(0, 1 << 30))
 def test_a_changed_manifest_with_a_sound_digest_is_read_or_refused(payload: dict[str, object], seed: int) -> None:
     assert outcome(mutated(payload, seed)) in ("read", "refused")

