@@ -9,14 +9,10 @@ import pytest
 
 from gearcache.cache import quarantine as quarantine_module
 from gearcache.cache.admin.catalog import Catalog, Removal
-from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.limits import Limits
 from gearcache.cache.quarantine import MAX_KEPT, quarantine, quarantined
-from gearcache.cache.store import DiskStore, Hit
+from gearcache.cache.store import DiskStore
 from gearcache.errors import CorruptEntry
-
-KEY = CacheKey("Model.decode", (("a", 1),))
 
 
 @pytest.fixture
@@ -56,24 +52,6 @@ def test_a_disk_that_damages_what_it_holds_does_not_fill_with_it(
     damage(layout, 1, size=10_000)
     assert len(quarantined(layout)) == 1, "the newest one stays, however large"
     assert size_of(layout) > 10_000
-
-
-def test_the_quarantine_counts_in_limits_and_goes_first(layout: Layout) -> None:
-    store = DiskStore(layout)
-    store.publish(KEY, {}, {store.put_blob(b"code"): 4}, {})
-    damage(layout, 10)
-    catalog = Catalog(layout)
-    entries = catalog.total_size(catalog.entries())
-    limit = entries + 4500
-    dry = catalog.prune(max_size=limit, dry_run=True)
-    outcome = catalog.prune(max_size=limit)
-    assert (dry.quarantined, dry.freed) == (outcome.quarantined, outcome.freed)
-    assert (outcome.removed, outcome.faults) == ([], [])
-    assert 0 < size_of(layout) <= 4500
-    store.limits = Limits(max_size=entries)
-    store.keep_limits(CacheKey("Model.other", ()))
-    assert size_of(layout) == 0
-    assert isinstance(store.lookup(KEY), Hit)
 
 
 @pytest.mark.parametrize("how", ["prune", "clear", "collect"])

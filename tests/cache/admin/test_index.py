@@ -185,17 +185,3 @@ def test_a_locked_index_delays_neither_lists_nor_publishes(store: DiskStore, hol
         done.set()
         thread.join()
     assert names(store) == ALL
-
-
-@pytest.mark.parametrize("obstacle", ["file", "others may write"])
-def test_an_index_that_cannot_be_written_breaks_nothing(store: DiskStore, obstacle: str) -> None:
-    folder = store.layout.index_folder
-    for path in folder.iterdir():
-        path.unlink()
-    if obstacle == "file":
-        folder.rmdir()
-        folder.touch()
-    else:
-        folder.chmod(0o777)
-    store.publish(KEYS[0], {"a": 1}, {}, {})
-    assert names(store) == ALL

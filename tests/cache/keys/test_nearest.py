@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache.keys import nearest as nearest_module
 from gearcache.cache.keys.key import CacheKey, Difference
 from gearcache.cache.keys.nearest import Nearest, nearest_entry
 from gearcache.cache.layout import Layout
@@ -59,13 +58,3 @@ def test_faulty_manifests_are_passed_over_and_left_alone(store: DiskStore) -> No
     unsafe.chmod(0o666)
     assert nearest(store, a=1).path == good
     assert damaged.read_bytes() == b"damaged"
-
-
-def test_a_crowded_label_costs_no_more_than_a_few_reads(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nearest_module, "MAX_SEEN", 3)
-    for number in range(9):
-        publish(store, key(a=number))
-    looked_at = []
-    monkeypatch.setattr(nearest_module.os, "lstat", lambda path: looked_at.append(path) or os.stat(path))
-    nearest(store, a=99)
-    assert len(looked_at) == 3

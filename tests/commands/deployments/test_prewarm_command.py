@@ -68,14 +68,6 @@ def test_ctrl_c_during_a_prewarm_leaves_a_cache_that_goes_on(deploy: Path, cache
     assert (list(again["entries"][0]["compiled"]), again["entries"][0]["present"]) == (["x.size(0)=1"], ["x.size(0)=2"])
 
 
-def test_an_error_of_the_function_is_a_traceback_and_exit_code_1(deploy: Path, cache_dir: Path) -> None:
-    done = run_process("prewarm", "deploy:broken", "--json", cwd=deploy, compiles=True)
-    assert done.returncode == 1
-    assert "RuntimeError: wrong script" in done.stderr
-    assert json.loads(done.stdout)["error"] == "RuntimeError: wrong script"
-    assert json.loads(done.stdout)["compiled"] == 2
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [

@@ -49,16 +49,6 @@ def test_list_shows_every_entry_and_rank_once(cache_dir: Path) -> None:
     assert (entry["hits"], entry["compile_seconds"]) == (1, 90.0)
 
 
-def test_list_filters_by_method_and_sorts(cache_dir: Path) -> None:
-    for key, size in ((DECODE, 10), (PREFILL, 3000), (DECODE_OLD, 500)):
-        store(cache_dir, key, os.urandom(size))
-    assert [entry["key"] for entry in listed("*.decode", "--sort", "size")] == [
-        DECODE_OLD.digest,
-        DECODE.digest,
-    ]
-    assert listed("Other.*") == []
-
-
 # -- show and explain ---------------------------------------------------------------------------------------
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import io
 import json
 import os
 import shutil
-import tarfile
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
@@ -20,17 +18,15 @@ from click.testing import CliRunner, Result
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.health import check_health
-from gearcache.cache.admin.packed.bundle import HEADER_NAME, take_bundle
 from gearcache.cache.admin.verify import verify
-from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.limits import Limits
 from gearcache.cache.result import Hit, Miss, MissReason
 from gearcache.cache.store import DiskStore
 from gearcache.cli import main
-from gearcache.errors import BundleError, CacheError
+from gearcache.errors import CacheError
 from gearcache.readable.entry import readable_cache
-from gearcache.readable.joined import joined
 from tests.cache.test_manifest import framed
 from tests.support.commands import DECODE, store
 
@@ -250,31 +246,3 @@ def test_each_odd_manifest_is_shown_compared_and_looked_up(cache_dir: Path) -> N
 def readable_or_refused(manifest: Path) -> None:
     with suppress(CacheError):
         readable_cache(manifest, print_output=False)
-
-
-def test_a_bundle_with_an_odd_manifest_is_refused_before_it_is_written(tmp_path: Path) -> None:
-    source, target = tmp_path / "bundle.tar", Layout(tmp_path / "target")
-    header = json.dumps({"bundle": 1, "format": FORMAT_VERSION}).encode()
-    refused = 0
-    # Of the payload an import reads nothing.
-    chosen = [case for case in CASES if case[1][0] not in ("payload", "components")]
-    for wanted, path, data in chosen:
-        with tarfile.open(source, "w") as tar:
-            for name, content in (
-                (HEADER_NAME, header),
-                (f"blobs/{sha256(BLOB).hexdigest()}", BLOB),
-                (f"entries/Model.odd/{wanted.digest}/manifest.msgpack", data),
-            ):
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                tar.addfile(member, io.BytesIO(content))
-        try:
-            take_bundle(target, source, joined)
-        except BundleError:
-            refused += 1
-            assert not target.manifest(wanted).exists(), path
-    catalog = Catalog(target)
-    assert len(catalog.entries()) == len(chosen) - refused
-    assert catalog.faults == []
-    assert verify(target).faults == []
-    assert refused > 100

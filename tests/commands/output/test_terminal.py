@@ -63,25 +63,6 @@ def test_no_line_of_a_table_is_longer_than_the_terminal(long_names: Path, name: 
         assert columns > 40 or "Method" not in header, "a narrow terminal gets paragraphs"
 
 
-CHECKS = """
-from gearcache.cache.admin.health import HealthCheck
-from gearcache.commands.doctor import _report
-detail, remedy = "because " * 20 + "it-was-edited", "gearcache prewarm deploy:build, " * 4
-long = HealthCheck(f"{'Long' * 12}.decode", None, detail, remedy)
-_report([HealthCheck("Model.decode", True, "2 gears here"), long], False)
-"""
-
-
-def test_no_word_of_a_check_is_broken(tmp_path: Path) -> None:
-    (tmp_path / "checks.py").write_text(CHECKS)
-    command = [sys.executable, str(tmp_path / "checks.py")]
-    piped = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
-    assert len(piped.splitlines()) == 4
-    shown = ESCAPE.sub("", on_terminal(columns=60, program=str(tmp_path / "checks.py")))
-    assert max(len(line) for line in shown.splitlines() if "Long" not in line) <= 60
-    assert shown.split() == piped.split()
-
-
 def test_a_pipe_and_json_have_whole_names_and_all_columns(long_names: Path) -> None:
     text = run("list").stdout
     assert text.splitlines()[0].split()[-2:] == ["Made", "Torch"]

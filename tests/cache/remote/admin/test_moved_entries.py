@@ -165,15 +165,6 @@ def test_a_pull_joins_what_hosts_stored_with_what_is_here(tmp_path: Path, share:
     assert (again.brought, len(again.present), again.blobs) == ([], 1, 0)
 
 
-def test_entries_of_ranks_come_to_their_ranks(tmp_path: Path, share: str) -> None:
-    store_gears(tmp_path / "a", DECODE, {"1": b"one"}, ranks="rank1")
-    name = EntryName(DECODE.safe_label, DECODE.digest, "rank1")
-    push(tmp_path / "a", tier(tmp_path / "a", share), name)
-    pull(tmp_path / "b", tier(tmp_path / "b", share), entry=name)
-    assert Layout(tmp_path / "b", "rank1").manifest(DECODE).exists()
-    assert not Layout(tmp_path / "b").manifest(DECODE).exists()
-
-
 def test_what_comes_as_it_is_keeps_its_signature_and_can_be_sent_on(tmp_path: Path, share: str) -> None:
     pair = Pair(tmp_path)
     for name in ("a", "b", "mirror"):
@@ -233,15 +224,6 @@ def test_a_blob_comes_from_the_next_tier_where_the_first_has_it_damaged(tmp_path
     found = pull(tmp_path / "c", tier(tmp_path / "c", share), tier(tmp_path / "c", other))
     assert (len(found.brought), found.failed) == (1, {})
     assert texts(stored(tmp_path / "c")) == ["1", "2"]
-
-
-def test_a_gear_whose_blob_is_gone_here_is_brought_again(tmp_path: Path, share: str) -> None:
-    manifest = store_gears(tmp_path / "a", DECODE, {"1": b"one", "2": b"two"})
-    push(tmp_path / "a", tier(tmp_path / "a", share))
-    digest = next(iter(manifest.blobs))
-    Layout(tmp_path / "a").blob(digest).unlink()
-    assert pull(tmp_path / "a", tier(tmp_path / "a", share)).blobs == 1
-    assert stored(tmp_path / "a") == manifest
 
 
 def test_a_tier_that_fails_all_the_time_is_left_alone(tmp_path: Path, share: str) -> None:

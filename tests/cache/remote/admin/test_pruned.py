@@ -98,17 +98,6 @@ def test_old_manifests_go_with_the_blobs_that_nothing_else_names(share: Path) ->
     assert prune(target, 30).freed == 0
 
 
-def test_what_another_manifest_has_as_well_goes_and_the_newest_of_equal_ones_stays(share: Path) -> None:
-    few = store(share, "a", {"1": b"one"}, days=5)
-    equal = store(share, "b", {"1": b"anew", "2": b"two"}, days=9)
-    newest = store(share, "c", {"2": b"two of c", "1": b"once more"}, days=2)
-    other = store(share, "d", {"3": b"three"}, days=50)
-    done = prune(tier(share))
-    assert (done.old, sorted(done.superseded)) == ([], sorted([few, equal]))
-    assert names(tier(share)) == sorted([newest, other])
-    assert digest_of(b"two") not in blobs_of(tier(share))
-
-
 def test_a_manifest_without_its_blobs_lets_none_go(share: Path) -> None:
     whole = store(share, "a", {"1": b"one"}, days=5)
     broken = store(share, "b", {"1": b"anew", "2": b"two"}, days=1)
