@@ -80,16 +80,6 @@ def test_what_torchair_may_handle_as_a_whole_stays_whole(kinds: list[str], graph
     assert split_model(model, version) is None
 
 
-def test_another_torch_npu_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("WARNING", "gearcache"):
-        for _ in range(2):
-            assert split_model(a_model(["Data", "NetOutput"]), "2.99.0") is None
-        assert split_model(a_model(["Data", "NetOutput"]), READ_FROM[-1]) is not None
-    (record,) = caplog.records
-    assert record.getMessage().startswith("torch_npu 2.99.0: gearcache has read the torchair of torch_npu 2.13.0 and")
-    assert "results are the same" in record.getMessage()
-
-
 def test_the_wheel_has_the_python_that_was_read() -> None:
     """When this fails, read what changed: what torchair handles of a graph at a load, and the text it generates."""
     root = device.wheel_folder() / "dynamo"

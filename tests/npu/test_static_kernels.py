@@ -101,15 +101,6 @@ def test_a_compile_that_failed_is_tried_again(cann: Path) -> None:
     assert run(cann, mode=mode)[1] == FOUND
 
 
-def test_where_nothing_can_be_written_kernels_are_compiled_in_a_temporary_folder(tmp_path: Path) -> None:
-    root = tmp_path / "file"
-    root.write_text("no folder")
-    with kernel_folder(root, "key") as folder:
-        assert folder.is_dir()
-        assert tmp_path not in folder.parents
-    assert not folder.exists()
-
-
 def test_who_finds_another_process_compiling_does_so_in_a_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

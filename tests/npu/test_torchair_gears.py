@@ -61,14 +61,6 @@ def test_a_fault_at_the_second_dim_leaves_nothing_set_or_marked() -> None:
         assert marks(x) == set()
 
 
-def test_other_gears_are_refused_and_the_first_stay() -> None:
-    x = rows(2, [2, 4])
-    with pytest.raises(GearSpecError, match="already has the gears"):
-        compat.set_dim_gears(x, {0: [2, 8], 1: [3, 5]})
-    assert x.dim_gears == {0: [2, 4]}  # type: ignore[attr-defined]
-    assert marks(x) == {0}
-
-
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
     ("first", "marker"), [(1, compat.set_dim_gears), (2, own_set_dim_gears)], ids=["ours", "before install"]
