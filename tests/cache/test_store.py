@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from gearcache.cache.manifest import MAGIC
 from gearcache.cache.store import DiskStore, Hit, Miss, MissReason
 from gearcache.errors import CorruptEntry, UnsafePath
 from tests.support.conformance import STORE_LAWS, StoreLaw, read_file
-from tests.support.relaunch import run_python
 
 KEY = CacheKey("Model.decode", (("config", {"mode": "max"}), ("gears", (1, 2))))
 OTHER = CacheKey("Model.decode", (("config", {"mode": "min"}), ("gears", (1, 2))))
@@ -127,48 +125,3 @@ def test_a_corrupt_blob_is_quarantined_and_only_it(
     assert isinstance(store.lookup(KEY), Hit)
     assert store.put_blob(b"code") == digest
     assert store.read_blob(digest) == b"code"
-
-
-READ_ONLY = """
-import json, os, sys
-from pathlib import Path
-from gearcache.cache.keys.key import CacheKey
-from gearcache.cache.store import DiskStore
-from gearcache.cache.result import Hit
-from gearcache.cache.layout import Layout
-from gearcache.errors import PublishError
-import filelock  # another user may not be able to read the interpreter's files
-if os.geteuid() == 0:
-    os.setgid(65534); os.setuid(65534)
-store = DiskStore(Layout(Path(sys.argv[1])), lock_timeout=0)
-key = CacheKey("Model.decode", (("config", {"mode": "max"}), ("gears", (1, 2))))
-found = store.lookup(key)
-assert isinstance(found, Hit), found
-(digest,) = found.manifest.blobs
-with store.blob_file(digest) as name:
-    assert store.read_blob(digest) == open(name, "rb").read() == b"code"
-refused = []
-for attempt in (lambda: store.put_blob(b"new"), lambda: store.publish(key, {}, {}, {}),
-                lambda: store.exclusive(key).__enter__()):
-    try:
-        attempt()
-    except PublishError as error:
-        refused.append(True)
-print(json.dumps(refused))
-"""
-
-
-def test_a_baked_read_only_cache_is_a_hit_for_another_user() -> None:
-    # Not in tmp_path, which only its owner may enter.
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder, "cache")
-        store = DiskStore(Layout(root))
-        store.publish(KEY, {}, {store.put_blob(b"code"): 4}, {})
-        with store.exclusive(KEY):
-            pass
-        for path in (root, *root.rglob("*")):
-            path.chmod(0o555 if path.is_dir() else 0o444)
-        root.parent.chmod(0o755)
-        assert run_python(READ_ONLY, str(root), has_torch=False) == [True, True, True]
-        for path in (root, *root.rglob("*")):
-            path.chmod(0o755 if path.is_dir() else 0o644)

@@ -14,7 +14,7 @@ import pytest
 
 from gearcache.cache.admin import scan as scan_module
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.index import RowDisk, open_index
+from gearcache.cache.admin.index import open_index
 from gearcache.cache.admin.journal import JOURNAL_NAME
 from gearcache.cache.admin.scan import read_entry
 from gearcache.cache.keys.key import CacheKey
@@ -133,26 +133,6 @@ class Bomb:
     @staticmethod
     def explode() -> None:
         Bomb.exploded += 1
-
-
-def test_diskcache_unpickles_and_pickles_nothing(tmp_path: Path) -> None:
-    folder = str(tmp_path)
-    with diskcache.Cache(folder) as cache:
-        cache[("a", "tuple")] = b"key"
-        cache["object"] = Bomb()
-        cache["large"] = b"x" * 100_000
-    with diskcache.Cache(folder, disk=RowDisk) as cache:
-        with pytest.raises(ValueError, match="not ours"):
-            list(cache)
-        for name in ("object", "large"):
-            with pytest.raises(ValueError, match="not ours"):
-                cache.get(name)
-        for value in (Bomb(), "text", 1):
-            with pytest.raises(TypeError, match="is bytes"):
-                cache["new"] = value
-        with pytest.raises(TypeError, match="is a text"):
-            cache[1] = b"value"
-    assert Bomb.exploded == 0
 
 
 @pytest.mark.parametrize("holder", ["a command", "another program"])

@@ -12,7 +12,7 @@ import pytest
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
 from gearcache.cache.remote.admin import command_retries as persistence
-from gearcache.cache.remote.admin.holdings import holdings, write_index
+from gearcache.cache.remote.admin.holdings import holdings
 from gearcache.cache.remote.admin.pull import Pull, Pulled
 from gearcache.cache.remote.admin.push import Pushed, push_entries
 from gearcache.cache.remote.engines.folder import FolderRemote
@@ -26,7 +26,6 @@ from gearcache.cache.signatures.signature import KEY_FILE_VARIABLE, Signer
 from gearcache.cache.store import DiskStore
 from gearcache.readable.joined import MOST_VARIANTS, covers_manifests, joined
 from tests.support.commands import DECODE, PREFILL
-from tests.support.signing import Pair
 from tests.support.stored_gears import store_gears, texts, traces
 
 DECODE_NAME, PREFILL_NAME = (EntryName(key.safe_label, key.digest) for key in (DECODE, PREFILL))
@@ -165,22 +164,6 @@ def test_a_pull_joins_what_hosts_stored_with_what_is_here(tmp_path: Path, share:
     assert (again.brought, len(again.present), again.blobs) == ([], 1, 0)
 
 
-def test_what_comes_as_it_is_keeps_its_signature_and_can_be_sent_on(tmp_path: Path, share: str) -> None:
-    pair = Pair(tmp_path)
-    for name in ("a", "b", "mirror"):
-        Path(f"{share}-{name}").mkdir()
-    for gear, name in (("1", "a"), ("2", "b")):
-        store_gears(tmp_path / name, DECODE, {gear: gear.encode()})
-        other = f"{share}-{name}"
-        assert len(push(tmp_path / name, tier(tmp_path / name, other, unsigned=False), trust=pair.signs).sent) == 1
-        found = pull(tmp_path / "c", tier(tmp_path / "c", other, unsigned=False), trust=pair.checks)
-        assert (len(found.brought), found.refused) == (1, {})
-        sent_on = push(tmp_path / "c", tier(tmp_path / "c", f"{share}-mirror", unsigned=False), trust=pair.checks)
-        # What this host has joined nobody signed.
-        assert len(sent_on.sent) == (gear == "1")
-    assert texts(stored(tmp_path / "c")) == ["1", "2"]
-
-
 def test_what_nobody_signed_is_refused_and_nothing_here_is_touched(tmp_path: Path, share: str) -> None:
     store_gears(tmp_path / "a", DECODE, {"1": b"one"})
     push(tmp_path / "a", tier(tmp_path / "a", share))
@@ -262,20 +245,3 @@ def test_no_more_variants_come_than_an_entry_may_hold_and_a_host_with_many_crowd
 
 
 # -- lists for a web server ---------------------------------------------------------------------------------
-
-
-def test_lists_name_what_lies_below_each_entry(tmp_path: Path, share: str) -> None:
-    store_gears(tmp_path / "a", DECODE, {"1": b"one"})
-    store_gears(tmp_path / "a", DECODE, {"1": b"one"}, ranks="rank1")
-    target = tier(tmp_path / "a", share)
-    push(tmp_path / "a", target, DECODE_NAME, EntryName(DECODE.safe_label, DECODE.digest, "rank1"))
-    assert write_index(target, Deadline.after(10)) == 4
-    assert write_index(target, Deadline.after(10)) == 0
-    top = Path(share, "v4", "entries")
-    names = holdings(target, Deadline.after(10)).names
-    assert (top / "index.txt").read_text().split() == [name.removeprefix("v4/entries/") for name in names]
-    of_rank = (top / DECODE.safe_label / DECODE.digest / "rank1" / "index.txt").read_text().split()
-    assert [name.rpartition("/")[2] for name in names if "rank1" in name] == of_rank
-    Path(share, next(name for name in names if "rank1" in name)).unlink()
-    assert write_index(target, Deadline.after(10)) == 4
-    assert not (top / DECODE.safe_label / DECODE.digest / "rank1" / "index.txt").exists()

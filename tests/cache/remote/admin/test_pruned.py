@@ -14,7 +14,6 @@ from gearcache.cache.remote.admin.holdings import blobs, holdings
 from gearcache.cache.remote.admin.prune import RemotePrune, RemotePruned
 from gearcache.cache.remote.admin.push import push_entries
 from gearcache.cache.remote.admin.survey import survey
-from gearcache.cache.remote.breaker import FAULTS, Breaker
 from gearcache.cache.remote.engines.folder import FolderRemote
 from gearcache.cache.remote.engines.protocol import Deadline, Remote
 from gearcache.cache.remote.names import EntryName, blob_name
@@ -211,20 +210,3 @@ def test_a_survey_tries_an_engine_and_leaves_nothing_behind(tmp_path: Path) -> N
         assert abs(found.clock_skew or 0.0) < 2
         assert found.clock_skew is not None
         assert remote.names("v4/probes/", 10, Deadline.after(10)) == []
-
-
-def test_a_tier_that_fails_or_rests_is_told(tmp_path: Path) -> None:
-    root = tmp_path / "host"
-    Layout(root).prepare()
-    target = Tier(TierURL("http://127.0.0.1:1/x", read_only=True), Layout(root))
-    assert "ConnectionRefusedError" in survey(target, TRUST).problem
-    absent = tmp_path / "share"
-    assert f"there is no folder `{absent}`" in survey(tier(absent), TRUST).problem
-    assert not absent.exists()
-    absent.mkdir()
-    resting = tier(absent)
-    breaker = Breaker(Layout(root).locks_folder, resting.label)
-    for _ in range(FAULTS):
-        breaker.fault()
-    assert 50 < survey(resting, TRUST).resting <= 60
-    assert survey(resting, TRUST).resting == 0  # it answered

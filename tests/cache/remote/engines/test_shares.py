@@ -130,28 +130,6 @@ def test_what_another_host_stored_is_absent_until_it_is_whole(
     assert set(found[:-1]) == {None}
 
 
-def test_hosts_that_store_at_once_lose_nothing(hosts: tuple[Host, Host], top: str) -> None:
-    for host in hosts:
-        host.lie(short=30_000, negative=0.2, errors={"rename": ["EBUSY", 2], "open": ["ESTALE", 2]})
-    seen: list[bytes | None] = []
-
-    def store(host: Host, number: int) -> None:
-        for count in range(5):
-            host.remote.put(f"{top}{number}/{count}", DATA, soon())
-            host.remote.put(f"{top}same/{count}", DATA, soon())
-            seen.append(hosts[number % 2].remote.get(f"{top}same/{count}", MOST, soon()))
-
-    at_once(*(partial(store, host, number) for number in range(4) for host in hosts))
-    for host in hosts:
-        host.lie()
-    time.sleep(0.3)  # longer than what was absent is remembered to be so
-    wanted = sorted(f"{top}{place}/{count}" for place in (*range(4), "same") for count in range(5))
-    assert hosts[0].remote.names(top, 100, soon()) == hosts[1].remote.names(top, 100, soon()) == wanted
-    assert all(hosts[0].remote.get(name, MOST, soon()) == DATA for name in wanted)
-    assert len(seen) == 40
-    assert set(seen) <= {DATA, None}
-
-
 @pytest.mark.parametrize("link", ["", "EPERM", "EOPNOTSUPP", "after"])
 def test_of_two_hosts_that_create_an_object_one_does(hosts: tuple[Host, Host], top: str, link: str) -> None:
     for count in range(5):
@@ -254,21 +232,3 @@ def test_a_link_below_the_root_leads_nowhere(tmp_path: Path, link: str) -> None:
             operation(FolderRemote(share), top)
         assert caught.value.problem.startswith(f"`{share / link}` is a symbolic link")
     assert [path.name for path in (local / top).iterdir()] == ["a"]
-
-
-def test_links_that_are_found_are_not_listed_and_only_they_are_deleted(tmp_path: Path) -> None:
-    share, local = tmp_path / "share", tmp_path / "local"
-    for folder in (share, local):
-        folder.mkdir()
-        FolderRemote(folder).put("v4/x/a", folder.name.encode(), soon())
-    (share / "v4/y").symlink_to(local / "v4/x")
-    (share / "v4/x/b").symlink_to(local / "v4/x/a")
-    remote = FolderRemote(share)
-    assert remote.names("v4/", 10, soon()) == ["v4/x/a"]
-    assert remote.put("v4/x/b", b"new", soon())
-    assert remote.get("v4/x/b", MOST, soon()) == b"new"
-    (share / "v4/x/c").symlink_to(local / "v4/x/a")
-    assert not remote.put("v4/x/c", b"new", soon(), create=True)
-    remote.delete("v4/x/c", soon())
-    assert not (share / "v4/x/c").is_symlink()
-    assert (local / "v4/x/a").read_bytes() == b"local"
