@@ -6,7 +6,6 @@ import os
 import shlex
 import subprocess
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import click
@@ -30,11 +29,6 @@ ON_A_CACHE = {
     "report": (),
     "pack": ("--oci", "image"),
 }
-
-
-def test_the_console_script_is_this_command() -> None:
-    (script,) = entry_points(group="console_scripts", name="gearcache")
-    assert script.load() is main
 
 
 def test_help_names_every_command_with_an_example_that_exists_and_the_exit_codes() -> None:

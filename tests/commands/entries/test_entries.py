@@ -106,18 +106,6 @@ def test_clear_removes_what_was_not_used_for_long(cache_dir: Path) -> None:
     assert len(listed()) == 2, kept
 
 
-def test_clear_all_leaves_nothing_behind(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"decode")
-    blob = next(cache_dir.glob("v*/blobs/*/*"))
-    blob.with_name(".writing-1-2").write_bytes(b"of a dead writer")
-    quarantined = Layout(cache_dir).quarantine("bad")
-    quarantined.write_bytes(b"bad")
-    run("clear", "--all")
-    assert listed() == []
-    assert not list(cache_dir.glob("v*/blobs/*/*"))
-    assert not quarantined.exists()
-
-
 def test_clear_waits_for_users(cache_dir: Path) -> None:
     store(cache_dir, DECODE, b"decode")
     program = (

@@ -223,7 +223,8 @@ def test_each_odd_manifest_is_shown_compared_and_looked_up(cache_dir: Path) -> N
     layout = Layout(cache_dir)
     store(cache_dir, DECODE, BLOB)
     readable = 0
-    for number, (wanted, path, data) in enumerate(CASES):
+    cases = CASES if os.environ.get("THOROUGH") else CASES[::3]
+    for number, (wanted, path, data) in enumerate(cases):
         manifest = write(layout, wanted, data)
         missed = DiskStore(layout).lookup(CacheKey("Model.odd", (("other", 1),)))
         assert isinstance(missed, Miss), path
@@ -232,7 +233,7 @@ def test_each_odd_manifest_is_shown_compared_and_looked_up(cache_dir: Path) -> N
         found = DiskStore(layout).lookup(wanted)
         if isinstance(found, Hit):
             readable += 1
-            if number % 50 == 0 or path[0] == "names":
+            if number % 20 == 0 or path[0] == "names":
                 for arguments in (("show", "--full"), ("show", "--json"), ("explain",)):
                     assert run(arguments[0], wanted.digest, *arguments[1:]).exit_code in (0, 3), path
                 readable_or_refused(manifest)
@@ -240,7 +241,7 @@ def test_each_odd_manifest_is_shown_compared_and_looked_up(cache_dir: Path) -> N
             assert found.reason is MissReason.CORRUPT, path
             assert not manifest.exists()
         shutil.rmtree(manifest.parent)
-    assert readable > 100
+    assert readable > 50
 
 
 def readable_or_refused(manifest: Path) -> None:

@@ -190,19 +190,6 @@ def test_prune_of_a_tier_says_what_it_would_remove(pushed: Path, tmp_path: Path,
 # -- tiers in other commands --------------------------------------------------------------------------------
 
 
-def test_stats_tell_what_tiers_did_and_a_reset_begins_anew(pushed: Path, share: str, other: tuple[str, str]) -> None:
-    (tier,) = run_json("stats")["tiers"]
-    assert (tier["tier"], tier["uploads"], tier["faults"]) == (share.partition("?")[0], 3, 0)
-    assert tier["bytes_uploaded"] > 0
-    run("pull", "--from", share, *other)
-    (tier,) = run_json("stats", *other)["tiers"]
-    assert (tier["hits"], tier["bytes_fetched"]) == (3, len(b"one 0") * 3 + len(b"two"))
-    text = run("stats", "--reset").stdout
-    assert text.splitlines()[-1].split()[:4] == [share.partition("?")[0], "0", "0", "0"]
-    assert run_json("stats")["tiers"] == []
-    assert len(run_json("stats", *other)["tiers"]) == 1
-
-
 def test_show_and_explain_ask_the_tiers_on_request(
     cache_dir: Path, share: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
