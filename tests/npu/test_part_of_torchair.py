@@ -41,7 +41,6 @@ report["class"] = torchair.CompilerConfig is before["torchair.configs.compiler_c
 backend = torchair.get_npu_backend(compiler_config=torchair.CompilerConfig())
 x = torch.ones(2, 3).to("npu")
 report["compiled"] = torch.compile(lambda x: x * 3 + 1, backend=backend)(x).cpu().tolist()
-report["again"] = test_part_of_torchair.decode(sys.argv[1])["result"] == report["result"]
 """
 END = """
 print(json.dumps(report))
@@ -103,7 +102,6 @@ assert type(sys.modules["torchair"]).__name__ == "_LazyTorchair"
     assert (report["twice"], report["missing"]) == ([], [])
     assert report["chain"]
     assert report["class"]
-    assert report["again"]
     assert report["compiled"] == [[4.0] * 3] * 2
 
 

@@ -25,13 +25,11 @@ from gearcache.errors import (
     InputError,
     UnkeyableValue,
 )
-from gearcache.ge_cache.eager import EagerBackend
 from gearcache.ge_cache.npu import ascend
 from gearcache.ge_cache.npu.backend import TorchairBackend
 from gearcache.ge_cache.npu.compiled_graphs import is_sealed
 from gearcache.ge_cache.npu.config import NpuOptions
 from gearcache.ge_cache.npu.options import NOT_IN_KEY, REFUSED, config_component, config_leaves
-from gearcache.guards.evidence.overrides import overrides_component
 from tests.npu import device, native
 from tests.npu.forked_ranks import run_ranks
 from tests.support.relaunch import ROOT
@@ -170,18 +168,6 @@ def test_what_ge_compiles_for_is_in_the_key(change: str, monkeypatch: pytest.Mon
     else:
         monkeypatch.setattr(npu.utils, "get_cann_version", lambda module="CANN": "9.0.0")
     assert backend.fingerprint() != before
-
-
-def test_what_torch_npu_puts_in_place_of_torchs_kernels_counts_by_its_version() -> None:
-    import torch_npu
-    from torch_npu.op_plugin.meta import _meta_registrations
-
-    with torch.library._scoped_library("aten", "IMPL") as library:  # fakes keep the kernels: of operators unused here
-        library.impl("lgamma", _meta_registrations.npu_fast_gelu_meta, "Meta")
-        assert overrides_component("Sum.both", compiled=True) == []
-        library.impl("igamma", lambda x, y: x, "Meta")
-        assert [name for name, *_ in overrides_component("Sum.both", compiled=True)] == ["aten::igamma"]
-    assert EagerBackend().fingerprint() == {"torch_npu": torch_npu.__version__}
 
 
 # -- GE's own cache --------------------------------------------------------------------------------------------
