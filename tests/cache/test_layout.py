@@ -17,12 +17,6 @@ from gearcache.errors import CacheError, UnsafePath
 KEY = CacheKey("Model.decode", (("a", 1),))
 
 
-@pytest.mark.parametrize("ranks", ["..", "a/b", ".hidden", "ä", "x" * 121, "ge"])
-def test_the_ranks_are_one_folder_name(tmp_path: Path, ranks: str) -> None:
-    with pytest.raises(ValueError, match="ranks"):
-        Layout(tmp_path, ranks)
-
-
 def test_prepare_makes_a_private_tree_that_git_and_backups_skip(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     layout = Layout(tmp_path / "some" / "where")

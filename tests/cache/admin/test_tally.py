@@ -8,19 +8,6 @@ from gearcache.cache.admin.tally import count_misses
 from gearcache.cache.layout import Layout
 
 
-def test_a_cache_that_is_not_there_or_full_of_links_loses_the_count_and_no_more(cache_dir: Path) -> None:
-    layout = Layout(cache_dir)
-    count_misses(layout, "Model.decode", ["absent"])
-    assert not cache_dir.exists()
-    layout.prepare()
-    (layout.bucket / "misses" / "Model.decode").mkdir(parents=True)
-    target = cache_dir.parent / "elsewhere"
-    target.write_bytes(b"")
-    (layout.bucket / "misses" / "Model.decode" / "absent").symlink_to(target)
-    count_misses(layout, "Model.decode", ["absent"])
-    assert target.read_bytes() == b""
-
-
 def test_a_reason_is_never_a_path(cache_dir: Path) -> None:
     layout = Layout(cache_dir)
     layout.prepare()

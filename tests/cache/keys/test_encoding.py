@@ -114,17 +114,6 @@ def test_values_that_are_alike_differ(left: object, right: object) -> None:
     assert encode("c", left) != encode("c", right)
 
 
-NAN_WITH_PAYLOAD = struct.unpack(">d", bytes.fromhex("fff8000000000001"))[0]
-
-
-@pytest.mark.parametrize(
-    "left, right",
-    [(NAN_WITH_PAYLOAD, float("nan")), (-float("nan"), float("nan")), ((1, 2), [1, 2]), (Color.CRIMSON, Color.RED)],
-)
-def test_values_that_stand_for_the_same_are_equal(left: object, right: object) -> None:
-    assert encode("c", left) == encode("c", right)
-
-
 @pytest.mark.parametrize(
     "value, type_name, where",
     [

@@ -36,13 +36,6 @@ def reason(found: Hit | Miss) -> MissReason | None:
     return found.reason if isinstance(found, Miss) else None
 
 
-def test_a_signed_entry_hits_with_its_key_and_without_any(tmp_path: Path) -> None:
-    mine = key_file(tmp_path)
-    published = store(tmp_path, mine).publish(KEY, {"a": 1}, {}, {})
-    for key in (mine, key_file(tmp_path, "same", mine.read_bytes().strip()), None):
-        assert store(tmp_path, key).lookup(KEY) == Hit(published)
-
-
 @pytest.mark.parametrize("how", ["unsigned", "another key", "moved", "changed", "cut off"])
 def test_what_is_not_signed_with_the_key_is_a_miss_and_is_replaced(tmp_path: Path, how: str) -> None:
     mine = key_file(tmp_path)

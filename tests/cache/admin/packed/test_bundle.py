@@ -7,9 +7,7 @@ import json
 import os
 import shutil
 import tarfile
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
@@ -88,25 +86,6 @@ def test_of_an_entry_that_is_present_nothing_is_lost(tmp_path: Path) -> None:
     assert stored == {b"one", b"two", b"other two", b"three"}
     assert take_bundle(target, bundle, joined).skipped == [KEYS[0].name]
     assert verify(target).faults == []
-
-
-def test_an_entry_that_is_being_compiled_is_waited_for(
-    source: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bundle = bundle_of(source, tmp_path / "bundle.tar")
-    target = DiskStore(Layout(tmp_path / "target", "rank1"))
-    monkeypatch.setattr("gearcache.cache.admin.packed.bundle.LOCK_SECONDS", 0.1)
-    with target.exclusive(KEYS[0]):
-        taken = take_bundle(target.layout, bundle, joined)
-    assert (taken.skipped, list(taken.failed)) == ([], [KEYS[0].name])
-    assert "lock" in taken.failed[KEYS[0].name]
-    monkeypatch.setattr("gearcache.cache.admin.packed.bundle.LOCK_SECONDS", 60.0)
-    with ThreadPoolExecutor(1) as pool:
-        with target.exclusive(KEYS[0]):
-            taking = pool.submit(take_bundle, target.layout, bundle, joined)
-            time.sleep(0.3)
-            assert not taking.done()
-        assert taking.result(60).entries == [KEYS[0].name]
 
 
 @pytest.mark.parametrize("damage", ["blob", "gone"])

@@ -93,17 +93,6 @@ def test_what_others_keep_in_the_database_is_none_of_ours(remote: RedisRemote, o
     assert remote.names("v4/x/", 10, soon()) == ["v4/x/a", "v4/x/list"]
 
 
-def test_names_behind_many_pages_are_found(remote: RedisRemote, other: Any) -> None:
-    names = [f"v4/x/{number:05d}" for number in range(2500)]
-    with other.pipeline() as asked:
-        asked.zadd("gearcache-names", dict.fromkeys([*names, "v4/x0", "v4/w/z"], 0))
-        for name in names[1500:]:
-            asked.set(f"gearcache:{name}", b"data")
-        asked.execute()
-    assert remote.names("v4/x/", 5000, soon()) == names[1500:]
-    assert remote.names("v4/x/", 3, soon()) == names[1500:1503]
-
-
 def test_what_has_a_lifetime_is_dropped(remote: RedisRemote) -> None:
     assert remote.put("lease", b"one", soon(), create=True, lifetime=0.2)
     assert not remote.put("lease", b"two", soon(), create=True, lifetime=0.2)
