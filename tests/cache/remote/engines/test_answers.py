@@ -111,6 +111,14 @@ def test_names_of_an_index_are_those_that_can_be_names(server: Hostile, lines: b
     assert remote.names("v4/k/", 5, soon()) == [f"v4/k/{name}" for name in found]
 
 
+def test_proxies_of_the_environment_are_not_asked_by_a_web_server(
+    server: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://user:proxy-secret@127.0.0.1:1")
+    server.answer = http_answer(BODY, **OBJECT)
+    assert WebRemote(f"http://127.0.0.1:{server.port}").get("v4/a", MOST, soon()) == BODY
+
+
 def _list_answer(*names: str) -> Answer:
     contents = "".join(
         f"<Contents><Key>{name}</Key><LastModified>2026-11-23T10:00:00Z</LastModified><ETag>x</ETag><Size>1</Size>"

@@ -65,6 +65,14 @@ def test_a_full_server_is_an_error_and_still_read() -> None:
         assert all(remote.get(name, MOST, soon()) for name in remote.names("v4/", 10, soon()))
 
 
+def test_a_part_of_a_cluster_is_an_error() -> None:
+    with redis_server("--cluster-enabled", "yes") as port:
+        with pytest.raises(RemoteError, match="cluster mode"):
+            RedisRemote(f"redis://127.0.0.1:{port}/3").get("v4/a", MOST, soon())
+        with pytest.raises(RemoteError, match=r"(?i)hash ?slot"):
+            RedisRemote(f"redis://127.0.0.1:{port}").put("v4/a", b"data", soon())
+
+
 def test_connections_that_the_server_has_closed_are_made_anew(remote: RedisRemote, other: Any) -> None:
     remote.put("v4/a", b"data", soon())
     other.client_kill_filter(_type="normal", skipme=True)

@@ -21,7 +21,7 @@ from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.signatures.signature import Signer
 from gearcache.cache.store import DiskStore, Hit
-from gearcache.errors import CorruptEntry
+from gearcache.errors import CacheError, CorruptEntry
 from tests.support.signing import signer
 
 VERSIONS = {"torch": "2.13.0", "machine": "x86_64"}
@@ -184,6 +184,14 @@ def test_labels_are_those_of_kserve_and_ours(tmp_path: Path) -> None:
         "target": "x86_64 AVX512",
     }
     assert config["config"]["Env"] == ["TORCHAIR_CACHE_HOME=/var/cache/gearcache"]
+
+
+def test_entries_for_two_kinds_of_machines_are_no_image(tmp_path: Path) -> None:
+    other = CacheKey("Model.decode", (("versions", {"machine": "aarch64"}),))
+    layout = fill(tmp_path / "cache", keys=[KEYS[0], other])
+    with pytest.raises(CacheError, match="for amd64 and arm64; an image is for one kind of machine"):
+        pack(layout, tmp_path / "image")
+    assert not (tmp_path / "image" / "index.json").exists()
 
 
 @pytest.mark.parametrize("damage", ["missing", "longer", "manifest"])
