@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -175,6 +176,24 @@ def test_a_file_system_that_hangs_costs_the_deadline_and_holds_up_nobody_else(ho
     assert time.monotonic() - begin < 1.3
     assert hosts[1].remote.get("v4/hang", MOST, soon()) == DATA
     assert hosts[0].remote.get("v4/hang", MOST, soon()) == DATA
+
+
+def test_a_file_system_that_hangs_for_good_does_not_take_all_threads(tmp_path: Path) -> None:
+    wait = threading.Event()
+    remote = FolderRemote(tmp_path)
+    remote._read = lambda *_: wait.wait()  # type: ignore[method-assign,assignment,return-value]
+    before = threading.active_count()
+    problems = []
+    for _ in range(200):
+        with pytest.raises(RemoteError) as caught:
+            remote.get("a", 1, soon(0.01))
+        problems.append(caught.value.problem)
+    assert threading.active_count() - before <= 16
+    assert problems[-1] == "16 earlier requests still hang"
+    wait.set()
+    time.sleep(0.2)
+    assert threading.active_count() == before
+    assert FolderRemote(tmp_path).get("a", 1, soon()) is None
 
 
 def test_what_is_no_file_is_no_object(tmp_path: Path) -> None:
