@@ -117,8 +117,8 @@ def test_a_disk_that_fails_at_any_call_raises_nothing_unexpected(tmp_path: Path,
         work(Layout(root))
     total = made[0]
     assert total >= 3
-    # Each of the first calls, where the paths part, and some of the rest.
-    for number in [*range(1, min(total, 20) + 1), *range(21, total + 1, 1 + total // examples(36))]:
+    # Most of the first calls, where the paths part, and some of the rest.
+    for number in [*range(1, min(total, 12) + 1), *range(13, total + 1, 1 + total // examples(12))]:
         shutil.rmtree(root)
         shutil.copytree(pristine, root)
         with failing(root, number, errors[number % 3], more=number % 2 == 0):

@@ -88,10 +88,9 @@ def test_the_root_itself_may_be_reached_through_a_link(layout: Layout, tmp_path:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", ["root", "entry", "shard"])
 def test_a_folder_of_another_user_is_refused(layout: Layout, name: str) -> None:
-    folder = FOLDERS[name](layout)
-    os.chown(folder, 65534, 65534)
+    os.chown(FOLDERS[name](layout), 65534, 65534)
     for work in (use_everything, write_everything):
         with pytest.raises(UnsafePath, match="belongs to user 65534"):
             work(layout)

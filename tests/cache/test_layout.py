@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,27 +15,6 @@ from gearcache.cache.store import DiskStore, Hit
 from gearcache.errors import CacheError, UnsafePath
 
 KEY = CacheKey("Model.decode", (("a", 1),))
-DIGEST = "0123456789abcdef" * 4
-
-
-def test_paths_are_as_the_tree_is_drawn(tmp_path: Path) -> None:
-    layout, bucket = Layout(tmp_path), tmp_path / f"v{FORMAT_VERSION}"
-    assert layout.manifest(KEY) == bucket / "entries" / "Model.decode" / KEY.digest / "manifest.msgpack"
-    assert layout.use(KEY) == layout.manifest(KEY).with_name("use")
-    assert layout.store_lock == bucket / "locks" / "store.lock"
-    assert layout.blob(DIGEST) == bucket / "blobs" / "01" / DIGEST
-    assert layout.lock(KEY) == bucket / "locks" / f"{KEY.digest}.lock"
-    assert layout.quarantine("x.blob") == bucket / "quarantine" / "x.blob"
-    assert layout.index_folder == bucket / "index"
-    of_rank = Layout(tmp_path, "world2global_rank1")
-    assert of_rank.manifest(KEY) == layout.manifest(KEY).parent / "world2global_rank1" / "manifest.msgpack"
-    assert of_rank.lock(KEY) == layout.lock(KEY)
-
-
-@pytest.mark.parametrize("ranks", ["..", "a/b", ".hidden", "ä", "x" * 121, "ge"])
-def test_the_ranks_are_one_folder_name(tmp_path: Path, ranks: str) -> None:
-    with pytest.raises(ValueError, match="ranks"):
-        Layout(tmp_path, ranks)
 
 
 def test_prepare_makes_a_private_tree_that_git_and_backups_skip(tmp_path: Path) -> None:
@@ -82,16 +59,6 @@ def test_a_root_that_holds_other_things_is_used_and_not_marked(tmp_path: Path, c
     assert (tmp_path / ".writing-notes").exists()
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is missing")
-@pytest.mark.parametrize("inside", [True, False])
-def test_git_sees_the_project_and_not_the_cache(tmp_path: Path, inside: bool) -> None:
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    (tmp_path / "code.py").write_text("mine")
-    Layout(tmp_path if inside else tmp_path / ".torchair_cache").prepare()
-    command = ["git", "-C", str(tmp_path), "status", "--porcelain", "--untracked-files=all"]
-    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "?? code.py\n"
-
-
 def test_a_folder_of_somebody_else_in_the_place_of_the_bucket_is_refused(tmp_path: Path) -> None:
     mine = tmp_path / f"v{FORMAT_VERSION}" / "main.py"
     mine.parent.mkdir()
@@ -107,31 +74,12 @@ def test_a_folder_of_somebody_else_in_the_place_of_the_bucket_is_refused(tmp_pat
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [mine]
 
 
-def test_entries_pass_over_what_is_not_an_entry(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
-    assert list(layout.entries()) == []
-    layout.prepare()
-    (layout.entries_folder / "stray.txt").touch()
-    label = layout.entries_folder / "Model.decode"
-    (label / "folder-without-digest").mkdir(parents=True)
-    (label / DIGEST).touch()
-    (layout.entries_folder / "no-label" / KEY.digest).mkdir(parents=True)
-    (layout.entries_folder / "no-label" / KEY.digest / "manifest.msgpack").touch()
-    entry = label / KEY.digest
-    (entry / ".hidden").mkdir(parents=True)
-    (entry / ".hidden" / "manifest.msgpack").touch()
-    (entry / "stray").touch()
-    assert list(layout.entries()) == []
-
-
 @pytest.mark.parametrize(
     "cache_dir, environ, expected",
     [
         pytest.param("/given", {"TORCHAIR_CACHE_HOME": "/home"}, "/given", id="argument first"),
-        pytest.param(Path("/given/../other"), {}, "/other", id="path"),
         pytest.param(None, {"TORCHAIR_CACHE_HOME": "/home"}, "/home", id="then the variable"),
         pytest.param(None, {}, "{cwd}/.torchair_cache", id="then the working folder"),
-        pytest.param("", {"TORCHAIR_CACHE_HOME": ""}, "{cwd}/.torchair_cache", id="empty is not given"),
         pytest.param("relative", {}, "{cwd}/relative", id="relative"),
         pytest.param("~/x", {}, "{home}/x", id="home"),
     ],

@@ -5,16 +5,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.fuzz.manifest import mutated, outcome, sealed
-from gearcache.cache.manifest import MAGIC, Manifest, decode_manifest
+from gearcache.cache.manifest import MAGIC
 from tests.support.sampled import examples
-
-PATH = Path("manifest")
 
 PLAIN = st.recursive(
     st.none()
@@ -28,13 +24,13 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(100))
 @given(st.binary(max_size=400))
 def test_any_bytes_are_refused_also_behind_a_sound_header(data: bytes) -> None:
     assert outcome(data) == outcome(MAGIC + data) == outcome(sealed(data)) == "refused"
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(100))
 @given(st.dictionaries(st.text(max_size=3), PLAIN), st.integers(0, 1 << 30))
 def test_a_changed_manifest_with_a_sound_digest_is_read_or_refused(payload: dict[str, object], seed: int) -> None:
     assert outcome(mutated(payload, seed)) in ("read", "refused")
@@ -53,9 +49,3 @@ def test_hostile_lengths_and_nesting_take_no_memory() -> None:
     }
     for body in bodies.values():
         assert outcome(sealed(body)) == "refused"
-
-
-def test_the_fuzzer_reads_what_it_did_not_change() -> None:
-    data = mutated({"a": [1, {"b": None}]}, None)
-    assert isinstance(decode_manifest(data, PATH), Manifest)
-    assert outcome(data) == "read"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 
 from gearcache.cache.layout import Layout
 from gearcache.cache.memory import MemoryStore
-from gearcache.errors import CacheError
 from tests.support.conformance import STORE_LAWS, StoreLaw
 
 
@@ -34,15 +32,3 @@ def test_objects_in_memory_are_loaded_and_cannot_be_changed(tmp_path: Path) -> N
             assert ctypes.CDLL(name).answer() == number
             with pytest.raises(OSError, match="not permitted"):
                 Path(name).write_bytes(b"other")
-
-
-def test_a_host_without_files_in_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> int:
-        raise OSError(24, "Too many open files")
-
-    store = MemoryStore(Layout(tmp_path / "cache"), 0.05)
-    digest = store.put_blob(b"code")
-    monkeypatch.setattr(os, "memfd_create", refuse)
-    with pytest.raises(CacheError, match="Too many open files"), store.blob_file(digest):
-        pass
-    assert store.read_blob(digest) == b"code"

@@ -14,9 +14,7 @@ from gearcache.cache.quantities import parse_age, parse_size
         ("4096 B", 4096),
         ("10GB", 10**10),
         ("1.5 KiB", 1536),
-        (" 2 mb ", 2_000_000),
         ("3TiB", 3 << 40),
-        ("7B", 7),
     ],
 )
 def test_sizes_are_read(text: str, expected: int) -> None:

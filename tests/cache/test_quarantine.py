@@ -9,18 +9,10 @@ import pytest
 
 from gearcache.cache import quarantine as quarantine_module
 from gearcache.cache.admin.catalog import Catalog, Removal
-from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.limits import Limits
-from gearcache.cache.quarantine import MAX_KEPT, excess, quarantine, quarantined
-from gearcache.cache.store import DiskStore, Hit
+from gearcache.cache.quarantine import MAX_KEPT, quarantine, quarantined
+from gearcache.cache.store import DiskStore
 from gearcache.errors import CorruptEntry
-
-KEY = CacheKey("Model.decode", (("a", 1),))
-
-
-def fail(path: Path) -> None:
-    raise CorruptEntry(path, "damaged")
 
 
 @pytest.fixture
@@ -28,14 +20,6 @@ def layout(tmp_path: Path) -> Layout:
     layout = Layout(tmp_path / "cache")
     layout.prepare()
     return layout
-
-
-def test_a_file_that_is_sound_by_now_stays(layout: Layout) -> None:
-    good = layout.blobs_folder / "good"
-    good.write_bytes(b"bytes")
-    quarantine(layout, CorruptEntry(good, "damaged"), "good.blob", lambda: None)
-    assert good.exists()
-    assert list(layout.quarantine_folder.iterdir()) == []
 
 
 def damage(layout: Layout, times: int, size: int = 1000) -> None:
@@ -70,24 +54,6 @@ def test_a_disk_that_damages_what_it_holds_does_not_fill_with_it(
     assert size_of(layout) > 10_000
 
 
-def test_the_quarantine_counts_in_limits_and_goes_first(layout: Layout) -> None:
-    store = DiskStore(layout)
-    store.publish(KEY, {}, {store.put_blob(b"code"): 4}, {})
-    damage(layout, 10)
-    catalog = Catalog(layout)
-    entries = catalog.total_size(catalog.entries())
-    limit = entries + 4500
-    dry = catalog.prune(max_size=limit, dry_run=True)
-    outcome = catalog.prune(max_size=limit)
-    assert (dry.quarantined, dry.freed) == (outcome.quarantined, outcome.freed)
-    assert (outcome.removed, outcome.faults) == ([], [])
-    assert 0 < size_of(layout) <= 4500
-    store.limits = Limits(max_size=entries)
-    store.keep_limits(CacheKey("Model.other", ()))
-    assert size_of(layout) == 0
-    assert isinstance(store.lookup(KEY), Hit)
-
-
 @pytest.mark.parametrize("how", ["prune", "clear", "collect"])
 def test_the_quarantine_goes_by_age_and_with_all(layout: Layout, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     damage(layout, 3)
@@ -105,18 +71,6 @@ def test_the_quarantine_goes_by_age_and_with_all(layout: Layout, how: str, monke
         outcome = Removal(quarantined=found.quarantined, freed=found.freed)
     assert outcome.quarantined == 3
     assert outcome.freed > 3000
-    assert list(layout.quarantine_folder.iterdir()) == []
-
-
-def test_what_a_killed_process_left_in_the_quarantine_goes_too(layout: Layout) -> None:
-    for name in ("only-a-file.blob-00", "only-a-reason.blob-00.reason"):
-        (layout.quarantine_folder / name).write_bytes(b"text")
-    assert {(item.path.name, item.reason) for item in quarantined(layout)} == {
-        ("only-a-file.blob-00", ""),
-        ("only-a-reason.blob-00", "text"),
-    }
-    assert excess(quarantined(layout)) == []
-    Catalog(layout).prune(max_size=0)
     assert list(layout.quarantine_folder.iterdir()) == []
 
 

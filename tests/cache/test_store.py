@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from gearcache.cache.files import trust
 from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import MAGIC
 from gearcache.cache.store import DiskStore, Hit, Miss, MissReason
-from gearcache.errors import CacheError, CorruptEntry, PublishError, UnsafePath
+from gearcache.errors import CorruptEntry, UnsafePath
 from tests.support.conformance import STORE_LAWS, StoreLaw, read_file
-from tests.support.relaunch import run_python
 
 KEY = CacheKey("Model.decode", (("config", {"mode": "max"}), ("gears", (1, 2))))
 OTHER = CacheKey("Model.decode", (("config", {"mode": "min"}), ("gears", (1, 2))))
@@ -89,25 +85,6 @@ def test_a_manifest_of_another_format_stays_and_is_a_miss_of_its_own(store: Disk
     assert path.read_bytes() == data
 
 
-def test_what_may_not_be_read_is_left_alone(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    digest = store.put_blob(b"code")
-    store.publish(KEY, {}, {digest: 4}, {})
-    before = files_below(store.layout.root)
-
-    def deny(*_: object) -> int:
-        raise PermissionError(13, "Permission denied")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(trust.os, "open", deny)
-        found = missed(store)
-        with pytest.raises(CacheError, match="Permission denied"):
-            read_file(store, digest)
-    assert found.reason is MissReason.UNREADABLE
-    assert "Permission denied" in found.detail
-    assert files_below(store.layout.root) == before
-    assert isinstance(store.lookup(KEY), Hit)
-
-
 @pytest.mark.parametrize("how", ["writable", "link", pytest.param("of another user", marks=needs_root)])
 def test_files_that_others_may_have_changed_are_refused_until_they_are_stored_again(store: DiskStore, how: str) -> None:
     digest = store.put_blob(b"code")
@@ -148,73 +125,3 @@ def test_a_corrupt_blob_is_quarantined_and_only_it(
     assert isinstance(store.lookup(KEY), Hit)
     assert store.put_blob(b"code") == digest
     assert store.read_blob(digest) == b"code"
-
-
-def test_a_blob_that_is_put_again_is_written_only_if_it_is_damaged(store: DiskStore) -> None:
-    digest = store.put_blob(b"code")
-    path = store.layout.blob(digest)
-    inode = path.stat().st_ino
-    assert store.put_blob(b"code") == digest
-    assert path.stat().st_ino == inode
-    for damage in (b"codE", b"cod"):
-        path.write_bytes(damage)
-        assert store.put_blob(b"code") == digest
-        assert store.read_blob(digest) == b"code"
-
-
-def test_a_cache_that_cannot_be_written_is_looked_up_but_not_published(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    store = DiskStore(Layout(tmp_path / "file" / "cache"), lock_timeout=0)
-    assert missed(store).reason is MissReason.ABSENT
-    assert not store.has_blob(sha256(b"").hexdigest())
-    with pytest.raises(PublishError):
-        store.put_blob(b"")
-    with pytest.raises(PublishError):
-        store.publish(KEY, {}, {}, {})
-    with pytest.raises(PublishError), store.exclusive(KEY):
-        pass
-
-
-READ_ONLY = """
-import json, os, sys
-from pathlib import Path
-from gearcache.cache.keys.key import CacheKey
-from gearcache.cache.store import DiskStore
-from gearcache.cache.result import Hit
-from gearcache.cache.layout import Layout
-from gearcache.errors import PublishError
-import filelock  # another user may not be able to read the interpreter's files
-if os.geteuid() == 0:
-    os.setgid(65534); os.setuid(65534)
-store = DiskStore(Layout(Path(sys.argv[1])), lock_timeout=0)
-key = CacheKey("Model.decode", (("config", {"mode": "max"}), ("gears", (1, 2))))
-found = store.lookup(key)
-assert isinstance(found, Hit), found
-(digest,) = found.manifest.blobs
-with store.blob_file(digest) as name:
-    assert store.read_blob(digest) == open(name, "rb").read() == b"code"
-refused = []
-for attempt in (lambda: store.put_blob(b"new"), lambda: store.publish(key, {}, {}, {}),
-                lambda: store.exclusive(key).__enter__()):
-    try:
-        attempt()
-    except PublishError as error:
-        refused.append(True)
-print(json.dumps(refused))
-"""
-
-
-def test_a_baked_read_only_cache_is_a_hit_for_another_user() -> None:
-    # Not in tmp_path, which only its owner may enter.
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder, "cache")
-        store = DiskStore(Layout(root))
-        store.publish(KEY, {}, {store.put_blob(b"code"): 4}, {})
-        with store.exclusive(KEY):
-            pass
-        for path in (root, *root.rglob("*")):
-            path.chmod(0o555 if path.is_dir() else 0o444)
-        root.parent.chmod(0o755)
-        assert run_python(READ_ONLY, str(root), has_torch=False) == [True, True, True]
-        for path in (root, *root.rglob("*")):
-            path.chmod(0o755 if path.is_dir() else 0o644)

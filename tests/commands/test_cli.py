@@ -6,7 +6,6 @@ import os
 import shlex
 import subprocess
 import sys
-from importlib.metadata import entry_points, version
 from pathlib import Path
 
 import click
@@ -14,9 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from gearcache.cache.keys.key import FORMAT_VERSION
-from gearcache.cli import COMMANDS, GONE, GROUPS, main
+from gearcache.cli import COMMANDS, GROUPS, main
 from tests.support.commands import DECODE, run, run_json, run_process, store
-from tests.support.pages import ROOT
 
 #: Commands that look into a cache, with arguments under which they do.
 ON_A_CACHE = {
@@ -31,15 +29,6 @@ ON_A_CACHE = {
     "report": (),
     "pack": ("--oci", "image"),
 }
-
-
-def test_the_console_script_is_this_command() -> None:
-    (script,) = entry_points(group="console_scripts", name="gearcache")
-    assert script.load() is main
-
-
-def test_version_is_that_of_the_package() -> None:
-    assert run("--version").stdout == f"gearcache {version('gearcache')}\n"
 
 
 def test_help_names_every_command_with_an_example_that_exists_and_the_exit_codes() -> None:
@@ -57,20 +46,6 @@ def test_help_names_every_command_with_an_example_that_exists_and_the_exit_codes
             pass
     assert all(f"{title}:\n" in text for title in GROUPS)
     assert "130  interrupted by Ctrl-C" in text
-
-
-def test_an_unknown_command_is_a_usage_error() -> None:
-    assert "No such command" in run("lst", code=2).stderr
-
-
-@pytest.mark.parametrize("name", GONE)
-def test_a_command_that_is_gone_says_what_replaces_it(name: str) -> None:
-    told = " ".join(run(name, "any", "--thing", code=2).stderr.split())
-    assert f"`{GONE[name]}` does its work" in told
-    assert name not in COMMANDS
-    changes = (ROOT / "CHANGELOG.md").read_text()
-    assert f"| the command `{name}" in changes
-    assert f"`{GONE[name]}`" in changes
 
 
 def test_the_program_itself_imports_no_command_and_commands_no_torch() -> None:
@@ -118,26 +93,6 @@ def test_python_m_runs_it_and_data_and_notes_are_apart(cache_dir: Path) -> None:
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_a_closed_pipe_is_no_traceback(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"d")
-    done = subprocess.run(
-        f"{sys.executable} -m gearcache show --full Model.decode | true",
-        shell=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_completion_scripts_are_printed(shell: str) -> None:
-    text = run("--completion", shell).stdout
-    assert "_GEARCACHE_COMPLETE" in text
-    assert "gearcache" in text
-
-
 def complete(words: str) -> list[str]:
     environ = {
         "_GEARCACHE_COMPLETE": "bash_complete",
@@ -151,21 +106,8 @@ def complete(words: str) -> list[str]:
 DEPLOY = "import torch\ndef build(): ...\ndef build_all(n=1): ...\ndef load(path): ...\ndef _own(): ...\n"
 
 
-def test_files_and_their_functions_are_completed_for_prewarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "deploy.py").write_text(DEPLOY)
-    (tmp_path / "broken.py").write_text("def build(:")
-    assert complete("gearcache prewarm dep") == ["dep"]  # a file: the shell's own matter
-    assert complete("gearcache prewarm deploy.py:") == ["deploy.py:build", "deploy.py:build_all"]
-    assert complete("gearcache prewarm deploy:build_") == ["deploy:build_all"]
-    for word in ("broken.py:", "none:", ":", "..:"):
-        assert complete(f"gearcache prewarm {word}") == []
-
-
-@pytest.mark.parametrize(
-    "words", [["gearcache", "prewarm", "deploy.py", ":", "bu"], ["gearcache", "prewarm", "deploy.py", ":"]]
-)
-def test_bash_itself_completes(words: list[str], tmp_path: Path) -> None:
+def test_bash_itself_completes(tmp_path: Path) -> None:
+    words = ["gearcache", "prewarm", "deploy.py", ":", "bu"]
     (tmp_path / "deploy.py").write_text(DEPLOY)
     script = tmp_path / "completion.bash"
     script.write_text(run("--completion", "bash").stdout)

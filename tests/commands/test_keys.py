@@ -18,7 +18,7 @@ from gearcache.cache.store import DiskStore
 from gearcache.commands.checks.key_checks import check_keys
 from tests.commands.entries.test_verify import GEARS, Net, cached, call_all, damage
 from tests.support.commands import DECODE, PRODUCER, listed, run, run_json, store
-from tests.support.signing import Pair, hide_package, hmac_key
+from tests.support.signing import Pair, hmac_key
 from tests.support.stored_gears import store_gears
 
 SIGNING, TRUSTED, SECRET = "GEARCACHE_SIGNING_KEY_FILE", "GEARCACHE_TRUSTED_KEYS", "GEARCACHE_HMAC_KEY_FILE"
@@ -102,49 +102,14 @@ def test_the_list_tells_names_times_and_the_key_of_this_host(
     assert found["signing_key"]["name"] == "build-2026"
 
 
-def test_a_key_of_this_host_that_is_not_listed_is_told(build: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = run("keys", "list")
-    assert result.stdout == ""
-    assert f"`{TRUSTED}` is not set" in result.stderr
-    assert f"`{SIGNING}` is not set" in result.stderr
-    monkeypatch.setenv(SIGNING, str(build.path))
-    line = build.trusted.text.replace("build-2026", "NAME")
-    assert f"does not list the key of this host, {build.trusted.fingerprint}: `{line}`" in run("keys", "list").stderr
-    assert run_json("keys", "list")["signing_key"] == {
-        "name": None,
-        "fingerprint": build.trusted.fingerprint,
-        "line": line,
-    }
-    build.path.chmod(0o644)
-    assert "lets others read the key" in run("keys", "list", code=3).stderr
-
-
-@pytest.mark.parametrize("name", ["keys list", "verify", "show Model.decode", "pull --file bundle.tar"])
+@pytest.mark.parametrize("name", ["keys list", "verify"])
 def test_a_wrong_list_of_keys_is_one_line_and_a_usage_error(
     name: str, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store(cache_dir, DECODE, b"d")
-    monkeypatch.chdir(tmp_path)
-    run("pack", "--file", "bundle.tar")
     monkeypatch.setenv(TRUSTED, "build:AAAA")
     (line,) = run(*name.split(), code=2).stderr.splitlines()
     assert line.startswith(f"error: environment variable `{TRUSTED}` holds `build:AAAA`, which is no public key")
-
-
-def test_without_the_package_each_command_says_what_to_install(
-    build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish(cache_dir, build)
-    hide_package(monkeypatch)
-    install = "pip install 'gearcache[keys]'"
-    assert install in run("keys", "new", str(tmp_path / "key"), code=2).stderr
-    assert not (tmp_path / "key").exists()
-    monkeypatch.setenv(TRUSTED, build.trusted.text)
-    assert build.trusted.fingerprint in run("keys", "list").stdout
-    assert "cannot be checked" in run("show", "Model.decode").stdout
-    assert check_keys({TRUSTED: build.trusted.text}).ok is False
-    monkeypatch.setenv(SIGNING, str(build.path))
-    assert install in run("keys", "list", code=3).stderr
 
 
 # -- show ---------------------------------------------------------------------------------------------------
@@ -180,52 +145,20 @@ def test_show_says_who_signed(build: Pair, cache_dir: Path, tmp_path: Path, monk
 # -- verify -------------------------------------------------------------------------------------------------
 
 
-def test_verify_tells_a_signature_that_does_not_fit_where_keys_are_trusted(
-    build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = publish(cache_dir, build)
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-    assert run_json("verify")["sound"] is True, "no key, no check"
-    monkeypatch.setenv(TRUSTED, build.trusted.text)
-    (fault,) = run_json("verify", code=1)["faults"]
-    assert (fault["kind"], fault["path"]) == ("unsigned", str(path))
-    assert "the signature by `build-2026`" in fault["reason"]
-    assert "unsigned: Model.decode-" in run("verify", "--repair", code=1).stdout
-    assert path.read_bytes() == data, "refused, not removed"
-    monkeypatch.setenv(SIGNING, str(build.path))
-    monkeypatch.setenv(TRUSTED, Pair(tmp_path, "other").trusted.text)
-    (fault,) = run_json("verify", code=1)["faults"]
-    assert "by `this host`" in fault["reason"]
-    monkeypatch.delenv(TRUSTED)
-    assert "by `this host`" in run_json("verify", code=1)["faults"][0]["reason"]
-    publish(cache_dir, build)
-    assert run_json("verify")["sound"] is True
-
-
-@pytest.mark.parametrize("how", ["rotated out", "outdated", "with an HMAC"])
+@pytest.mark.parametrize("how", ["rotated out", "outdated"])
 def test_verify_finds_entries_of_a_key_that_is_no_longer_trusted(
     how: str, build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host that has fetched them trusts its own folder, and its HMAC is its own: only `verify` finds them."""
     secret = hmac_key(tmp_path)
-    publish(cache_dir, build, Signer(secret) if how == "with an HMAC" else None)
-    monkeypatch.setenv(SECRET, str(secret)) if how == "with an HMAC" else None
+    publish(cache_dir, build, Signer(secret))
+    monkeypatch.setenv(SECRET, str(secret))
     monkeypatch.setenv(TRUSTED, build.trusted.text)
     assert run_json("verify")["faults"] == []
     other = Pair(tmp_path, "build-2027").trusted.text
     monkeypatch.setenv(TRUSTED, f"{build.trusted.text};until=2020-01-01" if how == "outdated" else other)
     (fault,) = run_json("verify", code=1)["faults"]
     assert ("is trusted for entries until" if how == "outdated" else "does not list it") in fault["reason"]
-
-
-def test_verify_takes_entries_that_this_host_has_compiled_unsigned(
-    build: Pair, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store(cache_dir, DECODE, b"d")
-    monkeypatch.setenv(TRUSTED, build.trusted.text)
-    assert run_json("verify")["sound"] is True
 
 
 def test_a_repair_signs_the_rest_with_the_keys_of_this_host_or_leaves_it(
@@ -263,19 +196,6 @@ def store_signed(root: Path, pair: Pair) -> Path:
     return path
 
 
-def test_a_push_does_not_sign_in_the_place_of_a_revoked_key(
-    build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stolen, share = Pair(tmp_path, "stolen"), tmp_path / "share"
-    store_signed(cache_dir, stolen)
-    monkeypatch.setenv(TRUSTED, build.trusted.text)
-    monkeypatch.setenv(SIGNING, str(build.path))
-    text = run("push", "--to", f"folder:{share}", code=1).stderr
-    assert f"it is signed by the key {stolen.trusted.fingerprint}, and `{TRUSTED}` does not list it" in text
-    assert "`gearcache clear --entry Model.decode-" in text
-    assert [path for path in share.rglob("*") if "/entries/" in str(path)] == []
-
-
 def test_a_pull_keeps_the_signature_of_who_compiled_it(
     build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,26 +212,6 @@ def test_a_pull_keeps_the_signature_of_who_compiled_it(
     data = Layout(tmp_path / "third").manifest(DECODE).read_bytes()
     assert signed_parts(data).pair == signed_parts(sent).pair
     assert Trust(hmac=Signer(hmac_key(tmp_path))).check(data, "m") == "hmac"
-
-
-def test_images_carry_the_signature_of_the_host_that_makes_them(
-    build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store_gears(cache_dir, DECODE, {"1": b"one"})
-    monkeypatch.setenv(SIGNING, str(build.path))
-    other = ("--cache-dir", str(tmp_path / "other"))
-    run("pack", "--oci", str(tmp_path / "image"))
-    digest = run_json("pack", "--oci", str(tmp_path / "again"))["digest"]
-    assert digest in (tmp_path / "image" / "index.json").read_text(), "signing the same gives the same"
-    monkeypatch.setenv(TRUSTED, build.trusted.text)
-    (tmp_path / "share").mkdir()
-    run("push", "--to", f"folder:{tmp_path / 'share'}")
-    run("pull", "--from", f"folder:{tmp_path / 'share'}", *other)
-    monkeypatch.delenv(SIGNING)
-    assert run_json("pack", "--oci", str(tmp_path / "unsigned"))["digest"] != digest
-    monkeypatch.setenv(SIGNING, str(Pair(tmp_path, "later").path))
-    monkeypatch.delenv(TRUSTED)
-    assert "it is signed by the key" in run("pack", "--oci", str(tmp_path / "no"), *other, code=3).stderr
 
 
 # -- bundles ------------------------------------------------------------------------------------------------

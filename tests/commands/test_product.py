@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import gearcache
-from tests.support.commands import listed, run, run_json
-from tests.support.scenarios import strict_config
+from tests.support.commands import run, run_json
 from tests.test_events import Net, cached
 
 
@@ -57,24 +55,3 @@ def test_show_has_every_part_in_short_in_full_alone_and_as_json(served: Net) -> 
     assert found["components"]["method"]["name"] == "tests.test_events:Net.decode"
     assert "self.factor: constant 2" in variant["evidence"]
     assert variant["graph"][0]["title"] == "Graph of x.size(0)=2, x.size(0)=4"
-
-
-class Many(torch.nn.Module):
-    def rows(self, x: torch.Tensor) -> list[torch.Tensor]:
-        return [x + number for number in range(20)]
-
-
-def test_show_takes_a_method_with_many_results(cache_dir: Path) -> None:
-    gearcache.cache_compile(Many().rows, config=strict_config(), gears={"x": {0: [2, 4]}})(torch.randn(2, 4))
-    assert "x.size(0)=4: x[4, 4]; compiled in" in run("show", "Many.rows").stdout
-
-
-def test_explain_names_the_setting_that_differs(served: Net) -> None:
-    gearcache.cache_compile(served.decode, config=strict_config(), gears={"x": {0: [2, 4, 8]}})(torch.randn(2, 4))
-    keys = {entry["key"]: entry for entry in listed()}
-    assert len(keys) == 2
-    first = next(key for key, entry in keys.items() if len(entry["gears"]) == 2)
-    text = run("explain", first).stdout
-    assert "gears.axes" in text
-    assert "[2, 4]" in text
-    assert "[2, 4, 8]" in text

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 import torchair as tng
-from torch import Tensor, nn
 
 from gearcache.compat import torchair as compat
 from tests.npu.decoders import Decoder, Size
@@ -96,61 +95,3 @@ def cann_recipes_keep_ges_files(run: Run) -> None:
     _step(run, "warm-up", decode, model, 2)
     with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
         _step(run, "served", decode, model, 2)
-
-
-def sglang_recipes_loop_over_batch_sizes_with_one_method(run: Run) -> None:
-    """`integration/sglang/qwen3-moe`: one cached method, called with each batch size."""
-    compat.install()
-    model = _model()
-    decode = run.watch(tng.inference.cache_compile(model.decode, config=tng.CompilerConfig(), dynamic=False))
-    for turn in range(2):
-        for batch in (4, 1):
-            _step(run, f"turn {turn}, batch {batch}", decode, model, batch)
-
-
-def cosyvoice_caches_prefill_and_decode_in_its_constructor(run: Run) -> None:
-    """Both are attributes of the module that they are methods of, as torchair's documentation has them."""
-    compat.install()
-
-    class Speech(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embed, self.head = nn.Embedding(32, 8), nn.Linear(8, 32)
-            config = tng.CompilerConfig()
-            self.cached_prefill = run.watch(tng.inference.cache_compile(self.prefill, config=config))
-            self.cached_decode = run.watch(tng.inference.cache_compile(self.decode, config=config))
-
-        def forward(self, ids: Tensor) -> Any:
-            return self.cached_prefill(ids) if ids.size(1) > 1 else self.cached_decode(ids)
-
-        def prefill(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-            hidden = self.embed(ids)
-            return self.head(hidden[:, -1]), hidden.mean(1)
-
-        def decode(self, ids: Tensor) -> Tensor:
-            return self.head(self.embed(ids)[:, 0])
-
-    model = Speech().to(NPU).eval()
-    for length in (5, 1, 7, 1):
-        ids = torch.randint(0, 32, (2, length)).to(NPU)
-        with torch.inference_mode():
-            expected = model.prefill(ids) if length > 1 else model.decode(ids)
-            found = model(ids)
-        label = f"call {len(run.checks)}, length {length}"
-        run.check(label, _on_cpu(found), _on_cpu(expected))
-
-
-def a_reduce_overhead_config_captures_npu_graphs(run: Run) -> None:
-    """`config.mode = "reduce-overhead"`, the older name of aclgraph, which has the addresses of its capture."""
-    compat.install()
-    model = _model()
-    config = tng.CompilerConfig()
-    config.mode = "reduce-overhead"
-    decode = run.watch(tng.inference.cache_compile(model.decode, config=config, dynamic=False))
-    for turn in range(3):
-        _step(run, f"turn {turn}", decode, model, 2)
-        model.head.weight.data = model.head.weight.data * 2
-
-
-def _on_cpu(value: Any) -> Any:
-    return [item.cpu() for item in value] if isinstance(value, tuple) else value.cpu()

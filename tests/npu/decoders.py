@@ -1,4 +1,4 @@
-"""Decode steps as served on NPUs: RMSNorm, RoPE, GQA, KV scatter, SwiGLU (Llama), top-k routing (Qwen2-MoE)."""
+"""Decode steps as served on NPUs: RMSNorm, RoPE, GQA, KV scatter, SwiGLU (Llama)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ class Size:
     intermediate: int = 48
     layers: int = 2
     length: int = 16
-    experts: int = 0
-    chosen: int = 2
 
     @property
     def head(self) -> int:
@@ -87,30 +85,6 @@ class SwiGlu(nn.Module):
         return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
 
 
-class Experts(nn.Module):
-    """Top-k routed experts beside a gated shared one, as Qwen2-MoE has them."""
-
-    def __init__(self, size: Size) -> None:
-        super().__init__()
-        self.size = size
-        self.router = nn.Linear(size.hidden, size.experts, bias=False)
-        self.gate_up = nn.Parameter(torch.randn(size.experts, size.hidden, 2 * size.intermediate) * 0.2)
-        self.down = nn.Parameter(torch.randn(size.experts, size.intermediate, size.hidden) * 0.2)
-        self.shared = SwiGlu(size.hidden, size.intermediate)
-        self.shared_gate = nn.Linear(size.hidden, 1, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        flat = x.reshape(-1, self.size.hidden)
-        chances = torch.softmax(self.router(flat), -1, dtype=torch.float32)
-        weights, chosen = torch.topk(chances, self.size.chosen, dim=-1)
-        weights = (weights / weights.sum(-1, keepdim=True)).to(x.dtype)
-        token = flat[:, None, None, :].expand(-1, self.size.chosen, 1, -1)
-        gate, up = torch.matmul(token, self.gate_up[chosen]).chunk(2, -1)
-        routed = torch.matmul(nn.functional.silu(gate) * up, self.down[chosen]).squeeze(2)
-        routed = (routed * weights[..., None]).sum(1)
-        return (routed + torch.sigmoid(self.shared_gate(flat)) * self.shared(flat)).view_as(x)
-
-
 class Layer(nn.Module):
     """One decoder layer."""
 
@@ -118,7 +92,7 @@ class Layer(nn.Module):
         super().__init__()
         self.before, self.after = RmsNorm(size.hidden), RmsNorm(size.hidden)
         self.attention = Attention(size)
-        self.mlp = Experts(size) if size.experts else SwiGlu(size.hidden, size.intermediate)
+        self.mlp = SwiGlu(size.hidden, size.intermediate)
 
     def forward(self, x: Tensor, keys: Tensor, values: Tensor, position: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         x = x + self.attention(self.before(x), keys, values, position, cos, sin)

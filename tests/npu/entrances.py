@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -101,27 +100,12 @@ def npugraph_ex(folder: Path) -> dict[str, Any]:
         found["equal"] = [torch.equal(cached(x).cpu(), expected) for cached in (by_options, by_config)]
     found["one entry"] = by_options.entry_path == by_config.entry_path
     found["key"] = public.readable_cache(by_options.entry_path, print_output=False)
-    found["refused"] = [
-        _refused(lambda: public.cache_compile(model.doubled, options={"frozen_parameters": True})),
-        _refused(lambda: public.cache_compile(model.doubled, options={"frozen_parameter": 3})),
-        _refused(lambda: public.cache_compile(len)),
-        _refused(lambda: public.cache_compile(model.doubled, optoins={})),
-        _refused(lambda: package.inference.cache_compile(model.doubled, config=compat)),
-    ]
     found["imported"] = _loaded()
     modules = (public.__name__, "npugraph_ex.inference", "npugraph_ex.inference._cache_compiler")
     found["installed"] = _owners(*modules)
     compat.uninstall()
     found["uninstalled"] = _owners(*modules)
     return found
-
-
-def _refused(call: Callable[[], Any]) -> str:
-    try:
-        call()
-    except (TypeError, ValueError) as error:
-        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
-    return ""
 
 
 if __name__ == "__main__":

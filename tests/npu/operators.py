@@ -144,12 +144,6 @@ def _argmax_with_value(op: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     return found.indices.to(torch.int32), found.values
 
 
-@operator("TopKV2")
-def _topk(op: Any, x: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    found = torch.topk(x, int(k), op.int("dim", -1), op.bool("largest", True), op.bool("sorted", True))
-    return found.values, found.indices.to(torch.int32)
-
-
 @operator("Shape")
 def _shape(op: Any, x: Tensor) -> Tensor:
     return torch.tensor(list(x.shape), dtype=DTYPES[op.int("dtype", 3)])
@@ -248,12 +242,6 @@ def _scatter_elements(op: Any, x: Tensor, index: Tensor, updates: Tensor) -> Ten
     if reduction == "add":
         return torch.scatter_add(x, op.int("axis"), index.long(), updates)
     return torch.scatter(x, op.int("axis"), index.long(), updates)
-
-
-@operator("IndexByTensor")
-def _index(op: Any, x: Tensor, *indices: Tensor) -> Tensor:
-    rest = iter(indices)
-    return x[tuple(next(rest) if used else slice(None) for used in op.ints("indices_mask"))]
 
 
 @operator("SelectV2")

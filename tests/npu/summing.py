@@ -1,6 +1,6 @@
 """Serves a method with static kernels, see `main`: `python -m tests.npu.summing ROOT FACTOR MODE ROWS`.
 
-With `--dynamic` it has no gears. FACTOR stands in the source of the model, which ROOT holds.
+FACTOR stands in the source of the model, which ROOT holds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
         own.experimental_config.aclgraph._aclnn_static_shape_kernel = True
         config = gearcache.CompilerConfig(strict=True, torchair=own)
     model = model_in(root / f"model_{factor}.py", factor)
-    gears = None if "--dynamic" in sys.argv else {"x": {0: [2, 4]}, "total": {0: [2, 4]}}
+    gears = {"x": {0: [2, 4]}, "total": {0: [2, 4]}}
     cached = gearcache.cache_compile(model.step, config=config, gears=gears, cache_dir=root / "cache")
     wrong = []
     for number in rows:

@@ -11,43 +11,40 @@ import pytest
 from tests.npu import hccl, static_kernels
 from tests.npu.forked_ranks import run_ranks
 
-MODES = pytest.mark.parametrize("mode", ["max-autotune", pytest.param("npugraph_ex", marks=pytest.mark.thorough)])
 TOGETHER = [[0, 1]]
 
 
-def job(
-    root: Path, task: str, mode: str, groups: list[list[int]], *, world: int = 2, **environ: str
-) -> list[dict[str, Any]]:
-    """Run all ranks of one job; return their reports."""
+def job(root: Path, task: str, mode: str, groups: list[list[int]], **environ: str) -> list[dict[str, Any]]:
+    """Run both ranks of one job; return their reports."""
     (root / f"meet-{task}-{mode}").unlink(missing_ok=True)
-    ranks = [[*map(str, (rank, world, root, task, mode)), json.dumps(groups)] for rank in range(world)]
+    ranks = [[*map(str, (rank, 2, root, task, mode)), json.dumps(groups)] for rank in range(2)]
     return run_ranks("tests.npu.parallel", ranks, root, **environ)
 
 
-@MODES
-def test_a_parallel_decode_step_equals_eager_and_each_job_finds_the_graphs_of_its_groups(
-    tmp_path: Path, mode: str
-) -> None:
-    own = "own-" if mode == "max-autotune" else ""  # GE keeps its files
-    cold, warm = job(tmp_path, f"{own}cold", mode, TOGETHER), job(tmp_path, f"{own}warm", mode, TOGETHER)
+def test_a_parallel_decode_step_equals_eager_and_each_job_finds_the_graphs_of_its_groups(tmp_path: Path) -> None:
+    cold, warm = (job(tmp_path, f"own-{task}", "max-autotune", TOGETHER) for task in ("cold", "warm"))
     assert [report["wrong"] for report in cold + warm] == [[]] * 4
     assert [report["traces"] for report in cold + warm] == [1, 1, 0, 0]
     assert [report["path"] for report in warm] == [report["path"] for report in cold]
     assert ["world2global_rank0" in cold[0]["path"], "world2global_rank1" in cold[1]["path"]] == [True, True]
-    shifted = job(tmp_path, f"{own}shifted", mode, [[0], [0, 1]])
+    shifted = job(tmp_path, "own-shifted", "max-autotune", [[0], [0, 1]])
     assert [(report["wrong"], report["traces"]) for report in shifted] == [([], 1)] * 2, "groups in another order"
-    renamed = job(tmp_path, f"{own}other-names", mode, TOGETHER, **{hccl.NAMES_OF_PROCESS: "1"})
+    renamed = job(tmp_path, "own-other-names", "max-autotune", TOGETHER, **{hccl.NAMES_OF_PROCESS: "1"})
     assert [(report["wrong"], report["traces"]) for report in renamed] == [([], 0)] * 2, "both variants are kept"
-    if own:
-        found = [[(report["compile"], report["cached"]) for report in reports] for reports in (cold, warm, renamed)]
-        assert found == [[(1, 0)] * 2, [(0, 1)] * 2, [(1, 0)] * 2], "a name that is a communicator's is in GE's files"
-    (alone,) = job(tmp_path, f"{own}alone", mode, [[0]], world=1)
-    assert (alone["wrong"], alone["traces"]) == ([], 1)
-    assert alone["path"] not in [report["path"] for report in cold]
+    found = [[(report["compile"], report["cached"]) for report in reports] for reports in (cold, warm, renamed)]
+    assert found == [[(1, 0)] * 2, [(0, 1)] * 2, [(1, 0)] * 2], "a name that is a communicator's is in GE's files"
 
 
-@MODES
-def test_a_group_that_is_missing_or_another_is_an_error_from_the_generated_code(tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        ("max-autotune", "(name: (ranks, tag))"),
+        pytest.param("npugraph_ex", "'1' of the ranks [0, 1]", marks=pytest.mark.thorough),  # another text of the same
+    ],
+)
+def test_a_group_that_is_missing_or_another_is_an_error_from_the_generated_code(
+    tmp_path: Path, mode: str, told: str
+) -> None:
     cold = job(tmp_path, "named-cold", mode, TOGETHER)
     assert [(report["wrong"], report["traces"]) for report in cold] == [([], 1)] * 2
     missing = job(tmp_path, "named-fails", mode, [])
@@ -57,7 +54,7 @@ def test_a_group_that_is_missing_or_another_is_an_error_from_the_generated_code(
         assert report["error"].startswith("CacheError: ")
         assert "torch.distributed" in report["error"]
     assert "does not exist here" in missing[0]["error"]
-    assert ("(name: (ranks, tag))" if mode == "max-autotune" else "'1' of the ranks [0, 1]") in missing[0]["error"]
+    assert told in missing[0]["error"]
     if mode == "npugraph_ex":
         assert "is of the ranks [0] here" in other[0]["error"]
     again = job(tmp_path, "named-warm", mode, TOGETHER)

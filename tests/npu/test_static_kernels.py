@@ -31,12 +31,11 @@ def run(
     factor: float = 2.0,
     mode: str = "npugraph_ex",
     rows: tuple[int, ...] = (2,),
-    dynamic: bool = False,
     exit_code: int = 0,
 ) -> tuple[dict[str, Any], list[str]]:
     """Serve in a process of its own; return its report and the lines of CANN's log that it added."""
     before = len(static_kernels.log())
-    arguments = [str(root), str(factor), mode, json.dumps(rows), *["--dynamic"] * dynamic]
+    arguments = [str(root), str(factor), mode, json.dumps(rows)]
     (report,) = run_ranks("tests.npu.summing", [arguments], root, exit_code=exit_code)
     return report, [line.split()[0] for line in static_kernels.log()[before:]]
 
@@ -100,24 +99,6 @@ def test_a_compile_that_failed_is_tried_again(cann: Path) -> None:
     compiler.write_text(text)
     assert run(cann, mode=mode)[1] == MADE
     assert run(cann, mode=mode)[1] == FOUND
-
-
-@pytest.mark.thorough  # `test_served` has dynamic dims, the tests above static kernels
-def test_a_graph_with_dynamic_dims_keeps_kernels_by_the_sizes_of_its_first_call(cann: Path) -> None:
-    assert run(cann, rows=(3,), dynamic=True)[1] == MADE
-    report, did = run(cann, rows=(5,), dynamic=True)
-    assert (report["wrong"], report["traces"]) == ([], 0)
-    assert did == MADE
-    assert run(cann, rows=(3, 5), dynamic=True)[1] == FOUND
-
-
-def test_where_nothing_can_be_written_kernels_are_compiled_in_a_temporary_folder(tmp_path: Path) -> None:
-    root = tmp_path / "file"
-    root.write_text("no folder")
-    with kernel_folder(root, "key") as folder:
-        assert folder.is_dir()
-        assert tmp_path not in folder.parents
-    assert not folder.exists()
 
 
 def test_who_finds_another_process_compiling_does_so_in_a_temporary_folder(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import marshal
 import pickle
 import sys
@@ -91,17 +90,6 @@ def test_npugraph_ex_is_served_by_options_and_by_config_without_torchair(found: 
     assert not any(owners(npugraph_ex["uninstalled"]).values()), npugraph_ex["uninstalled"]
 
 
-def test_npugraph_ex_refuses_at_once_what_it_cannot_take(found: dict[str, Any]) -> None:
-    unknown, value, function, keyword, config = found["npugraph_ex"]["refused"]
-    assert unknown.startswith("OptionError: option 'frozen_parameters' is unknown to npugraph_ex")
-    assert value.startswith("ValueError: Value 3")
-    assert function.startswith("ValueError: Only method can be cached now")
-    assert keyword.startswith("TypeError")
-    assert "optoins" in keyword
-    assert config.startswith("OptionError: config is")
-    assert config.endswith("it must be an npugraph_ex.CompilerConfig")
-
-
 def test_names_that_were_bound_before_install_follow_and_go_back(program: Any) -> None:
     own = dict(vars(program))
     for _ in range(2):
@@ -129,31 +117,6 @@ def test_what_cannot_follow_is_named(program: Any) -> None:
         assert f"`a_program.{name}`" in message
     assert "kept" not in message
     assert warned[0].filename == __file__
-
-
-def test_what_others_set_meanwhile_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = torchair.inference.readable_cache
-    compat.install()
-
-    def theirs(*args: Any) -> None: ...
-
-    monkeypatch.setattr(torchair.inference, "cache_compile", theirs)
-    compat.install()
-    assert torchair.inference.cache_compile is theirs
-    compat.uninstall()
-    assert torchair.inference.cache_compile is theirs
-    assert torchair.inference.readable_cache is own
-
-
-def test_a_reloaded_module_is_ours_again_and_uninstall_leaves_torchairs() -> None:
-    compat.install()
-    importlib.reload(torchair.inference)
-    assert torchair.inference.cache_compile.__module__ == compat.__name__
-    compat.uninstall()
-    assert torchair.inference.cache_compile.__module__ == "torchair.inference"
-    assert torchair.inference._cache_compile.__module__ == "torchair.inference._cache_compiler"
-    importlib.reload(torchair.inference)
-    assert torchair.inference.cache_compile.__module__ == "torchair.inference"
 
 
 class Sum(nn.Module):

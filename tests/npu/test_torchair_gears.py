@@ -61,22 +61,6 @@ def test_a_fault_at_the_second_dim_leaves_nothing_set_or_marked() -> None:
         assert marks(x) == set()
 
 
-def test_other_gears_are_refused_and_the_first_stay() -> None:
-    x = rows(2, [2, 4])
-    with pytest.raises(GearSpecError, match="already has the gears"):
-        compat.set_dim_gears(x, {0: [2, 8], 1: [3, 5]})
-    assert x.dim_gears == {0: [2, 4]}  # type: ignore[attr-defined]
-    assert marks(x) == {0}
-
-
-def test_the_range_of_an_earlier_mark_stays() -> None:
-    x = rows(2)
-    torch._dynamo.mark_dynamic(x, 0, min=2, max=8)
-    compat.set_dim_gears(x, {0: [2, 4]})
-    (only,) = x._dynamo_dynamic_range  # type: ignore[attr-defined]
-    assert (only.min, only.max) == (2, 8)
-
-
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
     ("first", "marker"), [(1, compat.set_dim_gears), (2, own_set_dim_gears)], ids=["ours", "before install"]
@@ -112,56 +96,3 @@ def test_one_tensor_goes_to_torch_compile_and_to_a_cached_method(cache_dir: Path
         assert torch.equal(compiled(x).cpu(), expected)
     geared = [options["ge.dynamicDims"] for options in native.OPTIONS[before:] if "ge.dynamicDims" in options]
     assert [sorted(gears.split(";")) for gears in geared] == [["2", "4"]]
-
-
-@pytest.mark.usefixtures("installed")
-def test_torch_compile_treats_a_gear_of_1_as_torchair_does() -> None:
-    compiled: Any = torch.compile(Scale().scaled, fullgraph=True, backend=compat.get_npu_backend())
-    before = len(native.OPTIONS)
-    for count in (4, 1):  # at 1 Dynamo compiles a static graph
-        x = rows(count, [1, 2, 4] if count == 4 else None)
-        assert torch.equal(compiled(x).cpu(), Scale().scaled(x).cpu())
-    assert [("ge.dynamicDims" in options) for options in native.OPTIONS[before:]] == [True, False]
-    with pytest.raises(Exception, match="At least one dimension should have levels"):
-        compiled(rows(1, [1, 2, 4]))
-
-
-class Runner:
-    """As SGLang's `NpuGraphRunner.warm_up`: gears on the ids alone, and every input marked static."""
-
-    def __init__(self, model: nn.Module, compile_bs: list[int]) -> None:
-        self.compile_bs = compile_bs
-        backend = torchair.get_npu_backend(compiler_config=torchair.CompilerConfig())
-        self.compile_forward = torch.compile(
-            torch.no_grad()(model.forward), fullgraph=True, dynamic=True, backend=backend
-        )
-
-    def warm_up(self) -> Iterator[tuple[Tensor, Tensor, tuple[Tensor, Tensor]]]:
-        for bs in reversed(self.compile_bs):
-            ids, positions = torch.arange(bs).to("npu"), torch.arange(bs).to("npu")
-            torchair.inference.set_dim_gears(ids, dim_gears={0: self.compile_bs})
-            for _ in range(2):
-                torch._dynamo.mark_static(ids)
-                torch._dynamo.mark_static(positions)
-                yield ids, positions, self.compile_forward(ids, positions)
-
-
-class Tokens(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.table, self.places = nn.Embedding(16, 4), nn.Embedding(16, 4)
-
-    def forward(self, ids: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        return self.table(ids), self.places(positions)  # a sum would make the ids static too, in torchair as here
-
-
-@pytest.mark.usefixtures("installed")
-def test_the_runner_of_sglang() -> None:
-    before = len(native.OPTIONS)
-    model = Tokens().to("npu")
-    with torch.no_grad():
-        for ids, positions, found in Runner(model, [2, 4]).warm_up():
-            for mine, eager in zip(found, model(ids, positions), strict=True):
-                assert torch.equal(mine.cpu(), eager.cpu())
-    geared = [sorted(options["ge.dynamicDims"].split(";")) for options in native.OPTIONS[before:]]
-    assert geared == [["2", "4"]] * 2

@@ -93,11 +93,3 @@ def test_the_options_of_the_config_reach_ge_and_are_readable(capsys: pytest.Capt
 def test_what_torchair_refused_or_dropped_is_an_error(call: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         call()
-
-
-def test_a_config_other_than_the_backends_is_refused() -> None:
-    other = torchair.CompilerConfig()
-    other.experimental_config.frozen_parameter = True
-    backend = compat.get_npu_backend(compiler_config=other)
-    with pytest.raises(ValueError, match="different from the config"):
-        compat.cache_compile(Model().doubled, config=torchair.CompilerConfig(), backend=backend)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -50,9 +51,12 @@ def run_json(*arguments: str, code: int = 0) -> Any:
 
 def check_document(document: Any) -> None:
     """Fail unless a document is as `docs/commands.schema.json` says, and holds nothing that it does not name."""
-    schema = _closed(json.loads(SCHEMA.read_text(encoding="utf-8")))
-    wrong = [f"{error.json_path}: {error.message}" for error in Draft202012Validator(schema).iter_errors(document)]
-    assert wrong == []
+    assert [f"{error.json_path}: {error.message}" for error in _validator().iter_errors(document)] == []
+
+
+@functools.cache
+def _validator() -> Draft202012Validator:
+    return Draft202012Validator(_closed(json.loads(SCHEMA.read_text(encoding="utf-8"))))
 
 
 def _closed(schema: Any) -> Any:

@@ -22,6 +22,7 @@ from jsonschema import Draft7Validator
 
 from tests.support.commands import run
 
+#: Schemas of Kubernetes 1.35 (Apache-2.0), from the package `kubernetes-validate` (1.37.0), without descriptions.
 SCHEMAS = Path(__file__).with_name("kubernetes") / "v1.35.json"
 #: Stands for `gearcache` in a shell.
 _TELLING = """#!/bin/sh

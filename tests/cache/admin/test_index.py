@@ -14,13 +14,12 @@ import pytest
 
 from gearcache.cache.admin import scan as scan_module
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.index import RowDisk, open_index
-from gearcache.cache.admin.journal import JOURNAL_NAME, append_entry, read_journal
-from gearcache.cache.admin.scan import read_entry, scan
+from gearcache.cache.admin.index import open_index
+from gearcache.cache.admin.journal import JOURNAL_NAME
+from gearcache.cache.admin.scan import read_entry
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore, Hit
-from tests.support.at_once import at_once
 
 KEYS = [CacheKey("Model.decode", (("number", number),)) for number in range(3)]
 
@@ -98,22 +97,6 @@ def test_entries_that_came_went_and_changed_past_the_index_are_seen(
     assert found == {KEYS[1].name: ("changed",), KEYS[2].name: (KEYS[2].digest[:3],), new.name: ("changed",)}
 
 
-def test_an_exact_scan_sees_a_manifest_whose_use_file_was_not_touched(
-    store: DiskStore, reads: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A collection of blobs makes such a scan: the publisher may have been killed before it touched the use file."""
-    monkeypatch.setattr(scan_module, "MANY_ENTRIES", 0)
-    names(store)
-    path = store.layout.manifest(KEYS[0])
-    path.with_name("new").write_bytes(path.read_bytes())
-    path.with_name("new").chmod(0o600)
-    path.with_name("new").rename(path)
-    scan(store.layout)
-    assert reads == []
-    scan(store.layout, exact=True)
-    assert reads == [path]
-
-
 @pytest.mark.parametrize("damage", ["text", "pickle", "flip", "link"])
 def test_a_damaged_index_is_made_anew(store: DiskStore, damage: str, tmp_path: Path) -> None:
     names(store)
@@ -152,26 +135,6 @@ class Bomb:
         Bomb.exploded += 1
 
 
-def test_diskcache_unpickles_and_pickles_nothing(tmp_path: Path) -> None:
-    folder = str(tmp_path)
-    with diskcache.Cache(folder) as cache:
-        cache[("a", "tuple")] = b"key"
-        cache["object"] = Bomb()
-        cache["large"] = b"x" * 100_000
-    with diskcache.Cache(folder, disk=RowDisk) as cache:
-        with pytest.raises(ValueError, match="not ours"):
-            list(cache)
-        for name in ("object", "large"):
-            with pytest.raises(ValueError, match="not ours"):
-                cache.get(name)
-        for value in (Bomb(), "text", 1):
-            with pytest.raises(TypeError, match="is bytes"):
-                cache["new"] = value
-        with pytest.raises(TypeError, match="is a text"):
-            cache[1] = b"value"
-    assert Bomb.exploded == 0
-
-
 @pytest.mark.parametrize("holder", ["a command", "another program"])
 def test_a_locked_index_delays_neither_lists_nor_publishes(store: DiskStore, holder: str) -> None:
     names(store)
@@ -202,34 +165,3 @@ def test_a_locked_index_delays_neither_lists_nor_publishes(store: DiskStore, hol
         done.set()
         thread.join()
     assert names(store) == ALL
-
-
-@pytest.mark.parametrize("obstacle", ["file", "others may write"])
-def test_an_index_that_cannot_be_written_breaks_nothing(store: DiskStore, obstacle: str) -> None:
-    folder = store.layout.index_folder
-    for path in folder.iterdir():
-        path.unlink()
-    if obstacle == "file":
-        folder.rmdir()
-        folder.touch()
-    else:
-        folder.chmod(0o777)
-    store.publish(KEYS[0], {"a": 1}, {}, {})
-    assert names(store) == ALL
-
-
-def test_the_journal_takes_the_rows_of_many_writers_and_ends_at_a_torn_one(store: DiskStore, tmp_path: Path) -> None:
-    folder = tmp_path / "index"
-    row = read_entry(store.layout, store.layout.manifest(KEYS[0]))
-    at_once(*[lambda: append_entry(folder, row)] * 20)
-    rows, size = read_journal(folder)
-    assert rows == [row] * 20
-    data = (folder / JOURNAL_NAME).read_bytes()
-    assert len(data) == size
-    for cut in range(len(data) - 300, len(data)):
-        (folder / JOURNAL_NAME).write_bytes(data[:cut])
-        assert read_journal(folder)[0] == [row] * 19 or cut < len(data) - size // 20
-    flipped = bytearray(data)
-    flipped[size // 2] ^= 1
-    (folder / JOURNAL_NAME).write_bytes(flipped)
-    assert len(read_journal(folder)[0]) < 20

@@ -2,36 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from gearcache.cache.admin.tally import count_misses, misses
+from gearcache.cache.admin.tally import count_misses
 from gearcache.cache.layout import Layout
-
-
-def test_files_of_others_beside_the_counts_are_no_misses(cache_dir: Path) -> None:
-    layout = Layout(cache_dir)
-    layout.prepare()
-    count_misses(layout, "Model.decode", ["absent"])
-    folder = layout.bucket / "misses" / "Model.decode"
-    for name in (".DS_Store", "notes", "<img>", os.fsdecode(b"b\xff")):
-        (folder / name).write_bytes(b"x" * 500)
-    (folder / "folder").mkdir()
-    (folder / "link").symlink_to("/etc/hostname")
-    assert misses(layout) == {"Model.decode": {"absent": 1}}
-
-
-def test_a_cache_that_is_not_there_or_full_of_links_loses_the_count_and_no_more(cache_dir: Path) -> None:
-    layout = Layout(cache_dir)
-    count_misses(layout, "Model.decode", ["absent"])
-    assert not cache_dir.exists()
-    layout.prepare()
-    (layout.bucket / "misses" / "Model.decode").mkdir(parents=True)
-    target = cache_dir.parent / "elsewhere"
-    target.write_bytes(b"")
-    (layout.bucket / "misses" / "Model.decode" / "absent").symlink_to(target)
-    count_misses(layout, "Model.decode", ["absent"])
-    assert target.read_bytes() == b""
 
 
 def test_a_reason_is_never_a_path(cache_dir: Path) -> None:

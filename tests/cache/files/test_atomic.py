@@ -69,31 +69,3 @@ def test_a_full_disk_or_an_interrupt_leaves_the_old_file_and_no_other(
         assert (caught.value.path, "No space left" in str(caught.value)) == (path, True)
     assert path.read_bytes() == b"old"
     assert names_in(tmp_path) == ["file"]
-
-
-def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = os.write
-    with monkeypatch.context() as patch:
-        patch.setattr(atomic.os, "write", lambda descriptor, data: write(descriptor, data[:3]))
-        write_atomic(tmp_path / "file", b"0123456789")
-    assert (tmp_path / "file").read_bytes() == b"0123456789"
-
-
-@pytest.mark.parametrize("number, fails", [(errno.EINVAL, False), (errno.EIO, True)])
-def test_a_folder_that_cannot_be_synced_is_no_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, fails: bool
-) -> None:
-    fsync, folder = os.fsync, os.stat(tmp_path).st_ino
-
-    def refuse_folders(descriptor: int) -> None:
-        if os.fstat(descriptor).st_ino == folder:
-            raise OSError(number, os.strerror(number))
-        fsync(descriptor)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(atomic.os, "fsync", refuse_folders)
-        if fails:
-            with pytest.raises(PublishError):
-                write_atomic(tmp_path / "file", b"data")
-        else:
-            write_atomic(tmp_path / "file", b"data")

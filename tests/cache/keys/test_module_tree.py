@@ -55,11 +55,3 @@ def test_what_a_module_of_torchscript_holds_is_listed(make: Any) -> None:
     assert list(named_parameters(module)) == list(module.named_parameters())
     assert [name for name, _ in named_buffers(module)] == [name for name, _ in module.named_buffers()]
     assert hidden_names(named_modules(module)) == []
-
-
-def test_what_an_entry_of_the_dictionary_hides_is_named() -> None:
-    module = Tied()
-    assert hidden_names(named_modules(module)) == []
-    module.__dict__["scale"] = torch.zeros(3)
-    module.first[0].__dict__["weight"] = torch.zeros(3, 3)
-    assert hidden_names(named_modules(module)) == ["scale", "first.0.weight", "second.0.weight"]

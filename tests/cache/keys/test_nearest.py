@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache.keys import nearest as nearest_module
 from gearcache.cache.keys.key import CacheKey, Difference
 from gearcache.cache.keys.nearest import Nearest, nearest_entry
 from gearcache.cache.layout import Layout
@@ -37,11 +36,6 @@ def nearest(store: DiskStore, ranks: str = "", **components: object) -> Nearest:
     return found
 
 
-def test_entries_of_other_labels_are_not_near(store: DiskStore) -> None:
-    publish(store, key("Model.prefill", a=1))
-    assert nearest_entry(store.layout, key("Model.decode", a=1)) is None
-
-
 def test_the_entry_with_the_fewest_differing_components_is_nearest(store: DiskStore) -> None:
     publish(store, key(a=0, b=0, c=0))
     near = publish(store, key(a=1, b=1, c=0), age=5)
@@ -64,28 +58,3 @@ def test_faulty_manifests_are_passed_over_and_left_alone(store: DiskStore) -> No
     unsafe.chmod(0o666)
     assert nearest(store, a=1).path == good
     assert damaged.read_bytes() == b"damaged"
-
-
-def test_the_same_key_for_other_ranks_is_named_as_such(store: DiskStore) -> None:
-    publish(store, key(a=1))
-    found = nearest(store, "rank1", a=1)
-    assert found.difference is None
-    assert "for other ranks" in str(found)
-
-
-def test_only_the_newest_manifests_are_looked_at(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nearest_module, "MAX_CANDIDATES", 2)
-    publish(store, key(a=1, b=0), age=9)
-    publish(store, key(a=2, b=2), age=1)
-    publish(store, key(a=3, b=3), age=2)
-    assert nearest(store, a=1, b=1).manifest.components == {"a": 2, "b": 2}
-
-
-def test_a_crowded_label_costs_no_more_than_a_few_reads(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nearest_module, "MAX_SEEN", 3)
-    for number in range(9):
-        publish(store, key(a=number))
-    looked_at = []
-    monkeypatch.setattr(nearest_module.os, "lstat", lambda path: looked_at.append(path) or os.stat(path))
-    nearest(store, a=99)
-    assert len(looked_at) == 3

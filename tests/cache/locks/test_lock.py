@@ -12,16 +12,6 @@ from gearcache.cache.locks.lock import key_lock
 from gearcache.errors import PublishError
 
 
-def test_the_file_stays_with_a_private_mode(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    with key_lock(path, 0):
-        inode = path.stat().st_ino
-    assert path.stat().st_ino == inode
-    assert path.stat().st_mode & 0o777 == 0o600
-    with key_lock(path, 0):
-        assert path.stat().st_ino == inode
-
-
 def test_a_file_system_without_locks_gets_no_soft_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSYS, "flock not implemented")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -56,38 +54,8 @@ def test_a_file_that_lost_its_name_before_it_was_locked_is_no_use(path: Path, mo
     assert register_use(path) is None
 
 
-def test_a_file_that_may_only_be_read_is_locked_and_not_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path.touch()
-    opened = os.open
-
-    def read_only(name: Any, flags: int, *rest: int) -> int:
-        if flags & (os.O_RDWR | os.O_WRONLY):
-            raise PermissionError(13, "Permission denied")
-        return opened(name, flags, *rest)
-
-    monkeypatch.setattr(use_module.os, "open", read_only)
-    use = register_use(path)
-    assert use is not None
-    use.count()
-    monkeypatch.undo()
-    assert path.stat().st_size == 0
-    with exclusive_use(path) as alone:
-        assert not alone
-
-
 def descriptors_of(path: Path) -> int:
     return sum(link.exists() and link.samefile(path) for link in Path("/proc/self/fd").iterdir())
-
-
-def test_a_file_made_anew_after_the_cache_was_deleted_is_another_one(path: Path) -> None:
-    old = register_use(path, create=True)
-    path.unlink()
-    new = register_use(path, create=True)
-    assert old is not None
-    assert new is not None
-    old.close()
-    with exclusive_use(path) as alone:
-        assert not alone
 
 
 def test_threads_that_begin_to_use_one_entry_at_once_share_it(path: Path) -> None:

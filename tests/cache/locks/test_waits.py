@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from gearcache.cache.locks.lock import key_lock, store_lock
 from gearcache.cache.locks.waits import waits_end_after
 from gearcache.errors import LockTimeout, PublishError
-from gearcache.serving.call.preparing import MethodLock
 
 
 def test_locks_that_others_hold_are_given_up_then_and_waited_for_again_later(tmp_path: Path) -> None:
@@ -33,22 +31,3 @@ def test_locks_that_others_hold_are_given_up_then_and_waited_for_again_later(tmp
     assert time.monotonic() - begin < 5
     with key_lock(path, 60):
         pass
-
-
-def test_a_method_that_another_thread_prepares_is_not_waited_for_longer() -> None:
-    lock, held, over = MethodLock(), threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with lock:
-            held.set()
-            over.wait()
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait()
-    try:
-        with waits_end_after(0.05), pytest.raises(TimeoutError, match="another thread"), lock:
-            pass
-    finally:
-        over.set()
-        thread.join()

@@ -13,9 +13,9 @@ from gearcache.cache.manifest import decode_manifest, encode_manifest, is_signed
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.signatures.key_pair import SigningKey
 from gearcache.cache.signatures.trailer import HMAC_SIZE, pair_trailer
-from gearcache.errors import CorruptEntry, UnsafePath, UnsignedEntry
+from gearcache.errors import CorruptEntry, UnsignedEntry
 from tests.support.sampled import examples
-from tests.support.signing import CREATED, Pair, hide_package, hmac_key, manifest, signer
+from tests.support.signing import CREATED, Pair, manifest, signer
 
 SOURCE = "s3://bucket/team/entries/Model.decode/manifest"
 
@@ -65,14 +65,6 @@ def test_signatures_of_each_kind_and_of_both_name_who_signed(build: Pair, both: 
     assert both.check(all_of_them, SOURCE) == "hmac"
 
 
-def test_one_signature_that_holds_is_enough(build: Pair, both: Trust, tmp_path: Path) -> None:
-    """Hosts may have HMAC keys of their own, for their own caches."""
-    other = Trust([build.trusted], signer(tmp_path, "other"))
-    assert other.check(both.signed(manifest()), SOURCE) == "build-2026"
-    stranger = Trust(hmac=both.hmac, signing_key=Pair(tmp_path, "stranger").private)
-    assert both.check(stranger.signed(manifest()), SOURCE) == "hmac"
-
-
 def test_a_host_takes_what_it_has_signed_itself_whatever_it_lists(build: Pair, tmp_path: Path) -> None:
     data = build.signs.signed(manifest())
     assert build.signs.check(data, SOURCE) == "this host"
@@ -106,20 +98,6 @@ def test_a_foreign_key_is_refused_with_its_fingerprint(build: Pair, tmp_path: Pa
     assert "is not set" in refusal(Trust(), foreign)
     assert "does not list it" in refusal(Trust([build.trusted], signer(tmp_path)), foreign)
     assert build.checks.check(foreign, SOURCE, unsigned=True) == "", "it could have been stripped as well"
-
-
-def test_an_hmac_of_another_key_or_without_a_key_is_refused(build: Pair, tmp_path: Path) -> None:
-    data = Trust(hmac=signer(tmp_path)).signed(manifest())
-    assert "`GEARCACHE_HMAC_KEY_FILE` is not set" in refusal(build.checks, data)
-    assert "it is not signed with the key" in refusal(Trust(hmac=signer(tmp_path, "other")), data)
-
-
-def test_an_hmac_key_that_cannot_be_read_refuses(tmp_path: Path) -> None:
-    data = Trust(hmac=signer(tmp_path)).signed(manifest())
-    key = hmac_key(tmp_path, "open")
-    key.chmod(0o644)
-    with pytest.raises(UnsafePath, match="lets others read"):
-        Trust.from_environment({"GEARCACHE_HMAC_KEY_FILE": str(key)}).check(data, SOURCE)
 
 
 # -- attacks ------------------------------------------------------------------------------------------------
@@ -170,9 +148,9 @@ def test_one_that_is_cut_off_anywhere_is_refused(build: Pair, both: Trust) -> No
     assert {accepted(Trust(hmac=both.hmac), data[:size]) for size in range(len(data))} == {None}
 
 
-@pytest.mark.parametrize("kind", ["pair", "hmac", "both"])
+@pytest.mark.parametrize("kind", ["pair", "both"])
 def test_every_flipped_bit_is_refused(kind: str, build: Pair, both: Trust) -> None:
-    signs = {"pair": build.signs, "hmac": Trust(hmac=both.hmac), "both": both}[kind]
+    signs = build.signs if kind == "pair" else both
     data = bytearray(signs.signed(manifest()))
     assert accepted(both, bytes(data))
     ours = len(data) - (HMAC_SIZE if kind == "both" else 0)
@@ -235,24 +213,7 @@ def test_entries_of_another_time_than_the_key_is_trusted_for_are_refused(
 # -- signing ------------------------------------------------------------------------------------------------
 
 
-def test_signing_adds_what_this_host_can_give_and_keeps_what_others_signed(
-    build: Pair, both: Trust, tmp_path: Path
-) -> None:
-    plain, other = manifest(), Pair(tmp_path, "other-build")
-    foreign = Trust(hmac=signer(tmp_path, "other"), signing_key=other.private).signed(plain)
-    nobody, by_hmac = Trust(), Trust(hmac=both.hmac)
-    assert nobody.signed(plain) == plain
-    assert nobody.signed(foreign) == foreign
-    assert build.signs.signed(both.signed(plain)) == both.signed(plain), "the HMAC still covers the same bytes"
-    trusts_both = Trust([build.trusted, other.trusted], both.hmac, build.private)
-    assert signed_parts(trusts_both.signed(foreign)).pair == signed_parts(foreign).pair
-    assert by_hmac.check(trusts_both.signed(foreign), SOURCE) == "hmac"
-    assert Trust([other.trusted], signing_key=build.private).signed(foreign) == foreign
-    vouched = trusts_both.signed(foreign)
-    assert by_hmac.signed(vouched) == both.signed(vouched) == vouched, "the HMAC of this host speaks for it"
-
-
-@pytest.mark.parametrize("why", ["unknown", "wrong", "outdated", "own, outdated", "HMAC only"])
+@pytest.mark.parametrize("why", ["unknown", "wrong", "outdated"])
 def test_no_host_signs_in_the_place_of_a_key_that_it_does_not_trust(why: str, build: Pair, tmp_path: Path) -> None:
     other = Pair(tmp_path, "stolen")
     data = other.signs.signed(manifest())
@@ -263,24 +224,8 @@ def test_no_host_signs_in_the_place_of_a_key_that_it_does_not_trust(why: str, bu
         host, told = Trust([other.trusted], signing_key=build.private), "does not fit its bytes"
     elif why == "outdated":
         host, told = Trust([replace(other.trusted, end=CREATED)], signing_key=build.private), "is trusted for entries"
-    elif why == "own, outdated":
-        host, told = Trust([replace(other.trusted, end=CREATED)], signing_key=other.private), "is trusted for entries"
-    elif why == "HMAC only":
-        host, told = Trust(hmac=signer(tmp_path)), "is not set, which would list it"
     with pytest.raises(UnsignedEntry) as caught:
         host.signed(data)
     assert told in caught.value.reason
     assert "compiled again here (`gearcache clear --entry " in caught.value.remedy
     assert "`GEARCACHE_TRUSTED_KEYS`" in caught.value.remedy
-
-
-def test_without_the_package_an_hmac_is_checked_and_the_rest_is_refused(
-    build: Pair, both: Trust, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair, secret = build.signs.signed(manifest()), Trust(hmac=both.hmac).signed(manifest())
-    hide_package(monkeypatch)
-    trust = Trust.from_environment({"GEARCACHE_TRUSTED_KEYS": build.trusted.text})
-    assert "cannot be checked" in refusal(trust, pair)
-    with pytest.raises(UnsignedEntry, match=r"pip install 'gearcache\[keys\]'"):
-        trust.check(pair, SOURCE, unsigned=True)
-    assert Trust([build.trusted], both.hmac).check(secret, SOURCE) == "hmac"

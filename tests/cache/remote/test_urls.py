@@ -29,40 +29,25 @@ def test_tiers_are_in_order_with_their_settings() -> None:
     ("text", "told"),
     [
         ("ftp://host/x", r"names the tier `ftp://host/x`; a tier begins with folder:, s3:"),
-        ("bucket/team", "names the tier `bucket/team`"),
         ("ftp://name:secret@host", "names the tier `ftp:…`"),
         ("folder:", "`folder:` without a path"),
-        ("s3:///path", "`s3:` without a host or bucket"),
         ("redis://[::1/0", "`redis:` with a host or port that is none"),
         ("s3://bucket/x?endpoint=http://[::1", "`s3:` with a host or port that is none"),
         ("s3://bucket/x?endpoint=u:secret@host", "`s3:` has an `endpoint` that is none: it is `https://host:port`"),
-        ("s3://bucket/x?endpoint=host", "`s3:` has an `endpoint` that is none"),
         ("redis://host/main", "`redis:` has the database `/main`; it must be a number"),
         ("https://name:secret@host/x", "`https:` has a name or password, which no request would send"),
         ("s3://key:secret@bucket/x", "`s3:` has a name or password in its URL; credentials of buckets belong into"),
-        ("az://key:secret@bucket/x", "`az:` has a name or password in its URL"),
         ("oci://h/x:secret@y", "a tier `oci:`, and images are no tiers: copy an image with `skopeo` or `crane`"),
-        ("redis://u:1/secret@host/0", "`redis:` has the database `…`"),
         ("redis://h?secret", "the tier `redis:` has no setting `…`"),
-        ("secret@host/0", "names the tier `…`"),
         ("folder:/x?read_only=yes", "`read_only` is 'yes'; it must be 0 or 1"),
         ("folder:/x?budget=0", "`budget` is '0'; it must be seconds"),
-        ("folder:/x?budget=nan", "`budget` is 'nan'"),
         ("redis://h?ttl=3", "the tier `redis:` has no setting `ttl`; it has read_only, unsigned and budget"),
         (7, "holds something of type int; a tier is a text"),
-        (b"redis://:secret@h", "holds something of type bytes"),
     ],
 )
 def test_what_is_no_tier_is_refused_with_the_reason(text: object, told: str) -> None:
     with pytest.raises(OptionError, match=told) as caught:
         parse_urls([text], "option `remotes`")  # type: ignore[list-item]
-    assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("remotes", [{"redis://:secret@h"}, b"redis://:secret@h"])
-def test_what_is_no_list_of_tiers_is_not_repeated(remotes: object) -> None:
-    with pytest.raises(OptionError, match="it must be a text") as caught:
-        parse_urls(remotes, "option `remotes`")  # type: ignore[arg-type]
     assert "secret" not in str(caught.value)
 
 
@@ -86,11 +71,6 @@ def test_some_faults_in_a_row_keep_all_processes_from_asking_for_a_while(tmp_pat
     assert not first.is_open()
 
 
-def test_one_dear_fault_is_one_too_many(tmp_path: Path) -> None:
-    Breaker(tmp_path, "a").fault(is_last=True)
-    assert Breaker(tmp_path, "a").is_open()
-
-
 def test_where_no_file_can_be_a_process_remembers_its_own_faults(tmp_path: Path) -> None:
     found = Breaker(tmp_path / "absent", "a")
     for _ in range(FAULTS):
@@ -99,17 +79,6 @@ def test_where_no_file_can_be_a_process_remembers_its_own_faults(tmp_path: Path)
     assert found.is_open()
     found.success()
     assert not found.is_open()
-
-
-def test_faults_long_ago_do_not_count(tmp_path: Path) -> None:
-    found = Breaker(tmp_path, "a")
-    for _ in range(FAULTS + 2):
-        found.fault()
-        (path,) = tmp_path.iterdir()
-        if path.stat().st_size < FAULTS:
-            old = time.time() - REST_SECONDS - 1
-            os.utime(path, (old, old))
-    assert path.stat().st_size < FAULTS
 
 
 def test_buckets_at_two_places_are_two_tiers() -> None:

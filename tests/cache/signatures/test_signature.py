@@ -36,13 +36,6 @@ def reason(found: Hit | Miss) -> MissReason | None:
     return found.reason if isinstance(found, Miss) else None
 
 
-def test_a_signed_entry_hits_with_its_key_and_without_any(tmp_path: Path) -> None:
-    mine = key_file(tmp_path)
-    published = store(tmp_path, mine).publish(KEY, {"a": 1}, {}, {})
-    for key in (mine, key_file(tmp_path, "same", mine.read_bytes().strip()), None):
-        assert store(tmp_path, key).lookup(KEY) == Hit(published)
-
-
 @pytest.mark.parametrize("how", ["unsigned", "another key", "moved", "changed", "cut off"])
 def test_what_is_not_signed_with_the_key_is_a_miss_and_is_replaced(tmp_path: Path, how: str) -> None:
     mine = key_file(tmp_path)
@@ -97,26 +90,6 @@ def test_without_its_key_a_signed_cache_is_not_used(tmp_path: Path, fault: str) 
     assert str(key) in str(caught.value)
     with pytest.raises(UnsafePath):
         store(tmp_path, key).publish(KEY, {}, {}, {})
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file of root")
-def test_a_key_of_root_may_be_readable_by_a_group_as_mounted_secrets_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where a container runs as another user, its group is the only way to the secret."""
-    key = key_file(tmp_path)
-    key.chmod(0o440)
-    with pytest.raises(UnsafePath, match=r"mode 0440 lets others read the key; run `chmod go-r"):
-        Signer(key).signature(b"")
-    monkeypatch.setattr(os, "geteuid", lambda: 54321)
-    assert len(Signer(key).signature(b"")) == HMAC_SIZE
-
-
-def test_a_key_may_be_a_link_as_mounted_secrets_are(tmp_path: Path) -> None:
-    key = key_file(tmp_path)
-    (tmp_path / "link").symlink_to(key)
-    store(tmp_path, tmp_path / "link").publish(KEY, {}, {}, {})
-    assert isinstance(store(tmp_path, key).lookup(KEY), Hit)
 
 
 def test_the_environment_names_the_key_of_a_cached_method(

@@ -55,16 +55,10 @@ def test_keys_in_a_file_have_a_line_each(lines: list[str], tmp_path: Path, monke
     [
         pytest.param("{old};", "", id="nothing behind a semicolon is nothing"),
         pytest.param("build:AAAA", "which is no public key of 32 bytes", id="short"),
-        pytest.param("{old}x", "which is no public key", id="long"),
-        pytest.param("_b:AAAA", "names a key `_b`; a name is", id="name"),
         pytest.param("hmac:AAAA", "and not `hmac`", id="name of the other kind"),
         pytest.param("{old};from=yesterday", "says `from=yesterday` of the key `build-2025`; a day", id="day"),
-        pytest.param("{old};from=0001-01-01T00:00:00+14:00", "says `from=0001", id="before all times"),
-        pytest.param("{old};since=2026-11-01", "holds `since=2026-11-01` behind the key `build-2025`", id="word"),
-        pytest.param("{old};from=2026-11-01;from=2026-11-02", "holds `from=2026-11-02`", id="twice"),
         pytest.param("{old};from=2026-11-02;until=2026-11-01", "until a moment before its first", id="empty time"),
         pytest.param("{old} {old}", "lists `build-2025`, whose name is there already", id="name twice"),
-        pytest.param("{old} other:{key}", "lists `other`, whose key, ", id="key twice"),
         pytest.param("{old} from=2026-11-01", "names a key `from=2026-11-01`", id="blank before the time"),
         pytest.param("/no/such/file", "is `/no/such/file`, which cannot be read: No such file", id="no file"),
     ],
@@ -75,16 +69,6 @@ def test_anything_else_is_refused_with_what_is_allowed(text: str, words: str, li
         assert words in refused(given)
     else:
         assert len(trusted_keys({VARIABLE: given})) == 1
-
-
-def test_a_line_of_a_file_is_named(lines: list[str], tmp_path: Path) -> None:
-    file = tmp_path / "trusted"
-    file.write_text(f"{lines[0]}\n\nbuild:AAAA\n")
-    assert f"`{file}`, line 3, holds `build:AAAA`" in refused(str(file))
-    file.write_bytes(b"\xff\xfe")
-    assert "is no text in UTF-8" in refused(str(file))
-    file.write_text("# \n" * 600_000)
-    assert "more than 1048576 bytes" in refused(str(file))
 
 
 def test_a_private_key_in_the_wrong_place_is_not_shown(tmp_path: Path) -> None:
@@ -102,17 +86,7 @@ ORDER_EIGHT = int.from_bytes(
 
 @pytest.mark.parametrize(
     "number",
-    [
-        0,
-        1,
-        2**255 - 20,
-        2**255 - 19,
-        2**255 - 18,
-        1 << 255,
-        ORDER_EIGHT,
-        2**255 - 19 - ORDER_EIGHT,
-        ORDER_EIGHT | 1 << 255,
-    ],
+    [0, 1, 2**255 - 19, ORDER_EIGHT, ORDER_EIGHT | 1 << 255],
 )
 def test_a_key_for_which_anybody_can_sign_is_refused(number: int) -> None:
     """Zeros, as somebody may leave in a template, among them."""

@@ -13,15 +13,6 @@ from tests.support.commands import run_json
 from tests.support.rank_actors import TWO_BY_FOUR, Net, cached
 
 
-def test_doctor_tells_a_job_of_several_ranks_to_agree(cache_dir: Path) -> None:
-    layout = Layout(cache_dir)
-    assert check_ranks({}, layout) == []
-    assert check_ranks({"WORLD_SIZE": "1"}, layout) == []
-    (check,) = check_ranks({"WORLD_SIZE": "8"}, layout)
-    assert (check.ok, check.detail) == (None, "this is a job of 8 ranks")
-    assert "gearcache.agree(model)" in check.remedy
-
-
 def test_doctor_finds_entries_of_jobs_of_several_ranks(cache_dir: Path) -> None:
     def build() -> None:
         with torch.device("meta"):

@@ -49,45 +49,7 @@ def test_list_shows_every_entry_and_rank_once(cache_dir: Path) -> None:
     assert (entry["hits"], entry["compile_seconds"]) == (1, 90.0)
 
 
-def test_list_filters_by_method_and_sorts(cache_dir: Path) -> None:
-    for key, size in ((DECODE, 10), (PREFILL, 3000), (DECODE_OLD, 500)):
-        store(cache_dir, key, os.urandom(size))
-    assert [entry["key"] for entry in listed("*.decode", "--sort", "size")] == [
-        DECODE_OLD.digest,
-        DECODE.digest,
-    ]
-    assert listed("Other.*") == []
-
-
 # -- show and explain ---------------------------------------------------------------------------------------
-
-
-def test_an_entry_is_found_by_name_key_both_and_path(cache_dir: Path) -> None:
-    path = store(cache_dir, DECODE, b"d")
-    for name in ("Model.decode", DECODE.digest, DECODE.digest[:6], f"Model.decode-{DECODE.digest[:4]}", str(path)):
-        assert f"Key       {DECODE.digest}" in run("show", name).stdout
-
-
-def test_of_several_entries_the_newest_is_shown_and_the_others_are_told(cache_dir: Path) -> None:
-    store(cache_dir, DECODE_OLD, b"d")
-    store(cache_dir, PREFILL, b"d")
-    time.sleep(0.02)
-    store(cache_dir, DECODE, b"d")
-    assert "no entry is called `Model.other`" in run("show", "Model.other", code=2).stderr
-    result = run("show", "Model.decode")
-    assert f"Key       {DECODE.digest}" in result.stdout
-    assert "2 entries are called `Model.decode`; this is the newest, the others are" in result.stderr
-    assert f"Model.decode-{DECODE_OLD.digest[:12]}: made now, 2 gears, torch 2.13.0, 0 hits" in result.stderr
-    text = run("explain", "Model.decode").stdout
-    assert f"stored  Model.decode-{DECODE_OLD.digest[:12]}" in text
-    assert "  versions.torch: wanted '2.13.0', stored '2.12.0'" in text
-
-
-def test_ranks_of_one_key_are_told_apart_by_their_paths(cache_dir: Path) -> None:
-    paths = [store(cache_dir, DECODE, b"d", ranks) for ranks in ("rank0", "rank1")]
-    text = run("show", DECODE.digest).stderr
-    assert any(str(path.parent) in text for path in paths)
-    assert "Ranks     rank1" in run("show", str(paths[1])).stdout
 
 
 def test_clear_takes_all_entries_of_a_method_or_a_pattern(cache_dir: Path) -> None:
@@ -122,16 +84,6 @@ def test_clear_asks_on_a_terminal_before_all_goes(cache_dir: Path, answer: str, 
     assert len(listed()) == (answer == "n")
 
 
-def test_stats_add_up_each_method_and_count_shared_blobs_once(cache_dir: Path) -> None:
-    for key, blob in ((DECODE, b"d" * 3000), (DECODE_OLD, b"d" * 3000), (PREFILL, b"p" * 500)):
-        store(cache_dir, key, blob)
-    found = run_json("stats")
-    assert {row["method"]: row["entries"] for row in found["methods"]} == {"Model.decode": 2, "Model.prefill": 1}
-    sizes = {row["method"]: row["size"] for row in found["methods"]}
-    assert 3000 < sizes["Model.decode"] < 6000
-    assert found["size"] == sum(sizes.values())
-
-
 def test_explain_compares_two_entries(cache_dir: Path) -> None:
     store(cache_dir, DECODE, b"d")
     store(cache_dir, PREFILL, b"d")
@@ -139,21 +91,7 @@ def test_explain_compares_two_entries(cache_dir: Path) -> None:
     assert found["key"] == [{"path": "gears", "wanted": "[1, 2]", "stored": "[8]"}]
 
 
-def test_explain_says_that_there_is_nothing_to_compare_with(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"d")
-    assert "no other entry to compare" in run("explain", "Model.decode").stderr
-    assert run_json("explain", "Model.decode")["stored"] is None
-
-
-# -- verify -------------------------------------------------------------------------------------------------
-
-
 # -- clear and prune ----------------------------------------------------------------------------------------
-
-
-def test_clear_wants_to_know_what(cache_dir: Path) -> None:
-    assert "say what to remove" in run("clear", code=2).stderr
-    assert "say what to remove" in run("clear", "--all", "--older-than", "1d", code=2).stderr
 
 
 def test_clear_removes_what_was_not_used_for_long(cache_dir: Path) -> None:
@@ -166,18 +104,6 @@ def test_clear_removes_what_was_not_used_for_long(cache_dir: Path) -> None:
     kept = "PREFILL was made, and DECODE_OLD used, less than a day ago"
     assert [row["key"] for row in run_json("clear", "--older-than", "1d")["removed"]] == [DECODE.digest], kept
     assert len(listed()) == 2, kept
-
-
-def test_clear_all_leaves_nothing_behind(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"decode")
-    blob = next(cache_dir.glob("v*/blobs/*/*"))
-    blob.with_name(".writing-1-2").write_bytes(b"of a dead writer")
-    quarantined = Layout(cache_dir).quarantine("bad")
-    quarantined.write_bytes(b"bad")
-    run("clear", "--all")
-    assert listed() == []
-    assert not list(cache_dir.glob("v*/blobs/*/*"))
-    assert not quarantined.exists()
 
 
 def test_clear_waits_for_users(cache_dir: Path) -> None:
@@ -214,22 +140,3 @@ def test_prune_drops_the_least_recently_used_first(cache_dir: Path) -> None:
 
 
 # -- bundles ------------------------------------------------------------------------------------------------
-
-
-def test_a_bundle_carries_entries_to_another_cache(cache_dir: Path, tmp_path: Path) -> None:
-    store(cache_dir, DECODE, b"decode")
-    store(cache_dir, PREFILL, b"prefill")
-    bundle, other = tmp_path / "bundle.tar", ("--cache-dir", str(tmp_path / "other"))
-    assert "packed 1 entry with 1 blob" in run("pack", "--file", str(bundle), "Model.decode").stdout
-    assert "brought 1 entry with 1 blob" in run("pull", "--file", str(bundle), *other).stdout
-    assert [entry["key"] for entry in listed(*other)] == [DECODE.digest]
-    assert run_json("pull", "--file", str(bundle), *other)["present"] == [DECODE.name]
-    assert len(run_json("pack", "--file", str(bundle))["entries"]) == 2
-
-
-def test_a_bundle_that_is_none_is_one_line_and_exit_code_3(cache_dir: Path, tmp_path: Path) -> None:
-    (tmp_path / "bundle.tar").write_bytes(b"no bundle")
-    result = run("pull", "--file", str(tmp_path / "bundle.tar"), code=3)
-    assert result.stderr.startswith("error: ")
-    assert len(result.stderr.splitlines()) == 1
-    assert "nothing to pack" in run("pack", "--file", str(tmp_path / "x.tar"), code=2).stderr

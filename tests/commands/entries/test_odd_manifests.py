@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import io
 import json
 import os
 import shutil
-import tarfile
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
@@ -20,17 +18,15 @@ from click.testing import CliRunner, Result
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.health import check_health
-from gearcache.cache.admin.packed.bundle import HEADER_NAME, take_bundle
 from gearcache.cache.admin.verify import verify
-from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
+from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.limits import Limits
 from gearcache.cache.result import Hit, Miss, MissReason
 from gearcache.cache.store import DiskStore
 from gearcache.cli import main
-from gearcache.errors import BundleError, CacheError
+from gearcache.errors import CacheError
 from gearcache.readable.entry import readable_cache
-from gearcache.readable.joined import joined
 from tests.cache.test_manifest import framed
 from tests.support.commands import DECODE, store
 
@@ -140,8 +136,8 @@ def cases() -> list[tuple[CacheKey, tuple[Any, ...], bytes]]:
     """Odd values at every node of a sound manifest, each under a key of its own; and names that are odd."""
     made = []
     for turn, path in enumerate(leaves(sound(key(0)))):
-        # Of the large parts that commands only show, each node gets every eighth value, or with THOROUGH every fourth.
-        step = 4 if os.environ.get("THOROUGH") else 8
+        # Of the large parts that commands only show, each node gets every twelfth value, or with THOROUGH every fourth.
+        step = 4 if os.environ.get("THOROUGH") else 12
         for value in ODD if path[0] not in ("payload", "components") else ODD[turn % step :: step]:
             wanted = key(len(made))
             made.append((wanted, path, framed(msgpack.packb(changed(sound(wanted), path, value)))))
@@ -181,16 +177,11 @@ def refuse(text: str) -> None:
     raise AssertionError(f"`{text}` is no JSON")
 
 
-def test_the_generator_meets_every_node_of_a_manifest() -> None:
-    assert len(CASES) > 500
-    assert {path for _, path, _ in CASES} == {*leaves(sound(key(0))), ("names",)}
-
-
 @pytest.mark.slow
 def test_odd_manifests_are_listed_stepped_over_and_repaired(cache_dir: Path) -> None:
     store(cache_dir, DECODE, BLOB)
     layout = Layout(cache_dir)
-    cases = CASES if os.environ.get("THOROUGH") else CASES[::3]
+    cases = CASES if os.environ.get("THOROUGH") else CASES[::5]
     for wanted, _, data in cases:
         write(layout, wanted, data)
     catalog = Catalog(layout)
@@ -198,7 +189,7 @@ def test_odd_manifests_are_listed_stepped_over_and_repaired(cache_dir: Path) -> 
     damaged = {fault.path for fault in catalog.damaged()}
     assert DECODE.digest in readable
     assert len(readable) + len(damaged) == len(cases) + 1
-    assert min(len(readable), len(damaged)) > 60, "the test must meet both"
+    assert min(len(readable), len(damaged)) > 30, "the test must meet both"
     for arguments in (
         ("list", "--json"),
         ("list", "--sort", "size"),
@@ -227,23 +218,13 @@ def test_odd_manifests_are_listed_stepped_over_and_repaired(cache_dir: Path) -> 
     assert readable - {entry.digest for entry in Catalog(layout).entries()} <= of_another_size
 
 
-def test_odd_manifests_are_removed_with_all_others(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, BLOB)
-    layout = Layout(cache_dir)
-    for wanted, _, data in CASES[::4]:  # a damaged one goes as any other does
-        write(layout, wanted, data)
-    result = run("clear", "--all")
-    assert (result.exit_code, list(layout.entries()), list(layout.blobs())) == (0, [], [])
-    assert "damaged entries" in result.stderr
-    assert Catalog(layout).quarantined() == []
-
-
 def test_each_odd_manifest_is_shown_compared_and_looked_up(cache_dir: Path) -> None:
     """One after the other, so that each is the nearest of its method."""
     layout = Layout(cache_dir)
     store(cache_dir, DECODE, BLOB)
     readable = 0
-    for number, (wanted, path, data) in enumerate(CASES):
+    cases = CASES if os.environ.get("THOROUGH") else CASES[::3]
+    for number, (wanted, path, data) in enumerate(cases):
         manifest = write(layout, wanted, data)
         missed = DiskStore(layout).lookup(CacheKey("Model.odd", (("other", 1),)))
         assert isinstance(missed, Miss), path
@@ -252,7 +233,7 @@ def test_each_odd_manifest_is_shown_compared_and_looked_up(cache_dir: Path) -> N
         found = DiskStore(layout).lookup(wanted)
         if isinstance(found, Hit):
             readable += 1
-            if number % 25 == 0 or path[0] == "names":
+            if number % 20 == 0 or path[0] == "names":
                 for arguments in (("show", "--full"), ("show", "--json"), ("explain",)):
                     assert run(arguments[0], wanted.digest, *arguments[1:]).exit_code in (0, 3), path
                 readable_or_refused(manifest)
@@ -260,37 +241,9 @@ def test_each_odd_manifest_is_shown_compared_and_looked_up(cache_dir: Path) -> N
             assert found.reason is MissReason.CORRUPT, path
             assert not manifest.exists()
         shutil.rmtree(manifest.parent)
-    assert readable > 100
+    assert readable > 50
 
 
 def readable_or_refused(manifest: Path) -> None:
     with suppress(CacheError):
         readable_cache(manifest, print_output=False)
-
-
-def test_a_bundle_with_an_odd_manifest_is_refused_before_it_is_written(tmp_path: Path) -> None:
-    source, target = tmp_path / "bundle.tar", Layout(tmp_path / "target")
-    header = json.dumps({"bundle": 1, "format": FORMAT_VERSION}).encode()
-    refused = 0
-    # Of the payload an import reads nothing.
-    chosen = [case for case in CASES if case[1][0] not in ("payload", "components")]
-    for wanted, path, data in chosen:
-        with tarfile.open(source, "w") as tar:
-            for name, content in (
-                (HEADER_NAME, header),
-                (f"blobs/{sha256(BLOB).hexdigest()}", BLOB),
-                (f"entries/Model.odd/{wanted.digest}/manifest.msgpack", data),
-            ):
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                tar.addfile(member, io.BytesIO(content))
-        try:
-            take_bundle(target, source, joined)
-        except BundleError:
-            refused += 1
-            assert not target.manifest(wanted).exists(), path
-    catalog = Catalog(target)
-    assert len(catalog.entries()) == len(chosen) - refused
-    assert catalog.faults == []
-    assert verify(target).faults == []
-    assert refused > 100

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 import gearcache
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.layout import Layout
-from gearcache.cache.locks.lock import key_lock
-from gearcache.errors import LockTimeout
 from gearcache.readable.held_gears import held_gears
 from tests.support.commands import DECODE, listed, run, run_json, store
 from tests.support.scenarios import strict_config
@@ -113,19 +111,6 @@ def test_an_entry_whose_gears_share_the_damaged_blob_goes_and_that_is_said(cache
     assert (method.stats.hits, method.stats.compiles) == (0, 4)
 
 
-def test_an_entry_that_is_being_compiled_is_left(net: Net, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gearcache.cache.admin.repair.PATIENCE_SECONDS", 0.1)
-    damage(cache_dir, "x.size(0)=2")
-    lock = Layout(cache_dir).locks_folder / f"{listed()[0]['key']}.lock"
-    with key_lock(lock, 1.0):
-        found = run_json("verify", "--repair", code=1)
-    (fault,) = [fault for fault in found["faults"] if fault["kind"] == "incomplete"]
-    assert not fault["repaired"]
-    assert str(LockTimeout(lock, 0.1)) in fault["reason"]
-    assert len(listed()[0]["gears"]) == 4
-    assert "kept the other 3 gears" in run("verify", "--repair").stdout
-
-
 def test_a_blob_that_others_may_write_costs_no_gear(net: Net, cache_dir: Path) -> None:
     blob = damage(cache_dir, "x.size(0)=2", remove=False)
     blob.write_bytes(blob.read_bytes()[:-1] + bytes([blob.read_bytes()[-1] ^ 1]))  # sound again
@@ -136,22 +121,6 @@ def test_a_blob_that_others_may_write_costs_no_gear(net: Net, cache_dir: Path) -
     blob.chmod(0o600)
     assert run_json("verify")["faults"] == []
     assert len(listed()[0]["gears"]) == 4
-
-
-def test_a_process_that_has_loaded_the_entry_goes_on(net: Net, cache_dir: Path) -> None:
-    method = cached(net)
-    call_all(net, method)
-    damage(cache_dir, "x.size(0)=6")
-    run("verify", "--repair")
-    call_all(net, method)
-    assert method.stats.compiles == 0
-
-
-def test_payloads_of_another_form_have_no_gears(cache_dir: Path) -> None:
-    path = store(cache_dir, DECODE, b"d", payload={"variants": [{"gears": [{"text": 1}]}], "parts": 3})
-    next(cache_dir.glob("v*/blobs/*/*")).write_bytes(b"x")
-    assert "removed, as its gears cannot be told apart" in run("verify", "--repair").stdout
-    assert not path.exists()
 
 
 def test_leftovers_are_summed_up_and_listed_on_demand(cache_dir: Path) -> None:

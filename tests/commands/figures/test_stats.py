@@ -46,20 +46,6 @@ def test_rates_are_those_of_all_and_of_each_method(counted: Path) -> None:
     assert line.split() == ["Model.gone", "0", "0", "0", "B", "0", "1", "0.0%", "0.0", "s", "0.0", "s"]
 
 
-def test_the_limit_in_force_and_its_use_are_told(counted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = run("stats").stdout
-    assert "Limit               10.0 GB by default, 0.0% used" in text
-    monkeypatch.setenv("GEARCACHE_MAX_SIZE", "none")
-    assert "Limit               none\n" in run("stats").stdout
-    monkeypatch.setenv("GEARCACHE_MAX_SIZE", "4kB")
-    monkeypatch.setenv("GEARCACHE_MAX_AGE", "36h")
-    found = run_json("stats")
-    assert found["limits"] == {"max_size": 4000, "max_age": 129600.0}
-    text = run("stats").stdout
-    assert f"Limit               4.0 kB, {100 * found['size'] / 4000:.1f}% used" in text
-    assert "Age limit           1.5 d without use" in text
-
-
 def test_a_reset_prints_what_was_counted_and_counts_from_then_on(counted: Path) -> None:
     before = run_json("stats", "--reset")
     assert (before["hits"], before["reset"], before["was_reset"]) == (4, True, False)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 
-from gearcache.cache.admin.packed.bundle import HEADER_NAME
-from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import Layout
 from gearcache.cli import main
 from gearcache.commands.output.document import print_json
 from gearcache.commands.output.printing import echo, printable, printable_json
-from tests.support.commands import DECODE, run, store
+from tests.support.commands import DECODE, store
 
 HOSTILE = [
     "\x1b]0;title\x07\x1b[2J",
@@ -45,25 +40,6 @@ def test_nothing_that_steers_a_terminal_is_printed(text: str, capsys: pytest.Cap
         assert json.loads(capsys.readouterr().out)["entries"] == value
 
 
-def test_letters_of_all_languages_are_printed_as_they_are() -> None:
-    for text in ("Größe", "模型", "модель", "a b", "🙂", ""):
-        assert printable(text) == printable_json(text) == text
-
-
-@pytest.mark.parametrize("text", [text for text in HOSTILE if text != "\udc80"], ids=ascii)
-def test_the_names_inside_a_bundle_are_escaped(cache_dir: Path, tmp_path: Path, text: str) -> None:
-    bundle = tmp_path / "bundle.tar"
-    with tarfile.open(bundle, "w") as tar:
-        for name, data in ((HEADER_NAME, json.dumps({"bundle": 1, "format": FORMAT_VERSION}).encode()), (text, b"x")):
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
-    result = run("pull", "--file", str(bundle), code=3)
-    (line,) = result.output.splitlines()
-    assert line.isprintable()
-    assert line.startswith("error: bundle ")
-
-
 def test_names_on_disk_are_escaped(cache_dir: Path) -> None:
     store(cache_dir, DECODE, b"d")
     layout = Layout(cache_dir)
@@ -85,15 +61,3 @@ def test_names_on_disk_are_escaped(cache_dir: Path) -> None:
         output = CliRunner().invoke(main, arguments).output
         assert output.replace("\n", "").isprintable(), arguments
         assert not any(line.startswith("imported") for line in output.splitlines())
-
-
-def test_a_fault_of_the_disk_is_a_sentence_and_exit_code_3(monkeypatch: pytest.MonkeyPatch, cache_dir: Path) -> None:
-    for number, sentence in ((5, "Input/output error"), (13, "Permission denied"), (116, "Stale file handle")):
-
-        @click.command("list")
-        def broken(number: int = number, sentence: str = sentence) -> None:
-            raise OSError(number, sentence, "/mnt/\x1b[2J")
-
-        monkeypatch.setattr("gearcache.commands.entries.list_entries.command", broken)
-        result = run("list", code=3)
-        assert result.stderr == f"error: `/mnt/\\x1b[2J`: {sentence}\n"

@@ -77,12 +77,6 @@ def test_quiet_keeps_warnings_and_errors(cache_dir: Path) -> None:
     assert "no entry is called" in run("show", "-q", "Other", code=2).stderr
 
 
-def test_verbose_prints_whole_keys(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"d")
-    assert DECODE.digest not in run("list").stdout
-    assert DECODE.digest in run("list", "-v").stdout
-
-
 # -- caches that are not there ------------------------------------------------------------------------------
 
 
@@ -95,7 +89,7 @@ def test_a_given_folder_that_does_not_exist_is_a_usage_error(name: str, tmp_path
     assert not (tmp_path / "misspelt").exists()
 
 
-@pytest.mark.parametrize("name", ["list", "stats", "verify", "clear", "prune"])
+@pytest.mark.parametrize("name", ["list", "verify"])
 @pytest.mark.parametrize("given", ["default", "variable", "empty folder"])
 def test_a_cache_that_is_not_there_yet_is_told_and_no_error(
     name: str, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -118,13 +112,6 @@ def test_a_cache_that_is_not_there_yet_is_told_and_no_error(
         assert (run_json(name, *options)["exists"], result.stdout) == (False, "")
 
 
-def test_a_cache_of_another_format_is_one(tmp_path: Path) -> None:
-    manifest = tmp_path / "old" / "v1" / "entries" / "Model.decode-0123" / "manifest.msgpack"
-    manifest.parent.mkdir(parents=True)
-    manifest.write_bytes(b"another format")
-    assert "there is no cache" not in run("list", "--cache-dir", str(tmp_path / "old")).stderr
-
-
 # -- who uses an entry --------------------------------------------------------------------------------------
 
 
@@ -144,7 +131,7 @@ def test_a_worker_of_multiprocessing_is_named_by_its_program(cache_dir: Path, tm
         "    worker = context.Process(target=work, args=(sys.argv[1], ready), daemon=True)\n"
         "    worker.start()\n    ready.wait(100)\n    print(worker.pid, flush=True)\n    sys.stdin.read()\n"
     )
-    for method in ("spawn", "forkserver", "fork"):
+    for method in ("spawn", "fork"):
         command = [sys.executable, str(program), str(Layout(cache_dir).use(DECODE)), method, "8000"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None

@@ -13,8 +13,3 @@ def product(first: Any, second: Any) -> Any:
 def decompose(x: Any, first: Any, second: Any, *, value: float = 1) -> Any:
     """A decomposition that calls another function."""
     return x + product(first, second) * value
-
-
-def scaled(scale: float, x: Any, first: Any, second: Any, *, value: float = 1) -> Any:
-    """A decomposition that takes one argument more."""
-    return x * scale

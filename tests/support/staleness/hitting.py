@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from tests.support.staleness.change import called, double, hit, removed, variable
+from tests.support.staleness.change import double, hit, removed, variable
 
 
 @hit("run")
@@ -18,27 +15,6 @@ def other_weights(model: Any, net: Any) -> Iterator[None]:
     for parameter in net.parameters():
         parameter.data.normal_()
     yield
-
-
-@hit("run")
-def another_working_folder(model: Any, net: Any) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir("/")
-    yield
-    os.chdir(before)
-
-
-@hit("run")
-def a_log_level(model: Any, net: Any) -> Iterator[None]:
-    logger = logging.getLogger("gearcache")
-    with called(logger.setLevel, logging.DEBUG, logger.level):
-        yield
-
-
-@hit("run")
-def an_unrelated_environment_variable(model: Any, net: Any) -> Iterator[None]:
-    with variable("GEARCACHE_TEST_MODE", "fast"):
-        yield
 
 
 @hit("environment")

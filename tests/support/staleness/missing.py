@@ -31,12 +31,6 @@ def a_method_of_a_childs_class_replaced(model: Any, net: Any) -> Iterator[None]:
     yield
 
 
-@change("stacked", "activate")
-def a_method_of_a_child_replaced(model: Any, net: Any) -> Iterator[None]:
-    net.block.activate = tripled.__get__(net.block)
-    yield
-
-
 @change("run", "Linear", "forward")
 def the_forward_of_a_module_of_torch_replaced(model: Any, net: Any) -> Iterator[None]:
     with replaced(nn.Linear, "forward", tripled):
@@ -72,22 +66,9 @@ def a_forward_hook(model: Any, net: Any) -> Iterator[None]:
         yield
 
 
-@change("run", "_forward_pre_hooks")
-def a_forward_pre_hook(model: Any, net: Any) -> Iterator[None]:
-    with removed(net.linear.register_forward_pre_hook(lambda module, arguments: (arguments[0] * 2,))):
-        yield
-
-
 @change("run", "_global_forward_hooks")
 def a_global_forward_hook(model: Any, net: Any) -> Iterator[None]:
     with removed(nn.modules.module.register_module_forward_hook(double)):
-        yield
-
-
-@change("stacked", "_global_forward_pre_hooks")
-def a_global_forward_pre_hook(model: Any, net: Any) -> Iterator[None]:
-    handle = nn.modules.module.register_module_forward_pre_hook(lambda module, arguments: (arguments[0] * 2,))
-    with removed(handle):
         yield
 
 
@@ -125,18 +106,6 @@ def another_default_dtype(model: Any, net: Any) -> Iterator[None]:
         yield
 
 
-@change("run", "matmul_precision")
-def another_matmul_precision(model: Any, net: Any) -> Iterator[None]:
-    with called(torch.set_float32_matmul_precision, "high", "highest"):
-        yield
-
-
-@change("run", "deterministic")
-def deterministic_algorithms(model: Any, net: Any) -> Iterator[None]:
-    with called(torch.use_deterministic_algorithms, True, False):
-        yield
-
-
 @change("run", "autocast")
 def autocast(model: Any, net: Any) -> Iterator[None]:
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -164,12 +133,6 @@ def a_frozen_parameter(model: Any, net: Any) -> Iterator[None]:
 @change("run", "module")
 def a_parameter_of_another_layout(model: Any, net: Any) -> Iterator[None]:
     net.linear.weight.data = net.linear.weight.data.t().contiguous().t()
-    yield
-
-
-@change("stacked", "module")
-def tied_parameters(model: Any, net: Any) -> Iterator[None]:
-    net.block.norm.weight = net.block.norm.bias
     yield
 
 

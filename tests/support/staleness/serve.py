@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import json
 import sys
@@ -19,7 +18,7 @@ from tests.support.source_tree import ROOT
 from tests.support.staleness import hitting, missing  # these fill the tables
 from tests.support.staleness.calls import CALLS, PARAMETERS
 from tests.support.staleness.change import CHANGES, HITTING
-from tests.support.staleness.decompositions import decompose, scaled
+from tests.support.staleness.decompositions import decompose
 
 assert hitting
 assert missing
@@ -62,7 +61,7 @@ def _serve(case: Case) -> dict[str, Any]:
         return gearcache.CompilerConfig(backend=case.backend, strict=True, **options)
 
     model = importlib.import_module("model")
-    names = {"config": config, "decompose": decompose, "scaled": scaled, "functools": functools, "torch": torch}
+    names = {"config": config, "decompose": decompose, "torch": torch}
     net = model.Model(**_evaluate(f"dict({case.keywords})", names))
     torch.manual_seed(1)
     x = torch.randn(2, net.linear.in_features, dtype=net.linear.weight.dtype)

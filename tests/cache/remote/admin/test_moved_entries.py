@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
 from gearcache.cache.remote.admin import command_retries as persistence
-from gearcache.cache.remote.admin.holdings import holdings, write_index
+from gearcache.cache.remote.admin.holdings import holdings
 from gearcache.cache.remote.admin.pull import Pull, Pulled
 from gearcache.cache.remote.admin.push import Pushed, push_entries
 from gearcache.cache.remote.engines.folder import FolderRemote
@@ -27,7 +26,6 @@ from gearcache.cache.signatures.signature import KEY_FILE_VARIABLE, Signer
 from gearcache.cache.store import DiskStore
 from gearcache.readable.joined import MOST_VARIANTS, covers_manifests, joined
 from tests.support.commands import DECODE, PREFILL
-from tests.support.signing import Pair
 from tests.support.stored_gears import store_gears, texts, traces
 
 DECODE_NAME, PREFILL_NAME = (EntryName(key.safe_label, key.digest) for key in (DECODE, PREFILL))
@@ -127,18 +125,6 @@ def test_each_entry_is_tried_three_times(tmp_path: Path, share: str) -> None:
     assert (found.sent, list(found.failed.values()), remote.faults) == ([], ["no answer"], 3)
 
 
-def test_a_tier_that_takes_nothing_is_given_up(tmp_path: Path, share: str) -> None:
-    names = []
-    for number in range(6):
-        key = type(DECODE)(f"Model.m{number}", (("number", number),))
-        store_gears(tmp_path / "a", key, {"1": b"one"})
-        names.append(EntryName(key.safe_label, key.digest))
-    target, remote = flaky(tmp_path / "a", share, "put", 1000)
-    found = push(tmp_path / "a", target, *names)
-    assert (len(found.failed), remote.faults) == (6, 9)
-    assert list(found.failed.values())[-1].startswith("not tried")
-
-
 def test_what_nobody_signed_is_not_sent_where_hosts_would_refuse_it(tmp_path: Path, share: str) -> None:
     store_gears(tmp_path / "a", DECODE, {"1": b"one"})
     target = tier(tmp_path / "a", share, unsigned=False)
@@ -178,42 +164,6 @@ def test_a_pull_joins_what_hosts_stored_with_what_is_here(tmp_path: Path, share:
     assert (again.brought, len(again.present), again.blobs) == ([], 1, 0)
 
 
-def test_entries_of_ranks_come_to_their_ranks(tmp_path: Path, share: str) -> None:
-    store_gears(tmp_path / "a", DECODE, {"1": b"one"}, ranks="rank1")
-    name = EntryName(DECODE.safe_label, DECODE.digest, "rank1")
-    push(tmp_path / "a", tier(tmp_path / "a", share), name)
-    pull(tmp_path / "b", tier(tmp_path / "b", share), entry=name)
-    assert Layout(tmp_path / "b", "rank1").manifest(DECODE).exists()
-    assert not Layout(tmp_path / "b").manifest(DECODE).exists()
-
-
-def test_a_host_that_signs_signs_what_it_takes(tmp_path: Path, share: str) -> None:
-    signer = key_of(tmp_path)
-    store_gears(tmp_path / "a", DECODE, {"1": b"one"}, signer=signer)
-    store_gears(tmp_path / "b", DECODE, {"2": b"two"}, signer=signer)
-    trust = Trust.from_environment({KEY_FILE_VARIABLE: str(signer.path)})
-    push(tmp_path / "a", tier(tmp_path / "a", share, unsigned=False), trust=trust)
-    source = tier(tmp_path / "b", share, unsigned=False)
-    assert len(pull(tmp_path / "b", source, trust=trust).brought) == 1
-    assert texts(stored(tmp_path / "b", signer=signer)) == ["1", "2"]
-
-
-def test_what_comes_as_it_is_keeps_its_signature_and_can_be_sent_on(tmp_path: Path, share: str) -> None:
-    pair = Pair(tmp_path)
-    for name in ("a", "b", "mirror"):
-        Path(f"{share}-{name}").mkdir()
-    for gear, name in (("1", "a"), ("2", "b")):
-        store_gears(tmp_path / name, DECODE, {gear: gear.encode()})
-        other = f"{share}-{name}"
-        assert len(push(tmp_path / name, tier(tmp_path / name, other, unsigned=False), trust=pair.signs).sent) == 1
-        found = pull(tmp_path / "c", tier(tmp_path / "c", other, unsigned=False), trust=pair.checks)
-        assert (len(found.brought), found.refused) == (1, {})
-        sent_on = push(tmp_path / "c", tier(tmp_path / "c", f"{share}-mirror", unsigned=False), trust=pair.checks)
-        # What this host has joined nobody signed.
-        assert len(sent_on.sent) == (gear == "1")
-    assert texts(stored(tmp_path / "c")) == ["1", "2"]
-
-
 def test_what_nobody_signed_is_refused_and_nothing_here_is_touched(tmp_path: Path, share: str) -> None:
     store_gears(tmp_path / "a", DECODE, {"1": b"one"})
     push(tmp_path / "a", tier(tmp_path / "a", share))
@@ -247,19 +197,6 @@ def test_a_damaged_blob_is_told_and_the_other_gears_come(tmp_path: Path, share: 
     assert texts(stored(tmp_path / "c")) == ["2"]
 
 
-def test_where_blobs_of_a_gear_are_gone_those_of_another_host_come(tmp_path: Path, share: str) -> None:
-    store_gears(tmp_path / "a", DECODE, {"1": b"one", "2": b"two"}, created=1.0)
-    push(tmp_path / "a", tier(tmp_path / "a", share))
-    store_gears(tmp_path / "b", DECODE, {"1": b"one of b", "2": b"two of b", "3": b"three of b"}, created=2.0)
-    push(tmp_path / "b", tier(tmp_path / "b", share))
-    for blob in (b"one of b", b"two of b"):
-        blob_path(share, blob).unlink()
-    found = pull(tmp_path / "c", tier(tmp_path / "c", share))
-    assert (len(found.brought), found.failed) == (1, {})
-    assert sorted(set(texts(stored(tmp_path / "c")))) == ["1", "2", "3"]
-    assert pull(tmp_path / "c", tier(tmp_path / "c", share)).failed == {}
-
-
 def test_a_blob_comes_from_the_next_tier_where_the_first_has_it_damaged(tmp_path: Path, share: str) -> None:
     store_gears(tmp_path / "a", DECODE, {"1": b"one", "2": b"two"})
     other = f"{share}-2"
@@ -272,15 +209,6 @@ def test_a_blob_comes_from_the_next_tier_where_the_first_has_it_damaged(tmp_path
     assert texts(stored(tmp_path / "c")) == ["1", "2"]
 
 
-def test_a_gear_whose_blob_is_gone_here_is_brought_again(tmp_path: Path, share: str) -> None:
-    manifest = store_gears(tmp_path / "a", DECODE, {"1": b"one", "2": b"two"})
-    push(tmp_path / "a", tier(tmp_path / "a", share))
-    digest = next(iter(manifest.blobs))
-    Layout(tmp_path / "a").blob(digest).unlink()
-    assert pull(tmp_path / "a", tier(tmp_path / "a", share)).blobs == 1
-    assert stored(tmp_path / "a") == manifest
-
-
 def test_a_tier_that_fails_all_the_time_is_left_alone(tmp_path: Path, share: str) -> None:
     store_gears(tmp_path / "a", DECODE, {"1": b"one"})
     push(tmp_path / "a", tier(tmp_path / "a", share))
@@ -291,19 +219,6 @@ def test_a_tier_that_fails_all_the_time_is_left_alone(tmp_path: Path, share: str
         pulling.bring(DECODE_NAME, [(source, names)])
     assert remote.faults == 3 * persistence.MOST_FAULTS
     assert "failed again and again" in next(iter(pulling.outcome.failed.values()))
-
-
-def test_a_tier_that_hangs_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persistence, "LONG_SECONDS", 0.05)
-    tries = []
-
-    def hang() -> None:
-        tries.append(time.sleep(0.06))
-        raise RemoteError("tier", "no answer")
-
-    with pytest.raises(RemoteError):
-        persistence.persistently(hang)
-    assert len(tries) == 1
 
 
 def test_no_more_variants_come_than_an_entry_may_hold_and_a_host_with_many_crowds_out_no_other(
@@ -329,36 +244,4 @@ def test_no_more_variants_come_than_an_entry_may_hold_and_a_host_with_many_crowd
     assert list(pulled.traces.values()) == [6]
 
 
-@pytest.mark.parametrize("payload", [{}, {"parts": [], "variants": [{"gears": [{}]}]}], ids=["none", "odd"])
-def test_an_entry_of_another_form_comes_where_there_is_no_other(
-    payload: dict[str, Any], tmp_path: Path, share: str
-) -> None:
-    from tests.support.commands import store
-
-    store(tmp_path / "a", DECODE, b"blob", payload={"form": "new", **payload})
-    push(tmp_path / "a", tier(tmp_path / "a", share))
-    pull(tmp_path / "b", tier(tmp_path / "b", share))
-    assert stored(tmp_path / "b") == stored(tmp_path / "a")
-    ours = store_gears(tmp_path / "c", DECODE, {"1": b"one"})
-    pull(tmp_path / "c", tier(tmp_path / "c", share))
-    assert stored(tmp_path / "c") == ours
-
-
 # -- lists for a web server ---------------------------------------------------------------------------------
-
-
-def test_lists_name_what_lies_below_each_entry(tmp_path: Path, share: str) -> None:
-    store_gears(tmp_path / "a", DECODE, {"1": b"one"})
-    store_gears(tmp_path / "a", DECODE, {"1": b"one"}, ranks="rank1")
-    target = tier(tmp_path / "a", share)
-    push(tmp_path / "a", target, DECODE_NAME, EntryName(DECODE.safe_label, DECODE.digest, "rank1"))
-    assert write_index(target, Deadline.after(10)) == 4
-    assert write_index(target, Deadline.after(10)) == 0
-    top = Path(share, "v4", "entries")
-    names = holdings(target, Deadline.after(10)).names
-    assert (top / "index.txt").read_text().split() == [name.removeprefix("v4/entries/") for name in names]
-    of_rank = (top / DECODE.safe_label / DECODE.digest / "rank1" / "index.txt").read_text().split()
-    assert [name.rpartition("/")[2] for name in names if "rank1" in name] == of_rank
-    Path(share, next(name for name in names if "rank1" in name)).unlink()
-    assert write_index(target, Deadline.after(10)) == 4
-    assert not (top / DECODE.safe_label / DECODE.digest / "rank1" / "index.txt").exists()

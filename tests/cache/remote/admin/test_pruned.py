@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -11,13 +10,12 @@ import pytest
 
 from gearcache.cache.keys.siblings import family_of
 from gearcache.cache.layout import Layout
-from gearcache.cache.remote.admin.holdings import blobs, holdings, write_index
+from gearcache.cache.remote.admin.holdings import blobs, holdings
 from gearcache.cache.remote.admin.prune import RemotePrune, RemotePruned
 from gearcache.cache.remote.admin.push import push_entries
 from gearcache.cache.remote.admin.survey import survey
-from gearcache.cache.remote.breaker import FAULTS, Breaker
 from gearcache.cache.remote.engines.folder import FolderRemote
-from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.engines.protocol import Deadline, Remote
 from gearcache.cache.remote.names import EntryName, blob_name
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
@@ -99,17 +97,6 @@ def test_old_manifests_go_with_the_blobs_that_nothing_else_names(share: Path) ->
     assert prune(target, 30).freed == 0
 
 
-def test_what_another_manifest_has_as_well_goes_and_the_newest_of_equal_ones_stays(share: Path) -> None:
-    few = store(share, "a", {"1": b"one"}, days=5)
-    equal = store(share, "b", {"1": b"anew", "2": b"two"}, days=9)
-    newest = store(share, "c", {"2": b"two of c", "1": b"once more"}, days=2)
-    other = store(share, "d", {"3": b"three"}, days=50)
-    done = prune(tier(share))
-    assert (done.old, sorted(done.superseded)) == ([], sorted([few, equal]))
-    assert names(tier(share)) == sorted([newest, other])
-    assert digest_of(b"two") not in blobs_of(tier(share))
-
-
 def test_a_manifest_without_its_blobs_lets_none_go(share: Path) -> None:
     whole = store(share, "a", {"1": b"one"}, days=5)
     broken = store(share, "b", {"1": b"anew", "2": b"two"}, days=1)
@@ -119,14 +106,6 @@ def test_a_manifest_without_its_blobs_lets_none_go(share: Path) -> None:
     again = store(share, "c", {"1": b"one of c", "2": b"two of c"}, days=9)
     assert sorted(prune(tier(share)).superseded) == sorted([whole, broken])
     assert names(tier(share)) == [again]
-
-
-def test_what_is_not_trusted_supersedes_nothing_and_goes_by_its_age_alone(share: Path) -> None:
-    few = store(share, "a", {"1": b"one"}, days=50)
-    store(share, "b", {"1": b"one", "2": b"two"}, days=9)
-    target = tier(share, unsigned=False)
-    assert prune(target).superseded == []
-    assert prune(target, 30).old == [few]
 
 
 @pytest.mark.parametrize("knows_the_key", [True, False])
@@ -204,32 +183,6 @@ def test_a_manifest_that_comes_while_its_blobs_go_goes_too(share: Path, monkeypa
     assert names(tier(share)) == []
 
 
-def test_lists_for_a_web_server_follow(share: Path) -> None:
-    store(share, "a", {"1": b"one"}, days=40)
-    young = store(share, "b", {"2": b"two"}, days=1)
-    write_index(tier(share), Deadline.after(10))
-    prune(tier(share), 30)
-    assert (share / "v4/entries/index.txt").read_text() == f"{young.removeprefix('v4/entries/')}\n"
-
-
-def test_other_objects_are_left_alone(share: Path) -> None:
-    store(share, "a", {"1": b"one"}, days=40)
-    others = ["v3/entries/old", "v4/blobs/notes.txt", "v4/entries/Model.decode/readme", "v4/leases/x", "mine.txt"]
-    for name in others:
-        (share / name).parent.mkdir(parents=True, exist_ok=True)
-        (share / name).write_text("mine")
-    prune(tier(share), 30)
-    assert names(tier(share)) == blobs_of(tier(share)) == []
-    assert all((share / name).read_text() == "mine" for name in others)
-
-
-def test_a_tier_that_is_read_only_is_refused(share: Path) -> None:
-    store(share, "a", {"1": b"one"}, days=40)
-    with pytest.raises(RemoteError, match="it is read only"):
-        prune(tier(share, read_only=True), 30)
-    assert len(names(tier(share))) == 1
-
-
 # -- status -------------------------------------------------------------------------------------------------
 
 
@@ -257,42 +210,3 @@ def test_a_survey_tries_an_engine_and_leaves_nothing_behind(tmp_path: Path) -> N
         assert abs(found.clock_skew or 0.0) < 2
         assert found.clock_skew is not None
         assert remote.names("v4/probes/", 10, Deadline.after(10)) == []
-
-
-def test_a_clock_that_is_wrong_is_told(share: Path) -> None:
-    class Ahead(FolderRemote):
-        def clock(self, name: str, deadline: Deadline) -> float | None:
-            return time.time() + 90
-
-    assert survey(on(Ahead(share), f"folder:{share}", share.parent / "host"), TRUST).clock_skew == pytest.approx(90, 1)
-
-
-def test_a_website_is_read_only_tells_its_time_and_needs_a_list(tmp_path: Path) -> None:
-    root = tmp_path / "host"
-    store_gears(root, DECODE, {"1": b"one"})
-    with ENGINES["web"]() as remote:
-        target = Tier(TierURL(remote.label, read_only=True, unsigned=True), Layout(root))
-        assert "has no `v4/entries/index.txt`" in survey(target, TRUST).problem
-        writable = on(remote, f"folder:{tmp_path}", root)
-        push_entries(writable, Layout(root), [NAME], TRUST, covers_manifests)
-        write_index(writable, Deadline.after(10))
-        found = survey(target, TRUST)
-    assert (found.problem, found.put_seconds, found.leases, found.entries) == ("", None, None, 1)
-    assert abs(found.clock_skew if found.clock_skew is not None else 99.0) < 2
-
-
-def test_a_tier_that_fails_or_rests_is_told(tmp_path: Path) -> None:
-    root = tmp_path / "host"
-    Layout(root).prepare()
-    target = Tier(TierURL("http://127.0.0.1:1/x", read_only=True), Layout(root))
-    assert "ConnectionRefusedError" in survey(target, TRUST).problem
-    absent = tmp_path / "share"
-    assert f"there is no folder `{absent}`" in survey(tier(absent), TRUST).problem
-    assert not absent.exists()
-    absent.mkdir()
-    resting = tier(absent)
-    breaker = Breaker(Layout(root).locks_folder, resting.label)
-    for _ in range(FAULTS):
-        breaker.fault()
-    assert 50 < survey(resting, TRUST).resting <= 60
-    assert survey(resting, TRUST).resting == 0  # it answered

@@ -26,24 +26,18 @@ CHUNKED = {"Transfer_Encoding": "chunked", **OBJECT}
 STATUS = {
     "500": http_answer(b"<Error>test-secret</Error>" * 1000, "500 Internal Server Error"),
     "503": http_answer(b"<Error><Code>SlowDown</Code></Error>", "503 Slow Down"),
-    "429": http_answer(b"", "429 Too Many Requests"),
     "403": http_answer(b"<Error><Code>AccessDenied</Code></Error>", "403 Forbidden"),
     "moved": http_answer(b"", "302 Found", Location="/other"),
-    "nothing": [],
     "a long reason": http_answer(b"", f"500 {'no ' * 10_000}"),
-    "long lines": [b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 10_000],
-    "no HTTP": [b"\0\xff" * 100],
 }
 #: What is no answer to `get`.
 BODIES = {
     "cut off": http_answer(BODY, Content_Length="2000", **OBJECT),
     "of no length": http_answer(BODY, No_Length="1", **OBJECT),
     "cut in a chunk": http_answer(b"64\r\n" + b"x" * 100 + b"\r\n64\r\nxx", **CHUNKED),
-    "cut between chunks": http_answer(b"64\r\n" + b"x" * 100 + b"\r\n", **CHUNKED),
     "chunks for ever": [],
     "compressed": http_answer(BODY, Content_Encoding="gzip", **OBJECT),
     "too long": http_answer(bytes(MOST + 1), **OBJECT),
-    "of a wrong length": http_answer(BODY, Content_Length="-5", **OBJECT),
     "slow": [],
 }
 
@@ -100,21 +94,6 @@ def test_a_body_that_may_not_be_whole_is_an_error(remote: Remote, server: Hostil
     assert remote.get("v4/a", MOST, soon()) == BODY
 
 
-@pytest.mark.parametrize("date", ["Mon, 01 Jan 99999999999 00:00:00 GMT", "Mon, 01 Jan 2026 00:00:00 +9999", "soon"])
-def test_a_date_that_is_none_is_no_time(server: Hostile, date: str) -> None:
-    server.answer = http_answer(b"", Date=date)
-    assert WebRemote(f"http://127.0.0.1:{server.port}").clock("v4/a", soon()) in (None, 1767139260.0)
-
-
-def test_nobody_else_is_asked_by_a_web_server(server: Hostile) -> None:
-    with hostile() as other:
-        other.answer = http_answer(BODY)
-        server.answer = http_answer(b"", "301 Moved", Location=f"http://127.0.0.1:{other.port}/v4/a")
-        with pytest.raises(RemoteError, match="status 301"):
-            WebRemote(f"http://127.0.0.1:{server.port}").get("v4/a", MOST, soon())
-        assert other.requests == []
-
-
 @pytest.mark.parametrize(
     ("lines", "found"),
     [
@@ -122,12 +101,9 @@ def test_nobody_else_is_asked_by_a_web_server(server: Hostile) -> None:
         (b"../x\n..\n.\n./a\na/../b\n/etc/passwd\n//a\na//b\na/\n.hidden\nb\n", ["b"]),
         (b"a\0b\n\0\na\tb\nb\n\x1b[31m\n", ["b"]),
         ("\N{LATIN SMALL LETTER U WITH DIAERESIS}\nb\n".encode() + b"\xff\xfe\n", ["b", "ü"]),
-        (b"x" * 1000 + b"\nb\n", ["b"]),
-        (b"b\nb\nb\n", ["b"]),
-        (b"", []),
         (b"".join(b"%05d\n" % number for number in range(20_000)), [f"{number:05d}" for number in range(5)]),
     ],
-    ids=["plain", "elsewhere", "signs", "unicode", "long", "twice", "empty", "many"],
+    ids=["plain", "elsewhere", "signs", "unicode", "many"],
 )
 def test_names_of_an_index_are_those_that_can_be_names(server: Hostile, lines: bytes, found: list[str]) -> None:
     server.answer = http_answer(lines)
@@ -135,24 +111,12 @@ def test_names_of_an_index_are_those_that_can_be_names(server: Hostile, lines: b
     assert remote.names("v4/k/", 5, soon()) == [f"v4/k/{name}" for name in found]
 
 
-def test_a_page_for_everything_is_no_list(server: Hostile) -> None:
-    server.answer = http_answer(b"\n<!doctype html>\n<title>Welcome</title>\n")
-    with pytest.raises(RemoteError, match="is a page, and no list of names"):
-        WebRemote(f"http://127.0.0.1:{server.port}").names("v4/a/", 5, soon())
-
-
-def test_a_list_that_is_forbidden_is_absent_and_an_object_is_not(server: Hostile) -> None:
-    server.answer = http_answer(b"", "403 Forbidden")
-    remote = WebRemote(f"http://127.0.0.1:{server.port}")
-    assert remote.names("v4/a/", 5, soon()) == []
-    with pytest.raises(RemoteError, match="status 403"):
-        remote.get("v4/a/b", 5, soon())
-
-
-def test_an_index_without_end_is_an_error(server: Hostile) -> None:
-    server.answer = http_answer(b"name\n" * 4_000_000)
-    with pytest.raises(RemoteError, match="more than 16777216 bytes"):
-        WebRemote(f"http://127.0.0.1:{server.port}").names("v4/k/", 5, soon())
+def test_proxies_of_the_environment_are_not_asked_by_a_web_server(
+    server: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://user:proxy-secret@127.0.0.1:1")
+    server.answer = http_answer(BODY, **OBJECT)
+    assert WebRemote(f"http://127.0.0.1:{server.port}").get("v4/a", MOST, soon()) == BODY
 
 
 def _list_answer(*names: str) -> Answer:
@@ -176,23 +140,7 @@ def test_names_of_a_bucket_are_those_below_the_prefix(server: Hostile) -> None:
         remote.names("v4/k/", 5, soon())
 
 
-def test_proxies_of_the_environment_are_not_told(monkeypatch: pytest.MonkeyPatch, remote: Remote) -> None:
-    monkeypatch.setenv("HTTP_PROXY", "http://user:proxy-secret@127.0.0.1:1")
-    monkeypatch.setenv("http_proxy", "http://user:proxy-secret@127.0.0.1:1")
-    with hostile() as server:
-        server.answer = http_answer(BODY, **OBJECT)
-        if isinstance(remote, WebRemote):
-            assert WebRemote(f"http://127.0.0.1:{server.port}").get("v4/a", MOST, soon()) == BODY
-        else:
-            made = ObjectRemote("s3://team/gears", bucket_options(f"http://127.0.0.1:{server.port}"))
-            with pytest.raises(RemoteError) as caught:
-                made.get("v4/a", MOST, soon())
-            assert "proxy-secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("kind", "behaviour"), [("web", "silent"), ("web", "slow"), ("bucket", "slow"), ("redis", "silent")]
-)
+@pytest.mark.parametrize(("kind", "behaviour"), [("web", "silent"), ("bucket", "slow"), ("redis", "silent")])
 def test_timeouts_leave_no_threads_and_no_files(kind: str, behaviour: str) -> None:
     before = _open_files()
     with hostile() as server:

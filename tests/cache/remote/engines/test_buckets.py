@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import time
 import traceback
 from collections.abc import Iterator
@@ -15,8 +12,6 @@ import pytest
 
 from gearcache.cache.remote.engines.objects import ObjectRemote
 from gearcache.cache.remote.engines.protocol import RemoteError
-from tests.cache.remote.hostile import hostile
-from tests.cache.remote.rclone import bucket_options
 from tests.cache.remote.real_engines import bucket, soon
 
 MOST = 1 << 20
@@ -55,80 +50,6 @@ def test_a_forked_child_asks_by_another_process(remote: ObjectRemote) -> None:
     assert _ended(child) == 0
     assert remote.names("v4/fork/", 10, soon()) == ["v4/fork/b"]
     assert remote.get("v4/fork/b", 1 << 24, soon()) == data
-
-
-def test_a_forked_child_keeps_to_the_deadline() -> None:
-    with hostile() as server:
-        server.answer = [30.0]
-        options = bucket_options(f"http://127.0.0.1:{server.port}")
-        remote = ObjectRemote("s3://team/gears", options)
-        with pytest.raises(RemoteError):
-            remote.get("v4/a", 1, soon(0.1))
-        child = os.fork()
-        if not child:
-            code = 1
-            try:
-                for _ in range(2):
-                    begin = time.monotonic()
-                    with pytest.raises(RemoteError, match="did not answer within"):
-                        remote.get("v4/a", 1, soon(1.2))
-                    assert time.monotonic() - begin < 2
-                assert not remote._relay()._idle
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(code)
-        assert _ended(child) == 0
-
-
-def test_a_forked_child_of_a_process_that_has_not_used_it_uses_it(remote: ObjectRemote) -> None:
-    program = f"""
-        import os
-        from gearcache.cache.remote.engines.objects import ObjectRemote
-        from gearcache.cache.remote.engines.protocol import Deadline
-
-        remote = ObjectRemote("s3://team/gears", {remote._options!r})
-        child = os.fork()
-        assert remote.put(f"v4/{{'parent' if child else 'child'}}", b"data", Deadline.after(10))
-        if not child:
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=60)
-    assert {"v4/child", "v4/parent"} <= set(remote.names("v4/", 10, soon()))
-
-
-def test_a_process_ends_while_a_request_hangs() -> None:
-    with hostile() as server:
-        server.answer = [30.0]
-        program = f"""
-            from gearcache.cache.remote.engines.objects import ObjectRemote
-            from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
-
-            remote = ObjectRemote("s3://team/gears", {bucket_options(f"http://127.0.0.1:{server.port}")!r})
-            for _ in range(3):
-                try:
-                    remote.get("v4/a", 1, Deadline.after(0.9))
-                except RemoteError:
-                    pass
-        """
-        ended = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60
-        )
-        assert (ended.returncode, ended.stderr) == (0, "")
-
-
-def test_a_panic_of_the_client_is_an_error(remote: ObjectRemote, monkeypatch: pytest.MonkeyPatch) -> None:
-    class PanicException(BaseException):
-        """As a Rust extension raises it."""
-
-    def panic(*_: object, **__: object) -> None:
-        raise PanicException("no reactor is running")
-
-    monkeypatch.setattr("obstore.get", panic)
-    with pytest.raises(RemoteError, match="its client failed: no reactor is running"):
-        remote.get("v4/a", MOST, soon())
 
 
 def test_settings_that_the_client_refuses_are_an_error_without_secrets() -> None:

@@ -6,7 +6,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ import pytest
 from gearcache.cache.remote.engines.protocol import RemoteError
 from gearcache.cache.remote.engines.redis_server import RedisRemote
 from tests.cache.remote.real_engines import redis_server, soon
-from tests.support.at_once import at_once
-from tests.support.relaunch import run_python
 
 MOST = 1 << 22
 
@@ -111,27 +108,6 @@ def test_what_has_a_lifetime_is_dropped(remote: RedisRemote) -> None:
     assert remote.put("lease", b"three", soon(), create=True, lifetime=0.2)
 
 
-def test_names_behind_many_pages_are_found(remote: RedisRemote, other: Any) -> None:
-    names = [f"v4/x/{number:05d}" for number in range(2500)]
-    with other.pipeline() as asked:
-        asked.zadd("gearcache-names", dict.fromkeys([*names, "v4/x0", "v4/w/z"], 0))
-        for name in names[1500:]:
-            asked.set(f"gearcache:{name}", b"data")
-        asked.execute()
-    assert remote.names("v4/x/", 5000, soon()) == names[1500:]
-    assert remote.names("v4/x/", 3, soon()) == names[1500:1503]
-
-
-def test_several_threads_get_their_own_answers(remote: RedisRemote) -> None:
-    def ask(number: int) -> None:
-        for count in range(20):
-            name, data = f"v4/{number}-{count}", f"{number}-{count}".encode() * 100
-            remote.put(name, data, soon())
-            assert remote.get(name, MOST, soon()) == data
-
-    at_once(*(partial(ask, number) for number in range(6)))
-
-
 @pytest.mark.parametrize("answer", [b"", b"%&$ nonsense\r\n" * 10], ids=["hangs up", "nonsense"])
 def test_what_does_not_answer_as_a_server_does_is_an_error(answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -146,55 +122,3 @@ def test_what_does_not_answer_as_a_server_does_is_an_error(answer: bytes) -> Non
         with pytest.raises(RemoteError):
             RedisRemote(f"redis://127.0.0.1:{listening.getsockname()[1]}").get("v4/a", 1, soon(2))
         assert time.monotonic() - begin < 5
-
-
-def test_a_handshake_that_hangs_ends_at_the_deadline() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        begin = time.monotonic()
-        with pytest.raises(RemoteError, match="did not answer within"):
-            RedisRemote(f"rediss://:secret@127.0.0.1:{listening.getsockname()[1]}").get("v4/a", 1, soon(0.3))
-        assert time.monotonic() - begin < 1.3
-
-
-#: An interpreter of its own: objects that other tests have left end badly in a forked child.
-_FORKS = """
-import gc, os, socket, sys
-from pathlib import Path
-from gearcache.cache.remote.engines.protocol import Deadline
-from gearcache.cache.remote.engines.redis_server import RedisRemote
-from tests.support.forks import run_in_fork
-
-def soon():
-    return Deadline.after(10.0)
-
-def other_end(number):
-    try:
-        with socket.socket(fileno=os.dup(number)) as used:
-            return used.getpeername()[1]
-    except (OSError, IndexError):
-        return 0
-
-port = int(sys.argv[1])
-remote = RedisRemote(f"redis://127.0.0.1:{port}")
-remote.put("v4/a", b"data", soon())
-
-def use_numbers():
-    numbers = [int(link.name) for link in Path("/proc/self/fd").iterdir()]
-    inherited = [number for number in numbers if other_end(number) == port]
-    for number in inherited:
-        os.close(number)
-    files = [os.open(os.devnull, os.O_RDONLY) for _ in inherited]
-    assert remote.get("v4/a", 4, soon()) == b"data"
-    remote.__dict__.clear()
-    gc.collect()
-    for file in files:
-        os.close(file)
-
-assert run_in_fork(use_numbers) == 0
-print(str(remote.get("v4/a", 4, soon()) == b"data").lower())
-"""
-
-
-def test_a_forked_child_leaves_alone_what_is_not_its_own(port: int) -> None:
-    """A child may close connections that it has inherited, by number, and use those numbers for files."""
-    assert run_python(_FORKS, str(port), has_torch=False) is True

@@ -33,24 +33,9 @@ def test_what_fails_for_a_moment_is_tried_again_and_the_last_error_comes_out() -
     assert work.calls == 3
 
 
-def test_an_error_that_does_not_pass_comes_out_at_once() -> None:
-    for error in (OSError("disk"), KeyboardInterrupt()):
-        work = Failing(1, error)  # type: ignore[arg-type]
-        with pytest.raises(type(error)):
-            tried(work, (0.0, 0.0))
-        assert work.calls == 1
-    assert tried(Failing(1, OSError("busy")), (0.0,), is_passing=lambda error: "busy" in str(error)) == 2
-
-
 def test_nothing_is_tried_beyond_the_deadline_or_after_a_try_that_took_long() -> None:
     for limits in ({"deadline": Deadline.after(0.2)}, {"longest": 0.0}):
         work = Failing(9, RemoteError("tier", "gone"))
         with pytest.raises(RemoteError):
             tried(work, (60.0,), **limits)  # type: ignore[arg-type]
         assert work.calls == 1
-
-
-def test_between_the_tries_are_pauses() -> None:
-    begin = time.monotonic()
-    tried(Failing(2, RemoteError("tier", "gone")), (0.1, 0.1))
-    assert time.monotonic() - begin >= 0.1
