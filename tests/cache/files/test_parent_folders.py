@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from gearcache.cache.files import parent_folders as parents
-from gearcache.cache.files.parent_folders import TRUSTED_VARIABLE
+from gearcache.cache.files.parent_folders import TRUSTED_VARIABLE, check_parents
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore, Hit, prepare_folder
@@ -89,11 +90,14 @@ def test_a_folder_in_which_others_can_write_is_refused(
 
 #: Name and members of the group, further users with their first group, whether nobody else can write.
 GROUPS: dict[str, tuple[tuple[str, list[str]] | None, list[tuple[str, int, int]], bool]] = {
+    "named as the user": (("me", []), [], True),
     "with the user and root as members": (("me", ["me", "root"]), [], True),
     "with another member": (("me", ["other"]), [], False),
+    "with a member that is no user any more": (("me", ["gone"]), [], False),
     "another's first group": (("me", []), [("other", 1001, 77)], False),
     "the user's first group, another name": (("staff", []), [], False),
     "without a name, as in a container": (None, [], True),
+    "without a name, another's first group": (None, [("other", 1001, 77)], False),
 }
 
 
@@ -120,6 +124,17 @@ def test_a_group_that_nobody_else_is_in_does_no_harm(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "getgroups", list)
     parents._is_own_group.cache_clear()
     assert parents._is_own_group(77, 1000) is ((expected or group == ("staff", [])) and group is not None)
+
+
+def test_an_access_list_may_let_others_write_through_an_own_group(above: Path) -> None:
+    entries = [(1, 7, 0xFFFFFFFF), (2, 7, 54321), (4, 5, 0xFFFFFFFF), (16, 7, 0xFFFFFFFF), (32, 5, 0xFFFFFFFF)]
+    data = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    try:
+        os.setxattr(above, "system.posix_acl_access", data)
+    except OSError as error:
+        pytest.skip(f"no access lists here: {error}")
+    assert above.stat().st_mode & 0o020
+    assert refused(layout_below(above)).path == above
 
 
 def test_who_trusts_the_writers_of_a_folder_names_it(above: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,3 +169,22 @@ def test_the_way_through_links_is_looked_at(above: Path, tmp_path: Path) -> None
     accepted(Layout(safe / "whole"))
     (above / "between").chmod(0o777)
     assert refused(Layout(safe / "whole")).path == above / "between"
+
+
+@needs_root
+def test_a_link_of_another_user_is_refused(above: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "link").symlink_to(above / "between" / "cache")
+    accepted(Layout(shared / "link"))
+    os.chown(shared / "link", 54321, 54321, follow_symlinks=False)
+    assert "link of user 54321" in str(refused(Layout(shared / "link")))
+
+
+def test_what_cannot_be_there_is_no_danger(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").touch(0o666)
+    (tmp_path / "file").chmod(0o666)
+    for root in (tmp_path / "loop" / "cache", tmp_path / "file" / "cache", tmp_path / "absent" / "deep" / "cache"):
+        check_parents(root)
