@@ -101,9 +101,7 @@ def test_a_cache_that_cannot_be_written_and_no_temporary_folder(
 
 #: What happens to a cache between publish and load.
 LOSSES: dict[str, Callable[[Path], None]] = {
-    "folder removed": shutil.rmtree,
     "blobs removed": lambda root: shutil.rmtree(Layout(root).blobs_folder),
-    "manifest damaged": lambda root: [path.write_bytes(b"other") for path in Layout(root).entries()] and None,
     "open to all": lambda root: root.chmod(0o777),
 }
 
@@ -177,7 +175,7 @@ finally:
     os._exit(0)
 """
 #: Some free descriptors, files of no length, and files that nobody may use.
-LIMITS = ["0", "1", "2", "5", "files", *(["umask"] if os.geteuid() == 0 else [])]
+LIMITS = ["0", "2", "5", "files", *(["umask"] if os.geteuid() == 0 else [])]
 
 
 @pytest.mark.slow
@@ -195,20 +193,17 @@ def test_a_process_that_may_not_do_much(subtests: pytest.Subtests) -> None:
 
 # -- faults of any part -------------------------------------------------------------------------------------
 
-METHODS = [
-    "load",
-    "lookup",
-    "use",
-    "count_load",
-    "exclusive",
-    "writing",
-    "put_blob",
-    "has_blob",
-    "blob_size",
-    "publish",
-    "read_blob",
-    "keep_limits",
-]
+#: Methods of the store, and in which caches each is called.
+METHODS = {
+    "lookup": ["cold", "present"],
+    "exclusive": ["cold"],
+    "put_blob": ["cold"],
+    "publish": ["cold"],
+    "load": ["present"],
+    "use": ["present"],
+    "count_load": ["present"],
+    "read_blob": ["present"],
+}
 
 
 class Fault:
@@ -234,22 +229,14 @@ def present(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-#: Methods whose second call in a cold start is another step than the first.
-REPEATED = ("lookup", "exclusive", "put_blob", "has_blob")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_any_method_of_the_store_may_raise_anything(
     cache_dir: Path, present: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     shutil.copytree(present, cache_dir / "present")
-    for root, error, after in (
-        ("cold", RuntimeError("odd"), 0),
-        ("present", RuntimeError("odd"), 0),
-        *([("cold later", MemoryError(), 1)] if name in REPEATED or os.environ.get("THOROUGH") else []),
-        ("present", MemoryError(), 1),
-    ):
+    later = [("cold", MemoryError(), 1)] if name == "put_blob" else []
+    for root, error, after in [*((root, RuntimeError("odd"), 0) for root in METHODS[name]), *later]:
+        shutil.rmtree(cache_dir / "cold", ignore_errors=True)
         caplog.clear()
         with monkeypatch.context() as patch:
             Fault(patch, DiskStore, name, after, error)
@@ -260,7 +247,7 @@ def test_any_method_of_the_store_may_raise_anything(
         assert served.cached.stats.calls == 3
 
 
-@pytest.mark.parametrize("name", ["exclusive", "publish", "read_blob", "load"])
+@pytest.mark.parametrize("name", ["exclusive", "load"])
 def test_where_the_fallback_faults_too_the_method_runs_and_nothing_is_compiled_again(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -292,7 +279,7 @@ def test_strict_raises_what_faulted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 # -- manifests of another form ------------------------------------------------------------------------------
 
 #: More of them by hand.
-ODD_MANIFESTS = int(os.environ.get("ODD_MANIFESTS", "8"))
+ODD_MANIFESTS = int(os.environ.get("ODD_MANIFESTS", "4"))
 ODD = [None, 0, -1, 7, 1 << 62, 0.5, "", "text", "x.size(0)=9", b"bytes", [], [1], ["a", "b"], [[]], {}, {"a": 1}, True]
 
 

@@ -29,12 +29,6 @@ def test_a_spec_that_cannot_be_is_refused(given: tuple[Any, ...], words: str) ->
         TensorSpec(*given)
 
 
-def test_a_spec_names_its_shape() -> None:
-    batch = Symbol("batch")
-    assert TensorSpec([batch, 2 * batch, None, [1, 2], 7], torch.int64).shape_text == "(batch, 2 * batch, *, 1 or 2, 7)"
-    assert TensorSpec((3,), torch.int64).shape_text == "(3,)"
-
-
 def _sizes(gears: dict[str, Any], fixed: set[int] | None = None) -> dict[tuple[str, int], int | None]:
     sizes = ExampleSizes(parse_gears(gears), fixed or set())
     return {(path, dim): sizes.of(path, dim) for path, dims in gears.items() for dim in range(len(dims))}

@@ -64,12 +64,9 @@ def test_the_extension_was_built_and_knows_this_torch() -> None:
     "move",
     [
         lambda tensor: tensor.share_memory_(),
-        lambda tensor: setattr(tensor, "data", tensor.data.bfloat16()),
         lambda tensor: setattr(tensor, "data", tensor.data.clone()),
         lambda tensor: torch.utils.swap_tensors(tensor, torch.nn.Parameter(torch.ones(6, 6), requires_grad=False)),
-        lambda tensor: tensor.untyped_storage().resize_(4096),
         lambda tensor: tensor.t_(),
-        lambda tensor: setattr(tensor, "data", tensor.data[:3]),
     ],
 )
 def test_a_tensor_that_moved_is_seen(watch: Callable[..., Any], move: Callable[[Any], None]) -> None:
@@ -111,15 +108,6 @@ def test_a_dictionary_as_a_whole_counts_with_every_key(watch: Callable[..., Any]
         assert watched.holds()
         held["more"] = 3  # type: ignore[index]
         assert not watched.holds()
-
-
-@each_watch
-def test_members_of_classes_are_seen(watch: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = over(watch, dicts=[(Thing, ("level", "other"))])
-    monkeypatch.setattr(Thing, "unrelated", 1, raising=False)
-    assert watched.holds()
-    monkeypatch.setattr(Thing, "level", 2)
-    assert not watched.holds()
 
 
 @each_watch
@@ -227,37 +215,15 @@ def test_a_watch_in_a_cycle_is_collected(watch: Callable[..., Any]) -> None:
 
 
 def test_what_is_no_container_is_refused() -> None:
-    watch = watch_class()
     for given in (
         {"dicts": [1]},
-        {"dicts": [({}, [1])]},
-        {"dicts": [({}, (object(),))]},
         {"lists": [((), ())]},
         {"cells": [(1, 2)]},
         {"slots": [(1, (2, 3))]},
         {"tensors": [1]},
-        {"classes": [1]},
-        {"functions": [len]},
-        {"questions": [(1, 1)]},
     ):
         with pytest.raises(TypeError, match="a Watch takes"):
-            over(watch, **given)
-
-
-def test_a_tuple_of_any_depth_is_compared() -> None:
-    held: dict[str, Any] = {}
-
-    def deep() -> tuple[Any, ...]:
-        made: tuple[Any, ...] = (1.5,)
-        for _ in range(200_000):
-            made = (made,)
-        return made
-
-    held["a"] = deep()
-    watched = over(watch_class(), dicts=[(held, ("a",))])
-    assert watched.holds()
-    held["a"] = deep()
-    assert not watched.holds()  # too deep to tell
+            over(watch_class(), **given)
 
 
 @each_watch

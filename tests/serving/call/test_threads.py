@@ -51,9 +51,6 @@ class Net(nn.Module):
     def again(self, x: Tensor) -> Tensor:
         return torch.tanh(self.linear(x))
 
-    def branching(self, x: Tensor) -> Tensor:
-        return x * 2 if x.size(0) > 3 else x - 1
-
 
 @contextmanager
 def at_each_fake(do: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
@@ -174,9 +171,8 @@ def test_calls_and_loads_do_not_wait_for_the_trace_of_another_method(
     assert slow.stats.calls == 1
 
 
-@pytest.mark.parametrize("raised", [KeyboardInterrupt, RuntimeError])
 def test_a_trace_that_ends_in_an_exception_leaves_the_process_able_to_compile(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refused, "_PATIENCE", 0.0)
     net = Net()
@@ -187,10 +183,9 @@ def test_a_trace_that_ends_in_an_exception_leaves_the_process_able_to_compile(
 
         def stop(number: int, at: int = count) -> None:
             if number == at:
-                raise raised("stopped")
+                raise KeyboardInterrupt("stopped")
 
-        raisable = (KeyboardInterrupt, gearcache.GearcacheError)
-        with at_each_fake(stop, monkeypatch) as times, suppress(*raisable):
+        with at_each_fake(stop, monkeypatch) as times, suppress(KeyboardInterrupt):
             method(torch.randn(3, 4))
         if len(times) < count:
             break
@@ -216,20 +211,6 @@ def test_a_process_can_compile_after_ctrl_c_at_any_moment(tmp_path: Path) -> Non
     assert found["wrong"] == 0
     assert found["interrupted"] >= found["moments"] // 4
     assert found["graphs"] == found["moments"] + 1, "graphs ran"
-
-
-def test_guards_on_sizes_are_there_after_an_interrupt_that_left_torch_without(cache_dir: Path) -> None:
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
-    net = Net()
-    method = cached(net.branching)
-    ShapeEnv()._suppress_guards_enter()  # as Ctrl-C leaves it that strikes before its `with` is entered
-    try:
-        for rows in (2, 5, 3, 4):
-            x = torch.randn(rows, 4)
-            assert torch.equal(method(x), net.branching(x))
-    finally:
-        ShapeEnv()._suppress_guards_exit()
 
 
 def test_listeners_may_call_cached_methods_of_each_other(cache_dir: Path) -> None:
@@ -258,7 +239,7 @@ def test_a_refresh_and_a_stance_beside_calls_leave_them_right(cache_dir: Path) -
     done = threading.Event()
 
     def call() -> None:
-        for _ in range(50):
+        for _ in range(20):
             assert_right(method, net.scaled)
 
     def refresh() -> None:

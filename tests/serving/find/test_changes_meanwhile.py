@@ -54,32 +54,28 @@ def test_what_changes_during_a_load_is_seen(
 ) -> None:
     owner, name = moment
     original = getattr(owner, name)
-    for number, change in enumerate(CHANGES):
-        for is_after in (False, True):
-            net = Net()
-            pending = [change]
+    for is_after, change in enumerate(CHANGES):
+        net = Net()
+        pending = [change]
 
-            def during(*arguments: Any, **keywords: Any) -> Any:
-                if not is_after and pending:  # noqa: B023
-                    pending.pop()(net)  # noqa: B023
-                found = original(*arguments, **keywords)
-                if pending:  # noqa: B023
-                    pending.pop()(net)  # noqa: B023
-                return found
+        def during(*arguments: Any, **keywords: Any) -> Any:
+            if not is_after and pending:  # noqa: B023
+                pending.pop()(net)  # noqa: B023
+            found = original(*arguments, **keywords)
+            if pending:  # noqa: B023
+                pending.pop()(net)  # noqa: B023
+            return found
 
-            served = gearcache.cache_compile(
-                net.compute, dynamic=False, cache_dir=tmp_path, config=strict_config("eager")
-            )
-            x = torch.ones(2)
-            with monkeypatch.context() as patch, torch.no_grad():
-                patch.setattr(owner, name, during)
-                with contextlib.suppress(CompileError):  # what was compiled is outdated by now, which it says
-                    served(x)
-            assert not pending
-            with torch.no_grad():
-                assert torch.equal(served(x), net.compute(x)), (number, is_after)
-                assert torch.equal(served(x[:1]), net.compute(x[:1])), (number, is_after)
-                assert torch.equal(served(x), net.compute(x)), (number, is_after)
+        served = gearcache.cache_compile(net.compute, dynamic=False, cache_dir=tmp_path, config=strict_config("eager"))
+        x = torch.ones(2)
+        with monkeypatch.context() as patch, torch.no_grad():
+            patch.setattr(owner, name, during)
+            with contextlib.suppress(CompileError):  # what was compiled is outdated by now, which it says
+                served(x)
+        assert not pending
+        with torch.no_grad():
+            for each in (x, x[:1], x):
+                assert torch.equal(served(each), net.compute(each)), is_after
 
 
 class Settings:

@@ -124,7 +124,7 @@ def test_a_server_that_swaps_models_keeps_neither_descriptors_nor_mappings(net: 
     for _ in range(2):
         serve(net(), "inductor")
     before = held()
-    for _ in range(6):
+    for _ in range(4):
         serve(net(), "inductor")
     descriptors, mappings = held()
     assert descriptors <= before[0]
@@ -140,7 +140,7 @@ def test_models_that_are_served_at_once_and_after_each_other_share_no_weights(ne
 
     def swap() -> None:
         try:
-            for _ in range(5):
+            for _ in range(3):
                 first, second = net(), net()
                 methods = serve(first, "inductor"), serve(second, "inductor")
                 for _ in range(3):

@@ -121,13 +121,13 @@ def test_what_calls_change_meanwhile_is_never_mixed_up(cache_dir: Path) -> None:
     net, plain = Net(), Net()
     plain.load_state_dict(net.state_dict())
     cached = _cached(net.counts)
-    for _ in range(150):
+    for _ in range(60):
         x, y = torch.zeros(2), torch.zeros(2)
         assert torch.equal(cached(x), plain.counts(y))
         assert torch.equal(x, y)
         assert net.factor == plain.factor
         time.sleep(0.005)
-    assert cached.stats.eager_calls <= 150
+    assert cached.stats.eager_calls <= 60
 
 
 def test_a_failed_build_is_told_once_and_not_repeated_in_a_loop(
@@ -265,16 +265,12 @@ def test_a_build_that_works_or_waits_for_a_child_is_not_still(monkeypatch: pytes
         assert found[-1] == is_still, program
 
 
-@pytest.mark.parametrize("back", [False, True])
-def test_what_changes_during_the_build_is_built_after_it(cache_dir: Path, back: bool) -> None:
+def test_what_changes_during_the_build_is_built_after_it(cache_dir: Path) -> None:
     net = Net()
     cached, x = _cached(net.scaled), torch.ones(2, 4)
     cached(x)
     net.settings.factor = 3.0
     _until(lambda: not cached.stats.eager_calls or background._slot.is_free())
-    if back:
-        cached(x)
-        net.settings.factor = 1.0
     _until(lambda: cached.stats.loads, lambda: torch.testing.assert_close(cached(x), net.scaled(x)))
 
 

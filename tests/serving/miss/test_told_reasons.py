@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 
@@ -17,9 +16,6 @@ class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("keys", torch.zeros(4, 64, 8))
-
-    def top(self, x: Tensor, k: int) -> Tensor:
-        return x.topk(k, 1)[0]
 
     def best(self, x: Tensor, k: int) -> Tensor:
         return x.topk(k, 1)[0] * (2 if k > 8 else 3)
@@ -43,21 +39,19 @@ def test_sizes_are_the_reason_where_another_trace_only_has_other_ints(cache_dir:
     cached = cached_method("best", gears=gears)
     for k in (4, 12):
         cached(torch.rand(2, 16), k)
-    for size, loaded in ((3, [4]), (5, [4, 12])):
-        cached = cached_method("best", gears=gears)
-        for k in loaded:
-            cached(torch.rand(2, 16), k)
-        cached(torch.rand(size, 16), 4)
-        assert told(cached).startswith(f"argument `x` is of shape ({size}, 16)")
+    cached = cached_method("best", gears=gears)
+    for k in (4, 12):
+        cached(torch.rand(2, 16), k)
+    cached(torch.rand(5, 16), 4)
+    assert told(cached).startswith("argument `x` is of shape (5, 16)")
 
 
-@pytest.mark.parametrize(("name", "reason"), [("top", "argument `k` is a number of values k=1"), ("best", "`k`: ")])
-def test_an_int_is_the_reason_where_a_graph_takes_the_sizes(name: str, reason: str, cache_dir: Path) -> None:
-    cached = cached_method(name, dynamic=None)
+def test_an_int_is_the_reason_where_a_graph_takes_the_sizes(cache_dir: Path) -> None:
+    cached = cached_method("best", dynamic=None)
     for shape, k in (((2, 16), 2), ((2, 16), 5), ((3, 16), 6), ((4, 16), 6)):
         cached(torch.rand(*shape), k)
     cached(torch.rand(4, 16), 1)
-    assert told(cached).startswith(reason)
+    assert told(cached).startswith("`k`: ")
 
 
 def test_the_advice_for_an_int_that_the_trace_needs_names_the_ways_out(cache_dir: Path) -> None:
