@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import decimal
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -26,28 +25,12 @@ class Holder:
         self.tensor, self.me = tensor, self
 
 
-class Raising(nn.Module):
-    """Its method raises for some calls."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[int] = []
-
-    def value(self, x: Tensor) -> Tensor:
-        self.seen.append(x.shape[0])
-        if x.shape[0] > 2:
-            raise ValueError(f"too long: {x.shape[0]}")
-        return x + 1
-
-
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.linear = nn.Linear(4, 4)
         self.count: Any = 0
-        self.price = decimal.Decimal("1.5")
-        self.text, self.huge = "a\ud800b", 10**40
 
     def no_input(self) -> Tensor:
         return self.linear.weight * 2
@@ -89,7 +72,6 @@ class Net(nn.Module):
 
 with warnings.catch_warnings():  # old kinds of tensors, still met
     warnings.simplefilter("ignore")
-    QUANTIZED = torch.quantize_per_tensor(X, 0.1, 0, torch.qint8)
     JAGGED = torch.nested.nested_tensor([X, X[:1]], layout=torch.jagged)
 
 #: Name -> method, arguments of each call, and the words of a refusal ("" where every call has to be served).

@@ -252,27 +252,6 @@ def test_a_graph_may_have_no_other_input_than_ints(cache_dir: Path) -> None:
     assert cached.stats.traces == 0
 
 
-class Counting(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.step = 0
-
-    def forward(self, x: Tensor) -> Tensor:
-        first = x.split(max(self.step, 1))[0]
-        self.step += 1
-        return first + self.step
-
-
-def test_a_number_on_which_the_count_of_parts_depends_is_not_computed_from_a_size(cache_dir: Path) -> None:
-    """Seven rows are one more than `6 * max(1, step)` for each step below 2."""
-    model, plain = Counting(), Counting()
-    cached = gearcache.cache_compile(model.forward, config=strict_config(on_miss="compile"))
-    for _ in range(3):
-        x = torch.arange(7.0)
-        assert torch.equal(cached(x), plain(x))
-        assert model.step == plain.step
-
-
 class Parted(nn.Module):
     def by_m(self, x: Tensor, m: int = 3) -> tuple[Tensor, Tensor]:
         return x * 2, x.reshape(m, -1)

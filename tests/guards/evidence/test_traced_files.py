@@ -57,18 +57,6 @@ def test_an_edit_of_a_traced_function_is_named(module: Any, old: str, new: str, 
     assert reason.text.endswith(state)
 
 
-def test_a_module_whose_file_has_another_name_than_its_code_is_found(module: Any, tmp_path: Path) -> None:
-    other = tmp_path / "other_name.py"
-    other.symlink_to(module.__file__)
-    module.__file__ = str(other)
-    sources = record_sources([module.scaled.__code__])
-    assert [name for name, *_ in sources["files"]] == [NAME]
-    other.write_text(TEXT.replace("x * 2", "x * 3"))
-    reason = changed_source(sources)
-    assert reason is not None
-    assert reason.subject == "scaled"
-
-
 #: Functions that `exec` made are found by their class, also where one reads like another, or the collector is frozen.
 GENERATED = """
 import dataclasses, functools, gc, json, sys, types

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import gearcache
 from gearcache import Symbol, TensorSpec
@@ -149,16 +149,6 @@ def test_an_argument_that_no_graph_reads_is_compared_on_every_call(cache_dir: Pa
     assert cached.stats.hits == 0
 
 
-def test_an_example_keeps_the_order_of_its_strides_and_its_gears(cache_dir: Path) -> None:
-    example = torch.empty(7, 2).t()
-    gearcache.set_dim_gears(example, {0: [2, 4]})
-    cached = _cached(Net().doubled, input_signature=example)
-    cached.warm()
-    for rows in (2, 4):
-        cached(torch.ones(7, rows).t())
-    assert (cached.stats.compiles, cached.stats.traces, len(cached.stats.gears)) == (2, 1, 2)
-
-
 def test_warm_takes_what_is_given_and_makes_the_rest(cache_dir: Path) -> None:
     cached = _cached()
     with pytest.raises(TypeError, match=r"`Net\.pooled`: warm: got an unexpected keyword argument 'odd'$"):
@@ -224,28 +214,6 @@ def test_specs_that_do_not_fit_the_method_are_refused(inputs: Any, named: Any, w
 def test_a_signature_that_cannot_be_is_refused_at_cache_compile(signature: Any, words: str) -> None:
     with pytest.raises(GearSpecError, match=words):
         _cached(input_signature=signature, gears={"ids": {0: [2, 4]}})
-
-
-def test_a_decorated_method_is_checked_in_the_class_body_and_set_for_each_instance(cache_dir: Path) -> None:
-    with pytest.raises(GearSpecError, match="too many positional arguments"):
-
-        class Wrong(nn.Module):
-            @gearcache.cache_compile(input_signature=(MASK, MASK))
-            def run(self, x: Tensor) -> Tensor:
-                return x
-
-    class Right(nn.Module):
-        @gearcache.cache_compile(config=strict_config(), input_signature=MASK)
-        def run(self, x: Tensor) -> Tensor:
-            return x + 1
-
-    first, second = Right(), Right()
-    second.run.set_inputs(MASK.double())
-    first.run.warm()
-    with pytest.raises(InputError, match=r"allowed: dtype torch\.float32"):
-        first.run(MASK.double())
-    with pytest.raises(InputError, match=r"allowed: dtype torch\.float64"):
-        second.run(MASK)
 
 
 def test_copies_and_pickles_keep_what_is_declared(cache_dir: Path) -> None:

@@ -93,25 +93,6 @@ def test_what_a_signal_handler_raises_comes_out_and_the_next_call_is_served(
     assert cached.stats.eager_calls == 0
 
 
-def test_an_error_of_the_cache_is_none_of_a_handler(
-    cache_dir: Path, handled: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any) -> None:
-        raise OSError(5, "Input/output error")
-
-    net = Net()
-    cached, strict = (
-        gearcache.cache_compile(net.run, config=gearcache.CompilerConfig(backend="eager", strict=strict))
-        for strict in (False, True)
-    )
-    handled(Handler().handle)
-    monkeypatch.setattr(DiskStore, "publish", fail)
-    with torch.no_grad():
-        assert torch.equal(cached(X), net.run(X))
-        with pytest.raises(gearcache.GearcacheError, match="Input/output error"):
-            strict(X)
-
-
 GONE = """
 import json, os, sys, tempfile
 import torch, gearcache

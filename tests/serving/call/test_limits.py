@@ -119,17 +119,3 @@ def test_gears_only_validation_takes_the_graph_that_was_stored_for_such_tensors(
         for _ in range(3):
             assert torch.equal(cached(x), net.of_layout(x))
         assert cached.stats.traces == 0
-
-
-def test_gears_only_validation_compiles_another_dtype_where_sizes_tell_its_graph(cache_dir: Path) -> None:
-    net, config = Layout(), strict_config(validate="gears", on_miss="compile")
-    first, second = torch.float32, torch.float64
-    calls = [torch.ones(2, 4, dtype=first), torch.ones(5, 4, dtype=second), torch.ones(6, 4, dtype=first)]
-    for traces in (3, 0):
-        cached = gearcache.cache_compile(net.of_layout, config=config, gears={"x": {0: [2, 4]}})
-        for x in (*calls, *calls):
-            assert torch.equal(cached(x), net.of_layout(x))
-        assert cached.stats.traces == traces
-    other = gearcache.cache_compile(net.of_layout, config=config, gears={"x": {0: [2, 4]}})
-    x = torch.ones(4, 4, dtype=second)  # what is stored for the other dtype is not this process's
-    assert torch.equal(other(x), net.of_layout(x))

@@ -15,15 +15,13 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.errors import (
-    CaptureError,
     GearcacheError,
-    InputError,
     MethodRaises,
     NoOperation,
     PreparationError,
     UnsupportedMethod,
 )
-from tests.scenarios.odd_calls import CASES, Net, Raising, X
+from tests.scenarios.odd_calls import CASES, Net, X
 from tests.support.scenarios import strict_config
 
 
@@ -85,13 +83,6 @@ class Kinds(nn.Module):
     def items(self, x: Tensor) -> Any:
         yield self.linear(x)
 
-    async def later(self, x: Tensor) -> Tensor:
-        return self.linear(x)
-
-    @staticmethod
-    def static(x: Tensor) -> Tensor:
-        return x + 1
-
     @classmethod
     def of_class(cls, x: Tensor) -> Tensor:
         return x + 1
@@ -107,7 +98,6 @@ class Kinds(nn.Module):
     "take, words",
     [
         (lambda net: net.items, "generator.*method of its own"),
-        (lambda net: net.later, "coroutine.*method of its own"),
         (lambda net: net.of_class, "Kinds.*make it a method"),
         (lambda net: net.value, "property was read"),
         (lambda net: net.partial, "arguments filled in"),
@@ -123,15 +113,6 @@ def test_what_is_no_method_of_a_module_is_refused_with_what_to_do(take: Callable
         gearcache.cache_compile(take(Kinds()))
 
 
-def after_a_graph_break(module: nn.Module) -> Any:
-    def outer(x: Tensor) -> Tensor:
-        y = x + 1
-        torch._dynamo.graph_break()
-        return module(y)
-
-    return torch.compile(outer, backend="eager")(X)
-
-
 def recorded(module: nn.Module) -> Any:
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -139,9 +120,7 @@ def recorded(module: nn.Module) -> Any:
 
 
 SURROUNDINGS: dict[str, Callable[[nn.Module], Any]] = {
-    "torch.compile with a graph break": after_a_graph_break,
     "make_fx": recorded,
-    "jit.trace": lambda module: torch.jit.trace(module, X, check_trace=False)(X * 2),
     "grad": lambda module: torch.func.grad(lambda x: module(x).sum())(X),
 }
 
@@ -169,44 +148,6 @@ def test_inside_another_tracer_a_cached_method_is_the_method_itself(name: str, c
     with torch.no_grad():
         assert torch.equal(cached(X), net.plain(X))
     assert sum(cached.stats.gears.values()) == 2
-
-
-def test_a_cached_method_may_call_another(cache_dir: Path) -> None:
-    class Chain(Kinds):
-        @gearcache.cache_compile(config=strict_config())
-        def inner(self, x: Tensor) -> Tensor:
-            return torch.relu(self.linear(x))
-
-        @gearcache.cache_compile(config=strict_config())
-        def outer(self, x: Tensor) -> Tensor:
-            return self.inner(x) + 1  # type: ignore[no-any-return]
-
-    net = Chain()
-    for name in ("outer", "inner", "outer"):
-        expected = torch.relu(net.linear(X)) + (name == "outer")
-        assert torch.equal(getattr(net, name)(X), expected)
-    # The first call of a decorated method puts it into the instance, which is another way to it.
-    assert net.outer.stats.traces + net.outer.stats.hits <= 2
-
-
-def test_parameters_may_be_swapped_after_a_compile_or_a_refusal(cache_dir: Path) -> None:
-    class Part(Kinds):
-        def refused(self, x: Tensor) -> Tensor:
-            y: Tensor = self.linear(x)
-            return y if y.sum() > 0 else -y
-
-    net = Part()
-    cached = gearcache.cache_compile(net.plain, config=strict_config())
-    cached(X)
-    with pytest.raises(CaptureError) as _caught:  # kept, with all frames that it came through
-        gearcache.cache_compile(net.refused, config=strict_config())(X)
-    torch.__future__.set_swap_module_params_on_conversion(True)
-    try:
-        net.half()
-    finally:
-        torch.__future__.set_swap_module_params_on_conversion(False)
-    with torch.no_grad():
-        assert torch.equal(cached(X.half()), net.plain(X.half()))
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -250,55 +191,6 @@ def test_an_exception_of_the_method_itself_comes_out_unchanged(cache_dir: Path) 
     with pytest.raises(MethodRaises, match="exception") as raised:
         cached.warm(X)
     assert "was run" not in str(raised.value), "nothing ran"
-
-
-def test_writing_a_weight_made_in_inference_mode_and_given_other_data_is_refused(cache_dir: Path) -> None:
-    class Writing(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = nn.Parameter(torch.ones(4))
-
-        def compute(self, x: Tensor) -> None:
-            self.weight.data.copy_(x[0])
-
-    with torch.inference_mode():
-        net = Writing()
-    net.weight.data = torch.zeros(8)[::2]
-    cached = gearcache.cache_compile(net.compute, config=strict_config())
-    for mode in (torch.inference_mode, torch.no_grad):
-        with mode(), pytest.raises(InputError, match=r"weight.*given another `\.data`"):
-            cached(X)
-    assert net.weight.tolist() == [0.0] * 4
-
-
-def test_what_a_method_raises_for_some_calls_comes_out_as_it_is(cache_dir: Path) -> None:
-    net, twin = Raising(), Raising()
-    cached = gearcache.cache_compile(net.value, config=strict_config())
-    for rows in (3, 2, 4, 1):
-        x = torch.ones(rows, 4)
-        found, error = outcome(lambda x=x: cached(x))
-        expected, expected_error = outcome(lambda x=x: twin.value(x))
-        assert (type(error), str(error)) == (type(expected_error), str(expected_error))
-        assert_same(found, expected)
-    assert net.seen == twin.seen
-
-
-class Whole(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 4)
-        self.forward = gearcache.cache_compile(self.forward, config=strict_config())  # type: ignore[method-assign]
-
-    def forward(self, x: Tensor, factor: float = 2.0) -> Tensor:
-        return self.linear(x) * factor
-
-
-def test_a_model_whose_forward_is_cached_can_be_exported(cache_dir: Path) -> None:
-    net, x = Whole(), torch.randn(2, 4)
-    net(x)
-    exported = torch.export.export(net, (x,)).module()
-    with torch.no_grad():
-        assert torch.equal(exported(x), net(x))
 
 
 def test_a_call_without_an_operation_is_served_by_the_method_beside_the_graphs_of_others(

@@ -213,25 +213,6 @@ def test_a_process_can_compile_after_ctrl_c_at_any_moment(tmp_path: Path) -> Non
     assert found["graphs"] == found["moments"] + 1, "graphs ran"
 
 
-def test_listeners_may_call_cached_methods_of_each_other(cache_dir: Path) -> None:
-    nets = [Net(), Net()]
-    methods = [cached(nets[0].scaled), cached(nets[1].again)]
-    heard: list[str] = []
-
-    def call_the_other(event: gearcache.Event) -> None:
-        heard.append(event.kind)
-        if event.kind == "trace":
-            other = methods[1] if event.method.endswith("scaled") else methods[0]
-            other(torch.randn(3, 4))
-
-    remove = gearcache.add_listener(call_the_other)
-    try:
-        together([lambda: assert_right(methods[0], nets[0].scaled), lambda: assert_right(methods[1], nets[1].again)])
-    finally:
-        remove()
-    assert heard.count("trace") == 2
-
-
 def test_a_refresh_and_a_stance_beside_calls_leave_them_right(cache_dir: Path) -> None:
     net = Net()
     method = cached(net.scaled)

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.errors import GearSpecError
 from tests.support.scenarios import strict_config
 
 
@@ -70,9 +69,3 @@ def test_fillings_are_found_as_well(cache_dir: Path) -> None:
     torch.testing.assert_close(cached(ids=x, mask=mask), x * mask)
     torch.testing.assert_close(cached(x, mask), x * mask)
     assert cached.stats.padded_calls == 2
-
-
-def test_a_name_that_the_call_does_not_give_is_told(cache_dir: Path) -> None:
-    cached = gearcache.cache_compile(Net().one, gears={"scale": {0: [2, 4]}}, config=strict_config())
-    with pytest.raises(GearSpecError, match=r"gears name `scale`, .* it uses args\[0\]"):
-        cached(X)

@@ -209,7 +209,6 @@ MOVES: dict[str, Callable[[Plain], Any]] = {
     "data exchanged": lambda net: setattr(net.linear.weight, "data", torch.randn(64, 64)),
     "data of a buffer exchanged": lambda net: setattr(net.mean, "data", torch.randn(64)),
     "data in a flat buffer": lambda net: setattr(net.linear.weight, "data", torch.randn(9000)[7:4103].view(64, 64)),
-    "data transposed in place": lambda net: setattr(net.linear.weight, "data", net.linear.weight.data.t()),
     "shared memory": lambda net: net.share_memory(),
     "to another dtype and back": lambda net: (net.bfloat16(), net.float()),
     "a state dict assigned": lambda net: net.load_state_dict(Plain().state_dict(), assign=True),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -73,34 +71,6 @@ def test_a_decorated_override_and_what_it_overrides_are_kept_apart(cache_dir: Pa
     again = twice_again()()  # another class of this name has a method of its own
     with torch.no_grad():
         assert torch.equal(again.run.function(x), again.linear(x) * 7 + (again.linear(x) * 3 - again.shift))
-
-
-def test_what_is_assigned_in_place_of_a_decorated_method_is_used(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    net, x = Base(), torch.randn(2, 4)
-    with monkeypatch.context() as patch:
-        for called_before in (False, True):
-            patch.setattr(net, "run", lambda x: x - 1)
-            assert torch.equal(net.run(x), x - 1)
-            assert torch.equal(copy.copy(net).run(x), x - 1)
-            patch.undo()
-            assert torch.equal(net.run(x), _expected(net, x)), called_before
-    net.run = lambda x: x + 1  # type: ignore[method-assign, assignment]
-    del net.run
-    assert torch.equal(net.run(x), _expected(net, x))
-    other = Base()
-    net.run = other.run  # type: ignore[method-assign]
-    assert torch.equal(net.run(x), _expected(other, x))
-
-
-def test_a_module_with_a_decorated_method_is_collected_with_it(cache_dir: Path) -> None:
-    net, x = Base(), torch.randn(2, 4)
-    net.run(x), copy.copy(net).run(x)
-    gone = weakref.ref(net)
-    del net
-    gc.collect()
-    assert gone() is None
 
 
 def test_autocast_may_be_toggled_between_calls(cache_dir: Path) -> None:

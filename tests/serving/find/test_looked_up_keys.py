@@ -6,7 +6,7 @@ import collections
 import enum
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -61,11 +61,6 @@ class Level(enum.IntEnum):
     ONE = 1
 
 
-class Place(NamedTuple):
-    row: Any
-    column: Any
-
-
 class Equal(nn.Module):
     """Looks for `self.key` in containers of each kind."""
 
@@ -106,25 +101,6 @@ def test_an_equal_key_of_another_type_is_the_key(cache_dir: Path, key: Any, name
         assert torch.equal(cached(x), getattr(module, name)(x)), first
         module.put((1.0, "a") if name == "get_made" else 1.0)
         assert torch.equal(cached(x), getattr(module, name)(x)), first
-
-
-@pytest.mark.parametrize(("name", "key"), [("item", Place(1, "b")), ("is_member", torch.float16)], ids=repr)
-def test_a_key_that_is_found_is_found_again_and_its_change_is_seen(cache_dir: Path, name: str, key: Any) -> None:
-    x, traces = torch.ones(2), []
-    for value in (2.0, 2.0, 7.0):
-        module = Equal(key)
-        module.put("another")
-        module.put(key)
-        module.table[key] = value
-        cached = gearcache.cache_compile(getattr(module, name), config=strict_config(), dynamic=False)
-        assert torch.equal(cached(x), getattr(module, name)(x))
-        traces.append(cached.stats.traces)
-        module.table[key] = 11.0
-        assert torch.equal(cached(x), getattr(module, name)(x))
-        del module.table[key]
-        module.members.remove(key)
-        assert torch.equal(cached(x), getattr(module, name)(x))
-    assert traces[:2] == [1, 0]
 
 
 class OfArgument(nn.Module):
