@@ -1,4 +1,6 @@
-"""What a graph holds of a module goes with the module: a server that swaps models stays as small as one of them."""
+"""What a graph holds of a module follows it in memory, and goes with it: a server that swaps models stays as small as
+one of them.
+"""
 
 from __future__ import annotations
 
@@ -93,6 +95,41 @@ def test_the_memory_of_the_weights_goes_with_the_module(net: Callable[[], Net], 
         assert mapped()
         del method
         assert not mapped()
+
+
+def _resized(net: Net) -> None:
+    values = net.layer.weight.clone()
+    net.layer.weight.untyped_storage().resize_(0)
+    net.layer.weight.untyped_storage().resize_(values.nbytes)
+    net.layer.weight.data.copy_(values)
+
+
+def _random() -> nn.Parameter:
+    return nn.Parameter(torch.randn(SIZE, SIZE), requires_grad=False)
+
+
+MOVES: dict[str, Callable[[Net], Any]] = {
+    "data exchanged": lambda net: setattr(net.layer.weight, "data", torch.randn(SIZE, SIZE)),
+    "data in a flat buffer": lambda net: setattr(net.layer.weight, "data", torch.randn(9000)[7:4103].view(SIZE, SIZE)),
+    "shared memory": lambda net: net.share_memory(),
+    "to another dtype and back": lambda net: (net.bfloat16(), net.float()),
+    "a state dict assigned": lambda net: net.load_state_dict({"layer.weight": torch.randn(SIZE, SIZE)}, assign=True),
+    "storage resized": _resized,
+    "swapped": lambda net: torch.utils.swap_tensors(net.layer.weight, _random()),
+}
+
+
+def test_weights_that_move_in_memory_are_followed_by_compiled_code(net: Callable[[], Net]) -> None:
+    model = net()
+    model.layer.weight = _random()
+    method = gearcache.cache_compile(model.decode, gears=GEARS, config=strict_config(backend="inductor"))
+    with torch.no_grad():
+        for move in MOVES.values():
+            expect_equal(method, model)
+            move(model)
+            rubbish = [torch.full((SIZE, SIZE), torch.nan) for _ in range(50)]  # what was freed is written over
+            expect_equal(method, model)
+            del rubbish
 
 
 class Upset(TorchFunctionMode):
