@@ -244,25 +244,6 @@ def test_equal_items_of_another_kind_and_another_order_are_seen(watch: Callable[
     assert not watched.holds()
 
 
-@each_watch
-def test_a_slot_is_seen_also_where_it_was_not_set(watch: Callable[..., Any]) -> None:
-    class Slotted:
-        __slots__ = ("name",)
-        name: Any
-
-    slotted, descriptor = Slotted(), vars(Slotted)["name"]
-    unset = over(watch, slots=[(slotted, (descriptor, descriptor))])
-    assert unset.holds()
-    slotted.name = 1.5
-    assert unset.changed() == ("slot", 0)
-    watched = over(watch, slots=[(slotted, (descriptor, 1.5))])
-    slotted.name = float("1.5")
-    assert watched.holds()
-    del slotted.name
-    assert not watched.holds()
-    assert unset.holds()
-
-
 class Meddler:
     """A key, item or value whose comparison and whose end run code that asks and changes everything."""
 

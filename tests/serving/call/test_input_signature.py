@@ -174,17 +174,6 @@ def test_set_inputs_takes_effect_at_the_next_call_and_replaces_what_was_set(cach
         cached.warm()
 
 
-def test_specs_that_are_refused_change_nothing(cache_dir: Path) -> None:
-    cached = _pooled()
-    cached(IDS, MASK)
-    with pytest.raises(GearSpecError):
-        cached.set_inputs(IDS)
-    with pytest.raises(InputError, match=r"dtype torch\.int32"):
-        cached(IDS.int(), MASK)
-    cached(IDS, MASK)
-    assert cached.stats.loads == 2, "both gears, once"
-
-
 @pytest.mark.parametrize(
     "inputs, named, words",
     [

@@ -92,17 +92,6 @@ def test_traces_that_other_instances_use_stay(cache_dir: Path) -> None:
         assert [cached.stats.eager_calls for cached in served] == [0, 0, 1, 1]
 
 
-def test_a_constant_that_changes_with_each_call_is_not_compiled_for_ever(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    net, x = Scaled(), torch.ones(2, 4)
-    cached = gearcache.cache_compile(net.run, config=strict_config(max_variants=2), dynamic=False)
-    for scale in (1.0, 2.0, 3.0, 4.0, 5.0):
-        monkeypatch.setattr("tests.serving.call.test_limits.SCALE", scale)
-        assert torch.equal(cached(x), x * scale)
-    assert (cached.stats.traces, cached.stats.eager_calls) == (2, 3)
-
-
 class Layout(torch.nn.Module):
     def of_layout(self, x: torch.Tensor) -> torch.Tensor:
         return x * (2 if x.dtype == torch.float64 else 3) + x.stride(0)

@@ -1,4 +1,4 @@
-"""Gears and fillings of a method behind `functools.wraps` and `*args, **kwargs`, by the method's own names."""
+"""Gears of a method behind `functools.wraps` and `*args, **kwargs`, by the method's own names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ class Net(nn.Module):
         found = ids * 2 if mask is None else ids * mask
         return found if scale is None else found * scale
 
-    one = with_self(run)
     twice = with_self(with_nothing(run))
 
 
@@ -60,12 +59,3 @@ def test_gears_are_found_however_the_call_gives_the_argument(cache_dir: Path) ->
         assert (cached.stats.traces == 0) == bool(launch)
         with pytest.raises(gearcache.UnknownGear, match="=3"):
             cached(ids=torch.ones(3, 4), mask=torch.ones(3, 4))
-
-
-def test_fillings_are_found_as_well(cache_dir: Path) -> None:
-    config = strict_config(on_miss="pad", pad_values={"ids": 0.0, "mask": 1.0})
-    cached = gearcache.cache_compile(Net().one, gears={"ids": {0: [2, 4]}}, config=config)
-    x, mask = torch.randn(3, 4), torch.randn(3, 4)
-    torch.testing.assert_close(cached(ids=x, mask=mask), x * mask)
-    torch.testing.assert_close(cached(x, mask), x * mask)
-    assert cached.stats.padded_calls == 2

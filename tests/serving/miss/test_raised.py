@@ -128,31 +128,6 @@ def test_a_method_that_raises_no_more_runs_and_is_traced_at_the_next_call(cache_
     assert (cached.stats.traces, cached.stats.compiles) == (2, 1)
 
 
-def test_what_is_remembered_of_an_exception_is_outdated_by_a_call_that_returns(cache_dir: Path) -> None:
-    class Far:
-        limit = 2
-
-    class Deep(Net):
-        def __init__(self) -> None:
-            super().__init__()
-            self.holder: Any = [[[[Far()]]]]
-
-        def limited(self, x: Tensor) -> Tensor:
-            if self.holder[0][0][0][0].limit > 1:
-                raise Wrong("too many", 2)
-            return self.linear(x)  # type: ignore[no-any-return]
-
-    net = Deep()
-    cached = gearcache.cache_compile(net.limited, config=strict_config())
-    for _ in range(2):
-        with pytest.raises(Wrong, match="too many"):
-            cached(X)
-    net.holder[0][0][0][0].limit = 1
-    for traces in (1, 2, 2):
-        assert torch.equal(cached(X), net.limited(X))
-        assert cached.stats.traces == traces
-
-
 def test_a_construct_that_cannot_be_served_stays_a_refusal_and_nothing_runs(cache_dir: Path) -> None:
     net = Net()
     net.limit = 2
@@ -163,15 +138,3 @@ def test_a_construct_that_cannot_be_served_stays_a_refusal_and_nothing_runs(cach
                 cached(X)
             assert not isinstance(caught.value, MethodRaises)
     assert net.limit == 2
-
-
-def test_what_dynamo_cannot_do_with_symbols_is_traced_with_sizes(cache_dir: Path) -> None:
-    class Parts(nn.Module):
-        def run(self, x: Tensor) -> Tensor:
-            return x * divmod(x.shape[0], 4)[1]
-
-    net = Parts()
-    cached = gearcache.cache_compile(net.run, dynamic=True, config=strict_config())
-    for size in (3, 5, 7):
-        assert torch.equal(cached(torch.ones(size, 2)), net.run(torch.ones(size, 2)))
-    assert cached.stats.compiles == 3

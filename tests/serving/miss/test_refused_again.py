@@ -146,19 +146,3 @@ def test_calls_that_the_method_rejects_cost_few_traces(name: str, dynamic: bool 
             assert torch.equal(cached(x, position), method(x, position))
     assert cached.stats.calls > 0
     assert cached.stats.eager_reasons["exception"] >= 2 * len(REJECTED)
-
-
-def test_good_calls_of_new_sizes_are_compiled_after_rejected_ones(cache_dir: Path) -> None:
-    """One of them is left to the method, which returns; the next ones are traced, although none is like another."""
-    decoder = Decoder()
-    cached: Any = gearcache.cache_compile(decoder.checked, config=strict_config(), dynamic=None)
-    cached(torch.ones(1, 8), 1)
-    for position in range(16, 22):
-        with pytest.raises(IndexError):
-            cached(torch.ones(1, 8), position)
-    eager, compiles = cached.stats.eager_reasons["exception"], cached.stats.compiles
-    for batch in range(2, 8):
-        x = torch.ones(batch, 8)
-        assert torch.equal(cached(x, 1), decoder.checked(x, 1))
-    assert cached.stats.eager_reasons["exception"] == eager + 1
-    assert cached.stats.compiles > compiles

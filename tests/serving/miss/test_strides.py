@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import gearcache
-from gearcache.errors import InputError, MethodRaises
+from gearcache.errors import InputError
 from tests.support.scenarios import strict_config
 
 GEARS = {"x": {0: [2, 4]}}
@@ -174,18 +174,3 @@ def test_the_strides_of_a_dim_of_size_one_are_compared(method: str, dynamic: boo
             pairs = zip(found, expected, strict=True) if method == "told" else [(found, expected)]
             assert all(torch.equal(a, b) and a.stride() == b.stride() for a, b in pairs), (x.shape, x.stride())
     assert cached.stats.traces == 0
-
-
-def test_a_tensor_for_which_the_method_raises_is_told_by_the_method(
-    cache_dir: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    net = Net()
-    cached = gearcache.cache_compile(net.run, config=strict_config())
-    cached(torch.randn(4, 6))
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        cached(torch.randn(4, 5))
-    words = r"`Net.run` cannot be cached: `matmul` fails for tensors like these: RuntimeError\(.*reduction dim"
-    with pytest.raises(MethodRaises, match=words):
-        cached.warm(torch.randn(4, 5))
-    assert not caplog.messages, "torch logs a traceback of its own"
-    assert_as_eager(cached, net.run, torch.randn(4, 6))
