@@ -177,6 +177,31 @@ def test_what_becomes_of_what_varies(row: str, column: str, cache_dir: Path) -> 
     assert _outcome(case, COLUMNS[column], cache_dir) == expected[list(COLUMNS).index(column)]
 
 
+class Flagged(nn.Module):
+    def scaled(self, x: Tensor, counts: list[int]) -> Tensor:
+        return x * counts[0]
+
+    def branched(self, x: Tensor, counts: list[int]) -> Tensor:
+        return x + 1 if not counts[0] else x * counts[0]
+
+
+@pytest.mark.parametrize(("method", "first", "has_gears"), [("scaled", 0, 0), ("branched", 0, 1), ("branched", 1, 0)])
+def test_an_int_that_is_0_or_1_at_first_takes_no_more_graphs_than_torch_compile_makes(
+    method: str, first: int, has_gears: int, cache_dir: Path
+) -> None:
+    gears = {"x": {0: [2, 4]}} if has_gears else None
+    body, graphs = getattr(Flagged(), method), []
+    peer = torch.compile(body, dynamic=True, backend=lambda graph, _: graphs.append(graph) or graph)
+    cached = gearcache.cache_compile(body, dynamic=True, gears=gears, config=strict_config())
+    torch._dynamo.reset()
+    for number in (first, 3, 5, 1, 0):
+        x = torch.ones(4)
+        assert torch.equal(cached(x, [number]), body(x, [number]))
+        peer(x, [number])
+    torch._dynamo.reset()
+    assert cached.stats.traces <= len(graphs)
+
+
 class Optional(nn.Module):
     def added(self, x: Tensor, n: int | None) -> Tensor:
         return x - (n if n is not True and n is not None else 100)

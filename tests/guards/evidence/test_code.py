@@ -39,6 +39,7 @@ def test_place_and_comments_change_nothing(source: str) -> None:
     [
         BASE.replace("+ 2", "+ 3"),
         BASE.replace("+ 2", "+ 2.0"),
+        BASE.replace("+ 2", "- 2"),
         BASE.replace("x + 2", "x + y"),
         BASE.replace("x, y", "x, *, y"),
         BASE.replace("x, y=1", "y, x=1"),
