@@ -220,6 +220,22 @@ def test_what_is_no_container_is_refused() -> None:
             over(watch_class(), **given)
 
 
+def test_a_tuple_of_any_depth_is_compared() -> None:
+    held: dict[str, Any] = {}
+
+    def deep() -> tuple[Any, ...]:
+        made: tuple[Any, ...] = (1.5,)
+        for _ in range(200_000):
+            made = (made,)
+        return made
+
+    held["a"] = deep()
+    watched = over(watch_class(), dicts=[(held, ("a",))])
+    assert watched.holds()
+    held["a"] = deep()
+    assert not watched.holds()  # too deep to tell
+
+
 @each_watch
 def test_equal_items_of_another_kind_and_another_order_are_seen(watch: Callable[..., Any]) -> None:
     class Equal:
