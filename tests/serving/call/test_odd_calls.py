@@ -150,6 +150,19 @@ def test_inside_another_tracer_a_cached_method_is_the_method_itself(name: str, c
     assert sum(cached.stats.gears.values()) == 2
 
 
+def test_parameters_may_be_swapped_after_a_compile(cache_dir: Path) -> None:
+    net = Kinds()
+    cached = gearcache.cache_compile(net.plain, config=strict_config())
+    cached(X)
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        net.half()
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    with torch.no_grad():
+        assert torch.equal(cached(X.half()), net.plain(X.half()))
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_an_unexpected_exception_is_ours_or_the_method_runs_uncached(
     strict: bool, cache_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

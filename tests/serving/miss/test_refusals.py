@@ -44,16 +44,6 @@ def test_a_method_that_is_not_one_graph_is_refused_by_name(cache_dir: Path, name
     assert cached.stats.compiles == 0
 
 
-def test_a_mask_whose_values_torch_reads_is_refused_with_the_way_out(cache_dir: Path) -> None:
-    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
-    model = torch.nn.TransformerEncoder(layer, 1)
-    mask = torch.nn.Transformer.generate_square_subsequent_mask(3)
-    gearcache.attach(model, config=strict_config())
-    with pytest.raises(CaptureError, match=r"the values of a tensor decide what it does.*pass `is_causal=True`"):
-        model(torch.ones(2, 3, 8), mask=mask)
-    assert model(torch.ones(2, 3, 8), mask=mask, is_causal=True).shape == (2, 3, 8)
-
-
 def test_an_input_that_requires_grad_is_refused_with_grad_mode_on(cached_two: Callable[..., Any]) -> None:
     x, y = torch.ones(2, 4, requires_grad=True), torch.ones(2, 4)
     with pytest.raises(GradientRequired, match=r"`Net\.two`: argument `x` is a tensor that requires grad"):
