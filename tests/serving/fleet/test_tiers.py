@@ -488,6 +488,17 @@ def test_a_process_does_not_wait_for_its_own_upload(
     assert Host(tmp_path / "b", share, factor=1.0).call().compiles == 0
 
 
+@pytest.mark.usefixtures("one_lease")
+def test_a_host_does_not_wait_longer_than_for_a_lock(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEARCACHE_LOCK_TIMEOUT", "1")
+    held = _lease(share, beat=0.1)
+    assert held.take()
+    assert Host(tmp_path / "a", share).call().compiles == 2
+    held.release()
+
+
 def test_a_build_that_fails_gives_the_lease_up(tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(tmp_path / "a", share)
     monkeypatch.setattr("gearcache.building.build.build", lambda *_: 1 / 0)
