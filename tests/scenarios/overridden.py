@@ -74,12 +74,6 @@ def a_composite_that_the_device_has_a_kernel_for_is_another_key(cache_dir: Path)
     assert served(net, cache_dir).stats.misses == 0
 
 
-def a_kernel_of_a_device_alone_changes_nothing(cache_dir: Path) -> None:
-    with _scoped_library("aten", "IMPL") as library:
-        library.impl("mm", lambda x, y: x, "CPU")
-        assert component() == []
-
-
 def fakes_are_compared(cache_dir: Path) -> None:
     found = []
     for shape in ((2,), (3,), (2,)):
@@ -88,24 +82,6 @@ def fakes_are_compared(cache_dir: Path) -> None:
             found.append(component())
     assert found[0] == found[2] != found[1] != []
     assert ("aten::mm", "fake") in {(name, part) for name, part, _ in found[0]}
-
-
-def meta_kernels_are_compared_and_need_not_take_what_has_a_default(cache_dir: Path) -> None:
-    with _scoped_library("aten", "IMPL") as library:
-        library.impl("addmm", lambda x, y, z: x, "Meta")
-        first = component()
-        assert [item[:2] for item in first] == [["aten::addmm", "Meta kernel"]]
-    with _scoped_library("aten", "IMPL") as library:
-        library.impl("addmm", lambda x, y, z: y, "Meta")
-        assert component() != first
-
-
-def a_function_that_tells_sizes_and_uses_what_nothing_can_compare_is_refused(cache_dir: Path) -> None:
-    unknown = object()
-    with _scoped_library("aten", "IMPL") as library:
-        library.impl("mm", lambda x, y: (x, unknown)[0], "Meta")
-        with pytest.raises(errors.UnkeyableValue, match="the Meta kernel of aten::mm uses it"):
-            component()
 
 
 def a_fallback_for_all_operators_is_refused(cache_dir: Path) -> None:

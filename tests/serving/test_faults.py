@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 import logging
 import os
-import random
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import torch
 
 import gearcache
-from gearcache.cache.files.atomic import write_atomic
 from gearcache.cache.layout import Layout
-from gearcache.cache.manifest import decode_manifest, encode_manifest
 from gearcache.cache.memory import MemoryStore
 from gearcache.cache.store import DiskStore
 from gearcache.errors import GearcacheError
@@ -101,9 +96,7 @@ def test_a_cache_that_cannot_be_written_and_no_temporary_folder(
 
 #: What happens to a cache between publish and load.
 LOSSES: dict[str, Callable[[Path], None]] = {
-    "folder removed": shutil.rmtree,
     "blobs removed": lambda root: shutil.rmtree(Layout(root).blobs_folder),
-    "manifest damaged": lambda root: [path.write_bytes(b"other") for path in Layout(root).entries()] and None,
     "open to all": lambda root: root.chmod(0o777),
 }
 
@@ -177,7 +170,7 @@ finally:
     os._exit(0)
 """
 #: Some free descriptors, files of no length, and files that nobody may use.
-LIMITS = ["0", "1", "2", "5", "files", *(["umask"] if os.geteuid() == 0 else [])]
+LIMITS = ["0", "2", "5", "files", *(["umask"] if os.geteuid() == 0 else [])]
 
 
 @pytest.mark.slow
@@ -195,20 +188,17 @@ def test_a_process_that_may_not_do_much(subtests: pytest.Subtests) -> None:
 
 # -- faults of any part -------------------------------------------------------------------------------------
 
-METHODS = [
-    "load",
-    "lookup",
-    "use",
-    "count_load",
-    "exclusive",
-    "writing",
-    "put_blob",
-    "has_blob",
-    "blob_size",
-    "publish",
-    "read_blob",
-    "keep_limits",
-]
+#: Methods of the store, and in which caches each is called.
+METHODS = {
+    "lookup": ["cold", "present"],
+    "exclusive": ["cold"],
+    "put_blob": ["cold"],
+    "publish": ["cold"],
+    "load": ["present"],
+    "use": ["present"],
+    "count_load": ["present"],
+    "read_blob": ["present"],
+}
 
 
 class Fault:
@@ -234,22 +224,14 @@ def present(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-#: Methods whose second call in a cold start is another step than the first.
-REPEATED = ("lookup", "exclusive", "put_blob", "has_blob")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_any_method_of_the_store_may_raise_anything(
     cache_dir: Path, present: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     shutil.copytree(present, cache_dir / "present")
-    for root, error, after in (
-        ("cold", RuntimeError("odd"), 0),
-        ("present", RuntimeError("odd"), 0),
-        *([("cold later", MemoryError(), 1)] if name in REPEATED or os.environ.get("THOROUGH") else []),
-        ("present", MemoryError(), 1),
-    ):
+    later = [("cold", MemoryError(), 1)] if name == "put_blob" else []
+    for root, error, after in [*((root, RuntimeError("odd"), 0) for root in METHODS[name]), *later]:
+        shutil.rmtree(cache_dir / "cold", ignore_errors=True)
         caplog.clear()
         with monkeypatch.context() as patch:
             Fault(patch, DiskStore, name, after, error)
@@ -260,7 +242,7 @@ def test_any_method_of_the_store_may_raise_anything(
         assert served.cached.stats.calls == 3
 
 
-@pytest.mark.parametrize("name", ["exclusive", "publish", "read_blob", "load"])
+@pytest.mark.parametrize("name", ["exclusive", "load"])
 def test_where_the_fallback_faults_too_the_method_runs_and_nothing_is_compiled_again(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -287,83 +269,3 @@ def test_strict_raises_what_faulted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Fault(monkeypatch, DiskStore, "publish", 0, RuntimeError("odd"))
     with pytest.raises(GearcacheError, match="RuntimeError: odd"):
         Served(tmp_path / "cache", strict=True).answers(2)
-
-
-# -- manifests of another form ------------------------------------------------------------------------------
-
-#: More of them by hand.
-ODD_MANIFESTS = int(os.environ.get("ODD_MANIFESTS", "8"))
-ODD = [None, 0, -1, 7, 1 << 62, 0.5, "", "text", "x.size(0)=9", b"bytes", [], [1], ["a", "b"], [[]], {}, {"a": 1}, True]
-
-
-def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths to all values below a value."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in items:
-        yield (*path, key)
-        yield from nodes(item, (*path, key))
-
-
-def exchanged(payload: Any, path: tuple[Any, ...], value: Any) -> Any:
-    payload = copy.deepcopy(payload)
-    inner = payload
-    for key in path[:-1]:
-        inner = inner[key]
-    if value == "removed":
-        del inner[path[-1]]
-    else:
-        inner[path[-1]] = value
-    return payload
-
-
-def in_a_fork(work: Callable[[], str]) -> str:
-    """What a child process says, or what it died of."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            said = work()
-        except BaseException as error:
-            said = f"{type(error).__name__}: {error}"
-        os.write(writer, said.encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as file:
-        said = file.read()
-    _, status = os.waitpid(pid, 0)
-    return said or f"died of {status}"
-
-
-@pytest.mark.slow
-def test_a_manifest_of_another_form_is_compiled_again(cache_dir: Path) -> None:
-    """One value of it exchanged, its sha256 right; but for bytecode and views, where nothing tells what was meant."""
-    first = Served(cache_dir)
-    first.answers(2, 3)
-    path = Path(str(first.cached.entry_path))
-    manifest = decode_manifest(path.read_bytes(), path)
-    frames = {("parts", number) for number, part in enumerate(manifest.payload["parts"]) if "co_code" in part}
-    places = [place for place in nodes(manifest.payload) if place[:2] not in frames and "results" not in place[:-2]]
-    chance = random.Random(7)
-
-    def serve() -> str:
-        served = Served(cache_dir)
-        try:
-            assert served.answers(2, 3)
-        except gearcache.errors.InputError:
-            return "refused"  # a graph for other sizes, as far as anybody can tell
-        assert served.cached.stats.eager_calls == 0
-        return "hit" if served.cached.stats.traces == 0 else "compiled"
-
-    outcomes: dict[str, int] = {}
-    for _ in range(ODD_MANIFESTS):
-        place, value = chance.choice(places), chance.choice([*ODD, "removed"])
-        odd = msgspec.structs.replace(manifest, payload=exchanged(manifest.payload, place, value))
-        write_atomic(path, encode_manifest(odd))
-        outcome = in_a_fork(serve)
-        assert outcome in ("hit", "compiled", "refused"), (place, value, outcome)
-        if outcome == "compiled":
-            assert in_a_fork(serve) == "hit", (place, value)
-        outcomes[outcome] = outcomes.get(outcome, 0) + 1
-    assert list(Layout(cache_dir).quarantine_folder.iterdir()) == [], "what is sound stays"
-    assert outcomes["compiled"] > ODD_MANIFESTS / 2
-    assert outcomes.get("refused", 0) < ODD_MANIFESTS / 20

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 import gearcache
 
-METHODS = 6
+METHODS = 4
 
 
 class Table(dict[str, float]):

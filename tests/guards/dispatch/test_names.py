@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 import gearcache
-from tests.scenarios.names import define
 from tests.support.scenarios import strict_config
 
 pytestmark = pytest.mark.slow
@@ -26,16 +24,6 @@ class Hiding(torch.nn.Module):
 
     def summed(self, x: torch.Tensor) -> torch.Tensor:
         return self.linear(x) * self.buffers  # type: ignore[operator]
-
-
-def test_a_global_in_the_place_of_dynamos_alias_is_refused_by_name(cache_dir: Path) -> None:
-    linear = "__import_torch_dot_nn_dot_modules_dot_linear"
-    module = define("aliased", "def method(self, x):\n    return self.linear(x)\n", **{linear: 5})
-    net: Any = type("Named", (torch.nn.Module,), {"method": module.method})()
-    net.linear = torch.nn.Linear(3, 3)
-    cached = gearcache.cache_compile(net.method, config=strict_config())
-    with pytest.raises(gearcache.CaptureError, match=f"global `{linear}`, a name that Dynamo needs; rename it"):
-        cached(torch.ones(2, 3))
 
 
 def test_attributes_may_be_called_like_methods_of_modules(cache_dir: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from gearcache.guards.evidence.code import (
-    _versioned_folders,
     code_digest,
     code_objects,
     versioned_place,
@@ -28,9 +27,7 @@ def _digest(source: str) -> str:
     "source",
     [
         "\n\n\n" + BASE,
-        "# comment\n" + BASE,
         BASE.replace("    return", "    # why\n    return"),
-        BASE + "def g(): pass\n",
     ],
 )
 def test_place_and_comments_change_nothing(source: str) -> None:
@@ -42,13 +39,10 @@ def test_place_and_comments_change_nothing(source: str) -> None:
     [
         BASE.replace("+ 2", "+ 3"),
         BASE.replace("+ 2", "+ 2.0"),
-        BASE.replace("+ 2", "+ (2,)"),
         BASE.replace("+ 2", "- 2"),
         BASE.replace("x + 2", "x + y"),
         BASE.replace("x, y", "x, *, y"),
         BASE.replace("x, y=1", "y, x=1"),
-        BASE.replace("x + 2", "x + True"),
-        BASE.replace("return x + 2", "return (lambda: x + 2)()"),
         BASE.replace("return x + 2", "return x + GLOBAL"),
         BASE.replace("return x + 2", "return x in {1, 2}"),
     ],
@@ -63,14 +57,3 @@ def test_what_has_its_version_in_the_key_is_named_by_its_place() -> None:
     assert versioned_place(torch.nn.Linear.forward.__code__.co_filename) == "torch/nn/modules/linear.py"
     assert versioned_place(pytest.__file__) is None
     assert versioned_place(__file__) is None
-
-
-def test_a_torch_whose_files_are_links_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Path(torch.__file__)
-    monkeypatch.setattr(torch, "__file__", str(tmp_path / "torch" / real.name))
-    for name in (real.name, "functional.py"):
-        (tmp_path / "torch").mkdir(exist_ok=True)
-        (tmp_path / "torch" / name).symlink_to(real.with_name(name))
-    folders = _versioned_folders.__wrapped__()
-    monkeypatch.setattr("gearcache.guards.evidence.code._versioned_folders", lambda: folders)
-    assert versioned_place(str(tmp_path / "torch" / "functional.py")) == "torch/functional.py"

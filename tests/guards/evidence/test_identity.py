@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 import gearcache
 from tests.support.relaunch import run_python
@@ -56,31 +55,6 @@ def test_equal_classes_in_two_scripts_share_an_entry_and_never_a_graph(cache_dir
     assert "helper" in " ".join(second[2])
     for script in scripts:
         assert run_python(script, environ=environ)[:3] == [True, 0, []]
-
-
-def _local_class(factor: float) -> nn.Module:
-    class Child(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x * factor
-
-    class Net(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.child = Child()
-
-        def run(self, x: Tensor) -> Tensor:
-            return self.child(x) + factor
-
-    return Net()
-
-
-def test_classes_that_differ_only_in_what_they_close_over_are_told_apart(cache_dir: Path) -> None:
-    x = torch.randn(2, 4)
-    for factor, traces in ((2.0, 1), (3.0, 1), (2.0, 0), (3.0, 0)):
-        net: Any = _local_class(factor)
-        cached = gearcache.cache_compile(net.run, config=strict_config())
-        assert torch.equal(cached(x), net.run(x))
-        assert cached.stats.traces == traces
 
 
 def test_code_edited_after_its_import_is_what_the_process_runs(

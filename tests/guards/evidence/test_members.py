@@ -42,9 +42,7 @@ CHANGES: dict[str, tuple[Callable[[Any], None], bool, bool]] = {
     "a default of what makes it": (lambda cls: setattr(cls.__init__, "__defaults__", (2,)), False, True),
     "an unmentioned method": (lambda cls: setattr(cls, "other", tripled), False, False),
     "what a dictionary holds": (lambda cls: cls.table.update(a=1), False, False),
-    "a note that copying leaves on it": (lambda cls: setattr(cls, "__slotnames__", []), False, False),
     "a note of a library": (lambda cls: setattr(cls, "__noted__", 1), False, False),
-    "the documentation": (lambda cls: setattr(cls, "__doc__", "words"), False, False),
 }
 
 

@@ -15,9 +15,8 @@ def test_arithmetic_over_sizes_is_admitted_as_it_is() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "x", "s", "sx", "'a'", "1j", "[s0]", "{s0}", "f'{s0}'", "s0[0]", "s0 @ s1"),
-        *("s0.real", "max.__class__", "__import__('os')", "max(*s0)", "max(key=s0)"),
-        *("(lambda: s0)()", "s0 if s0 else open", "s0; s1", "s0 = 1", "(s0 := 1)"),
+        *("", "x", "'a'", "[s0]", "f'{s0}'", "s0[0]", "s0 @ s1", "s0.real", "max.__class__", "__import__('os')"),
+        *("max(*s0)", "(lambda: s0)()", "s0 if s0 else open", "s0 = 1", "(s0 := 1)"),
     ],
 )
 def test_anything_else_is_refused(text: str) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gearcache.guards.gears.short_names import short_names, sizes_name
 from gearcache.guards.gears.spec import Axis, GearSpec, gear_text
+from tests.support.sampled import examples
 
 
 def texts(*rows: dict[str, int]) -> list[str]:
@@ -22,7 +23,6 @@ def tied(size: int, *paths: str) -> dict[str, int]:
 
 KEYS = [f"ks[{number}]" for number in range(24)]
 VALUES = [f"vs[{number}]" for number in range(24)]
-LAYERS = [f"cache.layers[{layer}].kv[{part}]" for layer in range(3) for part in range(2)]
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,6 @@ LAYERS = [f"cache.layers[{layer}].kv[{part}]" for layer in range(3) for part in 
             [{"x.size(0)": a, "x.size(1)": b} for a, b in ((1, 16), (1, 32), (2, 64))],
             ["x.size(1)=16", "x.size(1)=32", "x.size(1)=64"],
             id="only-the-second-is-enough",
-        ),
-        pytest.param(
-            [tied(size, *KEYS, *VALUES) for size in (1, 2)],
-            ["ks[*].size(0)=1", "ks[*].size(0)=2"],
-            id="keys-and-values-of-all-layers",
         ),
         pytest.param(
             [tied(size, *KEYS, *VALUES, "ids") for size in (1, 2)],
@@ -49,22 +44,9 @@ LAYERS = [f"cache.layers[{layer}].kv[{part}]" for layer in range(3) for part in 
             id="a-star-covers-nothing-of-another-size",
         ),
         pytest.param(
-            [tied(a, *LAYERS[::2]) | tied(b, *LAYERS[1::2]) for a, b in ((1, 1), (1, 2), (2, 1))],
-            [
-                f"cache.layers[*].kv[0].size(0)={a}, cache.layers[*].kv[1].size(0)={b}"
-                for a, b in ((1, 1), (1, 2), (2, 1))
-            ],
-            id="one-of-two-indices-is-folded",
-        ),
-        pytest.param(
             [tied(size, "state['keys, a'].x", "state['b=]'].x") for size in (1, 2)],
             ["state[*].x.size(0)=1", "state[*].x.size(0)=2"],
             id="keys-of-dicts",
-        ),
-        pytest.param(
-            [tied(1, "ids", "mask"), tied(2, "ids", "mask"), tied(1, "ids", "mask") | {"x.size(1)": 1}],
-            ["ids.size(0)=1", "ids.size(0)=2", "ids.size(0)=1, mask.size(0)=1, x.size(1)=1"],
-            id="gears-of-other-dims",
         ),
     ],
 )
@@ -74,34 +56,10 @@ def test_a_gear_is_named_by_what_tells_it_apart(rows: list[dict[str, int]], name
     assert list(short_names(given_texts)) == given_texts
 
 
-@pytest.mark.parametrize("text", ["static", "", "x(2, 3), y(4,)", "x.size(0)=2 to 4", "x.size(0)=2, ", "x.size(0)=a"])
+@pytest.mark.parametrize("text", ["static", "x(2, 3), y(4,)", "x.size(0)=a"])
 def test_another_text_is_its_own_name(text: str) -> None:
     assert short_names([text, "x.size(0)=2", "x.size(0)=3"])[text] == text
     assert sizes_name(text, ["x.size(0)=2"]) == text
-
-
-@pytest.mark.parametrize(
-    ("row", "name"),
-    [
-        pytest.param(tied(9, "ids", *KEYS), "ids.size(0)=9", id="outside"),
-        pytest.param(tied(2, "ids", *KEYS) | {"ks[3].size(0)": 7}, "ids.size(0)=2, ks[3].size(0)=7", id="not-tied"),
-        pytest.param(tied(2, "ids") | tied(4, *KEYS), "ids.size(0)=2, ks[*].size(0)=4", id="two-groups"),
-    ],
-)
-def test_sizes_that_are_no_gear_are_named_by_where_they_differ(row: dict[str, int], name: str) -> None:
-    gears = texts(*(tied(size, "ids", *KEYS) for size in (1, 2, 4)))
-    assert sizes_name(texts(row)[0], gears) == name
-
-
-def test_equal_sizes_of_dims_that_are_not_tied_are_both_told() -> None:
-    gears = [f"x.size(0)={a}, x.size(1)={b}" for a, b in itertools.product((1, 2), (16, 32))]
-    assert sizes_name("x.size(0)=16, x.size(1)=16", gears) == "x.size(0)=16, x.size(1)=16"
-
-
-@pytest.mark.parametrize("gears", [[], ["static"], ["y.size(0)=2"]])
-def test_a_gear_without_others_is_named_by_all_its_arguments(gears: list[str]) -> None:
-    (text,) = texts(tied(2, "ids", *KEYS, *VALUES[:2]) | {"vs[2].size(0)": 3})
-    assert sizes_name(text, gears) == "ids.size(0)=2, ks[*].size(0)=2, vs[0].size(0)=2, vs[2].size(0)=3"
 
 
 PATHS = st.sampled_from(
@@ -120,6 +78,7 @@ def gears(draw: st.DrawFn) -> list[str]:
     return [gear_text(spec, tuple(row[column] for column in columns)) for row in rows]
 
 
+@settings(max_examples=examples(100))
 @given(st.lists(gears(), min_size=1, max_size=3), st.lists(st.text(max_size=30), max_size=3))
 def test_names_are_distinct_and_never_longer(sets: list[list[str]], others: list[str]) -> None:
     full = list(dict.fromkeys([*itertools.chain(*sets), *others]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import torch
 import gearcache
 from gearcache import Symbol
 from gearcache.errors import GearSpecError, UnknownGear
-from gearcache.ge_cache.eager import EagerBackend
 from gearcache.guards.gears.parse import parse_gears
 from tests.scenarios.symbols import Net
 from tests.support.scenarios import strict_config
@@ -33,11 +31,6 @@ def test_symbols_and_lists_are_factors_of_a_product() -> None:
     assert _gears({"x": {0: b, 1: [7, 8]}, "y": {0: [70, 80]}}) == ((2, 7, 70), (4, 7, 70), (2, 8, 80), (4, 8, 80))
 
 
-def test_a_symbol_that_is_not_unique_shares_only_its_gears() -> None:
-    b = Symbol(gears=[2, 4], unique=False)
-    assert _gears({"x": {0: b}, "y": {0: b}}) == ((2, 2), (2, 4), (4, 2), (4, 4))
-
-
 def test_two_symbols_of_one_name_are_one() -> None:
     def b(**options: Any) -> Symbol:
         return Symbol("b", **options)
@@ -49,7 +42,6 @@ def test_two_symbols_of_one_name_are_one() -> None:
     one = b(gears=[2, 4])
     twice = parse_gears({"x": {0: one}, "y": {0: b(gears=[2, 4])}})
     assert twice.to_plain() == parse_gears({"x": {0: one}, "y": {0: one}}).to_plain()
-    assert (b(), {b(): 1}[b()], b() == Symbol(), Symbol() == Symbol()) == (b(), 1, False, False)
     tied = parse_gears({"x": {0: b(max=8)}, "y": {0: b(max=8)}})
     problem = tied.range_problem({"x": torch.ones(2), "y": torch.ones(5)})
     assert problem == (
@@ -64,8 +56,6 @@ def test_two_symbols_of_one_name_are_one() -> None:
     [
         ({"gears": [2]}, {"gears": [3]}, r"\(gears \[3\], 1 or more\).*\(gears \[2\], 1 or more\)"),
         ({"gears": [2]}, {}, r"`b` \(.*\), and `x.size\(0\)` another one of this name \(gears \[2\]"),
-        ({"max": 8}, {"max": 9}, r"\(1 to 9\).*\(1 to 8\)"),
-        ({"unique": False}, {}, r"\(1 or more\).*\(1 or more, not unique\)"),
     ],
 )
 def test_two_symbols_of_one_name_that_differ_are_refused(first: Any, second: Any, words: str) -> None:
@@ -74,24 +64,6 @@ def test_two_symbols_of_one_name_that_differ_are_refused(first: Any, second: Any
     signature = {"x": gearcache.TensorSpec((Symbol("b", **second), 4), torch.float32)}
     with pytest.raises(GearSpecError, match="another one of this name"):
         gearcache.cache_compile(Net().added, input_signature=signature, gears={"y": {0: Symbol("b", **first)}})
-
-
-@pytest.mark.parametrize(
-    ("order", "options", "words"), [((0, 4, 1), {"max": 8}, "1 to 8"), ((4, 1, 0), {}, "1 or more")]
-)
-def test_size_zero_is_outside_the_range_of_a_symbol(
-    cache_dir: Path, order: tuple[int, ...], options: Any, words: str
-) -> None:
-    cached = gearcache.cache_compile(Net().scaled, config=strict_config(), gears={"x": {0: Symbol("n", **options)}})
-    for rows in (*order, *order):
-        if rows:
-            assert cached(torch.ones(rows, 4)).shape == (rows, 4)
-            continue
-        with pytest.raises(UnknownGear, match=rf"x.size\(0\) is 0; allowed: {words}"):
-            cached(torch.ones(rows, 4))
-    any_size = gearcache.cache_compile(Net().scaled, config=strict_config(), gears={"x": (None, 4)})
-    for rows in order:
-        assert any_size(torch.ones(rows, 4)).shape == (rows, 4)
 
 
 def test_names_and_order_do_not_change_the_key_and_everything_else_does() -> None:
@@ -105,53 +77,27 @@ def test_names_and_order_do_not_change_the_key_and_everything_else_does() -> Non
         plain("b", gears=[2, 6]),
         plain("b", gears=None, min=2),
         plain("b", gears=None, max=8),
-        plain("b", divisor=2),
         plain("b", gears=[3, 5], divisor=2, remainder=1),
         plain("b", unique=False),
-        parse_gears({"x": {0: b}, "y": {1: b * 3}}).to_plain(),
-        parse_gears({"x": {0: b}, "y": {0: 2 * b}}).to_plain(),
         parse_gears({"x": {0: b}, "y": {1: 2 * Symbol(gears=[2, 4])}}).to_plain(),
-        parse_gears({"x": (b, None), "y": {1: 2 * b}}).to_plain(),
         parse_gears({"x": (b, 4), "y": {1: 2 * b}}).to_plain(),
     ]
     texts = [repr(item) for item in [plain("b"), *others]]
     assert len(set(texts)) == len(texts)
 
 
-def test_a_pickled_spec_keeps_the_identity_of_its_symbols() -> None:
-    b = Symbol("b", gears=[2, 4])
-    spec = {"x": {0: b}, "y": {0: b, 1: b + 1}}
-    assert parse_gears(pickle.loads(pickle.dumps(spec))).to_plain() == parse_gears(spec).to_plain()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"min": 0}, "min is 0; it must be at least 1"),
-        ({"divisor": 0}, "divisor is 0"),
         ({"divisor": 4, "remainder": 4}, "remainder is 4; allowed: 0 to 3"),
         ({"min": 5, "max": 4}, "max is 4, less than min=5"),
-        ({"gears": [0, 2]}, "0 is not a size"),
-        ({"gears": []}, "0 sizes were given"),
         ({"gears": [2, 3], "divisor": 2}, "gear 3 is not one of its sizes"),
-        ({"gears": [2, 9], "max": 8}, "gear 9 is not one of its sizes"),
     ],
 )
 def test_a_symbol_that_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(GearSpecError, match=message):
         Symbol("b", **options)
-
-
-@pytest.mark.parametrize("options", [{"min": 1.5}, {"divisor": True}, {"unique": 1}])
-def test_a_parameter_of_another_type_is_a_type_error(options: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match=f"{next(iter(options))} is"):
-        Symbol(**options)
-
-
-def test_a_divisor_counts_from_one_as_in_mindspore() -> None:
-    s = Symbol(divisor=8, remainder=1)
-    assert [size for size in range(1, 30) if s.admits(size)] == [9, 17, 25]
-    assert Symbol(max=0).admits(10**6)
 
 
 def test_expressions_that_make_no_size_are_refused() -> None:
@@ -172,6 +118,7 @@ def test_a_size_outside_the_range_is_refused_before_anything_runs(cache_dir: Pat
     spec = {"x": (Symbol("n", max=8, divisor=2), 4)}
     cached = gearcache.cache_compile(Net().scaled, config=strict_config(), gears=spec)
     refused = {
+        (0, 4): r"x.size\(0\) is 0; allowed: 2 to 8",
         (1, 4): r"x.size\(0\) is 1; allowed: 2 to 8",
         (5, 4): r"is 5; allowed: 2 to 8, of the form 2 \* n",
         (10, 4): "is 10",
@@ -199,14 +146,13 @@ def test_a_dynamic_graph_checks_what_symbols_tie_on_every_call(cache_dir: Path) 
         cached(torch.randn(65, 4), torch.randn(65, 130))
 
 
-@pytest.mark.parametrize("on_miss", ["compile", "eager"])
-def test_outside_the_range_on_miss_decides(cache_dir: Path, on_miss: str) -> None:
-    net = Net()
-    cached = gearcache.cache_compile(net.scaled, config=strict_config(on_miss=on_miss), gears={"x": {0: Symbol(max=8)}})
+def test_outside_the_range_on_miss_decides(cache_dir: Path) -> None:
+    net, config = Net(), strict_config(on_miss="eager")
+    cached = gearcache.cache_compile(net.scaled, config=config, gears={"x": {0: Symbol(max=8)}})
     for size in (4, 9, 6, 9):
         x = torch.randn(size, 4)
         assert torch.equal(cached(x), net.scaled(x).detach())
-    assert cached.stats.compiles == (2 if on_miss == "compile" else 1)
+    assert cached.stats.compiles == 1
 
 
 def test_a_spec_that_breaks_an_equality_of_the_trace_names_both_dims(cache_dir: Path) -> None:
@@ -214,34 +160,3 @@ def test_a_spec_that_breaks_an_equality_of_the_trace_names_both_dims(cache_dir: 
     cached = gearcache.cache_compile(Net().added, config=strict_config(), gears={"x": {0: b}, "y": {0: 2 * b - 2}})
     with pytest.raises(GearSpecError, match=r"y\.size\(0\) and x\.size\(0\) are equal in every call"):
         cached(torch.randn(2, 4), torch.randn(2, 4))
-
-
-def test_a_range_on_no_tensor_of_the_method_is_refused(cache_dir: Path) -> None:
-    cached = gearcache.cache_compile(Net().scaled, config=strict_config(), gears={"nothing": {0: Symbol()}})
-    with pytest.raises(GearSpecError, match="gears names `nothing`, which is no parameter"):
-        cached(torch.randn(2, 4))
-
-
-@pytest.mark.parametrize(
-    "gears, is_ge, dims",
-    [([2, 4], True, "2,2,20;4,4,40"), ([2, 4], False, ""), (list(range(2, 14)), True, "8,8,80;… 12 in all")],
-)
-def test_what_was_formed_is_logged_in_ges_words_where_ge_compiles(
-    gears: list[int],
-    is_ge: bool,
-    dims: str,
-    cache_dir: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(EagerBackend, "is_ge", is_ge)
-    b = Symbol("b", gears=gears)
-    spec = {"x": {0: b}, "mask": {0: b, 1: 10 * b}}
-    cached = gearcache.cache_compile(Net().masked, config=strict_config(), gears=spec)
-    with caplog.at_level("INFO", "gearcache"):
-        cached(torch.randn(2, 4), torch.randn(2, 20))
-    lines = [line for line in caplog.text.splitlines() if "ge.inputShape" in line]
-    assert len(lines) == is_ge
-    for line in lines:
-        assert "ge.inputShape=x:-1,4;mask:-1,-1 ge.dynamicDims=2,2,20;" in line
-        assert line.endswith(dims)

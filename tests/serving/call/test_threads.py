@@ -51,9 +51,6 @@ class Net(nn.Module):
     def again(self, x: Tensor) -> Tensor:
         return torch.tanh(self.linear(x))
 
-    def branching(self, x: Tensor) -> Tensor:
-        return x * 2 if x.size(0) > 3 else x - 1
-
 
 @contextmanager
 def at_each_fake(do: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
@@ -174,9 +171,8 @@ def test_calls_and_loads_do_not_wait_for_the_trace_of_another_method(
     assert slow.stats.calls == 1
 
 
-@pytest.mark.parametrize("raised", [KeyboardInterrupt, RuntimeError])
 def test_a_trace_that_ends_in_an_exception_leaves_the_process_able_to_compile(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refused, "_PATIENCE", 0.0)
     net = Net()
@@ -187,10 +183,9 @@ def test_a_trace_that_ends_in_an_exception_leaves_the_process_able_to_compile(
 
         def stop(number: int, at: int = count) -> None:
             if number == at:
-                raise raised("stopped")
+                raise KeyboardInterrupt("stopped")
 
-        raisable = (KeyboardInterrupt, gearcache.GearcacheError)
-        with at_each_fake(stop, monkeypatch) as times, suppress(*raisable):
+        with at_each_fake(stop, monkeypatch) as times, suppress(KeyboardInterrupt):
             method(torch.randn(3, 4))
         if len(times) < count:
             break
@@ -218,39 +213,6 @@ def test_a_process_can_compile_after_ctrl_c_at_any_moment(tmp_path: Path) -> Non
     assert found["graphs"] == found["moments"] + 1, "graphs ran"
 
 
-def test_guards_on_sizes_are_there_after_an_interrupt_that_left_torch_without(cache_dir: Path) -> None:
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
-    net = Net()
-    method = cached(net.branching)
-    ShapeEnv()._suppress_guards_enter()  # as Ctrl-C leaves it that strikes before its `with` is entered
-    try:
-        for rows in (2, 5, 3, 4):
-            x = torch.randn(rows, 4)
-            assert torch.equal(method(x), net.branching(x))
-    finally:
-        ShapeEnv()._suppress_guards_exit()
-
-
-def test_listeners_may_call_cached_methods_of_each_other(cache_dir: Path) -> None:
-    nets = [Net(), Net()]
-    methods = [cached(nets[0].scaled), cached(nets[1].again)]
-    heard: list[str] = []
-
-    def call_the_other(event: gearcache.Event) -> None:
-        heard.append(event.kind)
-        if event.kind == "trace":
-            other = methods[1] if event.method.endswith("scaled") else methods[0]
-            other(torch.randn(3, 4))
-
-    remove = gearcache.add_listener(call_the_other)
-    try:
-        together([lambda: assert_right(methods[0], nets[0].scaled), lambda: assert_right(methods[1], nets[1].again)])
-    finally:
-        remove()
-    assert heard.count("trace") == 2
-
-
 def test_a_refresh_and_a_stance_beside_calls_leave_them_right(cache_dir: Path) -> None:
     net = Net()
     method = cached(net.scaled)
@@ -258,7 +220,7 @@ def test_a_refresh_and_a_stance_beside_calls_leave_them_right(cache_dir: Path) -
     done = threading.Event()
 
     def call() -> None:
-        for _ in range(50):
+        for _ in range(20):
             assert_right(method, net.scaled)
 
     def refresh() -> None:

@@ -1,4 +1,4 @@
-"""Gears and fillings of a method behind `functools.wraps` and `*args, **kwargs`, by the method's own names."""
+"""Gears of a method behind `functools.wraps` and `*args, **kwargs`, by the method's own names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.errors import GearSpecError
 from tests.support.scenarios import strict_config
 
 
@@ -32,21 +31,11 @@ def with_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def with_some(method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def wrapper(self: Any, ids: Tensor, *rest: Any, **named: Any) -> Any:
-        return method(self, ids, *rest, **named)
-
-    return wrapper
-
-
 class Net(nn.Module):
     def run(self, ids: Tensor, mask: Tensor | None = None, *, scale: Tensor | None = None) -> Tensor:
         found = ids * 2 if mask is None else ids * mask
         return found if scale is None else found * scale
 
-    one = with_self(run)
-    three = with_some(run)
     twice = with_self(with_nothing(run))
 
 
@@ -58,12 +47,11 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("method", ["three", "twice"])
-def test_gears_are_found_however_the_call_gives_the_argument(cache_dir: Path, method: str) -> None:
+def test_gears_are_found_however_the_call_gives_the_argument(cache_dir: Path) -> None:
     net = Net()
     for launch in range(2):
         cached = gearcache.cache_compile(
-            getattr(net, method), gears={"ids": {0: [2, 4]}, "mask": {0: [2, 4]}}, config=strict_config()
+            net.twice, gears={"ids": {0: [2, 4]}, "mask": {0: [2, 4]}}, config=strict_config()
         )
         for args, kwargs in [*CALLS.values(), *CALLS.values()]:
             torch.testing.assert_close(cached(*args, **kwargs), net.run(*args, **kwargs))
@@ -71,18 +59,3 @@ def test_gears_are_found_however_the_call_gives_the_argument(cache_dir: Path, me
         assert (cached.stats.traces == 0) == bool(launch)
         with pytest.raises(gearcache.UnknownGear, match="=3"):
             cached(ids=torch.ones(3, 4), mask=torch.ones(3, 4))
-
-
-def test_fillings_are_found_as_well(cache_dir: Path) -> None:
-    config = strict_config(on_miss="pad", pad_values={"ids": 0.0, "mask": 1.0})
-    cached = gearcache.cache_compile(Net().one, gears={"ids": {0: [2, 4]}}, config=config)
-    x, mask = torch.randn(3, 4), torch.randn(3, 4)
-    torch.testing.assert_close(cached(ids=x, mask=mask), x * mask)
-    torch.testing.assert_close(cached(x, mask), x * mask)
-    assert cached.stats.padded_calls == 2
-
-
-def test_a_name_that_the_call_does_not_give_is_told(cache_dir: Path) -> None:
-    cached = gearcache.cache_compile(Net().one, gears={"scale": {0: [2, 4]}}, config=strict_config())
-    with pytest.raises(GearSpecError, match=r"gears name `scale`, .* it uses args\[0\]"):
-        cached(X)

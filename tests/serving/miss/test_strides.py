@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import gearcache
-from gearcache.errors import CaptureError, InputError, MethodRaises
+from gearcache.errors import InputError
 from tests.support.scenarios import strict_config
 
 GEARS = {"x": {0: [2, 4]}}
@@ -24,11 +24,6 @@ class Net(torch.nn.Module):
 
     def run(self, x: Tensor) -> Tensor:
         return torch.relu(x @ self.weight) + x
-
-    def telling(self, x: Tensor) -> Tensor:
-        if x.shape[1] != 6:
-            print("no graph")
-        return x * 2
 
     def write(self, x: Tensor) -> Tensor:
         x += 1
@@ -57,7 +52,7 @@ def assert_as_eager(cached: Any, method: Callable[..., Any], x: Tensor, *, strid
     assert torch.equal(x, base)
 
 
-@pytest.mark.parametrize("options", [{}, {"dynamic": False}, {"gears": GEARS}], ids=["dynamic", "static", "gears"])
+@pytest.mark.parametrize("options", [{"dynamic": False}, {"gears": GEARS}], ids=["static", "gears"])
 def test_other_strides_are_another_variant(options: dict[str, Any], cache_dir: Path) -> None:
     net = Net()
     cached = gearcache.cache_compile(net.run, config=strict_config(), **options)
@@ -103,9 +98,6 @@ class Cloning(torch.nn.Module):
     def returns(self, x: Tensor) -> Tensor:
         return x.t().contiguous()
 
-    def splits(self, x: Tensor) -> tuple[Tensor, ...]:
-        return x.t().contiguous().split(2)
-
     def writes(self, x: Tensor) -> Tensor:
         y = x.t().reshape(-1)[2:]
         y.mul_(2)
@@ -123,9 +115,8 @@ def test_what_may_be_a_view_or_a_copy_is_never_copied(name: str, cache_dir: Path
     for x in (whole[:, :4].contiguous(), whole[:, 4:].contiguous().t(), whole.clone()[:, ::2]):
         twin = torch.empty_strided((4, 8), (8, 1)).as_strided(x.shape, x.stride()).copy_(x)
         found, expected = cached(x), method(twin)
-        for left, right in zip(found, expected, strict=True) if isinstance(found, tuple) else ((found, expected),):
-            assert torch.equal(left, right)
-            assert _shares(left, x) == _shares(right, twin)
+        assert torch.equal(found, expected)
+        assert _shares(found, x) == _shares(expected, twin)
         assert torch.equal(x, twin)
     assert cached.stats.compiles == (1 if name == "computes" else 3)
 
@@ -156,15 +147,6 @@ def test_another_dtype_is_another_variant_where_misses_compile(cache_dir: Path) 
     assert cached.stats.compiles == 2
 
 
-def test_a_size_for_which_no_graph_can_be_made_is_refused_as_it_is_in_a_first_call(cache_dir: Path) -> None:
-    net = Net()
-    cached = gearcache.cache_compile(net.telling, config=strict_config())
-    for _ in range(2):
-        with pytest.raises(CaptureError, match=r"`Net.telling` cannot be cached: .*`print`"):
-            cached(torch.randn(4, 5))
-        assert_as_eager(cached, net.telling, torch.randn(4, 6))
-
-
 class OfStrides(torch.nn.Module):
     """Its results follow from strides, also from those of dims of size 0 and 1, which address nothing."""
 
@@ -178,8 +160,7 @@ class OfStrides(torch.nn.Module):
         return x.as_strided((3, x.shape[1]), (x.stride(0), 1)) * 1
 
 
-@pytest.mark.parametrize("method", ["told", "branch", "window"])
-@pytest.mark.parametrize("dynamic", [True, None])
+@pytest.mark.parametrize(("method", "dynamic"), [("told", None), ("branch", True), ("window", None)])
 def test_the_strides_of_a_dim_of_size_one_are_compared(method: str, dynamic: bool | None, tmp_path: Path) -> None:
     model, large = OfStrides(), torch.arange(80.0).view(4, 20)
     packed = torch.arange(16.0).view(4, 4)[:1]
@@ -193,38 +174,3 @@ def test_the_strides_of_a_dim_of_size_one_are_compared(method: str, dynamic: boo
             pairs = zip(found, expected, strict=True) if method == "told" else [(found, expected)]
             assert all(torch.equal(a, b) and a.stride() == b.stride() for a, b in pairs), (x.shape, x.stride())
     assert cached.stats.traces == 0
-
-
-def test_the_strides_of_an_empty_tensor_are_compared(tmp_path: Path) -> None:
-    model = OfStrides()
-    cached = gearcache.cache_compile(model.told, cache_dir=tmp_path, config=strict_config())
-    for x in (torch.empty(0, 4), torch.empty_strided((0, 4), (9, 1)), torch.empty(0, 4)):
-        assert [each.stride() for each in cached(x)] == [each.stride() for each in model.told(x)]
-
-
-def test_a_tensor_for_which_the_method_raises_is_told_by_the_method(
-    cache_dir: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    net = Net()
-    cached = gearcache.cache_compile(net.run, config=strict_config())
-    cached(torch.randn(4, 6))
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        cached(torch.randn(4, 5))
-    words = r"`Net.run` cannot be cached: `matmul` fails for tensors like these: RuntimeError\(.*reduction dim"
-    with pytest.raises(MethodRaises, match=words):
-        cached.warm(torch.randn(4, 5))
-    assert not caplog.messages, "torch logs a traceback of its own"
-    assert_as_eager(cached, net.run, torch.randn(4, 6))
-
-
-def test_refused_calls_are_no_shapes(cache_dir: Path) -> None:
-    net = Net()
-    cached = gearcache.cache_compile(net.run, config=strict_config(), gears=GEARS)
-    cached(torch.randn(4, 6))
-    for bad in (torch.randn(9), torch.randn(7, 6).double(), torch.randn(5, 6, 1)):
-        with pytest.raises(InputError):
-            cached(bad)
-    assert cached.stats.shapes == {(4,): 1}
-    with pytest.raises(InputError):
-        cached(torch.randn(3, 6))
-    assert cached.stats.shapes == {(4,): 1, (3,): 1}, "another gear would serve it"

@@ -58,15 +58,7 @@ def test_a_size_outside_a_declared_range_is_refused_where_misses_are_padded() ->
     assert isinstance(verdict(call(9), ("dynamic", SHAPE), gears=symbol, on_miss="pad"), Refuse)
 
 
-@pytest.mark.parametrize("on_miss, kind", [("raise", Refuse), ("compile", Compile)])
-def test_another_shape_without_gears_is_what_on_miss_says(on_miss: str, kind: type) -> None:
-    found = verdict(call(4), ("static", SHAPE), on_miss=on_miss)
-    assert type(found) is kind
-    if isinstance(found, Refuse):
-        assert str(found.error) == str(InputError("Net.forward", SHAPE.argument, SHAPE.value, SHAPE.allowed))
-
-
-@pytest.mark.parametrize("kind", ["dtype", "device", "type", "layout", "inference", "stride"])
+@pytest.mark.parametrize("kind", ["dtype", "device", "stride"])
 @pytest.mark.parametrize("on_miss", ["raise", "compile", "eager", "pad"])
 @pytest.mark.parametrize("is_compared", [True, False])
 def test_a_wrong_tensor_is_refused_unless_another_graph_can_be_told_from_the_loaded_one(
@@ -98,21 +90,6 @@ def test_another_dtype_at_sizes_that_no_graph_is_loaded_for_is_compiled_alone_wh
     found = decide(call(rows), Problems([(TWO, Problem("x", "of float64", "float32", "dtype"))]), rules, known)
     assert isinstance(found, Compile)
     assert gears_of(found) == gears
-
-
-@pytest.mark.parametrize(
-    ("kind", "on_miss", "expected"),
-    [
-        *(("dtype", *row) for row in (("raise", Refuse), ("compile", Compile), ("eager", Eager))),
-        *(("stride", *row) for row in (("raise", Refuse), ("compile", Compile), ("eager", Eager))),
-        ("rank", "raise", Refuse),
-        ("rank", "compile", Compile),
-    ],
-)
-def test_without_gears_on_miss_says_what_becomes_of_another_dtype_strides_or_rank(
-    kind: str, on_miss: str, expected: type
-) -> None:
-    assert type(verdict(call(2), ("static", Problem("x", "a", "b", kind)), on_miss=on_miss)) is expected
 
 
 def test_a_loaded_gear_that_assumes_more_than_the_spec_is_compiled_alone() -> None:
