@@ -28,10 +28,11 @@ class Numbers(nn.Module):
         self.position = 0
         self.scale = 1.0
 
-    def forward(self, x: Tensor, y: Tensor, wide: Tensor, n: int, at: dict[str, int]) -> Any:
+    def forward(self, x: Tensor, y: Tensor, others: list[Tensor], n: int, at: dict[str, int]) -> Any:
         self.position += 1
         t, self.scale = self.scale, self.scale * 0.5
-        in_16_bits = [self.of_16_bits(y.to(dtype), at["factor"], t) for dtype in (torch.bfloat16, torch.float16)]
+        wide, *narrow = others
+        in_16_bits = [self.of_16_bits(z, at["factor"], t) for z in narrow]
         return self.of_ints(x, n, at["factor"]), self.of_floats(y, wide, t), self.of_values(y), in_16_bits
 
     def of_ints(self, x: Tensor, n: int, factor: int) -> Any:
@@ -68,7 +69,7 @@ def test_a_compiled_graph_has_the_numbers_of_each_call_and_calls_no_operator_for
                 ours.position = theirs.position = position
                 ours.scale = theirs.scale = t
                 y = torch.rand(8, 8) * (0.4 + number)
-                arguments = (x, y, y.double() / 3, n, {"factor": factor})
+                arguments = (x, y, [y.double() / 3, y.bfloat16(), y.half()], n, {"factor": factor})
                 torch.testing.assert_close(served(*arguments), theirs.forward(*arguments), rtol=0, atol=0)
     assert served.stats.compiles == 1
     objects = [data for path in cache_dir.rglob("blobs/*/*") if (data := path.read_bytes()).startswith(b"\x7fELF")]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.errors import (
+from gearcache.errors import (, InputError
     GearcacheError,
     MethodRaises,
     NoOperation,
@@ -230,3 +230,22 @@ def test_a_call_without_an_operation_is_served_by_the_method_beside_the_graphs_o
     report = gearcache.prewarm(lambda: cached.warm(X, 0), cache_dir=cache_dir)
     (row,) = report.entries
     assert (row.failed, len(row.impossible), report.is_complete) == ({}, 1, True)
+
+
+def test_writing_a_weight_made_in_inference_mode_and_given_other_data_is_refused(cache_dir: Path) -> None:
+    class Writing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(4))
+
+        def compute(self, x: Tensor) -> None:
+            self.weight.data.copy_(x[0])
+
+    with torch.inference_mode():
+        net = Writing()
+    net.weight.data = torch.zeros(8)[::2]
+    cached = gearcache.cache_compile(net.compute, config=strict_config())
+    for mode in (torch.inference_mode, torch.no_grad):
+        with mode(), pytest.raises(InputError, match=r"weight.*given another `\.data`"):
+            cached(X)
+    assert net.weight.tolist() == [0.0] * 4

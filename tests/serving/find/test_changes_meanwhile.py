@@ -54,25 +54,77 @@ def test_what_changes_during_a_load_is_seen(
 ) -> None:
     owner, name = moment
     original = getattr(owner, name)
-    for is_after, change in enumerate(CHANGES):
-        net = Net()
-        pending = [change]
+    for number, change in enumerate(CHANGES):
+        for is_after in (False, True):
+            net = Net()
+            pending = [change]
 
-        def during(*arguments: Any, **keywords: Any) -> Any:
-            if not is_after and pending:  # noqa: B023
-                pending.pop()(net)  # noqa: B023
-            found = original(*arguments, **keywords)
-            if pending:  # noqa: B023
-                pending.pop()(net)  # noqa: B023
-            return found
+            def during(*arguments: Any, **keywords: Any) -> Any:
+                if not is_after and pending:  # noqa: B023
+                    pending.pop()(net)  # noqa: B023
+                found = original(*arguments, **keywords)
+                if pending:  # noqa: B023
+                    pending.pop()(net)  # noqa: B023
+                return found
 
-        served = gearcache.cache_compile(net.compute, dynamic=False, cache_dir=tmp_path, config=strict_config("eager"))
-        x = torch.ones(2)
-        with monkeypatch.context() as patch, torch.no_grad():
-            patch.setattr(owner, name, during)
-            with contextlib.suppress(CompileError):  # what was compiled is outdated by now, which it says
-                served(x)
-        assert not pending
-        with torch.no_grad():
-            for each in (x, x[:1], x):
-                assert torch.equal(served(each), net.compute(each)), is_after
+            served = gearcache.cache_compile(
+                net.compute, dynamic=False, cache_dir=tmp_path, config=strict_config("eager")
+            )
+            x = torch.ones(2)
+            with monkeypatch.context() as patch, torch.no_grad():
+                patch.setattr(owner, name, during)
+                with contextlib.suppress(CompileError):  # what was compiled is outdated by now, which it says
+                    served(x)
+            assert not pending
+            with torch.no_grad():
+                assert torch.equal(served(x), net.compute(x)), (number, is_after)
+                assert torch.equal(served(x[:1]), net.compute(x[:1])), (number, is_after)
+                assert torch.equal(served(x), net.compute(x)), (number, is_after)
+
+
+class Settings:
+    def __init__(self) -> None:
+        self.scale = 2.0
+
+
+class NetWithSettings(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings = Settings()
+
+    def compute(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.settings.scale
+
+
+def _renewed(net: NetWithSettings) -> None:
+    net.settings = Settings()
+
+
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["at a load", "at a change"])
+@pytest.mark.usefixtures("another_thread")
+def test_an_equal_object_that_takes_a_place_before_the_watch_begins_is_watched(
+    is_loaded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def serve(net: NetWithSettings) -> Callable[..., torch.Tensor]:
+        return gearcache.cache_compile(net.compute, dynamic=False, cache_dir=tmp_path, config=strict_config("eager"))
+
+    x, net = torch.ones(2), NetWithSettings()
+    serve(NetWithSettings())(x)
+    served = serve(net)
+    if is_loaded:
+        served(x)
+        _renewed(net)
+    pending = [_renewed]
+
+    def late_watch(facts: WatchedFacts) -> Any:
+        if pending:
+            pending.pop()(net)
+        return watch(facts)
+
+    watch = basis.Watched
+    with monkeypatch.context() as patch:
+        patch.setattr(basis, "Watched", late_watch)
+        served(x)
+    assert not pending
+    net.settings.scale = 3.0
+    assert torch.equal(served(x), net.compute(x))
