@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.errors import (, InputError
+from gearcache.errors import (
     GearcacheError,
+    InputError,
     MethodRaises,
     NoOperation,
     PreparationError,
