@@ -72,7 +72,7 @@ ENCODER_DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
 #: What the graphs take whose entries several test files share (`mistral_entries`, `llama_entries`, `t5_entries`).
 MISTRAL_SIZES: dict[str, Any] = {"batch": [2, 4], "prompt": [4, 16], "cache_length": 64}
 LLAMA_SIZES: dict[str, Any] = {"batch": [2], "prompt": [1], "cache_length": 24}
-T5_SIZES: dict[str, Any] = {"batch": [2, 4], "prompt": [8, 16], "cache_length": 24}
+T5_SIZES: dict[str, Any] = {"batch": [4], "prompt": [16], "cache_length": 24}
 
 
 def cache_name() -> str:
