@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks._process import _MemoryWatch, peak_megabytes, resident
-from benchmarks._sample import Budget, Ratio, Sample, environment_line
+from benchmarks._sample import Budget, Ratio, Sample
 from tests.support.source_tree import ROOT
 
 
@@ -45,11 +44,6 @@ def test_a_ratio_is_how_many_times_better_ours_is() -> None:
     assert Ratio("rate", rates[0], rates[1]).ratio == pytest.approx(1.5)
 
 
-def test_there_is_no_ratio_without_two_sizes() -> None:
-    for row in (Ratio("x", None, _seconds(1)), Ratio("x", _seconds(1), None), Ratio("x", _seconds(1), _seconds(0))):
-        assert row.ratio is None
-
-
 @pytest.mark.parametrize(
     "budget, met, text",
     [
@@ -61,12 +55,6 @@ def test_there_is_no_ratio_without_two_sizes() -> None:
 def test_a_budget_is_kept_when_all_of_it_is(budget: Budget, met: bool | None, text: str) -> None:
     row = Ratio("x", _seconds(6.0), _seconds(0.02), budget)
     assert (row.met, row.budget_text) == (met, text)
-
-
-def test_the_environment_line_names_versions_and_cores() -> None:
-    line = environment_line()
-    for word in ("torch ", "Python ", " cores", " threads", "commit "):
-        assert word in line
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux")
@@ -91,28 +79,6 @@ def test_an_unknown_section_is_refused() -> None:
     done = _benchmarks("warm")
     assert done.returncode == 2
     assert "no section `warm`" in done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.thorough  # a figure of a release
-def test_dispatch_is_measured_without_a_compiler() -> None:
-    done = _benchmarks("dispatch", "--quick", "--backend", "eager")
-    assert done.returncode == 0, done.stderr
-    assert "dispatch over the bare graph, 16 inputs" in done.stdout
-    assert "commit" in done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.thorough  # `test_fleet_processes` has such hosts; that this program runs may wait for a release
-def test_of_a_small_fleet_one_host_compiles() -> None:
-    arguments = (
-        "--engines folder --cases plain --hosts 4 --processes 1 --compile 0.5 --spread 0.1 --blobs 1 --size 1000"
-    )
-    command = [sys.executable, "-m", "benchmarks.fleet", *arguments.split(), "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    (row,) = json.loads(done.stdout.splitlines()[-1])
-    assert (row["hosts"], row["compiles"]) == (4, 1)
 
 
 def _benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -132,6 +132,7 @@ def test_a_job_fills_a_volume_from_which_pods_start_warm(
     assert "is not trusted" in site.pod("Deployment", "stranger").run(monkeypatch, "gears", code=1)
 
 
+@pytest.mark.thorough  # the pods above start in the same way, and `test_tiers` has buckets
 def test_pods_take_their_gears_from_a_bucket(app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bucket is a folder here; tests/serving/fleet/test_tiers.py has real ones."""
     bucket = tmp_path / "bucket"
@@ -230,6 +231,7 @@ def test_the_dockerfile_compiles_and_serves(
     assert "gearcache" not in told
 
 
+@pytest.mark.thorough  # processes of another user import torch for long; `test_disk` has such a folder
 def test_a_cache_that_the_server_may_not_read_is_named_and_the_model_serves(
     app: Path, public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
