@@ -106,33 +106,6 @@ def test_a_model_has_one_attachment_of_either_kind() -> None:
     assert not {"generate", "_compiled_call_impl"} & set(vars(model))
 
 
-def test_pieces_cover_a_prompt_and_stay_within_the_slots() -> None:
-    from gearcache.integrations.transformers.pieces import pieces
-
-    for past in range(0, 40, 3):
-        for tokens_ in range(1, 41 - past):
-            found = pieces(tokens_, past, (4, 16), 40)
-            assert sum(count for count, _ in found) == tokens_
-            begin = past
-            for count, width in found:
-                assert width in (1, 4, 16)
-                assert 0 < count <= width
-                assert begin + width <= 40
-                begin += count
-            assert len(found) <= -(-tokens_ // 16) + 6
-    assert pieces(3, 0, (4, 16), 64) == [(3, 4)]
-    assert pieces(5, 55, (4, 16), 64) == [(4, 4), (1, 1)]
-
-
-def test_filling_repeats_what_is_there_in_the_strides_of_a_gear() -> None:
-    from gearcache.integrations.transformers.filling import filled
-
-    ids = torch.arange(6).reshape(2, 3)
-    assert filled(ids, 3, 4).tolist() == [[0, 1, 2, 2], [3, 4, 5, 5], [3, 4, 5, 5]]
-    piece = torch.arange(50)[None][:, :16]  # contiguous, with the strides of the whole prompt
-    assert (piece.stride(), filled(piece, 1, 16).stride()) == ((50, 1), (16, 1))
-
-
 def unserved(call: dict[str, Any]) -> Any:
     """Why graphs cannot answer a call, or None."""
     from gearcache.integrations.transformers.model_call import UnservedCall, read_call

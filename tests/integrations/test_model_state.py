@@ -13,10 +13,9 @@ import gearcache
 from gearcache.errors import UnknownGear
 from tests.support.language_models import (
     CACHE,
-    LLAMA_SIZES,
+    MISTRAL_SIZES,
     attach_generate,
     language_model,
-    llama_of_one_layer,
     needs_transformers,
     tokens,
 )
@@ -26,13 +25,13 @@ if TYPE_CHECKING:
 
 pytestmark = needs_transformers
 
-#: How often one graph is called for the 4 tokens of a prompt and 6 new ones, of which the last is not read.
-CALLS = 9
+#: How often graphs are called for the prompt, and for 6 new tokens of which the last is not read.
+CALLS = 6
 
 
 def attached_to(model: Any, root: Path, on_miss: str = "eager", **sizes: Any) -> AttachedModel:
     config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss=on_miss)
-    return attach_generate(model, **{**LLAMA_SIZES, **sizes}, config=config, cache_dir=root)
+    return attach_generate(model, **{**MISTRAL_SIZES, **sizes}, config=config, cache_dir=root)
 
 
 def generated(model: Any, **options: Any) -> Any:
@@ -56,50 +55,50 @@ CHANGES: list[tuple[Callable[[Any], None], str]] = [
 
 @pytest.mark.parametrize(("change", "message"), CHANGES)
 def test_a_config_that_is_edited_leaves_calls_to_the_model(
-    change: Callable[[Any], None], message: str, llama_entries: Path
+    change: Callable[[Any], None], message: str, mistral_entries: Path
 ) -> None:
-    model = llama_of_one_layer()
+    model = language_model("mistral")
     before = dict(vars(model.config))
-    attached = attached_to(model, llama_entries, "raise")
+    attached = attached_to(model, mistral_entries, "raise")
     change(model)
     with pytest.raises(UnknownGear, match=f"`config` is changed since `attach_generate`: {message}"):
         generated(model)
     assert attached.stats.calls == 0
     vars(model.config).update(before)
-    assert torch.equal(generated(model), generated(llama_of_one_layer()))
+    assert torch.equal(generated(model), generated(language_model("mistral")))
     assert attached.stats.calls == CALLS
 
 
-def test_autocast_is_left_to_the_model(llama_entries: Path) -> None:
-    model = llama_of_one_layer()
-    attached = attached_to(model, llama_entries)
+def test_autocast_is_left_to_the_model(mistral_entries: Path) -> None:
+    model = language_model("mistral")
+    attached = attached_to(model, mistral_entries)
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(generated(model), generated(llama_of_one_layer()))
+        assert torch.equal(generated(model), generated(language_model("mistral")))
     assert (attached.stats.eager_reasons, attached.stats.calls, attached.stats.traces) == ({"autocast": 1}, 1, 0)
-    assert torch.equal(generated(model), generated(llama_of_one_layer()))
+    assert torch.equal(generated(model), generated(language_model("mistral")))
     assert (attached.stats.eager_reasons, attached.stats.calls) == ({"autocast": 1}, 1 + CALLS)
 
 
-def test_a_cache_of_another_length_is_left_to_the_model(llama_entries: Path) -> None:
-    model = llama_of_one_layer()
-    first = attached_to(model, llama_entries)
+def test_a_cache_of_another_length_is_left_to_the_model(mistral_entries: Path) -> None:
+    model = language_model("mistral")
+    first = attached_to(model, mistral_entries)
     turn = generated(model, return_dict_in_generate=True)
     first.detach()
-    second = attached_to(model, llama_entries, cache_length=32)
+    second = attached_to(model, mistral_entries, cache_length=32)
     ids = torch.cat([turn.sequences, tokens(2, 4, 1)], 1)
     found = generated(model, input_ids=ids, **{CACHE: getattr(turn, CACHE)})
-    assert torch.equal(found, generated(llama_of_one_layer(), input_ids=ids))
+    assert torch.equal(found, generated(language_model("mistral"), input_ids=ids))
     assert list(second.stats.eager_reasons) == [CACHE]
     assert second.stats.calls == second.stats.eager_calls
 
 
-def test_a_cache_from_before_a_cast_is_left_to_the_model(llama_entries: Path) -> None:
-    model = llama_of_one_layer()
-    attached = attached_to(model, llama_entries)
+def test_a_cache_from_before_a_cast_is_left_to_the_model(mistral_entries: Path) -> None:
+    model = language_model("mistral")
+    attached = attached_to(model, mistral_entries)
     turn = generated(model, return_dict_in_generate=True)
     model.bfloat16()
     ids = torch.cat([turn.sequences, tokens(2, 2, 1)], 1)
-    with pytest.raises(RuntimeError, match="expected scalar type BFloat16 but found Float"):
+    with pytest.raises(RuntimeError, match="BFloat16"):
         generated(model, input_ids=ids, **{CACHE: getattr(turn, CACHE)})
     assert (attached.stats.eager_reasons, attached.stats.traces) == ({CACHE: 1}, 0)
 
@@ -121,18 +120,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def made(family: str, **options: Any) -> Any:
-    return llama_of_one_layer(**options) if family == "llama" else language_model(family, **options)
-
-
 @pytest.mark.parametrize("name", RANDOM)
 def test_active_dropout_is_left_to_the_model(name: str, tmp_path: Path) -> None:
     family, change, message = RANDOM[name]
-    plain, model = (made(family, **OPTIONS.get(name, {})) for _ in range(2))
+    plain, model = (language_model(family, **OPTIONS.get(name, {})) for _ in range(2))
     without = generated(plain)
     change(plain)
     attached = attached_to(model, tmp_path)
-    raising = attached_to(made(family, **OPTIONS.get(name, {})), tmp_path, "raise")
+    raising = attached_to(language_model(family, **OPTIONS.get(name, {})), tmp_path, "raise")
     change(model)
     change(raising.model)
     assert torch.equal(generated(model), generated(plain))
@@ -142,11 +137,12 @@ def test_active_dropout_is_left_to_the_model(name: str, tmp_path: Path) -> None:
         generated(raising.model)
 
 
+@pytest.mark.thorough  # a trace that ends in an error; the test below has each size that no slot takes
 def test_keys_of_other_sizes_than_the_config_tells_are_left_to_the_model(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As a Falcon with `multi_query` does: its config tells other sizes of keys and values than its layers make."""
-    plain, model = llama_of_one_layer(), llama_of_one_layer()
+    plain, model = language_model("mistral"), language_model("mistral")
     heads(model)
     attached = attached_to(model, tmp_path)
     assert torch.equal(generated(model), generated(plain))

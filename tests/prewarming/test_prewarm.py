@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import sys
 import threading
@@ -64,16 +63,6 @@ def test_a_dry_run_names_what_changed(cache_dir: Path) -> None:
     assert report.entries[0].entry == entry
     assert report.entries[0].missing == GEARS
     assert "`self.keys`: length was 2, is now 3" in report.entries[0].reason
-
-
-def test_a_function_that_calls_nothing_is_told_so(cache_dir: Path) -> None:
-    def build() -> None:
-        prewarmed.nothing()
-        gc.collect()
-
-    report = gearcache.prewarm(build)
-    assert report.entries == []
-    assert report.never_called == ["Decoder.decode", "Decoder.score", "Decoder.unused"]
 
 
 def test_the_model_is_on_meta_again_afterwards(cache_dir: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import logging
 import os
 import signal
 import subprocess
@@ -234,34 +232,6 @@ def test_an_entry_that_is_loaded_without_a_use_file_is_in_use(tmp_path: Path) ->
     assert len(catalog.remove(catalog.entries()).in_use) == 1
     del store
     assert len(catalog.remove(catalog.entries()).removed) == 1
-
-
-def test_an_entry_stays_in_use_while_work_goes_on_without_the_cache(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.CRITICAL, "gearcache")  # a record keeps the error, and that what it passed through
-    module = torch.nn.Linear(4, 4)
-    config = gearcache.CompilerConfig(backend="eager")
-    cached = gearcache.cache_compile(module.forward, config=config, dynamic=False)
-    with torch.no_grad():
-        cached(torch.ones(2, 4))
-        with monkeypatch.context() as patch:
-            patch.setattr(DiskStore, "exclusive", lambda *_: refuse())
-            cached(torch.ones(3, 4))
-        catalog = Catalog(Layout(cache_dir))
-        assert cached.stats.faults == 1
-        assert len(catalog.remove(catalog.entries()).in_use) == 1
-        cached.refresh()
-        assert len(catalog.remove(catalog.entries()).in_use) == 1, "the next call loads it again"
-        cached(torch.ones(2, 4))
-    assert cached.stats.compiles == 2
-    del cached, module
-    gc.collect()
-    assert len(catalog.remove(catalog.entries()).removed) == 1
-
-
-def refuse() -> None:
-    raise PublishError("somewhere", "a fault")
 
 
 FORKED = """
