@@ -134,12 +134,6 @@ def test_names_are_written_into_places_and_end_there() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["n" * 128, "a\0b"])
-def test_a_name_that_fits_no_place_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="127 bytes"):
-        with_names(b"", [name])
-
-
 def test_a_graph_that_communicates_is_not_compiled_where_it_would_keep_pythons_lock() -> None:
     plain = CppSource("int main() {}\n", "")
     assert with_lock_released(plain) == plain

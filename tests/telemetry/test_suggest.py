@@ -73,18 +73,6 @@ def test_dims_that_follow_another_share_its_symbol() -> None:
     assert texts == {"ids": {0: "n0"}, "mask": {0: "n0", 1: "10 * n0"}, "y": {0: "n0 + 1"}}
 
 
-def test_few_sizes_show_no_relation() -> None:
-    dims, shapes = [("x", 0), ("x", 1)], {(1, 10): 5, (2, 11): 5}
-    assert suggest(dims, shapes, 4).sizes == {"x.size(0)": [1, 2], "x.size(1)": [10, 11]}
-    paired = suggest(dims, shapes, 2, gears=[(1, 10), (2, 11)])
-    assert repr(paired.gears) == "{'x': {0: n0, 1: n0 + 9}}", "the gears of today show it"
-    many = {(n, n + 9): 1 for n in range(1, 9)}
-    assert repr(suggest(dims, many, 2).gears) == "{'x': {0: n0, 1: n0 + 9}}"
-    others = suggest(dims, many, 2, gears=[(4, 20), (8, 20), (8, 40)])
-    assert len(others.sizes) == 2, "the gears of today contradict it"
-    assert len(suggest(dims, many, 2, all_shapes={**many, (1, 1): 1}).sizes) == 2, "a rare shape contradicts it"
-
-
 def test_dims_keep_gears_and_open_ones_stay_open() -> None:
     dims = [("x", 0), ("x", 1), ("x", 2)]
     gears = [(2, 128, None), (4, 128, None)]
