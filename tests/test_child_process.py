@@ -70,7 +70,6 @@ def ask(folder: Path, *flags: str, paths: tuple[str, ...] = (str(ROOT / "src"),)
     "flags",
     [
         [],
-        ["-I"],
         pytest.param(["-P"], marks=pytest.mark.skipif(sys.version_info < (3, 11), reason="came with Python 3.11")),
         ["-O", "-W", "ignore::ImportWarning", "-X", "int_max_str_digits=5000", "-X", "dev"],
     ],

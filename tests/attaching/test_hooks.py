@@ -47,10 +47,6 @@ def before_with_kwargs(module: nn.Module, args: Any, kwargs: Any) -> Any:
     return args, {**kwargs, "mask": torch.full((2, 4), 3.0)}
 
 
-def wrong_before(module: nn.Module, args: Any, kwargs: Any) -> Any:
-    return "no tuple"
-
-
 def failing_before(module: nn.Module, args: Any) -> None:
     raise LookupError("before")
 
@@ -87,7 +83,6 @@ REGISTER: dict[str, Register] = {
     "before": lambda net: net.register_forward_pre_hook(before),
     "change before": lambda net: net.register_forward_pre_hook(change_before),
     "before with kwargs": lambda net: net.register_forward_pre_hook(before_with_kwargs, with_kwargs=True),
-    "wrong before": lambda net: net.register_forward_pre_hook(wrong_before, with_kwargs=True),
     "failing before": lambda net: net.register_forward_pre_hook(failing_before),
     "after": lambda net: net.register_forward_hook(after),
     "change after": lambda net: net.register_forward_hook(change_after),
@@ -108,7 +103,6 @@ REGISTER: dict[str, Register] = {
 }
 #: Hooks that are there together.
 SETS = [
-    ["wrong before"],
     ["change after", "after", "after, first", "all after", "change before", "before", "all before"],
     ["before with kwargs", "change before", "all after with kwargs", "after with kwargs", "always with kwargs"],
     ["always", "failing before", "always with kwargs", "all always", "all always with kwargs"],

@@ -48,33 +48,21 @@ def _functional_call(model: nn.Module, x: Tensor) -> Any:
     return lambda y: torch.func.functional_call(model, dict(model.named_parameters()), (y,))
 
 
-def _compiled_in_place(model: nn.Module, x: Tensor) -> Any:
-    model.compile(backend="eager", fullgraph=True)
-    return model
-
-
 TRACERS: dict[str, Callable[[nn.Module, Tensor], Any]] = {
     "torch.compile": lambda model, x: torch.compile(model, backend="eager", fullgraph=True),
-    "module.compile": _compiled_in_place,
     "torch.export": lambda model, x: torch.export.export(model, (x,)).module(),
-    "strict torch.export": lambda model, x: torch.export.export(model, (x,), strict=True).module(),
     "torch.fx": lambda model, x: torch.fx.symbolic_trace(model),
     "torch.jit.trace": lambda model, x: torch.jit.trace(model, (x,), check_trace=False),
-    "torch.jit.script": lambda model, x: torch.jit.script(model),
     "functional_call": _functional_call,
     "vmap": lambda model, x: torch.vmap(model),
     "cache_compile": lambda model, x: gearcache.cache_compile(model.forward, config=strict_config()),
 }
 
 
-#: A part of the model that was called before for every tracer; the model itself, not called yet, for each kind of them.
+#: A part of the model that was called before for every tracer; the model itself, not called yet, for two.
 WAYS = [
     *((tracer, "part", True) for tracer in TRACERS),
-    *(
-        (tracer, "whole", False)
-        for tracer in ("torch.compile", "module.compile", "torch.fx", "torch.jit.trace", "vmap")
-    ),
-    ("cache_compile", "whole", False),
+    *((tracer, "whole", False) for tracer in ("torch.compile", "cache_compile")),
 ]
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch.distributed as dist
@@ -15,7 +14,7 @@ import torch.distributed as dist
 from gearcache.errors import CompileError
 from gearcache.exporting import export_ranks
 from gearcache.exporting.export_folder import NEW, work_folder
-from gearcache.exporting.export_ranks import ExportRanks, all_ranks
+from gearcache.exporting.export_ranks import ExportRanks
 from gearcache.exporting.torchair_export import put_in_place_together
 from tests.exporting.exports import contents
 
@@ -61,22 +60,6 @@ def export_both(target: Path, content: str, *, second: Callable[[], None]) -> li
 
 def of_both(content: str) -> dict[str, str]:
     return {name.format(rank): content for rank in range(2) for name in ("net{}.air", "rank_{}/dynamo.pbtxt")}
-
-
-def test_a_rank_that_is_slow_to_look_for_the_others_still_finds_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ask = ExportRanks.ask
-
-    def slow(self: ExportRanks, step: str, ranks: Any) -> dict[int, Any]:
-        found = ask(self, step, ranks)
-        if step == "converted" and self.rank == 1:
-            time.sleep(0.3)  # rank 0 could have published long before, and removed its work folder
-        return found
-
-    monkeypatch.setattr(ExportRanks, "ask", slow)
-    assert export_both(tmp_path / "mp", "one", second=lambda: None) == [None, None]
-    assert contents(tmp_path / "mp") == of_both("one")
 
 
 def test_a_folder_of_two_ranks_changes_once_both_are_ready(tmp_path: Path) -> None:
@@ -137,16 +120,3 @@ def test_a_rank_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch, caplo
     assert [record.getMessage() for record in caplog.records] == [
         "dynamo_export: rank 0 waits for rank 1, 2, which has to call it too"
     ]
-
-
-def test_who_is_alone_waits_for_nobody() -> None:
-    assert all_ranks("forward").rank is None
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-
-    dist.init_process_group("fake", store=FakeStore(), rank=1, world_size=2)
-    try:
-        ranks = all_ranks("forward")
-        assert (ranks.rank, ranks.world) == (1, 2)
-        assert ranks.in_one_folder(Path("/a"), Path("/work")) == {1: Path("/work")}
-    finally:
-        dist.destroy_process_group()

@@ -29,16 +29,6 @@ def mistral_entries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def llama_entries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache that holds the graph of `llama_of_one_layer` with `LLAMA_SIZES`: it reads prompts token by token."""
-    from tests.support.language_models import LLAMA_SIZES, llama_of_one_layer
-
-    root = _root("llama", tmp_path_factory)
-    _warm(llama_of_one_layer(), LLAMA_SIZES, root)
-    return root
-
-
-@pytest.fixture(scope="session")
 def t5_entries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache that holds the graphs of `language_model("t5")` with `T5_SIZES`."""
     from tests.support.language_models import T5_SIZES, language_model

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,15 +73,6 @@ def test_branches_of_one_prefix_go_their_own_ways(name: str, mistral_entries: Pa
     assert len({str(texts) for texts in found[0]}) == len(found[0])
 
 
-def test_a_copied_cache_shares_its_layers_as_one_of_transformers_does(mistral_entries: Path) -> None:
-    found = []
-    for model in (language_model("mistral"), attached_to(mistral_entries).model):
-        cache, ids = first_turn(model)
-        going_on(model, copy.copy(cache), ids, 1)
-        found.append(cache.get_seq_length())
-    assert found[0] == found[1]
-
-
 def test_beams_leave_a_copy_as_it_was(mistral_entries: Path) -> None:
     """They reorder the cache at each step, and write it anew."""
     found = []
@@ -122,24 +112,6 @@ def test_branches_of_an_encoder_decoder_go_their_own_ways(t5_entries: Path) -> N
             texts.append(model.generate(**call, decoder_input_ids=ids, **{CACHE: cache}).sequences.tolist())
         found.append(texts)
     assert found[0] == found[1]
-
-
-def test_threads_go_on_from_one_prefix_at_once(mistral_entries: Path) -> None:
-    model = attached_to(mistral_entries).model
-    cache, ids = first_turn(model)
-    branches = [with_layers(cache, copy.copy) for _ in range(4)]
-    found: dict[int, Any] = {}
-    threads = [
-        threading.Thread(target=lambda seed=seed: found.update({seed: going_on(model, branches[seed], ids, seed)}))
-        for seed in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    plain = language_model("mistral")
-    cache, ids = first_turn(plain)
-    assert found == {seed: going_on(plain, copy.deepcopy(cache), ids, seed) for seed in range(4)}
 
 
 def made() -> SequenceCache:

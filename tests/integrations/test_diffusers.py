@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +10,15 @@ import pytest
 import torch
 
 import gearcache
-from tests.support.relaunch import run_python
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("diffusers") is None, reason="diffusers is not installed")
-
-RELAUNCHED = """
-import json, sys
-from tests.integrations.test_diffusers import attached, images, pipeline
-made = pipeline()
-served = attached(made, sys.argv[1])
-found = [images(made, size).tolist() for size in (8, 16)]
-print(json.dumps([found, served.stats.traces]))
-"""
+pytestmark = [
+    pytest.mark.thorough,  # traces of a UNet take long; what `attach` does for a module is in tests/attaching
+    pytest.mark.skipif(importlib.util.find_spec("diffusers") is None, reason="diffusers is not installed"),
+]
 
 
 def pipeline() -> Any:
-    """A small UNet with random weights; in a thorough run it has a block in its middle, with attention."""
+    """A small UNet with random weights."""
     from diffusers import DDIMPipeline, DDIMScheduler, UNet2DModel
 
     torch.manual_seed(0)
@@ -39,7 +31,6 @@ def pipeline() -> Any:
         norm_num_groups=4,
         down_block_types=("DownBlock2D", "DownBlock2D"),
         up_block_types=("UpBlock2D", "UpBlock2D"),
-        mid_block_type="UNetMidBlock2D" if os.environ.get("THOROUGH") else None,
         attention_head_dim=8,
     ).eval()
     made = DDIMPipeline(network, DDIMScheduler(num_train_timesteps=10))
@@ -73,13 +64,3 @@ def test_images_of_each_resolution_and_of_a_second_pipeline(tmp_path: Path) -> N
             torch.testing.assert_close(images(made, size), image, atol=1e-5, rtol=0)
         assert (served.stats.calls, served.stats.eager_calls, len(served.stats.gears)) == (4, 0, 2)
         assert (served.stats.traces == 0) == is_relaunched
-
-
-@pytest.mark.thorough  # each process imports diffusers for seconds; scenarios of `attached` are relaunched
-def test_a_relaunch_traces_nothing(tmp_path: Path) -> None:
-    expected = [images(pipeline(), size) for size in (8, 16)]
-    for is_relaunched in (False, True):
-        found, traces = run_python(RELAUNCHED, str(tmp_path))
-        for one, image in zip(found, expected, strict=True):
-            torch.testing.assert_close(torch.tensor(one), image, atol=1e-5, rtol=0)
-        assert (traces == 0) == is_relaunched

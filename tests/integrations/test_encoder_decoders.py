@@ -28,21 +28,17 @@ pytestmark = needs_transformers
 
 SERVED: dict[str, dict[str, Any]] = {
     "padding on the right": {"input_ids": tokens(3, 9), "attention_mask": right_padded(3, 9)},
-    "padding on the left": {"input_ids": tokens(3, 9), "attention_mask": left_padded(3, 9)},
     "beams": {"input_ids": tokens(2, 9), "num_beams": 2},
-    "sampling": {"input_ids": tokens(1, 8), "do_sample": True, "num_return_sequences": 3},
     "words to begin with": {"input_ids": tokens(2, 7), "decoder_input_ids": tokens(2, 4, 3)},
 }
 #: Calls of which the model itself serves the decoder, the encoder, or both; and the argument that is why.
 UNSERVED: dict[str, tuple[str, dict[str, Any]]] = {
-    "a prompt above all sizes": ("input_ids", {"input_ids": tokens(2, 17)}),
     "a batch above all sizes": ("input_ids", {"input_ids": tokens(5, 7)}),
     "past the last slot": ("max_length", {"input_ids": tokens(1, 5), "min_new_tokens": 30, "max_new_tokens": 30}),
     "a mask of the decoder": (
         "decoder_attention_mask",
         {"decoder_input_ids": tokens(2, 4), "input_ids": tokens(2, 5), "decoder_attention_mask": left_padded(2, 4)},
     ),
-    "no cache": ("use_cache", {"input_ids": tokens(2, 5), "use_cache": False}),
 }
 
 
@@ -69,12 +65,6 @@ def test_served_calls_give_what_plain_generate_gives(attached: AttachedModel, na
     assert generated(attached.model, **SERVED[name]) == generated(language_model("t5"), **SERVED[name])
     assert attached.stats.eager_reasons == {}
     assert all(method.stats.calls for method in attached.methods.values())
-
-
-def test_there_is_a_graph_for_each_pair_of_batch_and_prompt(attached: AttachedModel) -> None:
-    attached.warm()
-    counts = {name: len(method.stats.gears) for name, method in attached.methods.items()}
-    assert counts == {"encode": 4, "begin": 4, "decode": 4}
 
 
 @pytest.mark.parametrize("name", UNSERVED)

@@ -56,13 +56,3 @@ def test_what_transformers_lacks_is_named(monkeypatch: pytest.MonkeyPatch, caplo
     ):
         assert name in str(caught.value)
     assert caplog.records == []
-
-
-@pytest.mark.parametrize(
-    ("library", "name"), [("transformers", "attach_generate"), ("sentence_transformers", "attach_encode")]
-)
-def test_the_first_name_of_an_integration_is_the_same_function(library: str, name: str) -> None:
-    pytest.importorskip(library)
-    integration = importlib.import_module(f"gearcache.integrations.{library}")
-    assert integration.attach is getattr(integration, name)
-    assert integration.attach.__name__ == name

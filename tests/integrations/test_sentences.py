@@ -12,7 +12,6 @@ import torch
 
 import gearcache
 from gearcache.errors import AlreadyAttached, GearSpecError, OptionError, UnknownGear, UnsupportedMethod
-from tests.support.relaunch import run_python
 from tests.support.sentence_models import (
     ARCHITECTURES,
     WORDS,
@@ -25,14 +24,6 @@ pytestmark = needs_sentence_transformers
 
 TEXTS = ["the", "the quick brown fox jumps", "tea near an old mill", ""]
 SIZES: dict[str, Any] = {"batch": [4], "sequence": [8]}
-RELAUNCHED = """
-import json, sys
-from pathlib import Path
-from tests.integrations.test_sentences import TEXTS, served
-model, attached = served(Path(sys.argv[1]), Path(sys.argv[1]) / "cache")
-attached.warm()
-print(json.dumps([model.encode(TEXTS).tolist(), attached.stats.traces, attached.stats.eager_calls]))
-"""
 
 
 def served(folder: Path, root: Path, *kind: Any, on_miss: str | None = None, **options: Any) -> tuple[Any, Any]:
@@ -52,7 +43,7 @@ def close(found: Any, expected: Any) -> None:
         torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other), atol=1e-5, rtol=0)
 
 
-def test_texts_of_any_number_and_length_and_a_relaunch(root: Path) -> None:
+def test_texts_of_any_number_and_length_and_a_second_model(root: Path) -> None:
     model, attached = served(root, root / "cache")
     plain = copy.deepcopy(model)
     for texts in (TEXTS[:1], TEXTS, TEXTS[1], TEXTS[:3]):
@@ -73,9 +64,9 @@ def test_texts_of_any_number_and_length_and_a_relaunch(root: Path) -> None:
     assert len(model.encode([])) == 0
     assert attached.stats.eager_reasons == {}
     assert attached.stats.calls == 13
-    found, traces, eager = run_python(RELAUNCHED, str(root))
-    close(found, plain.encode(TEXTS))
-    assert (traces, eager) == (0, 0)
+    again, bound_later = served(root, root / "cache")
+    close(again.encode(TEXTS), plain.encode(TEXTS))
+    assert (bound_later.stats.traces, bound_later.stats.eager_calls) == (0, 0)
 
 
 @pytest.mark.thorough  # for a BERT the test above shows the same; what a token sees is the library's code
@@ -94,10 +85,8 @@ def test_other_architectures_and_poolings(root: Path, architecture: str, pooling
     assert (attached.stats.calls, attached.stats.eager_calls) == (2, 0)
 
 
-@pytest.mark.parametrize("texts", [[" ".join(WORDS)], TEXTS + TEXTS[:1]])
-def test_the_model_itself_serves_what_no_graph_serves(
-    root: Path, caplog: pytest.LogCaptureFixture, texts: list[str]
-) -> None:
+def test_the_model_itself_serves_what_no_graph_serves(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    texts = [" ".join(WORDS)]
     model, attached = served(root, root / "cache")
     expected = copy.deepcopy(model).encode(texts)
     caplog.clear()
@@ -160,10 +149,19 @@ def test_a_model_that_was_given_another_module_is_not_filled_up(root: Path) -> N
     expected = copy.deepcopy(model).encode(TEXTS[:3])
     close(model.encode(TEXTS[:3]), expected)
     assert attached.stats.eager_reasons == {"modules": 1}
-    attached.detach()
-    again = attach_encode(model, **SIZES, config=gearcache.CompilerConfig(backend="eager"), cache_dir=root / "another")
+
+
+@pytest.mark.thorough  # one more trace: tests/ge_cache/padding shows which graphs let filling be seen
+def test_a_model_in_which_texts_see_others_has_no_graph(root: Path) -> None:
+    from sentence_transformers.base.modules import Dense
+
+    model = sentence_model(root / "others")
+    model.append(Dense(16, 16, activation_function=torch.nn.Softmax(dim=0)))
+    expected = copy.deepcopy(model).encode(TEXTS[:3])
+    config = gearcache.CompilerConfig(backend="eager")
+    attached = attach_encode(model, **SIZES, config=config, cache_dir=root / "another")
     close(model.encode(TEXTS[:3]), expected)
-    assert again.stats.eager_reasons == {"no graph": 1}
+    assert attached.stats.eager_reasons == {"no graph": 1}
 
 
 class Centred(torch.nn.Module):
@@ -177,8 +175,6 @@ def _change(model: Any, how: str) -> None:
     inner = model[0].auto_model
     if how == "hook":
         inner.embeddings.register_forward_hook(lambda module, inputs, output: Centred()(output))
-    elif how == "module":
-        inner.embeddings.dropout = Centred()
     elif how == "class of torch":
         inner.embeddings.dropout = torch.nn.Softmax(dim=1)
     elif how == "own forward":
@@ -188,7 +184,7 @@ def _change(model: Any, how: str) -> None:
         )
 
 
-@pytest.mark.parametrize("how", ["hook", "module", "class of torch", "own forward"])
+@pytest.mark.parametrize("how", ["hook", "class of torch", "own forward"])
 def test_a_model_in_which_tokens_see_others_past_the_mask_is_not_filled_up(root: Path, how: str) -> None:
     from gearcache.integrations.sentence_transformers.layout import ModelClasses
 

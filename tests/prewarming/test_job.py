@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import torch
 import torch.distributed as dist
 
 import gearcache
@@ -22,24 +18,6 @@ from gearcache.prewarming.meeting import ShareMeeting
 from tests.scenarios import collectives
 from tests.support.commands import run, run_json
 from tests.support.relaunch import run_python
-from tests.support.source_tree import ROOT
-
-
-def torchrun(*arguments: str, processes: int = 2) -> subprocess.CompletedProcess[str]:
-    """Run processes as a launcher does."""
-    launcher = ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command = [sys.executable, "-m", *launcher, *arguments]
-    environ = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
-    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=240, check=False)
-
-
-def documents(text: str) -> list[dict[str, object]]:
-    """The JSON documents that several processes printed one after the other."""
-    found, decoder, at = [], json.JSONDecoder(), 0
-    while (at := text.find("{", at)) >= 0:
-        document, at = decoder.raw_decode(text, at)
-        found.append(document)
-    return found
 
 
 def test_one_process_prewarms_a_job_that_hits_with_a_real_group(cache_dir: Path) -> None:
@@ -77,19 +55,6 @@ def test_the_environment_is_as_before(cache_dir: Path, monkeypatch: pytest.Monke
     gearcache.prewarm(build, world_size=2, ranks=[1])
     assert seen == [("1", "1", 1, 2)]
     assert (os.environ["LOCAL_RANK"], "RANK" in os.environ) == ("5", False)
-
-
-@pytest.mark.thorough  # the tests of ranks have jobs
-def test_processes_of_torchrun_compile_each_entry_once(cache_dir: Path) -> None:
-    """Both act as no rank, so both meet the same two entries; the cache is of one host."""
-    target = "tests.scenarios.prewarmed:on_meta"
-    done = torchrun("-m", "gearcache", "prewarm", target, "--world-size", "1", "--json")
-    assert done.returncode == 0, done.stderr
-    reports = documents(done.stdout)
-    assert sorted(report["compiled"] for report in reports) == [1, 3]
-    assert [report["left"] for report in reports] == [1, 1]
-    assert {entry["left_to"] for report in reports for entry in report["entries"]} == {"", "process 0", "process 1"}
-    assert run_json("prewarm", target, "--dry-run")["complete"]
 
 
 def test_ranks_are_those_of_the_environment(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,11 +15,11 @@ from tests.support import sampled
 def test_what_the_fuzzer_draws_is_as_in_eager(tmp_path: Path, subtests: pytest.Subtests) -> None:
     """The last launch of each repeats all calls, and may trace nothing."""
     calls = 0
-    for number in range(sampled.examples(15)):
+    for number in range(sampled.examples(9)):
         with subtests.test(number=number):
             case, folder = draw_case(f"product:{number}", "eager"), tmp_path / str(number)
             folder.mkdir()
             report = run_launches(case, range(len(case.phases)), folder)
             assert (report.failure, report.invalid) == (None, "")
             calls += report.calls
-    assert calls > 20
+    assert calls > 10

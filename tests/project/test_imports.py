@@ -131,9 +131,7 @@ def test_guards_write_nothing_and_know_no_disk_library() -> None:
     [
         pytest.param("import torch\ntorch._C._aoti", ["torch._C", "torch._C._aoti"], id="attribute"),
         pytest.param("from torch import _guards", ["torch._guards"], id="from"),
-        pytest.param("import torch._dynamo.config as c", ["torch._dynamo.config"], id="module"),
         pytest.param("import torch.nn as nn\nnn.Module._call_impl", ["torch.nn.Module._call_impl"], id="alias"),
-        pytest.param("from torch import fx\nfx.a._b()", ["torch.fx.a._b"], id="from-alias"),
         pytest.param("import torch\ngetattr(torch, '_C')", ["torch._C"], id="getattr"),
         pytest.param("import importlib\nimportlib.import_module('torch._dynamo')", ["torch._dynamo"], id="call"),
         pytest.param("import torch\ntorch.__version__\nself._x\n'torch._C'", [], id="public"),

@@ -81,7 +81,16 @@ def run_page(page: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[types.ModuleT
     return module, found
 
 
-@pytest.mark.parametrize("page", [page for page in DOCS if snippets(page)], ids=name_of)
+#: Traces of transformers take long; `tests/integrations` calls the functions of this page in the same way.
+SLOW = {"docs/transformers.md"}
+SHOWN = [
+    pytest.param(page, id=name_of(page), marks=[pytest.mark.thorough] if name_of(page) in SLOW else [])
+    for page in DOCS
+    if snippets(page)
+]
+
+
+@pytest.mark.parametrize("page", SHOWN)
 @pytest.mark.usefixtures("place")
 def test_every_snippet_of_a_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_page(page, monkeypatch)[1] == snippets(page)

@@ -71,14 +71,6 @@ def test_a_rank_that_lacks_its_entry_or_has_it_damaged_compiles_while_the_others
     assert [(report["result"], report["compiled"]) for report in reports] == [(RESULT, 0), (RESULT, 2), (RESULT, 2)]
 
 
-def test_ranks_without_a_common_folder_compile_once_in_each(warm: Path) -> None:
-    job = Job(warm, world=3, caches={1: "other", 2: "other"})
-    reports = run_job(job)
-    assert [report["result"] for report in reports] == [RESULT] * 3
-    assert sorted(report["compiled"] for report in reports) == [0, 0, 2]
-    assert [report["compiled"] for report in run_job(job)] == [0] * 3
-
-
 def test_ranks_without_a_common_folder_compile_once_where_they_have_a_tier(tmp_path: Path) -> None:
     (tmp_path / "tier").mkdir()
     tier = f"folder:{tmp_path / 'tier'}?unsigned=1"

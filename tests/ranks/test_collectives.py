@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +13,9 @@ from torch.distributed import _functional_collectives as collectives
 
 import gearcache
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.inductor.groups import described_with_names, library_file, place, with_names
+from gearcache.ge_cache.inductor.groups import place, with_names
 from gearcache.ge_cache.inductor.interpreter_lock import with_lock_released
 from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource
-from gearcache.ge_cache.process_groups import role
 from tests.support.scenarios import strict_config
 
 NAMES = ("0", "a_name_" * 18 + "!")
@@ -38,11 +35,6 @@ class Reducer(torch.nn.Module):
         dist.barrier()
         return x + 1
 
-    def reduce(self, x: Tensor) -> Tensor:
-        found = x + 1
-        dist.reduce(found, 0)
-        return found
-
     def reduced_number(self, x: Tensor) -> Tensor:
         count = torch.tensor(1.0)
         dist.all_reduce(count)
@@ -50,12 +42,6 @@ class Reducer(torch.nn.Module):
 
     def asked_backend(self, x: Tensor) -> Tensor:
         return x + 1 if dist.get_backend() == "gloo" else x - 1
-
-    def asked_backend_of_group(self, x: Tensor) -> Tensor:
-        return x + len(self.own._get_backend_name())
-
-    def asked_description(self, x: Tensor) -> Tensor:
-        return x + len(self.own.group_desc)
 
     def asked_type(self, x: Tensor) -> Tensor:
         return x + 1 if type(self.own) is dist.ProcessGroup else x - 1
@@ -91,10 +77,7 @@ def start() -> None:
             r"cannot trace `torch\.distributed\.broadcast`: use `torch.*collectives\.broadcast.*test_collect",
         ),
         ("barrier", r"cannot trace `torch\.distributed\.barrier`: call it outside of the method"),
-        ("reduce", r"cannot trace `torch\.distributed\.reduce`: .* docs/ranks\.md"),
         ("asked_backend", r"a process group .* in `__init__`, and keep the answer"),
-        ("asked_backend_of_group", r"a process group for `_get_backend_name`, .* in `__init__`, and keep the answer"),
-        ("asked_description", r"a process group for `group_desc`, .* in `__init__`, and keep the answer"),
         ("asked_type", r"type of a process group, .* in `__init__`, and keep the answer"),
     ],
 )
@@ -149,29 +132,6 @@ def test_names_are_written_into_places_and_end_there() -> None:
     assert [text for text in written.split(b"\0") if text] == [
         f"{mark}{name}".encode() for mark, name in zip("\1\2\3", (*NAMES, NAMES[0]), strict=True)
     ]
-
-
-@pytest.mark.parametrize("name", ["n" * 128, "a\0b"])
-def test_a_name_that_fits_no_place_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="127 bytes"):
-        with_names(b"", [name])
-
-
-def test_an_object_lies_in_the_folder_where_the_kernel_gives_no_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "memfd_create", lambda *_: os.open("/nowhere", os.O_RDONLY))
-    with library_file(b"an object", tmp_path) as name:
-        assert Path(name).read_bytes() == b"an object"
-        assert Path(name).parent == tmp_path
-
-
-def test_names_in_descriptions_are_text() -> None:
-    names = ['with "quotes"', role(0)]
-    described = json.dumps({"groups": [place(1), place(0), f"{place(0)} and more"]}).encode()
-    assert json.loads(described_with_names(described, names)) == {
-        "groups": [names[1], names[0], f"{place(0)} and more"]
-    }
 
 
 def test_a_graph_that_communicates_is_not_compiled_where_it_would_keep_pythons_lock() -> None:

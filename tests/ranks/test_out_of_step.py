@@ -120,12 +120,3 @@ def test_a_process_that_is_forked_from_a_rank_is_none_and_may_compile_for_itself
     assert [report["forked later"] for report in reports] == ["[True, False]"] * 2
     done = [(report["first"], report["second"], report["result"]) for report in reports]
     assert done == [(True, True, RESULT)] * 2
-
-
-def test_no_rank_says_that_it_waits_for_itself(tmp_path: Path) -> None:
-    reports = run_job(Job(tmp_path, "slow", world=3))
-    for rank, report in enumerate(reports):
-        assert report["first"] is True
-        named = [line.partition(" waits for ")[2] for line in report["said"]]
-        assert not any(f"rank {rank}" in text for text in named), named
-    assert any("rank 2" in line for line in reports[1]["said"]), reports[1]

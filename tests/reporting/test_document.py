@@ -40,16 +40,6 @@ def test_the_overview_is_what_stats_says(cache_dir: Path) -> None:
     assert all(row["advice"] for row in report["reasons"])
 
 
-def test_a_hit_saves_what_one_variant_took(cache_dir: Path) -> None:
-    key = store_geared(cache_dir, "Model.decode", GEARS, checks=(1, 2, 3))
-    disk = DiskStore(Layout(cache_dir))
-    assert disk.use(key)
-    for _ in range(2):
-        disk.count_load(key)
-    overview = run_json("report")["overview"]
-    assert (overview["compile_seconds"], overview["compile_seconds_saved"]) == (15.0, 10.0)
-
-
 def test_gears_have_their_size_and_compile_time_and_variants_what_tells_them_apart(cache_dir: Path) -> None:
     store_geared(cache_dir, "Model.decode", GEARS, checks=(True, False))
     (entry,) = run_json("report")["entries"]
@@ -68,28 +58,6 @@ def test_an_entry_says_what_its_key_has_other_than_the_one_before(cache_dir: Pat
     assert newer["differs"]["from"] == f"Model.decode-{older['key'][:12]}"
     assert (newer["differs"]["fact"], newer["differs"]["more"]) == ("versions.torch", 0)
     assert (newer["differs"]["this"], newer["differs"]["other"]) == ("'2.13.0'", "'2.12.0'")
-
-
-def test_eviction_takes_what_prune_takes_in_place_of_what_is_in_use(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keys = [store_geared(cache_dir, f"Model.m{number}", GEARS, data=bytes([number]) * 5000) for number in range(3)]
-    disk = DiskStore(Layout(cache_dir))
-    assert disk.use(keys[0])
-    for number, key in enumerate(keys):
-        os.utime(Layout(cache_dir).manifest(key), (1e9, 1e9))
-        Layout(cache_dir).use(key).touch()
-        os.utime(Layout(cache_dir).use(key), (2e9 + number, 2e9 + number))
-    monkeypatch.setenv("GEARCACHE_MAX_SIZE", f"{run_json('report')['overview']['size'] - 1}B")
-    found = run_json("report")["overview"]["eviction"]
-    gone = run_json("prune", "--max-size", os.environ["GEARCACHE_MAX_SIZE"], "--dry-run", code=4)
-    assert [row["name"] for row in gone["removed"]] == [f"Model.m1-{keys[1].digest[:12]}"]
-    assert found["over_limits"] == 1
-    assert [(row["name"], row["is_over"], row["in_use"]) for row in found["next"]] == [
-        (f"Model.m{number}-{keys[number].digest[:12]}", is_over, in_use)
-        for number, is_over, in_use in ((1, True, False), (0, False, True), (2, False, False))
-    ]
-    assert (found["next"][0]["frees"], found["next"][1]["frees"]) == (gone["freed"], 0)
 
 
 def test_calls_and_shapes_come_from_traces_and_are_added_up(cache_dir: Path, tmp_path: Path) -> None:
@@ -135,24 +103,7 @@ def test_misses_of_a_trace_have_reason_values_place_and_advice(cache_dir: Path, 
     assert miss["advice"].startswith("compile again after each deployment")
 
 
-def test_starts_have_their_spans_and_what_lies_within_one_of_its_kind_counts_once(
-    cache_dir: Path, tmp_path: Path
-) -> None:
-    spans = (span("torch", "import", 0, 2), span("sympy", "import", 0.5, 1.25), span("key", "key", 4, 3))
-    (start,) = run_json("report", "--trace", str(write_trace(tmp_path / "start.json", spans=spans)))["starts"]
-    assert (start["file"], start["pid"], start["seconds"]) == ("start.json", 7, 2.5)
-    assert [(each["name"], each["begin"], each["seconds"]) for each in start["spans"]] == [
-        ("torch", 0.0, 2.0),
-        ("sympy", 0.5, 1.25),
-        ("key", 4.0, 3.0),
-    ]
-    assert start["kinds"] == [
-        {"category": "key", "spans": 1, "seconds": 3.0},
-        {"category": "import", "spans": 2, "seconds": 2.0},
-    ]
-
-
-@pytest.mark.parametrize("odd", [float("nan"), float("inf"), -1, 1e300, "text", None, [], {}, True, "\ud800"])
+@pytest.mark.parametrize("odd", [float("nan"), -1, None, {}, "\ud800"])
 def test_odd_values_of_a_trace_are_numbers_or_texts(odd: object, cache_dir: Path, tmp_path: Path) -> None:
     row = {
         "method": odd,
@@ -177,23 +128,6 @@ def test_a_trace_that_others_could_have_written_is_read_and_a_fifo_is_a_fault(ca
     assert len(run_json("report", "--trace", str(trace))["starts"]) == 1
     os.mkfifo(tmp_path / "fifo")
     assert "fifo" in run_json("report", "--trace", str(tmp_path / "fifo"))["faults"][0]
-
-
-def test_a_trace_that_is_too_large_is_a_fault(cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gearcache.reporting.recorded.LARGEST", 100)
-    trace = write_trace(tmp_path / "start.json", spans=(span("a", "b", 0, 1),))
-    assert "more than 100 bytes" in run_json("report", "--trace", str(trace))["faults"][0]
-
-
-def test_manifests_beyond_the_number_that_is_read_are_listed_without_details(cache_dir: Path) -> None:
-    for number in range(3):
-        store_geared(cache_dir, f"Model.m{number}", GEARS)
-    report = run_json("report", "--details", "1")
-    assert [(entry["is_read"], len(entry["gears"])) for entry in report["entries"]] == [
-        (True, 2),
-        (False, 0),
-        (False, 0),
-    ]
 
 
 def test_payloads_of_another_form_and_damaged_manifests_are_faults(cache_dir: Path) -> None:
@@ -269,12 +203,9 @@ def test_no_call_vanishes(cache_dir: Path, tmp_path: Path) -> None:
     "text, told",
     [
         ("{", "it is no JSON"),
-        ("[]", "it has no list `traceEvents`"),
         ('{"traceEvents": []}', "another program has written it"),
         ('{"traceEvents": [{"ph": "X", "name": "a", "ts": 1}], "gearcache": {"methods": []}}', ""),
         ('{"traceEvents": [], "gearcache": {"methods": [3]}}', "a part of it has another form"),
-        ('{"traceEvents": [], "gearcache": {"methods": [{}]}}', ""),
-        ('{"traceEvents": [], "gearcache": {"methods": 1}}', ""),
         ("[" * 100_000, "it is nested too deeply"),
     ],
 )

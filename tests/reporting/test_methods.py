@@ -44,15 +44,6 @@ def test_two_classes_of_one_name_are_two_methods(cache_dir: Path, tmp_path: Path
     assert found[""]["traffic"] is None
 
 
-def test_a_name_with_other_letters_than_its_folder_keeps_its_entries_and_misses(
-    cache_dir: Path, tmp_path: Path
-) -> None:
-    store_geared(cache_dir, "Mod\u00e8le.f", GEARS)
-    count_misses(Layout(cache_dir), "Mod_le.f", ["absent"])
-    (row,) = report(tmp_path, {"method": "Mod\u00e8le.f", "gears": {GEARS[0]: 3}})
-    assert (row["method"], row["entries"], row["misses"], row["traffic"]["calls"]) == ("Mod\u00e8le.f", 1, 1, 3)
-
-
 def test_gears_of_entries_that_nobody_uses_any_more_are_no_present_gears(cache_dir: Path, tmp_path: Path) -> None:
     store_geared(cache_dir, "Model.decode", ["ids.size(0)=3"])
     padded = {"gears": {"ids.size(0)=4": 1}, "padded": {"ids.size(0)=3": 5}}
@@ -62,22 +53,6 @@ def test_gears_of_entries_that_nobody_uses_any_more_are_no_present_gears(cache_d
     assert traffic["outside"] == [{"text": "ids.size(0)=3", "sizes": [3], "calls": 5, "padded": 5}]
     assert traffic["padding_now"] == round(1 - (5 * 3 + 4) / (6 * 4), 4)
     assert len(traffic["suggested"]["sizes"][0]["sizes"]) == 2
-
-
-def test_a_method_that_pads_nothing_has_no_padding(cache_dir: Path, tmp_path: Path) -> None:
-    store_geared(cache_dir, "Model.decode", GEARS)
-    shapes = {"dims": ["ids.size(0)"], "shapes": [{"shape": [3], "calls": 5}]}
-    (row,) = report(
-        tmp_path, {"method": "Model.decode", "gears": {GEARS[1]: 1}, "eager_reasons": {"on_miss": 5}, **shapes}
-    )
-    assert row["traffic"]["padding_now"] is None
-
-
-def test_gears_whose_long_names_differ_at_the_end_are_counted_apart(cache_dir: Path, tmp_path: Path) -> None:
-    for letters in (500, 9000):
-        names = {f"{'x' * letters}={size}": size for size in (1, 2, 3)}
-        (row,) = report(tmp_path, {"method": "Model.decode", "gears": names})
-        assert sorted(each["calls"] for each in row["traffic"]["gears"]) == [1, 2, 3]
 
 
 def test_a_method_that_nobody_called_is_not_listed(cache_dir: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import torch
@@ -93,13 +92,6 @@ def nothing() -> None:
 def broken() -> None:
     built_on_meta()
     raise RuntimeError("the deployment script is wrong")
-
-
-def on_one_node() -> None:
-    """As `on_meta`, but where the cache is that of a second node of tests."""
-    if os.environ["TORCHAIR_CACHE_HOME"].endswith("second"):
-        raise RuntimeError("no model on this node")
-    on_meta()
 
 
 def serve() -> dict[str, object]:

@@ -70,28 +70,17 @@ class Page:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def look(self, *, dark: bool = False, width: int = 1100, height: int = 900, media: str = "screen") -> None:
-        """Choose the scheme of colours, the size of the window and the medium."""
+    def look(self, *, width: int = 1100, height: int = 900) -> None:
+        """Choose the size of the window."""
         self.send(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.send("Emulation.setEmulatedMedia", media=media, features=[scheme])
 
     def press(self, key: str, code: int, text: str = "") -> None:
         """Press and release a key."""
         named = {"key": key, "code": key, "windowsVirtualKeyCode": code}
         self.send("Input.dispatchKeyEvent", type="keyDown", text=text, **named)
         self.send("Input.dispatchKeyEvent", type="keyUp", **named)
-
-    def accessible(self) -> list[tuple[str, str]]:
-        """Role and name of all that a screen reader tells."""
-        nodes = self.send("Accessibility.getFullAXTree")["nodes"]
-        return [
-            (str(node.get("role", {}).get("value", "")), str(node.get("name", {}).get("value", "")))
-            for node in nodes
-            if not node.get("ignored")
-        ]
 
     def _receive(self, deadline: float) -> dict[str, Any]:
         while b"\0" not in self._rest:

@@ -69,10 +69,9 @@ ENCODER_DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "blenderbot": ("BlenderbotForConditionalGeneration", "BlenderbotConfig", _BART),
     "blenderbot-small": ("BlenderbotSmallForConditionalGeneration", "BlenderbotSmallConfig", _BART),
 }
-#: What the graphs take whose entries several test files share (`mistral_entries`, `llama_entries`, `t5_entries`).
+#: What the graphs take whose entries several test files share (`mistral_entries`, `t5_entries`).
 MISTRAL_SIZES: dict[str, Any] = {"batch": [2, 4], "prompt": [4, 16], "cache_length": 64}
-LLAMA_SIZES: dict[str, Any] = {"batch": [2], "prompt": [1], "cache_length": 24}
-T5_SIZES: dict[str, Any] = {"batch": [2, 4], "prompt": [8, 16], "cache_length": 24}
+T5_SIZES: dict[str, Any] = {"batch": [4], "prompt": [16], "cache_length": 24}
 
 
 def cache_name() -> str:
@@ -108,11 +107,6 @@ def language_model(family: str, **options: Any) -> Any:
                 if parameter.ndim > 1:
                     parameter.data.normal_(0, 0.4)
     return made
-
-
-def llama_of_one_layer(**options: Any) -> Any:
-    """Return the model of `llama_entries`, whose attention is written out in transformers."""
-    return language_model("llama", num_hidden_layers=1, attn_implementation="eager", **options)
 
 
 def tokens(batch: int, length: int, seed: int = 0) -> torch.Tensor:

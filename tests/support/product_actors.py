@@ -26,9 +26,7 @@ import torch._dynamo.convert_frame
 import gearcache
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.verify import verify
-from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.store import DiskStore
 from gearcache.ge_cache.eager import EagerBackend
 
 GEARS = {"input": {0: [2, 3]}}
@@ -164,54 +162,6 @@ def died(root: Path) -> dict[str, Any]:
     return {"waiting": [process.result() for process in waiting]}
 
 
-def users(root: Path) -> dict[str, Any]:
-    """Two processes wait while a third compiles their key, and serve on when it has ended; then others clear."""
-    waiting, waits = os.pipe()
-    loaded, loads = os.pipe()
-    end, ends = os.pipe()
-
-    def wait_and_serve() -> dict[str, Any]:
-        os.close(ends)
-        exclusive = DiskStore.exclusive
-
-        def telling(self: DiskStore, key: CacheKey) -> Any:
-            os.write(waits, b".")
-            return exclusive(self, key)
-
-        DiskStore.exclusive = telling  # type: ignore[method-assign, assignment]
-
-        def stay(report: dict[str, Any]) -> None:
-            os.write(loads, b".")
-            os.read(end, 1)  # ends when the parent closes its side
-
-        return serve(root, then=stay)
-
-    holder = Process(lambda: serve_stopping(root, signal.SIGSTOP), root.with_name("holder.json"))
-    holder.wait_until_stopped()
-    others = [Process(wait_and_serve, root.with_name(f"other{number}.json")) for number in range(2)]
-    for _ in others:
-        os.read(waiting, 1)
-    os.kill(holder.pid, signal.SIGCONT)
-    compiled = holder.result()["traces"]
-    for _ in others:
-        os.read(loaded, 1)
-    catalog = Catalog(Layout(root))
-    entries = catalog.entries()
-    named = sorted(user.pid for user in catalog.users(entries[0]))
-    outcomes = [catalog.prune(max_size=0), catalog.prune(max_age=0), catalog.remove(entries)]
-    os.close(ends)
-    reports = [other.result() for other in others]
-    return {
-        "compiled": compiled,
-        "traces": [report["traces"] for report in reports],
-        "users": named == sorted(other.pid for other in others),
-        "removed": sum(len(outcome.removed) for outcome in outcomes),
-        "in use": [len(outcome.in_use) for outcome in outcomes],
-        "loads": Catalog(Layout(root)).entries()[0].hits,
-        "removed after": len(catalog.remove(entries).removed),
-    }
-
-
 def full(root: Path) -> dict[str, Any]:
     """A disk that fills up between two models, and has space again later."""
     serve_in_memory(lambda: serve(root, width=5))
@@ -288,7 +238,6 @@ def main() -> None:
         "together": together,
         "hung": hung,
         "died": died,
-        "users": users,
         "full": full,
         "nowhere": nowhere,
         "read_only": read_only,

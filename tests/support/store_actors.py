@@ -1,8 +1,8 @@
 """What processes do with a store, without torch: the actors of the tests that kill them, and what must hold after.
 
-`python tests/support/store_actors.py <root> random <kills> <seed>` and `... boundaries <actor> <step>` kill real
-processes and print a report as JSON; `... calls <name> <last>` forks processes that strace kills. They run as a program
-of their own because they fork, which a process with threads must not.
+`python tests/support/store_actors.py <root> boundaries <actor> <step>` kills real processes and prints a report;
+`... calls <name> <last>` forks processes that strace kills. They run as a program of their own because they fork, which
+a process with threads must not.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import contextlib
 import fcntl
 import json
 import os
-import random
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -143,14 +141,6 @@ def spawn(work: Callable[[], object]) -> int:
     return child
 
 
-def act_for_ever(root: Path, seed: int) -> None:
-    """Do one thing after another until killed."""
-    chance = random.Random(seed)
-    names = ["publish", "publish", "load", "evict", "clear", "collect", "import"]
-    while True:
-        ACTORS[chance.choice(names)](root, chance.randrange(len(KEYS)))
-
-
 def check_after(root: Path, known: Iterable[int], numbers: Iterable[int]) -> None:
     """Nothing that a killed process left is a danger or an obstacle: the next one continues, leftovers go.
 
@@ -166,33 +156,6 @@ def check_after(root: Path, known: Iterable[int], numbers: Iterable[int]) -> Non
     for number in numbers:
         publish(root, number)
         assert load(root, number)
-
-
-def random_kills(root: Path, kills: int, seed: int) -> dict[str, Any]:
-    """Kill -9 one of three busy processes again and again, and look at every entry after each kill."""
-    chance = random.Random(seed)
-    make_bundle(root, range(len(KEYS)))
-    children = [spawn(lambda: act_for_ever(root, chance.randrange(1 << 30))) for _ in range(3)]
-    hits = misses = 0
-    ended: list[int] = []
-    for turn in range(kills):
-        time.sleep(chance.expovariate(150))
-        victim = children.pop(chance.randrange(len(children)))
-        os.kill(victim, signal.SIGKILL)
-        _, status = os.waitpid(victim, 0)
-        if not os.WIFSIGNALED(status):
-            ended.append(status)
-        for number in range(len(KEYS)):
-            if load(root, number):
-                hits += 1
-            else:
-                misses += 1
-        children.append(spawn(partial(act_for_ever, root, seed * kills + turn)))
-    for child in children:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    check_after(root, range(len(KEYS)), range(len(KEYS)))
-    return {"kills": kills, "hits": hits, "misses": misses, "ended by themselves": len(ended)}
 
 
 def kill_at_boundaries(root: Path, actor: str, step: int) -> dict[str, Any]:
@@ -273,9 +236,7 @@ def _publish_after(root: Path, name: str, calls: int) -> None:
 def main() -> None:
     """Run what the command line names, and print the report."""
     root, what, *rest = sys.argv[1:]
-    if what == "random":
-        report = random_kills(Path(root), int(rest[0]), int(rest[1]))
-    elif what == "boundaries":
+    if what == "boundaries":
         report = kill_at_boundaries(Path(root), rest[0], int(rest[1]))
     elif what == "calls":
         publish_until_call(Path(root), rest[0], int(rest[1]))

@@ -48,11 +48,8 @@ STORED = f"gearcache: compiling 4 graphs of `Model.encode`, to be stored in `/sr
     ("kind", "environ", "place", "line"),
     [
         pytest.param(io.StringIO, {}, "/srv/.torchair_cache", STORED, id="a pipe"),
-        pytest.param(io.StringIO, {}, "", ALONE, id="a pipe, where nothing is stored"),
         pytest.param(Terminal, {"TERM": "dumb"}, "", ALONE, id="a terminal without escapes"),
-        pytest.param(Terminal, {"NO_COLOR": "1"}, "", ALONE, id="a terminal without colours"),
         pytest.param(io.StringIO, {"GEARCACHE_PROGRESS": "0"}, "", "", id="a pipe, turned off"),
-        pytest.param(Terminal, {"GEARCACHE_PROGRESS": "0"}, "", "", id="a terminal, turned off"),
     ],
 )
 def test_a_long_build_is_told_in_one_line_where_no_bar_can_be_drawn(
@@ -134,24 +131,6 @@ def test_a_terminal_gets_a_line_that_fits_and_says_what_is_done(columns: int, mo
     assert " 1/4 " in found[-1]
 
 
-def test_the_line_moves_at_least_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = stream(monkeypatch, Terminal)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("TERM", "xterm")
-    with BuildProgress("Model.encode", 4):
-        time.sleep(2.6)
-    found = screens(written.getvalue())
-    assert all(any(f" tracing: {second} s" in line for line in found) for second in range(3))
-
-
-def test_headers_are_told_once_in_the_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GEARCACHE_PROGRESS", "0")
-    with caplog.at_level(logging.INFO, "gearcache"), BuildProgress("M.f", 2) as building:
-        building.update("a", "headers")
-        building.update("b", "headers")
-    assert caplog.messages == ["M.f: compiling C++ runtime headers, once per host"]
-
-
 def test_a_pipe_is_told_from_time_to_time_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     written = stream(monkeypatch)
     monkeypatch.setattr(progress, "_FIRST_BEAT", 0.2)
@@ -168,16 +147,3 @@ def test_a_pipe_is_told_from_time_to_time_what_is_done(monkeypatch: pytest.Monke
 def test_without_a_standard_error_a_build_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     build(0.0)
-
-
-def test_seconds_are_those_of_the_gear(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "gearcache"), BuildProgress("Model.encode", 2) as building:
-        building.update("late", "wait")
-        building.update("early", "compile")
-        time.sleep(0.3)
-        building.update("early", "done")
-        building.update("late", "compile")
-        building.update("late", "done")
-    early, late = caplog.messages
-    assert re.fullmatch(r"Model.encode: gear early done after 0\.[3-9] s \(1 of 2\)", early)
-    assert re.fullmatch(r"Model.encode: gear late done after 0\.[01] s \(2 of 2\)", late)

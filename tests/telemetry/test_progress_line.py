@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gearcache.telemetry.progress_line import STAGES, State, fitted
-from tests.support.sampled import examples
 
 
 def drawn(width: int, method: str, share: float, state: State) -> str:
@@ -49,16 +46,3 @@ TWO = State("compiling", "ids.size(0)=2, ids.size(1)=16", 3.0, 1)
 )
 def test_the_line_is_cut_where_it_tells_least(width: int, method: str, state: State, line: str) -> None:
     assert drawn(width, method, 0.4, state) == line
-
-
-@settings(max_examples=examples(100))
-@given(
-    st.integers(36, 200),
-    st.text(min_size=1, max_size=60),
-    st.floats(-1, 2),
-    st.builds(State, st.text(min_size=1, max_size=60), st.text(max_size=120), st.floats(0, 9999), st.integers(0, 8)),
-)
-def test_no_line_is_too_long_and_each_has_the_time(width: int, method: str, share: float, state: State) -> None:
-    line = drawn(width, method, share, state)
-    assert len(line) <= width
-    assert f": {int(state.seconds or 0)} s" in line

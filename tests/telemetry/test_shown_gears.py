@@ -9,8 +9,7 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.errors import CompileError, PaddedResultError, UnknownGear
-from gearcache.prewarming.report import Prewarmed
+from gearcache.errors import UnknownGear
 from tests.support.commands import run, run_json
 from tests.support.recorded import store_geared
 from tests.support.scenarios import strict_config
@@ -72,19 +71,6 @@ def test_a_log_and_show_have_short_names_and_in_full_the_whole_ones(
         assert f"\n  {full(2)}: " in run("show", "Decoder.decode", *more).stdout
     (variant,) = run_json("show", "Decoder.decode")["variant_details"]
     assert variant["gears"][0].startswith(f"{full(2)}: ")
-
-
-def test_errors_without_the_other_gears_name_each_argument_once() -> None:
-    name = "ids.size(0)=2, ks[*].size(0)=2, vs[*].size(0)=2"
-    error = CompileError("M.f", full(2), "cause")
-    assert (str(error), error.gear) == (f"`M.f`, gear {name}: the backend failed: cause", full(2))
-    assert name in str(PaddedResultError(full(2), "x.size(0)=1"))
-
-
-def test_a_prewarm_names_missing_gears_beside_those_that_are_there() -> None:
-    entry = Prewarmed("M.f", "path", present=["x.size(0)=2, x.size(1)=2"], missing=["x.size(0)=2, x.size(1)=4"])
-    assert entry.named(entry.missing) == ["x.size(1)=4"]
-    assert entry.to_plain()["missing"] == ["x.size(0)=2, x.size(1)=4"]
 
 
 def test_a_diff_and_a_report_have_texts_and_names(tmp_path: Path) -> None:

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
-import torch
 
-from gearcache import cli
-from gearcache.events import Event, LateEvent
 from gearcache.telemetry import start_trace
-from gearcache.telemetry.trace_document import Span, together, trace_events
 from tests.support.commands import run_json
 from tests.support.fork_server import run_code
-from tests.test_events import Net, cached
 
 PROGRAM = """
 import sys, gearcache, torch
@@ -168,15 +160,6 @@ def test_a_process_without_cached_methods_and_a_forked_child_write_nothing(tmp_p
         assert (tmp_path / "start.json").exists() is is_written
 
 
-def test_events_of_tiers_are_spans(tmp_path: Path) -> None:
-    recorder = start_trace.Recorder(str(tmp_path / "start.json"))
-    recorder.note(Event("fetch", "M.f", tier="redis", seconds=0.5))
-    recorder.note(Event("fault", "M.f", tier="redis"))
-    trace = recorder._document()
-    assert [(event["name"], event["dur"]) for event in spans(trace, "fetch")] == [("redis", 500_000.0)]
-    assert spans(trace, "fault") == []
-
-
 def test_spans_are_bounded_and_the_others_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start_trace, "MOST_SPANS", 3)
     monkeypatch.setattr(start_trace, "MOST_OF_A_NAME", 2)
@@ -189,15 +172,6 @@ def test_spans_are_bounded_and_the_others_counted(tmp_path: Path, monkeypatch: p
     # One method that is missed by every call leaves room for another, and one category for the others.
     assert kept == {"prepare": ["M", "M", "N"], "gear": ["g", "g", "g"], "key": ["M"]}
     assert (found["gearcache"]["dropped"], found["gearcache"]["dropped_by_kind"]) == (5, {"prepare": 3, "gear": 2})
-
-
-def test_what_another_process_has_built_stands_where_it_happened(tmp_path: Path) -> None:
-    recorder = start_trace.Recorder(str(tmp_path / "start.json"))
-    ended = time.perf_counter() - 5.0
-    recorder.note(LateEvent("trace", "M.f", seconds=0.5, ended=ended, process=4711))
-    (found,) = spans(recorder._document(), "trace")
-    assert found["tid"] == 4711
-    assert found["ts"] == pytest.approx(1e6 * (ended - 0.5 - recorder._zero), abs=1)
 
 
 def test_a_call_in_a_signal_handler_while_the_file_is_written_is_not_lost_and_waits_for_nobody(tmp_path: Path) -> None:
@@ -219,26 +193,6 @@ def test_a_call_in_a_signal_handler_while_the_file_is_written_is_not_lost_and_wa
     assert json.loads((tmp_path / "start.json").read_text())["gearcache"]["methods"][0]["gears"] == {"g": 2}
 
 
-def test_what_a_signal_handler_raises_while_the_file_is_written_comes_out(tmp_path: Path) -> None:
-    recorder = start_trace.Recorder(str(tmp_path / "start.json"))
-
-    class Slow:
-        def to_record(self) -> dict[str, Any]:
-            signal.raise_signal(signal.SIGUSR1)
-            return {"method": "M.f"}
-
-    def timeout(*_: object) -> None:
-        raise TimeoutError("of the request")
-
-    recorder.follow(Slow())
-    before = signal.signal(signal.SIGUSR1, timeout)
-    try:
-        with pytest.raises(TimeoutError, match="of the request"):
-            recorder.write()
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
 def test_nobody_writes_the_file_of_a_process_that_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     server, probe = (start_trace.Recorder(str(tmp_path / "start.json")) for _ in range(2))
     for recorder in (server, probe):
@@ -254,13 +208,6 @@ def test_nobody_writes_the_file_of_a_process_that_runs(tmp_path: Path, caplog: p
     server.release()
     probe.write()
     assert json.loads((tmp_path / "start.json").read_text())["gearcache"]["began"] != 1.0
-
-
-def test_a_command_that_only_looks_records_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, is_recorded in (("prewarm", True), ("doctor", False)):
-        monkeypatch.setattr("gearcache.telemetry.spans._recorder", start_trace.Recorder(str(tmp_path / "start.json")))
-        assert cli.main.get_command(click.Context(cli.main), name) is not None
-        assert (start_trace.recorder() is not None) is is_recorded
 
 
 class Followed:
@@ -311,46 +258,3 @@ def test_the_file_that_a_link_leads_to_is_written_and_what_is_no_file_is_left(
         assert [record.levelname for record in caplog.records] == ["WARNING"], name
     assert (tmp_path / "fifo").is_fifo()
     assert (tmp_path / "loop").is_symlink()
-
-
-def test_compiles_beside_each_other_have_rows_of_their_own() -> None:
-    times = {"prepare": (0.0, 10.0), "compile": (1.0, 4.0), "gear": (8.0, 1.0)}
-    found = [Span(kind, kind, *when, 7) for kind, when in times.items()]
-    assert {event["tid"] for event in trace_events(found, 1, "x") if event["ph"] == "X"} == {7}
-    found += [Span("compile", "b", 1.5, 5.0, 7), Span("compile", "c", 2.0, 6.5, 7)]
-    events = [event for event in trace_events(found, 1, "x") if event["ph"] == "X"]
-    assert len({event["tid"] for event in events}) > 1
-    for one in events:
-        for other in events:
-            first, second = sorted((one, other), key=lambda event: (event["ts"], -event["dur"]))
-            ends = first["ts"] + first["dur"], second["ts"] + second["dur"]
-            assert one["tid"] != other["tid"] or second["ts"] >= ends[0] or ends[1] <= ends[0]
-
-
-def test_the_first_answer_of_a_graph_stands_beside_that_of_the_method_itself(
-    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recorder = start_trace.Recorder(str(tmp_path / "start.json"))
-    monkeypatch.setattr("gearcache.telemetry.spans._recorder", recorder)
-    method = cached(Net(), on_miss="eager")
-    for _ in range(300):
-        method(torch.randn(3, 4))
-    method(torch.randn(2, 4))
-    assert type(method).__call__.__name__ != "first"
-    trace = recorder._document()
-    (itself,), (answer,) = spans(trace, "itself"), spans(trace, "answer")
-    assert itself["ts"] < answer["ts"]
-    assert len(spans(trace, "prepare")) <= start_trace.MOST_OF_A_NAME
-    assert trace["gearcache"]["dropped"] > 0
-
-
-def test_objects_of_one_method_are_one_record() -> None:
-    shapes = {"dims": ["a"], "shapes": [{"shape": [3], "calls": 2}]}
-    reason = {"kind": "absent", "times": 1}
-    one = {"method": "M.f", "hits": 1, "gears": {"g": 2}, "reasons": [reason]}
-    records = [one, {**one, "gears": {"g": 1, "h": 5}}, {"method": "M.f", **shapes}, {"method": "M.f", **shapes}]
-    found, other = together([*records, {"method": "M.f", "dims": ["b"], "shapes": [{"shape": [9], "calls": 9}]}])
-    assert (other["method"], other["dims"], other["shapes"]) == ("M.f", ["b"], [{"shape": [9], "calls": 9}])
-    assert (found["hits"], found["gears"]) == (2, {"g": 3, "h": 5})
-    assert found["shapes"] == [{"shape": [3], "calls": 4}]
-    assert found["reasons"] == [{"kind": "absent", "times": 2}]
