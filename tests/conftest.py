@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -56,13 +55,6 @@ def cache_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / ".torchair_cache"
     monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(root))
     return root
-
-
-@pytest.fixture
-def disk_path() -> Iterator[Path]:
-    """A folder on the disk, where the order of files in a folder is not that of their creation, as it is in memory."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
 
 
 @pytest.fixture
