@@ -91,7 +91,9 @@ def dynamic_gear(
     return graph, stored
 
 
-def check_numbers(capture: Capture, decompositions: Mapping[Any, Any] | None, *, compiles: bool) -> None:
+def check_numbers(
+    capture: Capture, decompositions: Mapping[Any, Any] | None, *, compiles: bool, is_ge: bool = False
+) -> None:
     """Record a graph at the sizes of its trace; `CaptureError` where its numbers cannot be inputs of the graph."""
     symbols, lifted = capture.symbols(), lift_attributes(capture)
     sizes = [size for item in capture.inputs for size in item.sizes]
@@ -109,7 +111,7 @@ def check_numbers(capture: Capture, decompositions: Mapping[Any, Any] | None, *,
         if floats := frozenset().union(*capture.numbers.graph_floats.values()):
             raise NumberRefused(capture.method, error.cause, floats) from error
         raise
-    check_operands(graph.module.graph, capture.method, symbols_in, compiles=compiles)
+    check_operands(graph.module.graph, capture.method, symbols_in, compiles=compiles, is_ge=is_ge)
     if compiles:
         check_floats(graph.module.graph, len(graph.numbers), capture)
     _check_conditions(capture, conditions)

@@ -229,7 +229,7 @@ def _operand_dtypes(number: fx.Node, user: fx.Node) -> list[torch.dtype]:
     return [value.dtype for value in values if isinstance(value, torch.Tensor)]
 
 
-def check_operands(graph: fx.Graph, method: str, symbols_in: Any, *, compiles: bool) -> None:
+def check_operands(graph: fx.Graph, method: str, symbols_in: Any, *, compiles: bool, is_ge: bool) -> None:
     """Raise `NumberRefused` where an operator treats a number differently from eager mode.
 
     `symbols_in` gives the symbols of the capture in a symbolic number of the graph.
@@ -243,7 +243,7 @@ def check_operands(graph: fx.Graph, method: str, symbols_in: Any, *, compiles: b
             continue
         for user in node.users:
             is_narrow = any(dtype.is_floating_point and dtype.itemsize < 4 for dtype in _operand_dtypes(node, user))
-            if is_narrow and not takes_int(user, node):
+            if is_narrow and (is_ge or not takes_int(user, node)):
                 # Inductor rounds the number to the tensor's type first; eager, and a number in the code, are exact.
                 raise NumberRefused(method, f"`{user.target}` computes with a number in 16 bits", symbols_in(value))
 

@@ -278,7 +278,8 @@ class Tracer:
             check_takes(capture.module.graph, capture.method)
             if any(texts for check in capture.checks if check.kind == "numbers" for texts in check.expected[:1]):
                 raise CaptureError(capture.method, "calls are padded, which is not proven for a branch on a number")
-        check_numbers(capture, request.decompositions, compiles=request.backend.compiles)
+        backend = request.backend
+        check_numbers(capture, request.decompositions, compiles=backend.compiles, is_ge=backend.is_ge)
         symbols, numbers = capture.symbols(), set(capture.numbers.symbols)
         for item in capture.inputs:
             for dim, size in enumerate(map(symbols.simplify, item.sizes)):

@@ -92,6 +92,9 @@ class Net(nn.Module):
     def narrow(self, x: Tensor, t: float) -> Tensor:
         return x.bfloat16() > t
 
+    def narrow_product(self, x: Tensor, n: int) -> Tensor:
+        return x.bfloat16() * n
+
     def other_places(self, x: Tensor, t: float) -> tuple[Tensor, ...]:
         x = x.double()
         return torch.add(x, x, alpha=t), torch.rsub(x, t, alpha=2), torch.div(x, t, rounding_mode="trunc")
@@ -202,3 +205,16 @@ def test_floats_are_constants_where_compiled_code_would_lose_digits(
     for t in (0.7, 1 / 3, 0.9):
         assert _is_equal(cached(X, t), getattr(Net(), name)(X, t))
     assert cached.stats.compiles == 3
+
+
+@pytest.mark.parametrize(("is_ge", "compiles"), [(False, 2), (True, 3)])
+def test_an_int_beside_16_bits_is_a_number_where_inductor_compiles(
+    cache_dir: Path, is_ge: bool, compiles: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GE gets the graph as it was recorded, and may round the int first."""
+    monkeypatch.setattr(EagerBackend, "compiles", True)
+    monkeypatch.setattr(EagerBackend, "is_ge", is_ge)
+    cached = gearcache.cache_compile(Net().narrow_product, config=strict_config(), dynamic=None)
+    for n in (1001, 3, 259):
+        assert _is_equal(cached(X, n), Net().narrow_product(X, n))
+    assert cached.stats.compiles == compiles
