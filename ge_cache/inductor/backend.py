@@ -231,7 +231,7 @@ def _load(name: str, library: str) -> Any:
 
 
 class _Bound:
-    """A runner that accepts numbers as plain ints."""
+    """A runner that accepts numbers as tensors of one int64 or float64, and as plain ints and floats."""
 
     __slots__ = ("run",)
     is_native = True
@@ -240,6 +240,10 @@ class _Bound:
         self.run = run
 
     def __call__(self, inputs: list[Any]) -> list[torch.Tensor]:
-        if inputs and type(inputs[-1]) is int:  # numbers are the last inputs
-            inputs = [item if isinstance(item, torch.Tensor) else torch.tensor(item) for item in inputs]
+        if inputs and not isinstance(inputs[-1], torch.Tensor):  # numbers are the last inputs
+            inputs = [item if isinstance(item, torch.Tensor) else _number_tensor(item) for item in inputs]
         return self.run(inputs)
+
+
+def _number_tensor(number: int | float) -> torch.Tensor:
+    return torch.tensor(number, dtype=torch.float64 if isinstance(number, float) else torch.int64)

@@ -31,9 +31,10 @@ class Numbers(nn.Module):
     def forward(self, x: Tensor, y: Tensor, others: list[Tensor], n: int, at: dict[str, int]) -> Any:
         self.position += 1
         t, self.scale = self.scale, self.scale * 0.5
-        wide, *narrow = others
+        wide, *narrow, nothing = others
         in_16_bits = [self.of_16_bits(z, at["factor"], t) for z in narrow]
-        return self.of_ints(x, n, at["factor"]), self.of_floats(y, wide, t), self.of_values(y), in_16_bits
+        empty = [nothing * t, nothing / n]  # AOTInductor returns one tensor twice
+        return self.of_ints(x, n, at["factor"]), self.of_floats(y, wide, t), self.of_values(y), in_16_bits, empty
 
     def of_ints(self, x: Tensor, n: int, factor: int) -> Any:
         rows = torch.arange(2)[:, None]
@@ -69,12 +70,27 @@ def test_a_compiled_graph_has_the_numbers_of_each_call_and_calls_no_operator_for
                 ours.position = theirs.position = position
                 ours.scale = theirs.scale = t
                 y = torch.rand(8, 8) * (0.4 + number)
-                arguments = (x, y, [y.double() / 3, y.bfloat16(), y.half()], n, {"factor": factor})
+                arguments = (x, y, [y.double() / 3, y.bfloat16(), y.half(), y[:0]], n, {"factor": factor})
                 torch.testing.assert_close(served(*arguments), theirs.forward(*arguments), rtol=0, atol=0)
     assert served.stats.compiles == 1
     objects = [data for path in cache_dir.rglob("blobs/*/*") if (data := path.read_bytes()).startswith(b"\x7fELF")]
     assert objects
     assert not any(b"aoti_torch_item_int64" in data for data in objects)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_here")
+def test_under_autocast_too(cache_dir: Path) -> None:
+    class Scaled(nn.Module):
+        def forward(self, x: Tensor, n: int) -> Any:
+            return x * (n / 7) + n, n / 7
+
+    served = gearcache.cache_compile(Scaled().forward, config=strict_config("inductor"), dynamic=True)
+    x = torch.rand(4)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        for n in (3, 5):
+            torch.testing.assert_close(served(x, n), Scaled().forward(x, n), rtol=0, atol=0)
+    assert served.stats.compiles == 1
 
 
 def test_a_source_without_numbers_stays_as_it_is() -> None:

@@ -238,7 +238,7 @@ def _with_distinct_results(run: Runner) -> Runner:
             seen_ids.add(id(result))
         return results
 
-    return run_apart
+    return _in_place_of(run, run_apart)
 
 
 def _without_autocast(run: Runner, device_type: str) -> Runner:
@@ -248,7 +248,13 @@ def _without_autocast(run: Runner, device_type: str) -> Runner:
         with torch.autocast(device_type, enabled=False):
             return run(inputs)
 
-    return run_outside
+    return _in_place_of(run, run_outside)
+
+
+def _in_place_of(run: Runner, around: Any) -> Runner:
+    """Return a runner around another one, which takes numbers as that does: as tensors if it is native."""
+    around.is_native = getattr(run, "is_native", False)
+    return around  # type: ignore[no-any-return]
 
 
 def scope_of_instance(scope: Scope, method: types.FunctionType) -> Scope:
