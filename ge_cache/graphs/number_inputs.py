@@ -271,7 +271,9 @@ def check_floats(graph: fx.Graph, ints: int, capture: Capture) -> None:
             dtypes = {tensor.dtype for tensor in tensors if isinstance(tensor, torch.Tensor)}
             is_exact = takes_tensor(user, read)
             if not is_exact and user.target._schema.name.removeprefix("aten::") not in _TAKES_FLOATS:
-                raise NumberRefused(capture.method, f"`{user.target}` takes a float", bases)
+                operands = [str(value.dtype) for value in tensors[1:] if isinstance(value, torch.Tensor)]
+                beside = f" beside {operands[0].removeprefix('torch.')}" if operands else ""
+                raise NumberRefused(capture.method, f"`{user.target}` takes a float{beside}", bases)
             if not all(
                 dtype in (torch.float32, torch.bool) or (is_exact and dtype.is_floating_point) for dtype in dtypes
             ):
