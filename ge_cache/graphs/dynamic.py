@@ -91,9 +91,7 @@ def dynamic_gear(
     return graph, stored
 
 
-def check_numbers(
-    capture: Capture, decompositions: Mapping[Any, Any] | None, *, compiles: bool, is_ge: bool = False
-) -> None:
+def check_numbers(capture: Capture, decompositions: Mapping[Any, Any] | None, *, compiles: bool, is_ge: bool) -> None:
     """Record a graph at the sizes of its trace; `CaptureError` where its numbers cannot be inputs of the graph."""
     symbols, lifted = capture.symbols(), lift_attributes(capture)
     sizes = [size for item in capture.inputs for size in item.sizes]

@@ -38,8 +38,10 @@ def keep_tensor_operands(graph: fx.Graph) -> None:
     """Rewrite a recorded graph, whose nodes have fake values."""
     for number in list(graph.nodes):
         if number.target in _READS and number.args[0].meta["val"].dtype.is_floating_point:
-            for user in [user for user in number.users if takes_tensor(user, number)]:
-                _rewrite(graph, number, user)
+            if users := [user for user in number.users if takes_tensor(user, number)]:
+                taken = _taken(graph, number)
+                for user in users:
+                    _rewrite(graph, taken, user)
             if not number.users:
                 graph.erase_node(number)
         elif isinstance(number.meta.get("val"), torch.SymInt):
@@ -68,12 +70,21 @@ def _is_operand(user: fx.Node, number: fx.Node, dtypes: tuple[torch.dtype, ...])
     return user.target in _BINARY or user.target is aten.rsub.Scalar
 
 
+def _taken(graph: fx.Graph, read: fx.Node) -> fx.Node:
+    """Return a copy of the tensor from which a float is read, made there: the tensor may be written before a use."""
+    tensor: Any = read.args[0]
+    value = tensor.meta["val"]
+    with graph.inserting_before(read):
+        scalar = _add(graph, value, aten.reshape.default, (tensor, []))
+        return _add(graph, value, aten._to_copy.default, (scalar,))
+
+
 def _rewrite(graph: fx.Graph, number: fx.Node, user: fx.Node) -> None:
+    """Let an operator take a number as a tensor: a float from the tensor `number`, or a symbolic int."""
     with graph.inserting_before(user):
         if user.target is aten.scalar_tensor.default:
             value = user.meta["val"]
-            scalar = _scalar(graph, number, value)
-            result = _add(graph, value, aten._to_copy.default, (scalar,), device=value.device)
+            result = _add(graph, value, aten._to_copy.default, (number,), dtype=value.dtype, device=value.device)
         else:
             result = _operation(graph, number, user)
     user.replace_all_uses_with(result)
@@ -98,9 +109,8 @@ def _operation(graph: fx.Graph, number: fx.Node, user: fx.Node) -> fx.Node:
 
 def _scalar(graph: fx.Graph, number: fx.Node, like: Any) -> fx.Node:
     """Return a tensor of a number, of the type of another tensor."""
-    if number.target in _READS:
-        scalar = _add(graph, like, aten.reshape.default, (number.args[0], []))
-        return _add(graph, like, aten._to_copy.default, (scalar,), dtype=like.dtype)
+    if isinstance(number.meta["val"], torch.Tensor):
+        return _add(graph, like, aten._to_copy.default, (number,), dtype=like.dtype)
     return _add(graph, like, aten.scalar_tensor.default, (number,), dtype=like.dtype)
 
 
