@@ -29,9 +29,8 @@ from gearcache.ge_cache.dependencies.autograd_reads import autograd_checks
 from gearcache.ge_cache.dependencies.identities import identity_checks
 from gearcache.ge_cache.dependencies.implied import without_implied
 from gearcache.ge_cache.dependencies.looked_up import Lookups
-from gearcache.ge_cache.dependencies.observed import TracedCode, observed_checks
+from gearcache.ge_cache.dependencies.observed import TracedCode, observed_checks, result_class_checks
 from gearcache.ge_cache.dependencies.paths import Paths
-from gearcache.ge_cache.dependencies.result_classes import result_class_checks
 from gearcache.ge_cache.dependencies.tensor_reads import tensor_checks
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import under_way as private_under_way
@@ -116,12 +115,8 @@ def _translated(recording: Recording) -> Capture:
     held_sources = [*hook.sources, *(source for name, source in hook.attribute_sources.items() if name in attributes)]
     checks_of_tensors = tensor_checks(recording, paths, tensor_sources(guards), held_sources)
     type_paths = [check.access for check in checks if check.kind == "type"]
-    written_attributes = {
-        write.attribute for write in hook.writes if isinstance(write.owner, type) and write.attribute is not None
-    }
-    traced = TracedCode(recording.original, output.traced_code, recording.module, written_attributes)
+    traced = TracedCode(recording.original, output.traced_code, recording.module)
     observed = observed_checks(recording, paths, traced, type_paths)
-    checks += _hidden_attributes(recording, paths)
     written = Written(hook.writes, scope)
     all_checks = without_implied(
         _distinct([*observed.checks, *checks, *result_class_checks(output.bytecode)]),
@@ -185,18 +180,6 @@ def _unreached(
             accesses.append(paths.of(write.source))
     objects = GuardTranslator(paths).objects(recording.output.output_graph.guards, accesses)
     return None if objects is None else unreached_modules(instance, objects)
-
-
-def _hidden_attributes(recording: Recording, paths: Paths) -> list[Check]:
-    """Return the checks of classes to which the frame adds an attribute.
-
-    It hides the attribute of a base class, which the trace may have read.
-    """
-    return [
-        Check("lacks", paths.of(write.source).then("attr", "__dict__"), write.attribute)
-        for write in recording.hook.writes
-        if isinstance(write.owner, type) and write.attribute is not None and write.attribute not in vars(write.owner)
-    ]
 
 
 def _distinct(checks: list[Check]) -> list[Check]:

@@ -14,7 +14,7 @@ from gearcache.ge_cache.dependencies.log import TraceLog
 from gearcache.ge_cache.graphs.tensor_data import take_data
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 from gearcache.ge_cache.private_torch import under_way as private_under_way
-from gearcache.ge_cache.private_torch.powers import name_powers
+from gearcache.ge_cache.private_torch.nodes import name_powers
 from gearcache.guards.evidence.names import a_type, module_of
 
 

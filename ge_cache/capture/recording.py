@@ -20,8 +20,8 @@ from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import every_probe
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import raised as private_raised
+from gearcache.ge_cache.private_torch.nodes import kernels_restored_after_a_failure
 from gearcache.ge_cache.private_torch.probe import listening
-from gearcache.ge_cache.private_torch.switches import kernels_restored_after_a_failure
 from gearcache.guards.access import Scope
 
 
@@ -77,7 +77,7 @@ class Recording(TraceLog):
                     self._function, arguments, keywords, self.hook, self._begin
                 )
                 if self.hook.module is not None:
-                    check_switches(self.method, self.hook.module, self.hook.writes)
+                    check_switches(self.method, self.hook.module)
         except private_dynamo.dynamo_errors() as error:
             raise self._refusal(error) from error
         except CaptureError:

@@ -18,7 +18,6 @@ import torch
 
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
-from gearcache.ge_cache.private_torch.subclasses import with_subclasses
 
 #: Storages of at least this many bytes get pages of their own, which exist only once they are touched.
 _MAPPED = 1 << 20
@@ -47,7 +46,7 @@ def stand_ins(device: torch.device) -> Iterator[int]:
 
 
 def _without_memory() -> list[torch.Tensor]:
-    kinds = set(with_subclasses(torch.Tensor))
+    kinds = set(private_fake.with_subclasses(torch.Tensor))
     # Millions of objects. By `type`, as `isinstance` asks weak proxies for their object.
     return [value for value in gc.get_objects() if type(value) in kinds and _needs_stand_in(value)]
 

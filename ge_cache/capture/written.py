@@ -5,7 +5,6 @@ Places are identified by the written objects, not by the paths to them: many pat
 
 from __future__ import annotations
 
-import types
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,13 +18,12 @@ from gearcache.guards.keys import asked_key, is_asked, unpacked
 class Write(Struct, frozen=True):
     """An attribute of an object that the frame assigns or deletes; with `attribute` None, a container's content.
 
-    `source` is Dynamo's; `is_global`: a global of the method's module, which has no owner.
+    `source` is Dynamo's. No frame writes a global, or an attribute of a class or a module (`probes/writes.py`).
     """
 
     source: Any
     owner: Any
     attribute: str | None
-    is_global: bool = False
 
 
 class Written:
@@ -38,13 +36,10 @@ class Written:
         #: The objects in `_names`, kept alive so that their identities stay unique.
         self._holders: list[Any] = []
         for write in writes:
-            if write.is_global:
-                self._note(scope.module_globals, write.attribute)
-            else:
-                self._note(write.owner, write.attribute)
-                if write.attribute is not None:
-                    for dictionary in _dictionaries(write.owner):
-                        self._note(dictionary, write.attribute)
+            self._note(write.owner, write.attribute)
+            if write.attribute is not None:
+                for dictionary in _dictionaries(write.owner):
+                    self._note(dictionary, write.attribute)
 
     def _note(self, holder: Any, name: str | None) -> None:
         self._names.setdefault(id(holder), set()).add(name)
@@ -76,8 +71,6 @@ class Written:
     def _walk(self, access: Access) -> tuple[bool, Any]:
         """Return whether a path passes through a written object, and the value at its end."""
         kind, name = access.root
-        if kind == "global" and self._writes(self._scope.module_globals, name):
-            return True, None
         if kind == "closure" and self._writes(self._scope.closure.get(name), "cell_contents"):
             return True, None
         try:
@@ -89,7 +82,7 @@ class Written:
                     value = holder = type(value)
                     continue
                 name = unpacked(argument) if step in ("key_item", "dict_key_item") else argument
-                if any(self._writes(container, name) for container in (value, *_holders(holder, step))):
+                if self._writes(value, name) or self._writes(holder, name):
                     return True, None
                 target = _STEPS[step](value, argument)
                 # The content of an object's dictionary belongs to the object: a class has a new view of it each time.
@@ -100,20 +93,9 @@ class Written:
         return None in self._names.get(id(value), ()), value
 
 
-def _holders(value: Any, step: str) -> tuple[Any, ...]:
-    """Return the objects that may hold the target of one step from a value, besides the value's own containers."""
-    if step not in ("attr", "member"):
-        return (value,)
-    if isinstance(value, type):
-        return value.__mro__
-    return (value, *type(value).__mro__)
-
-
 def _dictionaries(value: Any) -> list[Any]:
-    """Return the dictionaries in which a module (a Python or an `nn` one) keeps its attributes."""
+    """Return the dictionaries in which a module of `nn` keeps its attributes."""
     attributes = getattr(value, "__dict__", None)
-    if isinstance(value, types.ModuleType):
-        return [attributes]
     if type(attributes) is not dict or "_parameters" not in attributes:
         return []  # their attributes are reached only through the object
     return [attributes, *(attributes[name] for name in MODULE_PARTS if name in attributes)]

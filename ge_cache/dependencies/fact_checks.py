@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import enum
-import types
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
@@ -34,9 +33,8 @@ class Met(Struct):
 class FactChecks:
     """Turns the facts that one trace noted into checks, through paths that another process can follow."""
 
-    def __init__(self, log: TraceLog, paths: Paths, functions: dict[Access, types.FunctionType]) -> None:
-        """`functions`: the traced functions, by their paths."""
-        self._method, self._log, self._paths, self._functions = log.method, log, paths, functions
+    def __init__(self, log: TraceLog, paths: Paths) -> None:
+        self._method, self._log, self._paths = log.method, log, paths
         self._classes = _met_classes(log)
         #: The first answer to each question about an attribute.
         self._attributes: dict[tuple[Any, str], bool] = {}
@@ -68,18 +66,6 @@ class FactChecks:
                 f"it goes through the set `{access.text}`, whose items (a {error}) have another order in each process: "
                 "use a list or a dict",
             ) from None
-
-    def _constant_order(self, constant: frozenset[Any]) -> Iterator[Check]:
-        for access, function in self._functions.items():
-            path = _constant_path(function.__code__, constant, access.then("attr", "__code__"))
-            if path is not None:
-                yield observe("order", path, constant)
-                return
-        raise CaptureError(
-            self._method,
-            "it goes through a set that is written out in its code, whose order may differ between processes: "
-            "use a tuple",
-        )
 
     def _attribute(self, source: Any, name: str, present: bool) -> Iterator[Check]:
         is_first_answer = self._attributes.setdefault((source, name), present) is present
@@ -211,7 +197,6 @@ class FactChecks:
     #: What makes checks of the notes of each kind, in the order in which a miss names them.
     MAKERS: ClassVar[dict[str, Callable[..., Iterator[Check]]]] = {
         "order": _order,
-        "constant order": _constant_order,
         "attribute": _attribute,
         "made attribute": _made_attribute,
         "level": _level,
@@ -239,13 +224,3 @@ def _is_plain(cls: type) -> bool:
     """Return whether only base classes decide about instances of a class."""
     meta: Any = type(cls)
     return meta.__instancecheck__ is type.__instancecheck__ and meta.__subclasscheck__ is type.__subclasscheck__
-
-
-def _constant_path(code: types.CodeType, constant: frozenset[Any], access: Access) -> Access | None:
-    for index, value in enumerate(code.co_consts):
-        path = access.then("attr", "co_consts").then("item", index)
-        if value is constant:
-            return path
-        if isinstance(value, types.CodeType) and (inner := _constant_path(value, constant, path)) is not None:
-            return inner
-    return None

@@ -16,7 +16,8 @@ from gearcache.ge_cache.dependencies.fact_checks import FactChecks
 from gearcache.ge_cache.dependencies.library_functions import check_tensors, library_checks, library_functions
 from gearcache.ge_cache.dependencies.log import TraceLog
 from gearcache.ge_cache.dependencies.paths import Paths, by_name
-from gearcache.guards.access import FAULTS, Access, Scope, Walker
+from gearcache.guards.access import FAULTS, Access, Walker
+from gearcache.guards.dispatch.frame import named_tuple_of
 from gearcache.guards.evidence.checks import Check, observe
 from gearcache.guards.evidence.code import code_objects, function_plain, is_versioned
 from gearcache.guards.evidence.constants import NotConstant, to_plain
@@ -35,12 +36,11 @@ _UNMENTIONED = frozenset({"_call_impl", "_missing_", "_slow_forward", "_wrapped_
 
 
 class TracedCode(Struct, frozen=True):
-    """Everything traced: the method, all code that Dynamo entered, the graph, the frame's writes to classes."""
+    """Everything traced: the method, all code that Dynamo entered, the graph."""
 
     method: Any  #: a `types.FunctionType`, which a type checker would bind
     codes: Iterable[types.CodeType]
     graph: torch.fx.GraphModule
-    written: set[str]
 
 
 class Covered:
@@ -86,7 +86,6 @@ def observed_checks(log: TraceLog, paths: Paths, traced: TracedCode, type_paths:
     """
     checks_by_key: dict[Any, Check] = _shadows(traced.method)
     covered = Covered(traced.method.__code__)
-    functions = _method_path(traced.method, paths.scope)
     for function, source in log.of("function"):
         location, kind = paths.of_function(function, source), "function"
         if location is None:
@@ -94,7 +93,6 @@ def observed_checks(log: TraceLog, paths: Paths, traced: TracedCode, type_paths:
         if location is not None:
             key, access = location
             checks_by_key.setdefault(key, observe(kind, access, paths.walker.resolve(access)))
-            functions[access] = function
             covered.add(function.__code__)
         checks_by_key |= _shadows(function)
     for name in sorted(name for (name,) in log.distinct("environment")):
@@ -128,8 +126,8 @@ def observed_checks(log: TraceLog, paths: Paths, traced: TracedCode, type_paths:
     library = library_functions(log.method, traced.graph.graph)
     names = _names_read(log, codes) | library.names
     check_tensors(log.method, names, traced_functions)
-    facts = FactChecks(log, paths, functions)
-    checks = [*checks_by_key.values(), *library_checks(log.method, library), *facts.checks(names - traced.written)]
+    facts = FactChecks(log, paths)
+    checks = [*checks_by_key.values(), *library_checks(log.method, library), *facts.checks(names)]
     return Observed(checks, covered, facts.compares)
 
 
@@ -147,16 +145,6 @@ def _names_in(code: types.CodeType) -> Iterable[str]:
             for text in constant if isinstance(constant, tuple) else (constant,):
                 if type(text) is str and len(text) < 256:
                     yield from (part for part in text.split(".") if part.isidentifier())
-
-
-def _method_path(method: types.FunctionType, scope: Scope) -> dict[Access, types.FunctionType]:
-    """Return the path to the method on the class of its instance, where it is stored there unchanged."""
-    instance = next(iter(scope.arguments), "")
-    access = Access(("argument", instance)).then("type").then("member", method.__name__)
-    try:
-        return {access: method} if access.resolve(scope) is method else {}
-    except FAULTS:
-        return {}
 
 
 def _ambient_autocast(graph: torch.fx.GraphModule) -> set[tuple[str, str]]:
@@ -216,4 +204,16 @@ def _module_calls() -> dict[Any, Check]:
     for name in ("__call__", "_call_impl"):
         access = module.then("attr", "Module").then("attr", name)
         checks["module", name] = Check("function", access, function_plain(getattr(torch.nn.Module, name)))
+    return checks
+
+
+def result_class_checks(code: types.CodeType) -> list[Check]:
+    """Return checks that the classes of the named tuples in a frame still have the same fields and constructor."""
+    checks = []
+    for constant in [constant for inner in code_objects(code) for constant in inner.co_consts]:
+        cls: Any = named_tuple_of(constant)
+        if cls is not None:
+            access = by_name(cls)
+            checks.append(Check("constant", access.then("attr", "_fields"), to_plain(cls._fields)))
+            checks.append(Check("function", access.then("attr", "_make"), function_plain(constant)))
     return checks

@@ -8,15 +8,13 @@ does what it says.
 from __future__ import annotations
 
 import re
-import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import fx
 
 from gearcache.errors import CaptureError
-from gearcache.ge_cache.capture.written import Write
 from gearcache.ge_cache.private_torch import nodes as private_nodes
 from gearcache.guards.evidence.code import is_library_file
 from gearcache.guards.evidence.names import module_of
@@ -25,8 +23,8 @@ from gearcache.guards.evidence.names import module_of
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)(?:\n +(?P<code>.+))?')
 
 
-def check_switches(method: str, module: fx.GraphModule, writes: Iterable[Write]) -> None:
-    """Refuse a captured graph that sets a switch of torch, by a call or by an assignment."""
+def check_switches(method: str, module: fx.GraphModule) -> None:
+    """Refuse a captured graph that sets a switch of torch by a call; an assignment is refused as it is traced."""
     for node in _nodes(module):
         if _has_only_effect(node) and not private_nodes.is_honoured(node):
             name = _name(node.target)
@@ -34,12 +32,6 @@ def check_switches(method: str, module: fx.GraphModule, writes: Iterable[Write])
                 method,
                 f"it calls `{name}`{_place(node)}, which a graph does not honour: call it around the call of the "
                 "cached method",
-            )
-    for write in writes:
-        if _is_switch(write.owner):
-            name = f"{write.owner.__name__}.{write.attribute}"
-            raise CaptureError(
-                method, f"it sets `{name}`, which a graph does not honour: set it around the call of the cached method"
             )
 
 
@@ -65,12 +57,6 @@ def _is_value(node: fx.Node) -> bool:
     value = node.meta.get("example_value")
     parts = value if isinstance(value, (list, tuple)) else (value,)
     return any(isinstance(part, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)) for part in parts)
-
-
-def _is_switch(owner: Any) -> bool:
-    """Whether an assignment to an attribute of this object calls torch, as modules of `torch.backends` do."""
-    is_module = isinstance(owner, types.ModuleType) and type(owner) is not types.ModuleType
-    return is_module and f"{owner.__name__}.".startswith("torch.")
 
 
 def _name(function: Any) -> str:

@@ -27,7 +27,7 @@ from gearcache.ge_cache.graphs.number_inputs import GearSymbols, NumberRow, numb
 from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs, placed_outputs
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import nodes as private_nodes
-from gearcache.ge_cache.private_torch.switches import kernels_restored_after_a_failure
+from gearcache.ge_cache.private_torch.nodes import kernels_restored_after_a_failure
 
 
 def _empty(spec: GearInput) -> torch.Tensor:

@@ -8,16 +8,14 @@ from gearcache.ge_cache.private_torch.probe import Probes
 
 _ROOM = "gearcache.ge_cache.private_torch"
 _FILES = (
-    "probes.graphs",
     "probes.inputs",
     "probes.inlined",
-    "probes.views",
+    "probes.writes",
     "probes.classes",
     "probes.class_operators",
     "probes.attributes",
     "probes.keys",
     "probes.sets",
-    "corrections.choices",
     "corrections.iterators",
     "corrections.containers",
     "probes.exceptions",
@@ -26,19 +24,17 @@ _FILES = (
     "corrections.symbolic",
     "probes.addresses",
     "probes.texts",
-    "corrections.resized",
     "corrections.made_objects",
     "probes.escapes",
     "probes.script_objects",
     "probes.loggers",
-    "corrections.flags",
+    "corrections.tensor_calls",
     "probes.key_views",
     "probes.lookups",
     "probes.reads",
     "probes.identities",
     "probes.opaque",
     "probes.cached_functions",
-    "corrections.numpy_wrappers",
     "probes.floats",
 )
 

@@ -149,3 +149,11 @@ def python_dispatcher() -> contextlib.AbstractContextManager[Any]:
     from torch._dispatch.python import enable_python_dispatcher
 
     return enable_python_dispatcher()
+
+
+def with_subclasses(cls: Any) -> list[Any]:
+    """Return a class and all its subclasses that exist now."""
+    classes = {cls: None}
+    for subclass in type.__subclasses__(cls):
+        classes |= dict.fromkeys(with_subclasses(subclass))
+    return list(classes)

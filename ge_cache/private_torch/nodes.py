@@ -1,10 +1,12 @@
-"""What the nodes of a captured graph do; each private name has a test."""
+"""What the nodes of a captured graph do, and how they are written; each private name has a test."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -145,3 +147,27 @@ def transforms_of(graph: fx.Graph) -> set[str]:
     """Return the transforms of `torch.func` that a captured graph uses, by their public names."""
     names = {getattr(node.target, "__name__", "") for node in graph.nodes if node.op == "call_function"}
     return {_BEGINNINGS[name] for name in names & _BEGINNINGS.keys()}
+
+
+def name_powers(graph: fx.Graph) -> None:
+    """Call `pow` for powers of negative numbers: torch 2.13 to 2.15 writes `-2 ** x` for `(-2) ** x`.
+
+    Graphs within a graph are refused elsewhere.
+    """
+    for node in graph.nodes:
+        is_power = node.op == "call_function" and node.target in (operator.pow, operator.ipow)
+        if is_power and isinstance(node.args[0], (int, float)) and str(node.args[0]).startswith("-"):
+            node.target = pow
+
+
+@contextlib.contextmanager
+def kernels_restored_after_a_failure() -> Iterator[None]:
+    """Restore which kernels of attention are allowed if the block fails: else a region in it has done so by itself."""
+    kernels = torch.nn.attention._cur_sdpa_kernel_backends()
+    order = torch._C._get_sdp_priority_order()
+    try:
+        yield
+    except BaseException:
+        torch.nn.attention._sdpa_kernel(kernels)
+        torch._C._set_sdp_priority_order(order)
+        raise

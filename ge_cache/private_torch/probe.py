@@ -23,13 +23,14 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from msgspec import Struct
 from torch._dynamo.variables import object_protocol
 from torch._dynamo.variables.builtin import BuiltinVariable
 
 from gearcache.ge_cache.capture.exchanged import entries_of, exchanged
+from gearcache.ge_cache.private_torch.fake import with_subclasses
 from gearcache.ge_cache.private_torch.probe_calls import note_call, note_place
 from gearcache.ge_cache.private_torch.renamed import name_here
-from gearcache.ge_cache.private_torch.subclasses import with_subclasses
 
 #: A class, a module or a dictionary, and the name of one of its functions in torch 2.13.
 Place = tuple[Any, Any]
@@ -64,6 +65,18 @@ def methods_of(cls: type) -> tuple[str, ...]:
     for base in reversed(cls.__mro__):  # `inspect.getattr_static` for each name takes longer than many a trace
         members |= vars(base)
     return tuple(name for name, member in members.items() if isinstance(member, types.FunctionType))
+
+
+class Nesting(Struct):
+    """Calls that run now, each inside the one before: `with trace.state(kind):` is one, of a subclass."""
+
+    depth: int = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
 
 
 class Probes:

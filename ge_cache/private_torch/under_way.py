@@ -33,8 +33,8 @@ def drop_references(graphs: list[Any]) -> None:
     graphs.clear()
 
 
-def writes() -> list[tuple[Any, Any, str | None, bool]]:
-    """Return the writes of the frame of the current capture: source, object, attribute, whether it is a global.
+def writes() -> list[tuple[Any, Any, str | None]]:
+    """Return the writes of the frame of the current capture: source, object, attribute.
 
     Without an attribute it is the content of a container. Must be called while Dynamo compiles the graph: it drops its
     side effects right after.
@@ -43,16 +43,15 @@ def writes() -> list[tuple[Any, Any, str | None, bool]]:
 
     effects: Any = InstructionTranslator.current_tx().output.side_effects
     owners = {id(value): value for value in effects.keepalive}
-    entries: list[tuple[Any, Any, str | None, bool]] = []
+    entries: list[tuple[Any, Any, str | None]] = []
     for key, variable in effects.id_to_variable.items():
         source = getattr(variable, "source", None)
         if source is None or key not in owners:
             continue
         attributes = effects.store_attr_mutations.get(variable, ())
-        is_global = type(variable).__name__ == "NewGlobalVariable"
-        entries.extend((source, owners[key], name, is_global) for name in attributes)
+        entries.extend((source, owners[key], name) for name in attributes)
         if _is_content_written(effects, variable):
-            entries.append((source, owners[key], None, False))
+            entries.append((source, owners[key], None))
     return entries
 
 

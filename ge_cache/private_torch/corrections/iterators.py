@@ -6,10 +6,8 @@ None where the generator returned a value, `range` accepts a float, and `in` giv
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
-from torch._dynamo.exc import raise_type_error
 from torch._dynamo.symbolic_convert import ExceptionStack, InstructionTranslatorBase
 from torch._dynamo.variables.builder import SourcelessBuilder
 from torch._dynamo.variables.builtin import BuiltinVariable
@@ -46,14 +44,10 @@ def taken_for_constant(trace: Any, original: Any, self: Any) -> Any:
 
 @probes.at(BuiltinVariable, "call_range")
 def made_range(trace: Any, original: Any, self: Any, tx: Any, *args: Any) -> Any:
-    """Raise what Python raises for a float, and ask another constant for its `__index__`."""
-    numbers = []
-    for arg in args:
-        value = arg.as_python_constant() if arg.is_python_constant() else 0
-        if not hasattr(value, "__index__"):
-            raise_type_error(tx, f"'{arg.python_type_name()}' object cannot be interpreted as an integer")
-        numbers.append(arg if type(value) is int else ConstantVariable.create(operator.index(value)))
-    return original(self, tx, *numbers)
+    """Refuse a float, for which Python raises, and other constants, which Python asks for their `__index__`."""
+    if any(arg.is_python_constant() and type(arg.as_python_constant()) is not int for arg in args):
+        trace.refuse("it makes a `range()` of what is no plain int: make that an `int(...)`", at_once=True)
+    return original(self, tx, *args)
 
 
 @probes.at(RangeVariable, "sq_contains")

@@ -18,8 +18,7 @@ from torch._dynamo.variables.lists import BaseListVariable
 from torch._dynamo.variables.misc import StringFormatVariable
 
 from gearcache.ge_cache.private_torch.corrections.comparisons import objects_in
-from gearcache.ge_cache.private_torch.nesting import Nesting
-from gearcache.ge_cache.private_torch.probe import Probes
+from gearcache.ge_cache.private_torch.probe import Nesting, Probes
 from gearcache.ge_cache.private_torch.probes.inlined import CALLED
 
 probes = Probes()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 import types
 from typing import Any
@@ -38,13 +37,12 @@ class _Reads(Struct):
 
 @probes.at(MemberDescriptorVariable, "tp_descr_get_impl")
 def read_slot(trace: Any, original: Any, self: Any, tx: Any, obj: Any, owner: Any) -> Any:
-    """Read a slot by its descriptor, `Point.x.__get__(point)`: Dynamo overlooks writes of the trace."""
+    """Refuse a slot that is read by its descriptor, `Point.x.__get__(point)`, if the trace has written it."""
     name = self.descriptor.__name__
-    if not _is_written(obj, tx, name):
-        return original(self, tx, obj, owner)
-    if inspect.getattr_static(type(obj.value), name, None) is not self.descriptor:
-        trace.refuse(f"it reads the slot `{name}`, which it has written, by the descriptor of another class")
-    return tx.output.side_effects.load_attr(obj, name)
+    if _is_written(obj, tx, name):
+        cause = f"it reads the slot `{name}`, which it has written, by its descriptor: read it by its name"
+        trace.refuse(cause, at_once=True)
+    return original(self, tx, obj, owner)
 
 
 @probes.at(UserDefinedClassVariable, "get_source_by_walking_mro")

@@ -16,8 +16,7 @@ from torch._dynamo.variables.dicts import ConstDictVariable, DictViewVariable, D
 from torch._dynamo.variables.lists import BaseListVariable
 from torch._dynamo.variables.user_defined import UserDefinedDictVariable, UserDefinedObjectVariable
 
-from gearcache.ge_cache.private_torch.nesting import Nesting
-from gearcache.ge_cache.private_torch.probe import Probes
+from gearcache.ge_cache.private_torch.probe import Nesting, Probes
 
 probes = Probes()
 

@@ -1,4 +1,4 @@
-"""Decide which tensors, ints and floats of the process stay inputs of the graph.
+"""Keep the graphs that Dynamo begins, and decide which tensors, ints and floats of the process stay their inputs.
 
 The weights that are bound become attributes of the graph; every other tensor, also one found through the module, a
 global or a closure, stays an input, so that replacing a tensor takes effect.
@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.guards import GuardBuilder, install_guard
+from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.variables import builder
 from torch._dynamo.variables.builder import GraphArg, VariableBuilder
 from torch._dynamo.variables.tensor import SymNodeVariable
@@ -19,6 +20,13 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, TrackedFake
 from gearcache.ge_cache.private_torch.probe import Probes
 
 probes = Probes()
+
+
+@probes.at(OutputGraph, "__init__")
+def begun(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
+    """Keep a graph, also one that an exception leaves unfinished: its weak references are dropped in the end."""
+    trace.graphs.append(self)
+    original(self, *arguments, **keywords)
 
 
 @probes.at_import(builder, "is_from_global_source", "is_from_nonlocal_source")

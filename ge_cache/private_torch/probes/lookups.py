@@ -15,8 +15,7 @@ from torch._dynamo.variables.dicts import ConstDictVariable
 from torch._dynamo.variables.user_defined import UserDefinedDictVariable
 
 from gearcache.ge_cache.dependencies.looked_up import Lookups
-from gearcache.ge_cache.private_torch.nesting import Nesting
-from gearcache.ge_cache.private_torch.probe import Place, Probes, methods_of
+from gearcache.ge_cache.private_torch.probe import Nesting, Place, Probes, methods_of
 from gearcache.ge_cache.private_torch.renamed import all_names
 
 #: Dynamo's methods of a dictionary variable that learn no more of it than single keys. All lookups end in

@@ -1,7 +1,7 @@
 """Refuse values whose content a trace does not see, so that nothing can compare it.
 
 Dynamo reads some as if they were plain objects, but what it reads is another object's, or memory of C. In those of
-TorchScript it finds nothing that it could trace.
+TorchScript it finds nothing that it could trace. Of arrays and scalars of NumPy it makes tensors.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from typing import Any
 
 import torch
 from torch._dynamo.variables.builder import VariableBuilder
+from torch._dynamo.variables.tensor import NumpyNdarrayVariable
+from torch._guards import TracingContext
 
 from gearcache.ge_cache.private_torch.probe import Probes
+from gearcache.guards.evidence.code import is_library_file
 
 _PROXY = "a `weakref.proxy`, through which no change of the object is seen: hold a `weakref.ref` and call it"
 #: The base class of all of ctypes, which has no public name.
@@ -34,4 +37,24 @@ def met(trace: Any, original: Any, self: Any, value: Any) -> Any:
     for cls, cause in _CAUSES.items():
         if issubclass(type(value), cls):  # `isinstance` would ask the object behind a proxy
             trace.refuse(f"it uses `{self.source.name}`, {cause}", at_once=True)
+    if (type(value).__module__, type(value).__name__) == ("numpy", "ndarray"):  # Dynamo would make it writeable
+        _refuse_numpy(trace, at_once=True)
     return original(self, value)
+
+
+@probes.at(NumpyNdarrayVariable, "__init__")
+def imitated(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
+    """Refuse an array or a scalar that becomes a tensor."""
+    _refuse_numpy(trace)
+    original(self, *arguments, **keywords)
+
+
+def _refuse_numpy(trace: Any, *, at_once: bool = False) -> None:
+    frames = [frame for frame in TracingContext.extract_stack() if not is_library_file(frame.filename)]
+    place = f'; File "{frames[-1].filename}", line {frames[-1].lineno}, in {frames[-1].name}' if frames else ""
+    trace.refuse(
+        "it computes with NumPy, or asks about an array or a scalar of it, which torch imitates with other dtypes "
+        "and classes: make it float(...), int(...) or torch.from_numpy(...) where it is assigned or given, and use "
+        f"`math` or torch in place of functions of NumPy{place}",
+        at_once=at_once,
+    )

@@ -11,7 +11,6 @@ from msgspec import Struct, field
 from torch._dynamo.symbolic_convert import InstructionTranslator, InstructionTranslatorBase
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builtin import BuiltinVariable, DictBuiltinVariable
-from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.functions import PolyfilledFunctionVariable
 from torch._dynamo.variables.lists import BaseListVariable, DequeVariable, ListVariable
 from torch._dynamo.variables.sets import DictKeySetVariable, FrozensetVariable, OrderedSetVariable, SetVariable
@@ -37,9 +36,6 @@ _SET_POLYFILLS = {
 _KINDS = (SetVariable, FrozensetVariable)
 #: Functions whose result depends on the order of sets that they are given, also inside of something.
 _ORDERED = (str, repr, ascii, format, str.format, sum, math.prod, operator.mod, max, min, sorted)
-#: What makes a set smaller: methods, which leave the others where they are, and operators.
-_REMOVING = ("discard", "remove", "difference_update", "intersection_update", "symmetric_difference_update")
-_REMOVING_OPERATORS = {operator.iand, operator.isub, operator.ixor}
 #: Types of which no two different items are equal, and one of two is less; but for NaN.
 _SORTED = {bool, int, float, str, bytes}
 probes = Probes()
@@ -48,23 +44,19 @@ probes = Probes()
 class _Sets(Struct):
     """The sets that a trace has used so far."""
 
-    #: _Sets that a function goes through now whose result does not depend on their order.
+    #: Sets that a function goes through now whose result does not depend on their order.
     unordered: list[Any] = field(default_factory=list)
     #: The functions that Dynamo may give constants to, as far as they are called now, each inside the one before.
     functions: list[Any] = field(default_factory=list)
-    #: _Sets of which items were removed while they held others than small numbers.
-    irregular: dict[int, Any] = field(default_factory=dict)
-    #: _Sets that were iterated over, with their items in that order: unchanged sets keep it.
+    #: Sets that were iterated over, with their items in that order: unchanged sets keep it.
     orders: dict[int, tuple[Any, list[Any]]] = field(default_factory=dict)
 
 
-@probes.at_each(lambda: named_methods(SetVariable, "pop", *_REMOVING))
+@probes.at_each(lambda: named_methods(SetVariable, "pop"))
 def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-    """Note `pop`, which takes the first item, and other removals."""
+    """Note `pop`, which takes the first item."""
     if name == "pop":
         _note_use(trace, self, tx, at_once=True)
-    elif name in _REMOVING:
-        _note_removal(trace.state(_Sets), self)
     return original(self, tx, name, args, kwargs)
 
 
@@ -73,12 +65,6 @@ def jumped(trace: Any, original: Any, self: Any, inst: Any) -> Any:
     """Count jumps: in another order of a set, each item has to be treated alike."""
     trace.jumps[self.f_code, getattr(inst, "offset", None)] += 1
     return original(self, inst)
-
-
-def _note_removal(state: _Sets, variable: Any) -> None:
-    """Remember a set whose items may not be where an equal set that is made anew has them."""
-    if _is_unordered(variable) and not _are_small(_items_of(variable)):
-        state.irregular[id(variable)] = variable
 
 
 def _extending() -> Iterator[Place]:
@@ -101,16 +87,13 @@ def extended(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any) -> 
 @probes.at(PolyfilledFunctionVariable, "call_function")
 @probes.at(TorchInGraphFunctionVariable, "call_function")
 def called_function(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-    """Note the function that is called, and a set that one makes smaller."""
-    state = trace.state(_Sets)
-    function = self.value if isinstance(self, TorchInGraphFunctionVariable) else self.fn
-    if isinstance(self, BuiltinVariable) and function in _REMOVING_OPERATORS:
-        _note_removal(state, args[0].realize())
-    state.functions.append(function)
+    """Note the function that is called."""
+    functions = trace.state(_Sets).functions
+    functions.append(self.value if isinstance(self, TorchInGraphFunctionVariable) else self.fn)
     try:
         return original(self, tx, args, kwargs)
     finally:
-        state.functions.pop()
+        functions.pop()
 
 
 # Since torch 2.15 the second is no subclass of the first.
@@ -169,15 +152,6 @@ def used_unordered(trace: Any, original: Any, self: Any, tx: Any, *arguments: An
         unordered.pop()
 
 
-@probes.at(ConstantVariable, "create")
-def made_constant(trace: Any, original: Any, value: Any, **keywords: Any) -> Any:
-    """Remember the set that a constant of the code is."""
-    variable = original(value, **keywords)
-    if type(value) is frozenset and variable.source is None:
-        variable.gearcache_constant = value
-    return variable
-
-
 def _note_use(trace: Any, variable: Any, tx: Any, *, at_once: bool = False) -> None:
     """Note that a set is iterated over; `at_once`: by Python itself, so that its order cannot be chosen here."""
     state = trace.state(_Sets)
@@ -185,53 +159,22 @@ def _note_use(trace: Any, variable: Any, tx: Any, *, at_once: bool = False) -> N
         return
     if tx.f_code.co_name in _SET_POLYFILLS and tx.f_code.co_filename.endswith("torch/_dynamo/polyfills/__init__.py"):
         return
-    items = _items_of(variable)
     if variable.source is not None and not tx.output.side_effects.is_modified(variable):
         trace.note("order", variable.source)
         return
-    if not at_once and id(variable) in state.orders and state.orders[id(variable)][1] == list(variable.items):
-        return
-    if id(variable) not in state.irregular and _are_small(items):
-        order: list[Any] | None = sorted(items)
-    else:
-        order = _order_of_made(trace, items, getattr(variable, "gearcache_constant", None), at_once=at_once)
-    if order is not None:
-        by_item = dict(zip(items, list(variable.items.items()), strict=True))
-        variable.items = dict(by_item[item] for item in order)
-    state.orders[id(variable)] = variable, list(variable.items)
-
-
-def _order_of_made(trace: Any, items: list[Any], constant: frozenset[Any] | None, *, at_once: bool) -> list[Any] | None:
-    """Return the order of a set that the method makes, None to keep it; `constant`: the same set as a code constant.
-
-    Dynamo uses the order of insertion. A real set holds small numbers in ascending order; the order of other items
-    depends on the set's history, and that of texts on the hash seed.
-    """
-    if constant is not None:
-        trace.note("constant order", constant)
-        return None
-    if at_once:  # Python itself iterates over this one, so no other order can be tried
+    if at_once:  # its order cannot be chosen here
         trace.refuse(CAUSE)
-        return None
-    trace.note("made order", len(items))
-    return arranged(items, trace.arrangement, len(trace.of("made order"))) if trace.arrangement else None
-
-
-def _items_of(variable: Any) -> list[Any]:
-    """Return the constants, and the keys of other items, of a set."""
-    return [key.vt.as_python_constant() if _is_constant(key.vt) else key for key in variable.items]
+    elif id(variable) not in state.orders or state.orders[id(variable)][1] != list(variable.items):
+        # Dynamo uses the order of insertion.
+        trace.note("made order", len(variable.items))
+        if trace.arrangement:
+            number = len(trace.of("made order"))
+            variable.items = dict(arranged(list(variable.items.items()), trace.arrangement, number))
+    state.orders[id(variable)] = variable, list(variable.items)
 
 
 def _is_constant(variable: Any) -> bool:
     return not isinstance(variable, _KINDS) and bool(variable.is_python_constant())
-
-
-def _are_small(items: list[Any]) -> bool:
-    """Whether each item of a set is a number that has a place of its own in the set's table."""
-    size = 8
-    while len(items) * 5 >= (size - 1) * 3:
-        size *= 2
-    return all(type(item) is int and 0 <= item < size for item in items)
 
 
 def _is_unordered(variable: Any) -> bool:

@@ -60,14 +60,10 @@ def called_method_of_class(trace: Any, original: Any, self: Any, tx: Any, name: 
 
 @probes.at(BuiltinVariable, "call_format")
 def called_format(trace: Any, original: Any, self: Any, tx: Any, text: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Answer `format(n, "05d")`, which Dynamo takes for `"...".format(...)`."""
-    if self.fn is not format:
-        return original(self, tx, text, *args, **kwargs)
-    value = text.realize()
-    value = specialize(value) if isinstance(value, SymNodeVariable) else value
-    spec = args[0].as_python_constant() if args else ""
-    form = ConstantVariable.create("{:" + spec + "}")
-    return BuiltinVariable(str.format).call_function(tx, [form, value], {})
+    """Refuse `format(n, "05d")`, which Dynamo takes for `"...".format(...)`."""
+    if self.fn is format:
+        trace.refuse('it calls `format()`: use an f-string, such as `f"{n:05d}"`', at_once=True)
+    return original(self, tx, text, *args, **kwargs)
 
 
 @probes.at(BuiltinVariable, "call_str")

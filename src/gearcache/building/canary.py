@@ -34,7 +34,7 @@ logger = logging.getLogger("gearcache")
 #: Our files whose probes `Canary` does not reach: they watch process groups, which a process may not have.
 _UNREACHED = ("script_objects.py",)
 #: Our files that watch arrays; skipped if NumPy is not installed.
-_OF_NUMPY = ("numpy_wrappers.py",)
+_OF_NUMPY = ("opaque.py",)
 #: How errors of an unfinished Dynamo trace begin; other errors are refusals of gearcache.
 _FAILURES = ("Dynamo ", "its trace ends")
 _FACTOR = 2.0
@@ -85,6 +85,7 @@ def _calls(canary: Canary) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     x = torch.ones(3, 2, device="cpu")
     yield canary.watched, (x, 5, x[0].numpy() if importlib.util.find_spec("numpy") else x[0])
     yield canary.refused_at_once, (x,)
+    yield canary.assigned, (x,)
     if deque_variable() is not None:
         yield canary.copied, (x,)
     yield canary.recorded, (x,)
@@ -243,6 +244,12 @@ class Canary(torch.nn.Module):
     def refused_at_once(self, x: Any) -> Any:
         """Do something that ends a trace."""
         return x * len(f"{x}")
+
+    def assigned(self, x: Any) -> Any:
+        """Assign a global: the trace ends before it does."""
+        global _FACTOR
+        _FACTOR = 3.0
+        return x * 2
 
     def copied(self, x: Any) -> Any:
         """Copy a deque of a user-defined class."""
