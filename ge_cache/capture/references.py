@@ -29,7 +29,6 @@ def frame_references(
     `CaptureError` when a name could not be looked up again in another process.
     """
     references: dict[str, list[str]] = {}
-    _check_attributes(method, code, {graph_name, *imports, *installed})
     for name, attribute in _global_reads(code):
         if name == graph_name:
             continue
@@ -43,18 +42,6 @@ def frame_references(
         elif name not in namespace and not hasattr(builtins, name):
             raise CaptureError(method, f"its frame reads the global `{name}`, which does not exist")
     return references
-
-
-def _check_attributes(method: str, code: types.CodeType, made_up: set[str]) -> None:
-    """Raise `CaptureError` for an attribute with the name of a helper: a frame has one table for both names."""
-    for instruction in dis.get_instructions(code):
-        if instruction.opname.endswith(("_ATTR", "_METHOD")) and instruction.argval in made_up:
-            raise CaptureError(
-                method, f"it uses an attribute `{instruction.argval}`, a name that Dynamo needs; rename it"
-            )
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            _check_attributes(method, constant, made_up)
 
 
 def _installed(method: str, name: str, value: Any) -> list[str]:

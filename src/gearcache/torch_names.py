@@ -109,7 +109,10 @@ def names_in(tree: ast.Module) -> set[str]:
             elif isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names if _is_torch(alias.name)}
             elif isinstance(node, ast.Call):
-                names |= _asked_names(node, bound)
+                asked = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                names |= _asked_names(node.args, bound) if asked in _ASKING else set()
+            elif isinstance(node, ast.Tuple) and len(node.elts) == 3:  # an entry of `exchanged`
+                names |= _asked_names(node.elts, bound)
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 names |= {name} if (name := _dotted(node, bound)) else set()
     return names
@@ -156,11 +159,10 @@ def _dotted(node: ast.expr, bound: dict[str, str]) -> str:
     return ""
 
 
-def _asked_names(node: ast.Call, bound: dict[str, str]) -> set[str]:
-    """Return the names of torch of `name_here(owner, "name")` and other calls that pass names of an owner as texts."""
-    asked = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    base = _dotted(node.args[0], bound) if asked in _ASKING and node.args else ""
-    texts = [each.value for each in node.args[1:] if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+def _asked_names(parts: list[ast.expr], bound: dict[str, str]) -> set[str]:
+    """Return the names of torch of `name_here(owner, "name")` and what else has an owner and names of it as texts."""
+    base = _dotted(parts[0], bound) if parts else ""
+    texts = [each.value for each in parts[1:] if isinstance(each, ast.Constant) and isinstance(each.value, str)]
     return {f"{base}.{text}" for text in texts} if base else set()
 
 

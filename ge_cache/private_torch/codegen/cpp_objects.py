@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from msgspec import Struct
 
+from gearcache.ge_cache.capture.exchanged import exchanged
 from gearcache.ge_cache.inductor.targets import cpu_flags
 
 Make = Callable[["CppSource"], str]
@@ -79,11 +80,10 @@ def objects_by(maker: ObjectMaker, linker_flags: Sequence[str], folder: Path) ->
         compiler_flags, link_flags = original_flags(*arguments, **keywords)
         return [*compiler_flags, *headers], [*link_flags, *flags]
 
-    owner.compile, builders._get_optimization_cflags = staticmethod(compile_written), extended
-    try:
+    with exchanged(
+        [(owner, "compile", staticmethod(compile_written)), (builders, "_get_optimization_cflags", extended)]
+    ):
         yield
-    finally:
-        owner.compile, builders._get_optimization_cflags = original, original_flags
 
 
 @contextlib.contextmanager
@@ -103,14 +103,12 @@ def _linked_to(runtime: str, folder: Path, flags: list[str]) -> Iterator[None]:
             flags.extend(added_flags)
         original(self)
 
-    if runtime:
-        builder.build = build
-    try:
-        yield
-    finally:
-        builder.build = original
-        for flag in added_flags:
-            flags.remove(flag)
+    with exchanged([(builder, "build", build)] if runtime else []):
+        try:
+            yield
+        finally:
+            for flag in added_flags:
+                flags.remove(flag)
 
 
 @contextlib.contextmanager
@@ -132,11 +130,8 @@ def headers_meanwhile() -> Iterator[None]:
         begun.append(pool.submit(compile_locked, lock_path, builders))
 
     def precompile_meanwhile(*arguments: Any, **keywords: Any) -> Any:
-        owner._worker_compile_cpp = begin
-        try:
+        with exchanged([(owner, "_worker_compile_cpp", begin)]):
             return precompile(*arguments, **keywords)
-        finally:
-            owner._worker_compile_cpp = compile_locked
 
     def build(self: Any) -> None:
         # A header that is built, or preprocessed for its digest, is no source.
@@ -146,12 +141,9 @@ def headers_meanwhile() -> Iterator[None]:
                 header.result()
         build_now(self)
 
-    with ThreadPoolExecutor() as pool:
-        owner._precompile_header, builder.build = precompile_meanwhile, build
-        try:
-            yield
-        finally:
-            owner._precompile_header, builder.build = precompile, build_now
+    replaced = [(owner, "_precompile_header", precompile_meanwhile), (builder, "build", build)]
+    with ThreadPoolExecutor() as pool, exchanged(replaced):
+        yield
 
 
 def _words(builder: Any) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from gearcache.errors import UnsafePath
+from gearcache.ge_cache.capture.exchanged import exchanged
 from gearcache.ge_cache.private_torch.codegen.cpp_objects import ObjectMaker, as_written, objects_by
 from gearcache.ge_cache.private_torch.codegen.instruction_sets import probed_alike, vectors_of
 from gearcache.ge_cache.private_torch.core import OpOverload, storage_key
@@ -80,7 +81,7 @@ def _with_numbers() -> Iterator[None]:
     handlers: Any = vars(virtualized)["V"]  # its target depends on the graph being compiled
     checks, constructor = wrapper.generate_input_output_runtime_checks, wrapper.codegen_model_constructor
 
-    def exchanged_inputs(function: Any, inputs: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    def with_inputs(function: Any, inputs: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
         @functools.wraps(function)
         def call(self: Any) -> Any:
             graph_inputs = handlers.graph.graph_inputs
@@ -95,13 +96,13 @@ def _with_numbers() -> Iterator[None]:
     def tensors(inputs: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in inputs.items() if hasattr(value, "get_size")}
 
-    wrapper.generate_input_output_runtime_checks = exchanged_inputs(checks, tensors)
-    wrapper.codegen_model_constructor = exchanged_inputs(constructor, dict.fromkeys)
-    try:
+    with exchanged(
+        [
+            (wrapper, "generate_input_output_runtime_checks", with_inputs(checks, tensors)),
+            (wrapper, "codegen_model_constructor", with_inputs(constructor, dict.fromkeys)),
+        ]
+    ):
         yield
-    finally:
-        wrapper.generate_input_output_runtime_checks = checks
-        wrapper.codegen_model_constructor = constructor
 
 
 def settle_folder(fallback: str) -> str:
@@ -146,11 +147,8 @@ def unread(weights: Sequence[torch.Tensor]) -> Iterator[None]:
                 return self.unknown_value
         return original(self, node)
 
-    folder._deduce_value = deduce_value
-    try:
+    with exchanged([(folder, "_deduce_value", deduce_value)]):
         yield
-    finally:
-        folder._deduce_value = original
 
 
 @contextlib.contextmanager
@@ -163,17 +161,11 @@ def kept_copies() -> Iterator[None]:
     """
     from torch._inductor.fx_passes import joint_graph
 
-    passes: Any = joint_graph
-    original = passes.remove_no_ops
-
     def remove_no_ops(gm: Any, zeros: Any, ones: Any) -> None:
         """Keep them."""
 
-    passes.remove_no_ops = remove_no_ops
-    try:
+    with exchanged([(joint_graph, "remove_no_ops", remove_no_ops)]):
         yield
-    finally:
-        passes.remove_no_ops = original
 
 
 def unassigned_settings() -> dict[str, Any]:

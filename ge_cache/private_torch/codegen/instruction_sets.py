@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gearcache.child_process import python_command, python_environment
+from gearcache.ge_cache.capture.exchanged import exchanged
 
 
 @contextlib.contextmanager
@@ -22,13 +23,9 @@ def probed_alike() -> Iterator[None]:
     """
     from torch._inductor import cpu_vec_isa
 
-    module: Any = cpu_vec_isa
-    original, original_list = module.subprocess, module.valid_vec_isa_list
-    module.subprocess, module.valid_vec_isa_list = _Probes(), functools.partial(_instruction_sets, original_list)
-    try:
+    instruction_sets = functools.partial(_instruction_sets, cpu_vec_isa.valid_vec_isa_list)
+    with exchanged([(cpu_vec_isa, "subprocess", _Probes()), (cpu_vec_isa, "valid_vec_isa_list", instruction_sets)]):
         yield
-    finally:
-        module.subprocess, module.valid_vec_isa_list = original, original_list
 
 
 @contextlib.contextmanager
@@ -39,15 +36,14 @@ def vectors_of(name: str) -> Iterator[None]:
     """
     from torch._inductor import cpu_vec_isa
 
-    module: Any = cpu_vec_isa
-    original_list, original_choice = module.valid_vec_isa_list, module.get_isa_from_cpu_capability
     instruction_sets = [_without_probes(name)] if name else []
-    module.valid_vec_isa_list = lambda: instruction_sets
-    module.get_isa_from_cpu_capability = lambda capability, available, invalid: available[0]
-    try:
+    with exchanged(
+        [
+            (cpu_vec_isa, "valid_vec_isa_list", lambda: instruction_sets),
+            (cpu_vec_isa, "get_isa_from_cpu_capability", lambda capability, available, invalid: available[0]),
+        ]
+    ):
         yield
-    finally:
-        module.valid_vec_isa_list, module.get_isa_from_cpu_capability = original_list, original_choice
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import types
 from typing import Any
 
 import torch
-from torch._dynamo.symbolic_convert import InliningInstructionTranslator, InstructionTranslatorBase
+from torch._dynamo.symbolic_convert import InliningInstructionTranslator
 from torch._dynamo.variables import functions
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
@@ -46,17 +46,6 @@ def entered(
             trace.note("environment", str(args[1].as_python_constant()))
         trace.note_function(function, func.source)
     return original(parent, func, args, kwargs, *rest, **keywords)
-
-
-@probes.at(InstructionTranslatorBase, "import_source")
-def imported(trace: Any, original: Any, self: Any, module_name: str) -> Any:
-    """Note a module that is hidden by another object of its name."""
-    try:
-        return original(self, module_name)
-    except AssertionError:
-        name = f"__import_{module_name.replace('.', '_dot_')}"
-        trace.refuse(f"its module has a global `{name}`, a name that Dynamo needs; rename it", at_once=True)
-        raise
 
 
 @probes.at(TorchInGraphFunctionVariable, "call_function")

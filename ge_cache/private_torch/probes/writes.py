@@ -11,7 +11,7 @@ import types
 from typing import Any
 
 from torch._dynamo.side_effects import SideEffects
-from torch._dynamo.variables.misc import DeletedVariable
+from torch._dynamo.variables.misc import DeletedVariable, NewGlobalVariable
 
 from gearcache.errors import MethodRaises
 from gearcache.ge_cache.private_torch.probe import Probes
@@ -22,9 +22,11 @@ probes = Probes()
 
 @probes.at(SideEffects, "store_attr")
 def wrote(trace: Any, original: Any, self: Any, item: Any, name: str, value: Any, *rest: Any, **keywords: Any) -> Any:
-    """Refuse an attribute of a class or a module; one that is deleted has to be there."""
+    """Refuse a global, and an attribute of a class or a module; an attribute that is deleted has to be there."""
     owner = vars(item).get("value")
-    if isinstance(owner, (type, types.ModuleType)):
+    if isinstance(item, NewGlobalVariable):
+        _refuse(trace, f"the global `{name}`")
+    elif isinstance(owner, (type, types.ModuleType)):
         kind = "class" if isinstance(owner, type) else "module"
         _refuse(trace, f"`{name}` of the {kind} `{owner.__name__}`")
     if isinstance(value, DeletedVariable):
@@ -35,13 +37,6 @@ def wrote(trace: Any, original: Any, self: Any, item: Any, name: str, value: Any
         if not is_there:
             raise MethodRaises(trace.method, f"it deletes `{name}`, which is not there at this call")
     return original(self, item, name, value, *rest, **keywords)
-
-
-@probes.at(SideEffects, "store_global")
-def wrote_global(trace: Any, original: Any, self: Any, gvar: Any, name: str, value: Any) -> Any:
-    """Refuse a global."""
-    _refuse(trace, f"the global `{name}`")
-    return original(self, gvar, name, value)
 
 
 def _refuse(trace: Any, what: str) -> None:

@@ -83,9 +83,8 @@ def _calls(canary: Canary) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     from gearcache.ge_cache.private_torch.corrections.containers import deque_variable  # imports Dynamo
 
     x = torch.ones(3, 2, device="cpu")
-    yield canary.watched, (x, 5, x[0].numpy() if importlib.util.find_spec("numpy") else x[0])
+    yield canary.watched, (x, 5, importlib.util.find_spec("numpy") is not None)
     yield canary.refused_at_once, (x,)
-    yield canary.assigned, (x,)
     if deque_variable() is not None:
         yield canary.copied, (x,)
     yield canary.recorded, (x,)
@@ -165,13 +164,15 @@ class Canary(torch.nn.Module):
         self.ordered, self.subclass = collections.OrderedDict(a=1), Ordered(a=1)
         self.queue, self.own_queue = collections.deque([1, 2], maxlen=2), Queue([1, 2], 2)
 
-    def watched(self, x: Any, n: int, array: Any) -> Any:
+    def watched(self, x: Any, n: int, has_numpy: bool) -> Any:
         """Return a reference to every result; what is refused here is refused at the end of the trace."""
         instance = Kind("b")
         iterator = iter([1, 2])
         total = x * _FACTOR * _constant() + next(iterator)
         total = total + self._objects(instance) + self._containers() + self._ordered() + self._iterated(n)
-        total = total + self._raised() + self._numbers(n, instance) + self._tensors(x, n) + array.ndim
+        total = total + self._raised() + self._numbers(n, instance) + self._tensors(x, n)
+        if has_numpy:
+            total = total + x.numpy().ndim
         logger.debug("said by a canary")
         return total, _generated(2), vars(instance), map(str, [1]), iterator, weakref.ref(instance)
 
@@ -244,12 +245,6 @@ class Canary(torch.nn.Module):
     def refused_at_once(self, x: Any) -> Any:
         """Do something that ends a trace."""
         return x * len(f"{x}")
-
-    def assigned(self, x: Any) -> Any:
-        """Assign a global: the trace ends before it does."""
-        global _FACTOR
-        _FACTOR = 3.0
-        return x * 2
 
     def copied(self, x: Any) -> Any:
         """Copy a deque of a user-defined class."""
