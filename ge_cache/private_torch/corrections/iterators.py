@@ -46,7 +46,10 @@ def taken_for_constant(trace: Any, original: Any, self: Any) -> Any:
 def made_range(trace: Any, original: Any, self: Any, tx: Any, *args: Any) -> Any:
     """Refuse a float, for which Python raises, and other constants, which Python asks for their `__index__`."""
     if any(arg.is_python_constant() and type(arg.as_python_constant()) is not int for arg in args):
-        trace.refuse("it makes a `range()` of what is no plain int: make that an `int(...)`", at_once=True)
+        trace.refuse(
+            "it makes a `range()` of a bool, a float or a number of a class of its own: make that an `int(...)`",
+            at_once=True,
+        )
     return original(self, tx, *args)
 
 
