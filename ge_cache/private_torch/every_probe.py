@@ -29,7 +29,6 @@ _FILES = (
     "probes.script_objects",
     "probes.loggers",
     "corrections.tensor_calls",
-    "probes.key_views",
     "probes.lookups",
     "probes.reads",
     "probes.identities",
