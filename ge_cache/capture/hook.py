@@ -47,6 +47,11 @@ class GraphHook:
         self.attribute_sources = private_under_way.attribute_sources()
         for entry in private_under_way.tracked_objects():
             self._log.note("tracked", *entry)
+        if any(write.attribute is None and _is_namespace(write.owner) for write in self.writes):
+            cause = (
+                "it writes to the `__dict__` of a module, which holds its globals: keep what changes in the instance"
+            )
+            raise CaptureError(self._method, cause)
         private_shapes.check_marked_dims()
         self.graph_name = str(module.meta["backend_id"])
         if not private_under_way.forget_unused_streams(module):
@@ -73,6 +78,10 @@ class GraphHook:
         name_powers(module.graph)
         module.recompile()
         return module
+
+
+def _is_namespace(owner: Any) -> bool:
+    return type(owner) is dict and "__builtins__" in owner
 
 
 def _describe(name: str, value: Any) -> str:
