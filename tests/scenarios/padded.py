@@ -73,14 +73,6 @@ def rows_are_padded_and_cut(run: Run) -> None:
 
 
 @traced(2)
-def a_first_call_of_size_one(run: Run) -> None:
-    net = Net()
-    cached = run.pad(net.plain, {"x": {0: [4, 8]}}, {"x": 0.0})
-    for size in (1, 3, 8, 1):
-        run.compare(f"{size}, {len(run.checks)}", cached, net.plain, torch.randn(size, 4))
-
-
-@traced(2)
 def attention_over_a_padded_batch(run: Run) -> None:
     net = Net()
     cached = run.pad(net.attention, {"ids": {0: [2, 4]}, "mask": {0: [2, 4]}}, {"ids": 0, "mask": True})
