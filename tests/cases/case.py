@@ -50,7 +50,7 @@ class Case(nn.Module):
 
     #: What the refusal of the method says; False where it is served; None where either is right.
     refused: str | bool | None = None
-    #: Whether the method may write to the module: it is called three times then, and what it leaves there is compared.
+    #: Whether the method may write to the module: it is called twice then, and what it leaves there is compared.
     writes = False
 
     def run(self, x: Tensor) -> Any:

@@ -91,12 +91,6 @@ MADE = texts(
     {
         "membership": 'kept = {name for name in WEIGHTS if name != "key"}\nreturn x + ("key" in kept) + len(kept)',
         "a pattern": 'order, total = positions("b c a -> a b c")\nreturn x.unsqueeze(0).permute(order) * total',
-        "tables made in a loop": """
-        tables = {}
-        for name in set(WEIGHTS):
-            tables[name] = torch.cos(x.float() * WEIGHTS[name])
-        return x * tables["key"] + tables["gate"]
-        """,
     },
 )
 #: and refused where it would.

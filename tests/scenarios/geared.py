@@ -101,15 +101,6 @@ def decorated_method(run: Run) -> None:
         run.check(f"{size}", net.decorated(x), net.linear(x).detach() * 2)
 
 
-@traced(3)
-def a_static_graph_per_shape(run: Run) -> None:
-    net = Net()
-    cached = run.cache(net.encode, dynamic=False)
-    for size in (3, 5, 1, 3):
-        run.compare(f"{size}, {len(run.checks)}", cached, net.encode, _tensors(size))
-    run.check("three gears", len(cached.stats.gears), 3)
-
-
 @traced(2)
 def one_more_gear_is_compiled_on_a_miss(run: Run) -> None:
     net = Net()

@@ -24,7 +24,6 @@ def chosen(x: Tensor, condition: bool) -> Tensor:
 
 READS: dict[str, Callable[[Tensor, Any], Tensor]] = {
     "size": lambda x, y: x * y.shape[0],
-    "stride": lambda x, y: x * y.stride(0),
     "contiguous": lambda x, y: chosen(x, y.is_contiguous()),
     "rank": lambda x, y: x * y.dim(),
     "dtype": lambda x, y: x.to(y.dtype),
@@ -32,7 +31,6 @@ READS: dict[str, Callable[[Tensor, Any], Tensor]] = {
     "class": lambda x, y: chosen(x, type(y) is Tensor),
     "present": lambda x, y: chosen(x, y is not None),
     "same": lambda x, y: chosen(x, x is y),
-    "member": lambda x, y: x * {y: 2.0}.get(x, 3.0),
     "sizes_compared": lambda x, y: chosen(x, y.shape[0] == x.shape[0]),
 }
 
@@ -177,8 +175,7 @@ def calling(inner: Any) -> Callable[[Tensor], Tensor]:
 
 #: Of two neighbours one has to be told from the other.
 CALLABLES: list[Any] = [
-    *(Tensor.cos, Tensor.sin, torch.ops.aten.cos.default, torch.ops.aten.sin.default),
-    *(functools.wraps(torch.cos)(scaled(2.0)), functools.wraps(torch.cos)(scaled(3.0))),
+    *(Tensor.cos, Tensor.sin, functools.wraps(torch.cos)(scaled(2.0)), functools.wraps(torch.cos)(scaled(3.0))),
     *(functools.partial(torch.mul, other=2.0), functools.partial(torch.mul, other=3.0)),
     *(calling(Tensor.cos), calling(Tensor.sin), torch.nn.ReLU(), torch.nn.SiLU()),
 ]
