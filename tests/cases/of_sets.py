@@ -99,6 +99,7 @@ MADE_AND_REFUSED = texts(
     {
         "the first": "return x * WEIGHTS[list(set(WEIGHTS))[0]]",
         "a loop over operations": "for name in set(WEIGHTS):\n    x = x * 2 + WEIGHTS[name]\nreturn x",
+        "the largest of sets": "return x + 1, [*max({frozenset((name,)) for name in WEIGHTS})]",
         "writes in a loop": "y = x.clone()\nfor name in set(WEIGHTS):\n    y.mul_(2).add_(WEIGHTS[name])\nreturn y",
         "random numbers": """
         drawn = {}
