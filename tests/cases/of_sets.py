@@ -43,7 +43,6 @@ class Net(Case):
     def __init__(self):
         super().__init__()
         self.names = {"query", "key", "value", "output", "gate", "up", "down"}
-        self.frozen = frozenset(self.names)
         self.table = dict(WEIGHTS)
         self.thing, self.rows = Thing(), []
 

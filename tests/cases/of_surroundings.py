@@ -68,10 +68,6 @@ PROCESS = changed(
     {
         "the arguments": ("return x * len(sys.argv)", put(sys, "argv", ["a"] * 7)),
         "the platform": ("return x * 2 if sys.platform == 'linux' else x * 3", put(sys, "platform", "darwin")),
-        "the working folder": (
-            "return x * len(os.getcwd())",
-            lambda self, patch: patch.by(os.chdir, "/usr/lib", os.getcwd()),
-        ),
         "the process": ("return x * os.getpid()", lambda self, patch: None),
         "the time": ("return x * int(time.time() > 5e9) + 1", put(time, "time", lambda: 6e9)),
         "a random number": ("return x * (1 + random.randint(0, 0))", put(random, "randint", lambda a, b: 7)),
@@ -81,7 +77,6 @@ PROCESS = changed(
             "return x * 2 if LOGGER.isEnabledFor(logging.DEBUG) else x * 3",
             lambda self, patch: patch.by(LOGGER.setLevel, logging.DEBUG, LOGGER.level),
         ),
-        "a disabled logger": ("return x * 2 if LOGGER.disabled else x * 3", put(LOGGER, "disabled", True)),
     },
 )
 MODULES = changed(
