@@ -135,6 +135,8 @@ def texts(
     return {name: text(of, body, name=name, refused=words) for name, (body, words) in rows.items()}
 
 
-def changed(of: type[Case], rows: Mapping[str, tuple[str, Change]]) -> dict[str, type[Case]]:
+def changed(
+    of: type[Case], rows: Mapping[str, tuple[str, Change]], refused: bool | None = None
+) -> dict[str, type[Case]]:
     """Return cases that are given as texts with the change of what each depends on, by name."""
-    return {name: text(of, body, name=name, change=change, refused=None) for name, (body, change) in rows.items()}
+    return {name: text(of, body, name=name, change=change, refused=refused) for name, (body, change) in rows.items()}

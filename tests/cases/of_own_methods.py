@@ -146,6 +146,7 @@ FOLLOWED = changed(
         ),
         "what a descriptor reads of its owner": ("return x * self.sized.width", put(Sized, "heads", 3)),
     },
+    refused=False,
 )
 READS = "whose `__{}__` reads what no trace notes"
 REFUSED = texts(

@@ -56,6 +56,11 @@ READ = changed(
             "return x * (3 if torch.compiler.config.job_id is None else 2)",
             lambda self, patch: patch.enter_context(torch.compiler.config.patch(job_id="another")),
         ),
+    },
+)
+REGIONS = changed(
+    Net,
+    {
         "kernels of attention in a region": (
             """
             attended = torch.sin(x * 7)[None, None]
@@ -72,6 +77,7 @@ READ = changed(
             lambda self, patch: patch(self, "factor", 3.0),
         ),
     },
+    refused=False,
 )
 #: Each sets what is set already, as the trace of a refused method does that too.
 SWITCHES = texts(

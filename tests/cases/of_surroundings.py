@@ -126,6 +126,12 @@ TORCH = changed(
             "return x * 2 if torch.get_default_dtype() is torch.float32 else x * 3",
             lambda self, patch: patch.by(torch.set_default_dtype, torch.float64, torch.float32),
         ),
+    },
+)
+#: Whether they are in the key or not.
+FLAGS = changed(
+    Net,
+    {
         "a flag of a backend": (
             "return x * 2 if torch.backends.cudnn.benchmark else x * 3",
             set_of_backend(torch.backends.cudnn, "benchmark"),
@@ -135,6 +141,7 @@ TORCH = changed(
             set_of_backend(torch.backends.cuda.matmul, "allow_fp16_reduced_precision_reduction"),
         ),
     },
+    refused=False,
 )
 
 
