@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -53,16 +55,14 @@ def files(layout: Layout) -> set[str]:
     return {str(path.relative_to(layout.bucket)) for path in layout.bucket.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("state, ranks", [("empty", ""), ("full", "rank1")])
-def test_what_a_backend_keeps_is_no_leftover_of_a_sound_entry(tmp_path: Path, state: str, ranks: str) -> None:
-    layout = Layout(tmp_path / "cache", ranks)
+def test_what_a_backend_keeps_is_no_leftover_of_a_sound_entry(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "cache", "rank1")
     store = DiskStore(layout)
     store.publish(KEYS[0], {}, {}, {"folders": True})
     kept = [layout.manifest(KEYS[0]).parent / name for name in ("ge", "static_kernels")]
     for folder in kept:
         folder.mkdir()
-        if state == "full":
-            (folder / "graph.om").write_bytes(b"graph")
+    (kept[0] / "graph.om").write_bytes(b"graph")
     catalog = Catalog(layout)
     for used in (True, False):
         if not used:
@@ -98,8 +98,6 @@ def test_a_removed_entry_leaves_nothing_but_what_others_need(layout: Layout) -> 
 
 
 def own_blob(layout: Layout, number: int) -> Path:
-    from hashlib import sha256
-
     return layout.blob(sha256(KEYS[number].digest.encode() * 10).hexdigest())
 
 
@@ -154,6 +152,15 @@ def test_a_used_entry_stays_and_others_go_in_its_place(layout: Layout) -> None:
     outcome = catalog.prune(max_size=catalog.total_size(entries) - 1)
     assert [entry.name for entry in outcome.in_use] == [KEYS[0].name]
     assert [entry.name for entry in outcome.removed] == [KEYS[1].name]
+
+
+def test_a_load_that_serves_nothing_keeps_an_entry_young_and_is_no_hit(layout: Layout) -> None:
+    store = DiskStore(layout)
+    assert store.use(KEYS[0])
+    store.count_load(KEYS[0], served=False)
+    (entry,) = Catalog(layout).find(KEYS[0].digest)
+    assert entry.hits == 0
+    assert abs(layout.use(KEYS[0]).stat().st_mtime - time.time()) < 60
 
 
 def test_collecting_removes_what_no_entry_needs_and_nothing_else(layout: Layout) -> None:

@@ -8,12 +8,13 @@ import struct
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
 from gearcache.cache.keys.encoding import encode, lower
 from gearcache.errors import UnkeyableValue
+from tests.support.sampled import examples
 
 
 class Color(enum.Enum):
@@ -90,6 +91,7 @@ def canonical(value: object) -> object:
     return type(value), value
 
 
+@settings(max_examples=examples(100))
 @given(VALUES, VALUES)
 def test_two_values_share_their_bytes_only_if_they_are_the_same(left: object, right: object) -> None:
     assert (encode("c", left) == encode("c", right)) == (canonical(left) == canonical(right))
@@ -131,6 +133,7 @@ def test_anything_else_is_refused_by_type_and_place(value: object, type_name: st
     assert where in caught.value.detail
 
 
+@settings(max_examples=examples(60))
 @given(VALUES)
 def test_a_lowered_value_comes_back_from_msgpack_as_it_was(value: object) -> None:
     lowered = lower(value)
