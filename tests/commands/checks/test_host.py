@@ -17,7 +17,6 @@ from gearcache.commands.checks.host_checks import check_host
 from gearcache.ge_cache.inductor import targets
 from gearcache.variables import VARIABLES
 from tests.support.commands import DECODE, PREFILL, listed, run, run_json, store
-from tests.support.deploys import DEPLOY
 from tests.support.source_tree import ROOT
 
 #: Spares a compile where another check is looked at.
@@ -26,22 +25,14 @@ NO_COMPILER = {"CXX": "/no/such/compiler"}
 WRONG = {"GEARCACHE_MAX_SIZE": "5", "GEARCACHE_JOBS": "x", "GEARCACHE_REMOTES": "ftp://a", "GEARCACHE_STRICT": "no"}
 
 
-@pytest.fixture
-def deploy(tmp_path: Path, cache_dir: Path) -> Path:
-    (tmp_path / "deploy.py").write_text(DEPLOY)
-    return tmp_path
-
-
 # -- doctor -------------------------------------------------------------------------------------------------
 
 
 def test_doctor_finds_this_host_sound(cache_dir: Path) -> None:
-    found = {check["name"]: check for check in run_json("doctor")["checks"]}
-    assert found["torch"]["ok"]
-    assert found["compiler"]["ok"]
-    assert found["locks"]["ok"]
+    told = run("doctor").stdout
+    for name in ("torch", "compiler", "locks"):
+        assert f"ok    {name}" in told
     assert not cache_dir.exists()
-    assert "ok    torch" in run("doctor").stdout
 
 
 def test_doctor_lists_the_targets_of_this_host_and_what_to_do_without_a_compiler(
@@ -119,11 +110,8 @@ def test_a_command_ends_with_2_and_names_a_wrong_variable(
     name: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, WRONG[name])
-    for command in (["list"], ["prune", "--max-size", "1GB"]):
-        assert f"`{name}`" in run(*command, code=2).stderr
+    assert f"`{name}`" in run("list", code=2).stderr
     run("list", "--help")
-    assert f"`{name}`" in run("doctor", "--settings", code=1).stderr
-    assert f"`{name}`" in run("doctor", code=1).stdout
 
 
 def test_every_variable_that_the_code_reads_is_a_setting() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -116,9 +118,6 @@ def test_a_cache_that_is_not_there_yet_is_told_and_no_error(
 
 
 def test_a_worker_of_multiprocessing_is_named_by_its_program(cache_dir: Path, tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
     store(cache_dir, DECODE, b"d")
     program = tmp_path / "server.py"
     program.write_text(
@@ -126,22 +125,21 @@ def test_a_worker_of_multiprocessing_is_named_by_its_program(cache_dir: Path, tm
         "from gearcache.cache.locks.use import register_use\n"
         "def work(path, ready):\n    use = register_use(Path(path))\n    ready.set()\n    time.sleep(120)\n"
         "if __name__ == '__main__':\n"
-        "    context = multiprocessing.get_context(sys.argv[2])\n"
+        "    context = multiprocessing.get_context('spawn')\n"
         "    ready = context.Event()\n"
         "    worker = context.Process(target=work, args=(sys.argv[1], ready), daemon=True)\n"
         "    worker.start()\n    ready.wait(100)\n    print(worker.pid, flush=True)\n    sys.stdin.read()\n"
     )
-    for method in ("spawn", "fork"):
-        command = [sys.executable, str(program), str(Layout(cache_dir).use(DECODE)), method, "8000"]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-            assert server.stdout is not None
-            pid = int(server.stdout.readline())
-            users = {user["pid"]: user["command"] for user in run_json("show", "Model.decode")["users"]}
-            assert users[pid].endswith(f"{method} 8000")
-            assert os.path.basename(sys.executable) in users[pid]  # noqa: PTH119
-            assert method == "fork" or users[pid].startswith(f"worker of {server.pid}: ")
-            assert f"In use    {pid} (" in run("show", "Model.decode").stdout
-            result = run("clear", "--all", code=4)
-            assert f"is in use by process {pid} (" in result.stderr
-            assert f"{method} 8000)" in result.stderr
-            server.communicate("")
+    command = [sys.executable, str(program), str(Layout(cache_dir).use(DECODE)), "8000"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        pid = int(server.stdout.readline())
+        users = {user["pid"]: user["command"] for user in run_json("show", "Model.decode")["users"]}
+        assert users[pid].startswith(f"worker of {server.pid}: ")
+        assert users[pid].endswith(" 8000")
+        assert os.path.basename(sys.executable) in users[pid]  # noqa: PTH119
+        assert f"In use    {pid} (" in run("show", "Model.decode").stdout
+        result = run("clear", "--all", code=4)
+        assert f"is in use by process {pid} (" in result.stderr
+        assert " 8000)" in result.stderr
+        server.communicate("")
