@@ -109,18 +109,6 @@ def test_a_corrupt_blob_has_a_reason(folder: Path, cache_dir: Path) -> None:
     assert "put aside" in again.explain()
 
 
-def test_each_miss_is_one_log_line(folder: Path, cache_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", "gearcache"):
-        cached = _cached(_model(folder, "logged"))
-        for _ in range(3):
-            cached(torch.ones(2))
-        cached(torch.ones(2), False)
-    lines = [record.getMessage() for record in caplog.records if ": miss: " in record.getMessage()]
-    assert len(lines) == 2
-    assert "Model.run: miss: absent" in lines[0]
-    assert "`flag`" in lines[1]
-
-
 def test_a_call_that_was_refused_is_told_of_until_one_is_served(cache_dir: Path) -> None:
     cached = gearcache.cache_compile(Net().scaled, config=strict_config(), gears={"x": {0: [2, 4]}})
     assert "not called yet" in cached.explain()

@@ -137,9 +137,3 @@ def test_a_proposal_says_what_it_saves() -> None:
     three = propose(row, 3)
     assert three.suggestion.sizes == {"x.size(0)": [3, 6, 20]}
     assert three.saved == 1 - 60 / 80
-
-
-def test_the_largest_shape_counts_however_rare() -> None:
-    many = {(size,): 2 for size in range(1, 701)} | {(1000,): 1}
-    (row,) = summed([method(many, gears=((512,), (1024,)))])
-    assert propose(row).suggestion.sizes["x.size(0)"][-1] == 1000, "what today's gears hold, the proposed ones hold"

@@ -16,10 +16,7 @@ from gearcache.serving.miss.compiles import Compiles
 from gearcache.telemetry import wait_line
 from tests.support.scenarios import strict_config
 
-LINE = (
-    "gearcache: another process or thread of this host compiles `Linear.forward`: waiting for its graphs, 1800 s at "
-    "most\n"
-)
+LINE = "gearcache: another process or thread of this host compiles `Linear.forward`: waiting for its graphs, "
 
 
 @pytest.mark.parametrize("is_shown", [True, False])
@@ -32,7 +29,7 @@ def test_a_long_wait_is_one_line(
 
     def slow(*arguments: Any, **keywords: Any) -> Any:
         begun.set()
-        time.sleep(1.0)
+        time.sleep(0.4)
         return compile_(*arguments, **keywords)
 
     monkeypatch.setattr(Compiles, "compile", slow)
@@ -45,12 +42,3 @@ def test_a_long_wait_is_one_line(
     other.join()
     assert (first.stats.compiles, second.stats.compiles) == (1, 0)
     assert capfd.readouterr().err.count(LINE) == int(is_shown)
-
-
-def test_a_lock_that_is_free_is_no_wait(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(wait_line, "_SILENT_SECONDS", 0.2)
-    gearcache.cache_compile(nn.Linear(4, 4).forward, config=strict_config())(torch.ones(2, 4))
-    time.sleep(0.3)
-    assert "waiting for" not in capfd.readouterr().err
