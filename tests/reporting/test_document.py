@@ -91,19 +91,11 @@ def test_misses_of_a_trace_have_reason_values_place_and_advice(cache_dir: Path, 
     row = {"method": "Model.decode", "reasons": [{**reason, "file": "/srv/model.py", "line": 12, "times": 2}]}
     store_geared(cache_dir, "Model.decode", GEARS)
     (miss,) = run_json("report", "--trace", str(write_trace(tmp_path / "a.json", row)))["misses"]
-    assert (
-        miss["kind"],
-        miss["stored"],
-        miss["present"],
-        miss["file"],
-        miss["line"],
-        miss["times"],
-        miss["start"],
-    ) == (("source", "ab", "cd", "/srv/model.py", 12, 2, 0))
+    assert {**row["reasons"][0], "start": 0}.items() <= miss.items()
     assert miss["advice"].startswith("compile again after each deployment")
 
 
-@pytest.mark.parametrize("odd", [float("nan"), -1, None, {}, "\ud800"])
+@pytest.mark.parametrize("odd", [float("nan"), -1, {}, "\ud800"])
 def test_odd_values_of_a_trace_are_numbers_or_texts(odd: object, cache_dir: Path, tmp_path: Path) -> None:
     row = {
         "method": odd,

@@ -55,10 +55,6 @@ def test_gears_of_entries_that_nobody_uses_any_more_are_no_present_gears(cache_d
     assert len(traffic["suggested"]["sizes"][0]["sizes"]) == 2
 
 
-def test_a_method_that_nobody_called_is_not_listed(cache_dir: Path, tmp_path: Path) -> None:
-    assert report(tmp_path, {"method": "Model.decode", "declared": GEARS}) == []
-
-
 def test_of_two_recordings_of_one_process_the_later_one_counts(cache_dir: Path, tmp_path: Path) -> None:
     traces = [
         write_trace(tmp_path / name, {"method": "Model.decode", "gears": {GEARS[0]: calls}})
