@@ -36,11 +36,7 @@ def test_a_budget_is_kept_when_all_of_it_is(budget: Budget, met: bool | None, te
 
 
 def test_an_unknown_section_is_refused() -> None:
-    done = _benchmarks("warm")
+    command = [sys.executable, "-m", "benchmarks", "warm"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 2
     assert "no section `warm`" in done.stderr
-
-
-def _benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchmarks", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)

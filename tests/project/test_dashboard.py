@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from gearcache import metrics
 from gearcache.events import Event, emit
+from tests.cache.remote.real_engines import free_port
 from tests.support.programs import find_program
 from tests.support.source_tree import ROOT
 from tests.test_events import Net, cached
@@ -78,15 +79,6 @@ def ask(port: int, expression: str) -> Any:
     return found["data"]["result"]
 
 
-def free_port() -> int:
-    """A port that nobody listens to."""
-    import socket
-
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 def of_panel(title: str) -> str:
     """The first expression of a panel."""
     return str(next(panel for panel in PANELS if panel["title"] == title)["targets"][0]["expr"])
@@ -99,6 +91,7 @@ def number(port: int, expression: str) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough  # scrapes take ten seconds; the tests above compare names and labels
 @pytest.mark.skipif(PROMETHEUS is None, reason="there is no Prometheus: see scripts/servers.sh")
 def test_a_real_prometheus_answers_every_panel(cache_dir: Path, tmp_path: Path) -> None:
     server, port = metrics.serve(0), free_port()
