@@ -127,13 +127,6 @@ def test_the_padded_trace_is_the_same_whichever_call_comes_first(cache_dir: Path
     assert (compiles, cached.stats.compiles) == (3, 3)
 
 
-def test_no_call_can_be_padded_to_a_size_that_the_trace_fixes(cache_dir: Path) -> None:
-    config = strict_config(on_miss="pad", pad_values={"x": 0})
-    cached: Any = gearcache.cache_compile(Net().branching, gears={"x": {0: [2]}}, config=config)
-    with pytest.raises(GearSpecError, match="no call can be padded: the trace fixes every dim"):
-        cached(torch.ones(2, 4))
-
-
 @pytest.mark.parametrize("name, first", [("compared", 4), ("even", 3)])
 def test_what_is_computed_of_a_size_is_of_the_calls_own_size(name: str, first: int, cache_dir: Path) -> None:
     """Such a result is right, or the call is refused: never that of the gear to which the call was padded."""

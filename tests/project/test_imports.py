@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,14 @@ WRITING_METHODS = {"mkdir", "rmdir", "symlink_to", "touch", "unlink", "write_byt
 
 FILES = [path for layer in LAYERS for path in layer_files(layer)]
 ALL_FILES = FILES + layer_files("root")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trees_are_forgotten() -> Iterator[None]:
+    """They are many objects, which the garbage collector would look at."""
+    yield
+    parse.cache_clear()
+    imported.cache_clear()
 
 
 def may_write(call: ast.Call) -> bool:

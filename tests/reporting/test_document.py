@@ -153,44 +153,6 @@ def test_the_page_goes_where_output_says(cache_dir: Path, tmp_path: Path) -> Non
     assert (tmp_path / "fifo").is_fifo()
 
 
-def test_no_call_vanishes(cache_dir: Path, tmp_path: Path) -> None:
-    store_geared(cache_dir, "Model.decode", ["ids.size(0)=1, ids.size(1)=8"])
-    old = {
-        "method": "Model.decode",
-        "gears": {"ids.size(0)=1": 5, "dynamic": 7},
-        "padded": {"ids.size(0)=3": 4, "?": 1},
-    }
-    new = {
-        "method": "Model.decode",
-        "gears": {f"g{number}": 1 for number in range(1200)},
-        "dims": ["ids.size(0)", "ids.size(1)"],
-        "eager_reasons": {"on_miss": 10},
-        "shapes": [
-            {"shape": [1, 8], "calls": 2},
-            {"shape": [2, None], "calls": 3},
-            {"shape": [None, None], "calls": 1},
-            {"shape": [], "calls": 4},
-        ],
-    }
-    other = {"method": "Model.unknown", "gears": {"x.size(0)=1": 9}, "reasons": []}
-    trace = write_trace(tmp_path / "a.json", old, new, other)
-    known, unknown = run_json("report", "--trace", str(trace))["methods"]
-    traffic = known["traffic"]
-    assert traffic["processes"] == 1
-    assert traffic["calls"] == 5 + 7 + 4 + 1 + 1200 + 10
-    assert sum(row["calls"] for row in traffic["gears"]) == 5 + 7 + 1200
-    assert {row["gear"]: row["unserved"] for row in traffic["gears"] if row["unserved"]} == {
-        "ids.size(0)=1, ids.size(1)=8": 2
-    }
-    assert {row["text"]: row["calls"] for row in traffic["outside"]} == {
-        "ids.size(0)=3": 4,
-        "?": 1,
-        "ids.size(0)=2": 3,
-        "other shapes": 5,
-    }
-    assert (unknown["method"], unknown["entries"], unknown["traffic"]["calls"]) == ("Model.unknown", 0, 9)
-
-
 @pytest.mark.parametrize(
     "text, told",
     [

@@ -139,20 +139,6 @@ def test_a_process_without_cached_methods_and_a_forked_child_write_nothing(tmp_p
         assert (tmp_path / "start.json").exists() is is_written
 
 
-def test_spans_are_bounded_and_the_others_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start_trace, "MOST_SPANS", 3)
-    monkeypatch.setattr(start_trace, "MOST_OF_A_NAME", 2)
-    recorder = start_trace.Recorder(str(tmp_path / "start.json"))
-    for category, names in (("prepare", "MMMMMN"), ("gear", "ggggg"), ("key", "M")):
-        for name in names:
-            recorder.add(category, name, 0.0, 1.0)
-    found = recorder._document()
-    kept = {category: [event["name"] for event in spans(found, category)] for category in ("prepare", "gear", "key")}
-    # One method that is missed by every call leaves room for another, and one category for the others.
-    assert kept == {"prepare": ["M", "M", "N"], "gear": ["g", "g", "g"], "key": ["M"]}
-    assert (found["gearcache"]["dropped"], found["gearcache"]["dropped_by_kind"]) == (5, {"prepare": 3, "gear": 2})
-
-
 def test_nobody_writes_the_file_of_a_process_that_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     server, probe = (start_trace.Recorder(str(tmp_path / "start.json")) for _ in range(2))
     for recorder in (server, probe):

@@ -140,14 +140,6 @@ def test_a_signature_of_the_same_bytes_for_another_use_is_refused(build: Pair) -
     assert "does not fit" in refusal(build.checks, data + pair_trailer(build.trusted.public_key, bare))
 
 
-def test_one_that_is_cut_off_anywhere_is_refused(build: Pair, both: Trust) -> None:
-    data = both.signed(manifest())
-    pair_only = len(data) - HMAC_SIZE
-    kept = {size: accepted(build.checks, data[:size]) for size in range(len(data))}
-    assert {size: name for size, name in kept.items() if name} == {pair_only: "build-2026"}
-    assert {accepted(Trust(hmac=both.hmac), data[:size]) for size in range(len(data))} == {None}
-
-
 @pytest.mark.parametrize("kind", ["pair", "both"])
 def test_every_flipped_bit_is_refused(kind: str, build: Pair, both: Trust) -> None:
     signs = build.signs if kind == "pair" else both

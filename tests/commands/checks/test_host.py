@@ -8,12 +8,10 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gearcache.commands.checks.host_checks import check_host
 from gearcache.ge_cache.inductor import targets
 from gearcache.variables import VARIABLES
 from tests.support.commands import DECODE, PREFILL, listed, run, run_json, store
@@ -50,24 +48,6 @@ def test_doctor_lists_the_targets_of_this_host_and_what_to_do_without_a_compiler
         assert checks["compiler"]["ok"] is False
         assert "/no/such/compiler" in checks["compiler"]["detail"]
         assert "install g++ with OpenMP or set CXX" in checks["compiler"]["remedy"]
-
-
-def test_another_release_of_torch_is_told(
-    release_of_torch: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gearcache.torch_names.missing_names", lambda: ())
-    release_of_torch("2.99.0+cu132")
-    (check,) = [check for check in check_host(NO_COMPILER) if check.name == "torch"]
-    found = "2.99.0+cu132, which gearcache is not tested with"
-    assert (check.ok, check.detail) == (True, f"{found}, and which has the names that it uses and calls its probes")
-    monkeypatch.setattr("gearcache.torch_names.missing_names", lambda: ("torch._C._gone",))
-    (check,) = [check for check in check_host(NO_COMPILER) if check.name == "torch"]
-    assert check.ok is False
-    assert check.detail.startswith(f"{found}: torch 2.99.0+cu132 lacks `torch._C._gone`")
-    assert check.remedy.startswith("install torch==2.")
-    release_of_torch("2.12.1")
-    (check,) = [check for check in check_host(NO_COMPILER) if check.name == "torch"]
-    assert (check.ok, "or newer, this is 2.12.1" in check.detail) == (False, True)
 
 
 # -- the cron script ----------------------------------------------------------------------------------------

@@ -112,23 +112,6 @@ def test_a_file_that_seems_to_end_elsewhere_is_an_error(hosts: tuple[Host, Host]
     assert hosts[1].remote.get("v4/cut", MOST, soon()) == DATA
 
 
-@pytest.mark.parametrize("faults", [{"negative": 0.3}, {"delay": 0.3}], ids=str)
-def test_what_another_host_stored_is_absent_until_it_is_whole(
-    hosts: tuple[Host, Host], top: str, faults: dict[str, Any]
-) -> None:
-    hosts[1].lie(**faults)
-    assert hosts[1].remote.get(f"{top}new/a", MOST, soon()) is None
-    hosts[0].remote.put(f"{top}new/a", DATA, soon())
-    found = []
-    end = time.monotonic() + 5
-    while time.monotonic() < end and DATA not in found:
-        found.append(hosts[1].remote.get(f"{top}new/a", MOST, soon()))
-        time.sleep(0.02)
-    assert found[0] is None
-    assert found[-1] == DATA
-    assert set(found[:-1]) == {None}
-
-
 @pytest.mark.parametrize("link", ["", "EPERM", "after"])
 def test_of_two_hosts_that_create_an_object_one_does(hosts: tuple[Host, Host], top: str, link: str) -> None:
     for count in range(3):
