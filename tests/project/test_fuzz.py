@@ -1,4 +1,4 @@
-"""The module fuzzer itself: its comparison sees differences, its cases run, and it finds and shrinks a planted bug."""
+"""The module fuzzer itself: its comparison sees differences, its cases run, and what it takes away is where it says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from benchmarks.fuzz.campaign import Silence
 from benchmarks.fuzz.case import Case, Phase, Step
 from benchmarks.fuzz.compare import Comparison, Different
 from benchmarks.fuzz.compose import draw_case
+from benchmarks.fuzz.put_back import BUGS, _in_place, put_back
 from benchmarks.fuzz.run_case import run_phase
+from tests.support.forks import run_in_fork
 
 ASKS = "print(1, flush=True); input()"
 SOURCE = """
@@ -107,3 +109,14 @@ def test_a_worker_that_tells_nothing_is_killed() -> None:
         assert list(silence.lines(process)) == ["1\n"]
     assert silence.is_over
     assert process.returncode == -9
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_each_mechanism_can_be_taken_away() -> None:
+    for name in BUGS:
+        assert run_in_fork(lambda name=name: put_back(name)) == 0, name  # for the rest of a process
+
+
+def test_a_mechanism_that_has_moved_is_named() -> None:
+    with pytest.raises(AttributeError, match=r"`gearcache.guards.keys` has no `unknown`"):
+        _in_place("guards.keys", "unknown", None)

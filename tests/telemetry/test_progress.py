@@ -1,19 +1,25 @@
-"""What is written to stderr while gears compile."""
+"""What is written to stderr while gears compile, and while another process of the host compiles them."""
 
 from __future__ import annotations
 
 import io
 import re
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import gearcache
-from gearcache.telemetry import progress
+from gearcache.serving.miss.compiles import Compiles
+from gearcache.telemetry import progress, wait_line
 from gearcache.telemetry.progress import BuildProgress
+from gearcache.telemetry.progress_line import STAGES, State, fitted
+from tests.support.scenarios import strict_config
 
 
 class Terminal(io.StringIO):
@@ -131,3 +137,72 @@ def test_a_pipe_is_told_from_time_to_time_what_is_done(monkeypatch: pytest.Monke
     first, *beats = written.getvalue().splitlines()
     assert first.startswith("gearcache: compiling 4 graphs of `Model.encode`")
     assert beats == ["gearcache: `Model.encode`: 1 of 4 done; compiling a: 0 s"] * 2  # after 0.1 and 0.3 s
+
+
+def drawn(width: int, method: str, share: float, state: State) -> str:
+    line = fitted(width, method, share, "1/4", 52.0, state)
+    done, rest = line.bar
+    bar = f" {'=' * done}{'-' * rest}" if done + rest else ""
+    return f"{line.method}{bar} {line.count} {line.clock} {line.state}"
+
+
+HEADERS = State(STAGES["headers"], "", 14.2)
+GEAR = State("compiling", "ids.size(0)=2", 3.0)
+TWO = State("compiling", "ids.size(0)=2, ids.size(1)=16", 3.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("width", "method", "state", "line"),
+    [
+        pytest.param(
+            *(79, "LlamaForCausalLM.forward", HEADERS),
+            "LlamaForCausalLM.… 1/4 0:52 compiling C++ runtime headers, once per host: 14 s",
+            id="the-method-is-cut-before-the-state",
+        ),
+        pytest.param(
+            *(79, "LlamaForCausalLM.forward", GEAR),
+            "LlamaForCausalLM.forward ======-------- 1/4 0:52 compiling ids.size(0)=2: 3 s",
+            id="the-bar-gets-shorter-first",
+        ),
+        pytest.param(
+            *(129, "Model.decode", TWO),
+            "Model.decode ======---------- 1/4 0:52 compiling ids.size(0)=2, ids.size(1)=16: 3 s, and 1 more",
+            id="others-are-told",
+        ),
+        pytest.param(
+            *(60, "Model.decode", TWO),
+            "Model.decode 1/4 0:52 compiling ids.size(0)=2, ids.siz…: 3 s",
+            id="the-time-stays",
+        ),
+    ],
+)
+def test_the_line_is_cut_where_it_tells_least(width: int, method: str, state: State, line: str) -> None:
+    assert drawn(width, method, 0.4, state) == line
+
+
+WAITS = "gearcache: another process or thread of this host compiles `Linear.forward`: waiting for its graphs, "
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_a_long_wait_is_one_line(
+    is_shown: bool, cache_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GEARCACHE_PROGRESS", "1" if is_shown else "0")
+    monkeypatch.setattr(wait_line, "_SILENT_SECONDS", 0.1)
+    compile_, begun = Compiles.compile, threading.Event()
+
+    def slow(*arguments: Any, **keywords: Any) -> Any:
+        begun.set()
+        time.sleep(0.4)
+        return compile_(*arguments, **keywords)
+
+    monkeypatch.setattr(Compiles, "compile", slow)
+    module, x = nn.Linear(4, 4), torch.ones(2, 4)
+    first, second = (gearcache.cache_compile(module.forward, config=strict_config()) for _ in range(2))
+    other = threading.Thread(target=first, args=(x,))
+    other.start()
+    assert begun.wait(60)
+    assert torch.equal(second(x), module(x))
+    other.join()
+    assert (first.stats.compiles, second.stats.compiles) == (1, 0)
+    assert capfd.readouterr().err.count(WAITS) == int(is_shown)
