@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import resource
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -134,67 +132,6 @@ def test_one_prewarm_at_a_time_and_an_error_of_the_function_ends_it(cache_dir: P
     with pytest.raises(RuntimeError, match="already running"):
         gearcache.prewarm(lambda: gearcache.prewarm(prewarmed.nothing))
     gearcache.prewarm(prewarmed.nothing)
-
-
-class Slow(nn.Module):
-    """A run takes as long as a trace, so that runs of one thread meet traces of another."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(3))
-
-    def decode(self, x: Tensor, flag: bool) -> Tensor:
-        for _ in range(3):
-            if not torch.compiler.is_compiling():
-                time.sleep(0.02)
-            x = x * self.scale + flag
-        return x
-
-
-def test_calls_of_several_threads_are_served_and_meet_no_stand_ins_of_another(cache_dir: Path) -> None:
-    errors = []
-
-    def build() -> None:
-        with torch.device("meta"):
-            cached = gearcache.cache_compile(Slow().decode, config=strict_config())
-        x = torch.zeros(2, 3, device="meta")
-
-        def call(flag: bool) -> None:
-            try:
-                cached(x, flag)
-            except RuntimeError as error:
-                errors.append(error)
-
-        threads = [threading.Thread(target=call, args=(flag,)) for flag in (False, True) * 2]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    report = gearcache.prewarm(build)
-    assert not errors
-    assert report.is_complete
-    assert gearcache.prewarm(build).compiled == 0
-
-
-class Reads(nn.Module):
-    """Reads a value, which the trace leaves out."""
-
-    def decode(self, x: Tensor) -> Tensor:
-        if not torch.compiler.is_compiling():
-            x.sum().item()
-        return x + 1
-
-
-def test_a_method_that_needs_data_to_run_is_told_to_be_warmed(cache_dir: Path) -> None:
-    def build() -> None:
-        with torch.device("meta"):
-            cached = gearcache.cache_compile(Reads().decode, config=strict_config())
-            cached.warm(torch.zeros(3))
-            cached(torch.zeros(3))
-
-    with pytest.raises(gearcache.GearcacheError, match=r"call `\.warm\(\.\.\.\)` of the cached method instead"):
-        gearcache.prewarm(build)
 
 
 class Large(nn.Module):

@@ -96,19 +96,6 @@ def test_another_argument_and_another_size_have_reasons(folder: Path, cache_dir:
         assert advice in text
 
 
-def test_a_corrupt_blob_has_a_reason(folder: Path, cache_dir: Path) -> None:
-    _cached(_model(folder, "torn"))(torch.ones(2))
-    for blob in (path for path in cache_dir.rglob("*") if path.parent.parent.name == "blobs" and path.is_file()):
-        data = bytearray(blob.read_bytes())
-        data[-1] ^= 1
-        blob.chmod(0o600)
-        blob.write_bytes(bytes(data))
-    again = _cached(_model(folder, "torn"))
-    assert torch.equal(again(torch.ones(2)), torch.full((2,), 6.0))
-    assert again.stats.reasons[0].kind == "corrupt"
-    assert "put aside" in again.explain()
-
-
 def test_a_call_that_was_refused_is_told_of_until_one_is_served(cache_dir: Path) -> None:
     cached = gearcache.cache_compile(Net().scaled, config=strict_config(), gears={"x": {0: [2, 4]}})
     assert "not called yet" in cached.explain()

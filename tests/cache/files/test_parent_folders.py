@@ -117,12 +117,6 @@ def test_a_group_that_nobody_else_is_in_does_no_harm(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "getgroups", lambda: [77])
     monkeypatch.setattr(parents, "_knows_all_users", lambda: False)
     assert parents._is_own_group(77, 1000) is expected
-    monkeypatch.setattr(parents, "_knows_all_users", lambda: True)  # the users of this host are all in its files
-    parents._is_own_group.cache_clear()
-    assert parents._is_own_group(77, 1000) is (expected or group == ("staff", []))
-    monkeypatch.setattr(os, "getgroups", list)
-    parents._is_own_group.cache_clear()
-    assert parents._is_own_group(77, 1000) is ((expected or group == ("staff", [])) and group is not None)
 
 
 def test_an_access_list_may_let_others_write_through_an_own_group(above: Path) -> None:

@@ -6,13 +6,12 @@ import collections
 import enum
 import struct
 
-import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from gearcache.cache.keys.encoding import encode, lower
+from gearcache.cache.keys.encoding import encode
 from gearcache.errors import UnkeyableValue
 from tests.support.sampled import examples
 
@@ -131,11 +130,3 @@ def test_anything_else_is_refused_by_type_and_place(value: object, type_name: st
         encode("config", value)
     assert (caught.value.component, caught.value.type_name) == ("config", type_name)
     assert where in caught.value.detail
-
-
-@settings(max_examples=examples(60))
-@given(VALUES)
-def test_a_lowered_value_comes_back_from_msgpack_as_it_was(value: object) -> None:
-    lowered = lower(value)
-    back = msgpack.unpackb(msgpack.packb(lowered), strict_map_key=True)
-    assert encode("c", back) == encode("c", lowered)
