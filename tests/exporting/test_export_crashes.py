@@ -71,9 +71,6 @@ def test_a_file_that_came_while_the_folder_was_replaced_is_not_deleted(
     assert [path.read_text() for path in left.rglob("late.om")] == ["late"]
 
 
-# -- several at once -------------------------------------------------------------------------------------------
-
-
 def export_often(target: Path, name: str) -> None:
     for turn in range(20):
         export(target, f"{name}-{turn}", "dynamo.pbtxt", "net.air", f"weight_of_{name}")

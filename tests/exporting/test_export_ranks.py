@@ -18,27 +18,6 @@ from gearcache.exporting.torchair_export import put_in_place_together
 from tests.exporting.exports import contents
 
 
-def together(places: list[str], works: list[Path]) -> list[dict[int | None, Path]]:
-    """Which ranks each rank finds in its folder, at the second time over one store."""
-    store = dist.HashStore()
-
-    def one(rank: int) -> dict[int | None, Path]:
-        ExportRanks("Model.forward", store, rank, len(places)).in_one_folder(Path("/elsewhere"), works[rank])
-        return ExportRanks("Model.forward", store, rank, len(places)).in_one_folder(Path(places[rank]), works[rank])
-
-    with ThreadPoolExecutor(len(places)) as pool:
-        return list(pool.map(one, range(len(places))))
-
-
-def test_ranks_of_one_folder_on_one_host_find_one_another(tmp_path: Path) -> None:
-    works = [tmp_path / str(rank) for rank in range(4)]
-    for work in works[:3]:
-        work.mkdir()  # that of the last rank is on another host
-    first, second, third, _ = together(["/a", "/a", "/b", "/a"], works)
-    assert first == second == {0: works[0], 1: works[1]}
-    assert third == {2: works[2]}
-
-
 def export_both(target: Path, content: str, *, second: Callable[[], None]) -> list[BaseException | None]:
     """Export by two ranks, of which rank 1 does `second` before it has converted its graph; what each raised."""
     store = dist.HashStore()

@@ -17,7 +17,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -27,7 +26,6 @@ import gearcache
 from tests.support.commands import run
 from tests.support.other_user import command_as, may_be_another_user
 from tests.support.pods import Cluster, problems, render
-from tests.support.sampled import sampled
 from tests.support.signing import Pair
 from tests.support.source_tree import ROOT
 
@@ -66,18 +64,6 @@ def test_manifests_are_what_kubernetes_takes(overlay: str) -> None:
             volumes = {volume["name"] for volume in spec.get("volumes", [])}
             for container in [*spec.get("initContainers", []), *spec["containers"]]:
                 assert {mount["name"] for mount in container.get("volumeMounts", [])} <= volumes
-
-
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
-@pytest.mark.parametrize("overlay", sampled(OVERLAYS, ("volume",)))
-def test_kubectl_renders_the_same(overlay: str) -> None:
-    folder = FLEET / "kubernetes" / overlay
-    done = subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True, timeout=60, check=True)
-
-    def named(objects: Any) -> dict[str, Any]:
-        return {f"{each['kind']} {each['metadata']['name']}": each for each in objects}
-
-    assert named(yaml.safe_load_all(done.stdout)) == named(render(folder))
 
 
 def test_a_job_fills_a_volume_from_which_pods_start_warm(

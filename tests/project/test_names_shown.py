@@ -1,4 +1,4 @@
-"""What the pages name exists: commands, options, targets of make, variables, functions, files, headings and pictures."""
+"""What the pages name exists: commands, options, targets of make, variables, functions, files, headings, pictures."""
 
 from __future__ import annotations
 

@@ -16,29 +16,10 @@ from hypothesis import strategies as st
 import gearcache
 from gearcache.errors import GearSpecError
 from gearcache.guards.gears.parse import parse_gears
-from gearcache.telemetry.size_lists import best_sizes
 from gearcache.telemetry.suggest import suggest
 from tests.scenarios.padded import Net
 from tests.support.sampled import examples
 from tests.support.scenarios import strict_config
-
-_COUNTS = st.dictionaries(st.integers(1, 30), st.integers(1, 50), min_size=1, max_size=8)
-
-
-def _work(counts: dict[int, int], chosen: tuple[int, ...]) -> int:
-    return sum(calls * min(gear for gear in chosen if gear >= size) for size, calls in counts.items())
-
-
-@settings(max_examples=examples(100))
-@given(_COUNTS, st.integers(1, 5))
-def test_no_other_list_wastes_less(counts: dict[int, int], k: int) -> None:
-    found = best_sizes(counts, k)
-    assert found == sorted(set(found))
-    assert len(found) <= k
-    largest = max(counts)
-    rest = [size for size in counts if size != largest]
-    others = [(*chosen, largest) for n in range(k) for chosen in itertools.combinations(rest, n)]
-    assert _work(counts, tuple(found)) == min(_work(counts, chosen) for chosen in others)
 
 
 @settings(max_examples=examples(40))

@@ -49,9 +49,6 @@ def both(build: Pair, tmp_path: Path) -> Trust:
     return Trust([build.trusted], signer(tmp_path), build.private)
 
 
-# -- who signed it ------------------------------------------------------------------------------------------
-
-
 def test_signatures_of_each_kind_and_of_both_name_who_signed(build: Pair, both: Trust) -> None:
     plain, by_hmac = manifest(), Trust(hmac=both.hmac)
     pair, secret, all_of_them = build.signs.signed(plain), by_hmac.signed(plain), both.signed(plain)
@@ -98,9 +95,6 @@ def test_a_foreign_key_is_refused_with_its_fingerprint(build: Pair, tmp_path: Pa
     assert "is not set" in refusal(Trust(), foreign)
     assert "does not list it" in refusal(Trust([build.trusted], signer(tmp_path)), foreign)
     assert build.checks.check(foreign, SOURCE, unsigned=True) == "", "it could have been stripped as well"
-
-
-# -- attacks ------------------------------------------------------------------------------------------------
 
 
 def test_a_signature_of_another_entry_is_refused(build: Pair, both: Trust) -> None:
@@ -177,9 +171,6 @@ def test_whatever_is_done_to_a_signed_manifest_only_what_was_signed_is_taken(
         assert signed_parts(made).manifest in (manifest(1), manifest(2))
 
 
-# -- time ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("start", "end", "is_taken"),
     [
@@ -200,9 +191,6 @@ def test_entries_of_another_time_than_the_key_is_trusted_for_are_refused(
         return
     assert "is trusted for entries " in refusal(trust, data)
     assert "not of 2027-01-15T08:00:00" in refusal(trust, data, unsigned=True)
-
-
-# -- signing ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("why", ["unknown", "wrong", "outdated"])

@@ -23,9 +23,6 @@ NO_COMPILER = {"CXX": "/no/such/compiler"}
 WRONG = {"GEARCACHE_MAX_SIZE": "5", "GEARCACHE_JOBS": "x", "GEARCACHE_REMOTES": "ftp://a", "GEARCACHE_STRICT": "no"}
 
 
-# -- doctor -------------------------------------------------------------------------------------------------
-
-
 def test_doctor_finds_this_host_sound(cache_dir: Path) -> None:
     told = run("doctor").stdout
     for name in ("torch", "compiler", "locks"):
@@ -48,9 +45,6 @@ def test_doctor_lists_the_targets_of_this_host_and_what_to_do_without_a_compiler
         assert checks["compiler"]["ok"] is False
         assert "/no/such/compiler" in checks["compiler"]["detail"]
         assert "install g++ with OpenMP or set CXX" in checks["compiler"]["remedy"]
-
-
-# -- the cron script ----------------------------------------------------------------------------------------
 
 
 def clear_cache(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -12,8 +12,9 @@ from gearcache.cache.admin import health
 from gearcache.cache.admin.file_system import network_file_system
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.remote.admin import command_retries as persistence
+from gearcache.cache.remote.admin import command_retries, holdings
 from gearcache.cache.remote.breaker import FAULTS, Breaker
+from gearcache.cache.remote.engines import retrying
 from gearcache.cache.remote.engines.folder import FolderRemote
 from gearcache.cache.remote.engines.protocol import Deadline
 from gearcache.cache.remote.urls import masked
@@ -31,7 +32,8 @@ SECRET = "s3cret"
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persistence, "PAUSES", (0.0, 0.0))
+    for module in (command_retries, holdings, retrying):
+        monkeypatch.setattr(module, "PAUSES", (0.0, 0.0))
     monkeypatch.delenv(REMOTES, raising=False)
 
 
@@ -54,9 +56,6 @@ def pushed(cache_dir: Path, share: str) -> Path:
         store_gears(cache_dir, key, {"1": b"one %d" % number, "2": b"two"})
     run("push", "--to", share)
     return cache_dir
-
-
-# -- push and pull ------------------------------------------------------------------------------------------
 
 
 def test_what_one_host_pushed_another_pulls(
@@ -158,9 +157,6 @@ def test_a_pull_tells_whether_all_that_is_required_came(
     assert "is no function" not in run("pull", code=1).stderr
 
 
-# -- remote status and prune --------------------------------------------------------------------------------
-
-
 def test_status_shows_each_tier_and_ends_with_1_where_one_cannot_be_reached(pushed: Path, share: str) -> None:
     result = run("doctor", "--tiers", share)
     header, line = result.stdout.splitlines()
@@ -185,9 +181,6 @@ def test_prune_of_a_tier_says_what_it_would_remove(pushed: Path, tmp_path: Path,
     assert len(listed()) == 3  # of this host
     assert "--remote takes --older-than" in run("prune", "--remote", share, "--max-size", "1GB", code=2).stderr
     assert run_json("prune", "--remote", "redis://127.0.0.1:1/0", code=1)["tiers"][0]["problem"]
-
-
-# -- tiers in other commands --------------------------------------------------------------------------------
 
 
 def test_show_and_explain_ask_the_tiers_on_request(

@@ -67,9 +67,6 @@ def stored(host: Path) -> Manifest:
     return found.manifest
 
 
-# -- push ---------------------------------------------------------------------------------------------------
-
-
 def test_a_push_sends_what_is_lacking_and_nothing_twice(tmp_path: Path, share: str) -> None:
     store_gears(tmp_path / "a", DECODE, {"1": b"one", "2": b"two"})
     first = push(tmp_path / "a", tier(tmp_path / "a", share))
@@ -130,9 +127,6 @@ def test_what_nobody_signed_is_not_sent_where_hosts_would_refuse_it(tmp_path: Pa
     assert len(push(tmp_path / "b", target).sent) == 1  # signed by somebody else
     # This host refuses it; it is there all the same, and not sent again.
     assert len(push(tmp_path / "b", target).had) == 1
-
-
-# -- pull ---------------------------------------------------------------------------------------------------
 
 
 def test_a_pull_joins_what_hosts_stored_with_what_is_here(tmp_path: Path, share: str) -> None:

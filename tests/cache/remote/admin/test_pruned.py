@@ -182,9 +182,6 @@ def test_a_manifest_that_comes_while_its_blobs_go_goes_too(share: Path, monkeypa
     assert names(tier(share)) == []
 
 
-# -- status -------------------------------------------------------------------------------------------------
-
-
 def test_a_survey_tries_an_engine_and_leaves_nothing_behind(share: Path) -> None:
     manifest = store(share, "a", {"1": b"one"}, days=1)
     found = survey(tier(share), TRUST)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gearcache.cache.remote.engines import retrying
 from gearcache.cache.remote.engines.objects import ObjectRemote
 from gearcache.cache.remote.engines.protocol import Remote, RemoteError
 from gearcache.cache.remote.engines.redis_server import RedisRemote
@@ -39,6 +40,11 @@ BODIES = {
     "too long": http_answer(bytes(MOST + 1), **OBJECT),
     "slow": [],
 }
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying, "PAUSES", (0.0, 0.0))
 
 
 @pytest.fixture(scope="module")

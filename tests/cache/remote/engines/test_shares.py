@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gearcache.cache.remote.engines import folder as folder_engine
 from gearcache.cache.remote.engines.folder import FolderRemote
 from gearcache.cache.remote.engines.protocol import RemoteError
 from tests.cache.remote.real_engines import soon
@@ -29,7 +30,8 @@ def mounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, Ho
 
 
 @pytest.fixture
-def hosts(mounted: tuple[Host, Host]) -> tuple[Host, Host]:
+def hosts(mounted: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch) -> tuple[Host, Host]:
+    monkeypatch.setattr(folder_engine, "_PAUSES", (0.01, 0.04))
     for host in mounted:
         host.lie()
     return mounted
