@@ -135,21 +135,6 @@ def test_guards_write_nothing_and_know_no_disk_library() -> None:
         assert not written
 
 
-@pytest.mark.parametrize(
-    "source, names",
-    [
-        pytest.param("import torch\ntorch._C._aoti", ["torch._C", "torch._C._aoti"], id="attribute"),
-        pytest.param("from torch import _guards", ["torch._guards"], id="from"),
-        pytest.param("import torch.nn as nn\nnn.Module._call_impl", ["torch.nn.Module._call_impl"], id="alias"),
-        pytest.param("import torch\ngetattr(torch, '_C')", ["torch._C"], id="getattr"),
-        pytest.param("import importlib\nimportlib.import_module('torch._dynamo')", ["torch._dynamo"], id="call"),
-        pytest.param("import torch\ntorch.__version__\nself._x\n'torch._C'", [], id="public"),
-    ],
-)
-def test_private_names_of_torch_are_found(source: str, names: list[str]) -> None:
-    assert [name for _, name in private_torch_names(ast.parse(source))] == names
-
-
 def loaded_after_import(*steps: tuple[list[str], tuple[str, ...]], has_torch: bool) -> list[list[str]]:
     """Import modules in a fresh interpreter, one step after the other; which suspects of a step does a module bring?
 

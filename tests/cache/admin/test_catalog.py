@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache import upkeep
 from gearcache.cache.admin import scan as scan_module
 from gearcache.cache.admin.catalog import Catalog, Removal
 from gearcache.cache.admin.verify import Fault, verify
 from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.limits import Limits
 from gearcache.cache.locks.use import register_use
 from gearcache.cache.store import DiskStore
 from gearcache.errors import CacheError, UnsafePath
@@ -37,14 +35,12 @@ def layout(tmp_path: Path) -> Layout:
     return layout
 
 
-def publish(layout: Layout, key: CacheKey, number: int, limits: Limits | None = None) -> None:
-    store = DiskStore(layout, clock=lambda: 100.0 + number, limits=limits or Limits())
+def publish(layout: Layout, key: CacheKey, number: int) -> None:
+    store = DiskStore(layout, clock=lambda: 100.0 + number)
     with store.writing():
         sizes = {store.put_blob(data): len(data) for data in (SHARED, key.digest.encode() * 10)}
         store.publish(key, {}, sizes, {"gears": ["x=1", "x=2"], "variants": 1, "torch": "2.13"})
-    store.keep_limits(key)
-    if layout.use(key).exists():
-        os.utime(layout.use(key), (100 + number, 100 + number))
+    os.utime(layout.use(key), (100 + number, 100 + number))
 
 
 def names(catalog: Catalog) -> list[str]:
@@ -271,17 +267,3 @@ def test_verify_finds_every_kind_of_fault_and_repairs_what_it_may(layout: Layout
     assert cleared.quarantined == 3
     assert list(layout.quarantine_folder.iterdir()) == []
     assert {entry.name for entry in catalog.entries()} == {KEYS[2].name, KEYS[3].name}
-
-
-def test_a_cache_without_a_limit_of_its_own_is_kept_within_the_default(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(upkeep, "DEFAULT_MAX_SIZE", 10)
-    monkeypatch.setattr(upkeep, "_check_times", {})
-    newest = CacheKey("Model.newest", (("number", 1),))
-    publish(layout, newest, 9, Limits(10))
-    assert names(Catalog(layout)) == [newest.name]
-    assert "was over its limit of 10 B: the 4 entries that nobody used for longest are removed" in caplog.text
-    assert "`GEARCACHE_MAX_SIZE` sets another limit, or `none`" in caplog.text
-    publish(layout, KEYS[0], 10, Limits(10))
-    assert len(names(Catalog(layout))) == 2, "it is looked at once a minute"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 from torch import nn
 
 from gearcache.cache.keys.fingerprint import module_component
-from gearcache.cache.keys.module_tree import hidden_names, named_buffers, named_modules, named_parameters
+from gearcache.cache.keys.module_tree import named_buffers, named_modules, named_parameters
 
 
 def made(change: Callable[[nn.Module], object] = lambda module: None) -> nn.Module:
@@ -98,12 +97,3 @@ def test_attributes_and_overrides_hide_nothing() -> None:
         object.__setattr__(hidden.first, name, 3)
     for listed in (named_modules, named_parameters, named_buffers):
         assert [name for name, _ in listed(hidden)] == [name for name, _ in listed(plain)]
-
-
-@pytest.mark.parametrize("make", [lambda module: torch.jit.trace(module, torch.ones(2, 3)), torch.jit.script])
-def test_what_a_module_of_torchscript_holds_is_listed(make: Any) -> None:
-    module = nn.Sequential(make(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).eval()))
-    assert [name for name, _ in named_modules(module)] == ["", "0", "0.0", "0.1"]
-    assert list(named_parameters(module)) == list(module.named_parameters())
-    assert [name for name, _ in named_buffers(module)] == [name for name, _ in module.named_buffers()]
-    assert hidden_names(named_modules(module)) == []

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gearcache.cache.admin import health
-from gearcache.cache.admin.file_system import network_file_system
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.remote.admin import command_retries, holdings
@@ -221,15 +219,6 @@ def test_doctor_asks_each_tier_also_one_that_rests(cache_dir: Path, share: str) 
     assert "it failed a moment ago, and nobody of this host was to ask it for" in check.detail
     (bad,) = check_tiers({REMOTES: "redis://127.0.0.1:1/0"}, layout)
     assert bad.ok is False
-
-
-def test_doctor_warns_of_a_cache_on_a_network_file_system(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {check.name: check for check in health.check_health(Layout(cache_dir))}
-    assert (found["file system"].ok is None) == bool(network_file_system(cache_dir.parent))
-    monkeypatch.setattr("gearcache.cache.admin.file_system._magic", lambda _: 0x6969)
-    found = {check.name: check for check in health.check_health(Layout(cache_dir))}
-    assert (found["file system"].ok, "lies on NFS" in found["file system"].detail) == (None, True)
-    assert "folder:" in found["file system"].remedy
 
 
 @pytest.mark.parametrize(
