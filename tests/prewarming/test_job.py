@@ -72,16 +72,10 @@ def test_ranks_are_those_of_the_environment(cache_dir: Path, monkeypatch: pytest
     assert "`--world-size 2 --plan plan.json` plans for all ranks" in " ".join(told.split())
 
 
-@pytest.mark.parametrize(
-    "rank, world, message",
-    [("x", "2", r"\$RANK is 'x'; it must be a whole number"), ("2", "2", r"\$RANK is 2, but \$WORLD_SIZE is 2")],
-)
-def test_wrong_variables_are_named(rank: str, world: str, message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        launched({"RANK": rank, "WORLD_SIZE": world})
-
-
-def test_what_is_no_job_is_none() -> None:
+def test_what_is_no_job_is_none_and_wrong_variables_are_named() -> None:
+    for rank, message in (("x", r"\$RANK is 'x'; it must be a whole number"), ("2", r"\$RANK is 2, but \$WORLD_SIZE")):
+        with pytest.raises(OptionError, match=message):
+            launched({"RANK": rank, "WORLD_SIZE": "2"})
     assert launched({}) is None
     assert launched({"WORLD_SIZE": "2"}) is None
     assert launched({"RANK": "0", "WORLD_SIZE": "1"}) is None

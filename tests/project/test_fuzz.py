@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,22 +82,6 @@ def test_a_case_follows_from_its_seed() -> None:
 def test_a_method_that_is_cached_right_is_no_failure(tmp_path: Path) -> None:
     report = run_phase(Case("fuzz_right", "", "eager", (Phase(SOURCE, STEPS),)), 0, tmp_path)
     assert (report.failure, report.invalid, report.calls) == (None, "", 1)
-
-
-def test_an_error_that_is_not_ours_is_a_failure_and_one_that_is_ours_a_refusal(tmp_path: Path) -> None:
-    raw = Step(
-        "call",
-        "def broken(*args): raise KeyError('x')\n"
-        "out1 = run(m.compute if s.__name__.endswith('_plain') else broken, p0, p1)",
-    )
-    case = Case("fuzz_raw", "", "eager", (Phase(SOURCE, (*STEPS[:2], raw)),))
-    failure = run_phase(case, 0, tmp_path).failure
-    assert failure is not None
-    assert failure.kind == "raw error"
-    wrong = Step("arguments", "p0 = p1 = tensor((2, 4), 1, 'float32', 'grad')")
-    report = run_phase(replace(case, phases=(Phase(SOURCE, (STEPS[0], wrong, STEPS[2])),)), 0, tmp_path)
-    assert report.failure is None
-    assert sum(report.refusals.values()) == 1
 
 
 def test_a_worker_that_tells_nothing_is_killed() -> None:

@@ -8,17 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from gearcache.cache.admin.tally import count_misses
 from gearcache.cache.layout import Layout
 from gearcache.cache.remote.tier_counts import TierCounts
 from gearcache.cache.store import DiskStore
-from gearcache.telemetry import start_trace
 from tests.support.commands import DECODE, run, run_json
 from tests.support.commands import store as store_plain
 from tests.support.recorded import span, store_geared, write_trace
-from tests.test_events import Net, cached
 
 GEARS = ["ids.size(0)=1", "ids.size(0)=4"]
 
@@ -227,20 +224,3 @@ def test_of_two_recordings_of_one_process_the_later_one_counts(cache_dir: Path, 
         assert [start["file"] for start in found["starts"]] == ["late.json"]
         (fault,) = found["faults"]
         assert "early.json` holds the same recording" in fault
-
-
-def test_a_trace_says_which_gears_and_which_class_a_method_has(
-    cache_dir: Path, tmp_path: Path, monkeypatch: Any
-) -> None:
-    recorder = start_trace.Recorder(str(tmp_path / "start.json"))
-    monkeypatch.setattr("gearcache.telemetry.spans._recorder", recorder)
-    cached(Net())(torch.randn(2, 4))
-
-    class Other(Net):
-        """A class of its own, under the same name."""
-
-    Other.__name__ = "Net"
-    cached(Other())(torch.randn(2, 4))
-    rows = {row["owner"]: row for row in recorder._document()["gearcache"]["methods"]}
-    assert rows["tests.test_events:Net"]["declared"] == [f"x.size(0)={size}" for size in (2, 4)]
-    assert len(rows) == 2

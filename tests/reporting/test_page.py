@@ -177,17 +177,6 @@ def test_hostile_texts_are_shown_as_texts_without_an_error_and_no_network_is_ask
     assert "onerror=alert(1)" in drawn.run("document.querySelector('#misses').innerText")
 
 
-def test_the_heat_map_has_a_cell_for_each_gear_and_names_shapes_outside(drawn: Page) -> None:
-    drawn.run(OPEN_ALL)
-    rows = drawn.run("[...document.querySelector('table.heat').rows].map(r => [...r.cells].map(c => c.textContent))")
-    head, *body = rows
-    assert head[1:] == ["16", "50", "64"]
-    assert [row[0] for row in body] == ["1", "2", "3", "4", "8"]
-    assert body[0][1:] == ["0", "–", "10"]
-    assert body[2][1:] == ["–", "7 padded", "–"]
-    assert body[4][1:] == ["4 outside", "–", "–"]
-
-
 def test_the_keyboard_reaches_and_opens_everything(drawn: Page) -> None:
     met = []
     for _ in range(60):

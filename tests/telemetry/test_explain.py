@@ -11,8 +11,6 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.errors import InputError
-from tests.scenarios.symbols import Net
 from tests.support.scenarios import strict_config
 
 _MODULE = """
@@ -94,16 +92,3 @@ def test_another_argument_and_another_size_have_reasons(folder: Path, cache_dir:
     text = cached.explain()
     for advice in ("`.warm(...)`", "pass floats as tensors", "name sizes in `gears=`"):
         assert advice in text
-
-
-def test_a_call_that_was_refused_is_told_of_until_one_is_served(cache_dir: Path) -> None:
-    cached = gearcache.cache_compile(Net().scaled, config=strict_config(), gears={"x": {0: [2, 4]}})
-    assert "not called yet" in cached.explain()
-    with pytest.raises(InputError):
-        cached(torch.randn(3, 4))
-    assert "the last call was refused: UnknownGear: " in cached.explain()
-    cached(torch.randn(2, 4))
-    assert "the last call" not in cached.explain()
-    with pytest.raises(InputError):
-        cached(torch.randn(2, 4).double())
-    assert "the last call was refused: InputError: " in cached.explain()

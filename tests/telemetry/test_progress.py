@@ -66,27 +66,6 @@ def test_a_long_build_is_told_in_one_line_where_no_bar_can_be_drawn(
     assert written.getvalue() == line
 
 
-def test_a_start_says_why_it_compiles_and_for_which_place(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[dict[str, str]] = []
-
-    class Told(BuildProgress):
-        def __init__(self, method: str, gears: int, **fields: str) -> None:
-            super().__init__(method, gears, **fields)
-            told.append(fields)
-
-    monkeypatch.setattr("gearcache.building.build.BuildProgress", Told)
-
-    def start(root: str) -> None:
-        module = torch.nn.Linear(4, 4)
-        config = gearcache.CompilerConfig(backend="eager")
-        with torch.no_grad():
-            gearcache.cache_compile(module.forward, config=config, cache_dir=root)(torch.ones(2, 4))
-
-    for root, place in ((str(cache_dir), str(cache_dir)), ("/proc/nowhere", "")):
-        start(root)
-        assert told.pop() == {"why": "absent: no entry for `Linear.forward`", "place": place}
-
-
 def test_a_short_build_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     written = stream(monkeypatch)
     monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.2)

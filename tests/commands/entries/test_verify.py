@@ -12,7 +12,7 @@ import gearcache
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.layout import Layout
 from gearcache.readable.held_gears import held_gears
-from tests.support.commands import DECODE, listed, run, run_json, store
+from tests.support.commands import DECODE, listed, run, run_json
 from tests.support.scenarios import strict_config
 from tests.support.stored_gears import store_gears
 
@@ -114,14 +114,3 @@ def test_a_blob_that_others_may_write_costs_no_gear(cache_dir: Path) -> None:
     blob.chmod(0o600)
     assert run_json("verify")["faults"] == []
     assert listed()[0]["gears"] == ["1", "2"]
-
-
-def test_leftovers_are_summed_up_and_listed_on_demand(cache_dir: Path) -> None:
-    store(cache_dir, DECODE, b"d")
-    blob = next(cache_dir.glob("v*/blobs/*/*"))
-    blob.with_name(".writing-1-2").write_bytes(b"of a dead writer")
-    result = run("verify")
-    assert "left behind: 1 file that no entry needs" in result.stderr
-    assert "leftover" not in result.stdout
-    assert f"leftover: {blob.with_name('.writing-1-2')}" in run("verify", "-v").stdout
-    assert run("verify", "-q").output == ""

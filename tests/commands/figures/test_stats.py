@@ -70,7 +70,7 @@ def test_calls_count_as_hit_or_miss_and_a_prewarm_as_neither(cache_dir: Path) ->
     found = run_json("stats")
     assert (found["hits"], found["misses"], found["compile_seconds_saved"]) == (0, 0, 0.0)
     build()
+    assert run_json("stats")["hits"] == 1
     net.factor = 5
     build()
-    found = run_json("stats")
-    assert (found["hits"], found["misses_by_reason"]) == (1, {"evidence": 1})
+    assert run_json("stats")["misses_by_reason"] == {"evidence": 1}
