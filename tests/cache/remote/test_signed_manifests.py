@@ -151,7 +151,7 @@ def test_every_flipped_bit_is_refused(kind: str, build: Pair, both: Trust) -> No
         data[bit // 8] ^= 1 << bit % 8
 
 
-@settings(max_examples=examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_whatever_is_done_to_a_signed_manifest_only_what_was_signed_is_taken(
     build: Pair, both: Trust, data: st.DataObject
