@@ -12,7 +12,7 @@ FAULTS = [
         f"{_SERVING}/find/activate.py",
         "        for part in (variant.sources, variant.evidence):\n",
         "        for part in (variant.sources,):\n",
-        ("tests/serving/find/test_refresh.py::test_a_change_is_seen_after_refresh_and_both_ways_are_kept",),
+        ("tests/serving/find/test_changes.py::test_a_change_is_seen_after_refresh_and_both_ways_are_kept",),
     ),
     Fault(
         "A weight that is replaced is followed",
