@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import gearcache
 from tests.support.scenarios import strict_config
@@ -48,12 +49,17 @@ def _functional_call(model: nn.Module, x: Tensor) -> Any:
     return lambda y: torch.func.functional_call(model, dict(model.named_parameters()), (y,))
 
 
+def _recorded(model: nn.Module, x: Tensor) -> Any:
+    return make_fx(lambda y: model(y))(x)
+
+
 TRACERS: dict[str, Callable[[nn.Module, Tensor], Any]] = {
     "torch.compile": lambda model, x: torch.compile(model, backend="eager", fullgraph=True),
     "torch.export": lambda model, x: torch.export.export(model, (x,)).module(),
     "torch.fx": lambda model, x: torch.fx.symbolic_trace(model),
     "torch.jit.trace": lambda model, x: torch.jit.trace(model, (x,), check_trace=False),
     "functional_call": _functional_call,
+    "make_fx": _recorded,
     "vmap": lambda model, x: torch.vmap(model),
     "cache_compile": lambda model, x: gearcache.cache_compile(model.forward, config=strict_config()),
 }
