@@ -45,7 +45,7 @@ TESTS = {
         "results": Module(),
     },
     "padded": {"padded": Module(1e-6)},
-    # `test_plain_generate` has a Llama, `test_repeated` layers that know their number, `test_sentences` a BERT that is
+    # `test_generate` has a Mistral, `test_repeated` layers that know their number, `test_sentences` a BERT that is
     # padded, and pooled.
     "attached": {"attached": Module(1e-6, ("a_convolutional_net", "an_encoder_of_torch", "layers_of_a_bert"))},
 }
