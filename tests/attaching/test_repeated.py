@@ -12,7 +12,6 @@ from torch import Tensor, nn
 import gearcache
 from gearcache.attaching.repeated import RepeatedAttachment, find_blocks
 from gearcache.errors import AlreadyAttached, UnsupportedMethod
-from tests.support.relaunch import run_python
 from tests.support.scenarios import strict_config
 
 X = torch.arange(8.0).view(2, 4) / 8
@@ -176,29 +175,3 @@ def test_where_one_block_cannot_be_attached_none_is(cache_dir: Path) -> None:
         attached(model)
     assert [block._compiled_call_impl is None for block in model.layers] == [True, True, False]
     assert one.is_attached
-
-
-def blocks_and_mappings(folder: str) -> list[Any]:
-    """Whether compiled blocks are right, how many traces and loads they took, and objects of the cache are mapped."""
-    torch.manual_seed(0)
-    model = Stack(*(Block() for _ in range(6)))
-    expected = eager(model, X)
-    served = gearcache.attach(model, repeated=True, config=strict_config("inductor"), dynamic=False)
-    is_close = torch.allclose(eager(model, X), expected, atol=1e-6)
-    maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-    mapped = [line for line in maps if folder in line and " r-xp " in line]
-    return [is_close, served.stats.traces, served.stats.loads, len(mapped)]
-
-
-@pytest.mark.slow
-@pytest.mark.thorough  # memory of a release: that the object is one is in the cache, where equal blobs are one file
-@pytest.mark.usefixtures("compiled_here")
-def test_the_shared_object_of_all_blocks_is_mapped_once(cache_dir: Path) -> None:
-    assert blocks_and_mappings(str(cache_dir)) == [True, 1, 6, 1]
-    relaunched = """
-import json, sys
-from tests.attaching.test_repeated import blocks_and_mappings
-print(json.dumps([*blocks_and_mappings(sys.argv[1]), "torch._dynamo" in sys.modules]))
-"""
-    environ = {"TORCHAIR_CACHE_HOME": str(cache_dir)}
-    assert run_python(relaunched, str(cache_dir), environ=environ) == [True, 0, 6, 1, False]

@@ -84,13 +84,14 @@ def test_a_cache_that_cannot_be_written_and_no_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     importlib.import_module("torch._inductor.codecache")  # it keeps the temporary folder that there is at its import
-    (tmp_path / "file").touch()
+    (tmp_path / "file").write_bytes(b"mine")
     monkeypatch.setenv("TMPDIR", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
     served = Served(tmp_path / "file" / "cache")
     assert served.answers(2, 3)
     assert len(warnings_of(caplog)) == 1
     assert sum(served.cached.stats.gears.values()) == 2
+    assert (tmp_path / "file").read_bytes() == b"mine"
 
 
 def test_an_entry_that_is_gone_between_publish_and_load(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
