@@ -111,14 +111,6 @@ def test_detach_puts_back_what_was_there(cache_dir: Path, before: Any) -> None:
     assert (again.stats.traces, again.stats.calls) == (0, 1)
 
 
-def test_detach_leaves_alone_what_came_later(cache_dir: Path) -> None:
-    net = Net()
-    served = attached(net)
-    later = net._compiled_call_impl = lambda x: "compiled later"
-    served.detach()
-    assert net._compiled_call_impl is later
-
-
 def test_a_module_is_attached_once(cache_dir: Path) -> None:
     net = Net()
     served = attached(net)

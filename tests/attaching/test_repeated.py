@@ -97,21 +97,6 @@ def test_a_number_that_each_forward_reads_takes_two_traces_for_all_blocks(cache_
     assert torch.equal(found, eager(model, X))
 
 
-def test_warm_is_for_all_blocks(cache_dir: Path) -> None:
-    model = Stack(*(Block() for _ in range(3)))
-    served = attached(model, gears={"h": {0: [2, 4]}})
-    served.warm(X)
-    assert (served.stats.traces, served.stats.loads, served.stats.calls) == (1, 6, 0)
-    assert "no call of the blocks has come here" in repr(served)
-    expected = eager(model, X)
-    assert (served.stats.traces, served.stats.calls) == (1, 3)
-    assert "no call" not in repr(served)
-    served.refresh()
-    assert torch.equal(eager(model, X), expected)
-    with pytest.raises(gearcache.errors.GradientRequired, match="argument `h`"):
-        model(X)
-
-
 class Nested(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from tests.support.language_models import (
-    CACHE,
-    language_model,
-    needs_transformers,
-    tokens,
-)
+from tests.support.language_models import CACHE, language_model, needs_transformers, tokens
 
 if TYPE_CHECKING:
     from gearcache.integrations.transformers import AttachedModel
@@ -99,18 +94,3 @@ def test_branches_of_an_encoder_decoder_go_their_own_ways(attach: Attach) -> Non
             texts.append(model.generate(**call, decoder_input_ids=ids, **{CACHE: cache}).sequences.tolist())
         found.append(texts)
     assert found[0] == found[1]
-
-
-def test_slots_are_copied_only_where_somebody_else_has_gone_on() -> None:
-    from gearcache.integrations.transformers.sequence_cache import SequenceCache
-    from gearcache.integrations.transformers.slots import Form
-
-    cache = SequenceCache([Form(1, 2, 2, 8, torch.float32, torch.device("cpu"))] * 2, "owner", 2, 2)
-    cache.open(2, 3)
-    cache.advance(3)
-    keys = cache.layers[0].slots.keys
-    branch = with_layers(cache, copy.copy)
-    assert cache.open(2, 1).keys[0] is keys
-    opened = branch.open(2, 1)
-    assert (opened.begin, opened.keys[0] is keys) == (3, False)
-    assert branch.open(2, 1).keys[0] is not opened.keys[0]  # the first one was not advanced, so it may be written

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -21,12 +20,10 @@ from gearcache.cache.layout import Layout
 from gearcache.cache.result import Hit, Miss
 from gearcache.cache.store import DiskStore
 from gearcache.errors import PublishError
-from gearcache.serving.find.entry import Entry
 from tests.product.test_crashes import report, run
 from tests.support.scenarios import strict_config
 from tests.support.source_tree import ROOT
 from tests.support.store_actors import KEYS, publish
-from tests.test_events import Net
 
 KEY = CacheKey("Model.decode", (("a", 1),))
 
@@ -39,35 +36,6 @@ def test_32_processes_with_one_cold_key_compile_it_once_and_all_get_it(tmp_path:
     assert sum(found["traces"] for found in reports) == 1
     assert sum(found["compiles"] for found in reports) == 2  # the two gears
     assert sum(found["hits"] for found in reports) == 31
-
-
-def test_a_padded_call_that_waited_for_another_process_is_served_by_its_gears(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No graph of the call's own sizes is ever stored, which must not be a reason to build all gears once more."""
-    config = strict_config(on_miss="pad", pad_values={"x": 0.0})
-    exclusive = Entry.exclusive
-    first: list[gearcache.CachedMethod] = []
-
-    def call() -> gearcache.CachedMethod:
-        net = Net()
-        served = gearcache.cache_compile(net.decode, config=config, gears={"x": {0: [2, 4]}})
-        x = torch.randn(3, 4)
-        torch.testing.assert_close(served(x), net.decode(x))
-        return served
-
-    def late(entry: Entry) -> AbstractContextManager[None]:
-        """Lock the key after another one has had the lock, and has stored what it has compiled."""
-        monkeypatch.setattr(Entry, "exclusive", exclusive)
-        thread = threading.Thread(target=lambda: first.append(call()))
-        thread.start()
-        thread.join()
-        return exclusive(entry)
-
-    monkeypatch.setattr(Entry, "exclusive", late)
-    second = call()
-    assert first[0].stats.compiles == 2
-    assert (second.stats.traces, second.stats.compiles, second.stats.loads) == (0, 0, 2)
 
 
 @pytest.mark.slow

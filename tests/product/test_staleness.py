@@ -149,20 +149,3 @@ def test_a_miss_names_what_changed_and_everything_else_hits(served: Served, subt
             assert (report["traces"], report["reasons"]) == (0, [])
     reports = {**served.hit, **served.kept}
     assert [name for name, report in reports.items() if report["compilers"]] == []
-
-
-@pytest.mark.thorough  # the rows above have the same checks, and `test_inductor` compiled graphs
-def test_a_row_of_the_table_holds_for_compiled_graphs(tmp_path: Path) -> None:
-    edit = EDITS["a function of another file"]
-    source, cache = _project(tmp_path / "base"), str(tmp_path / "cache")
-    changed = _project(tmp_path / "edit", edit)
-    cases = {
-        when: Case(place, cache, edit.method, backend="inductor")
-        for when, place in (("before", source), ("after", changed))
-    }
-    report = _right(_serve(tmp_path, cases, GEARCACHE_JOBS="1")["after"])
-    assert report["traces"] == 1
-    for word in edit.words:
-        assert word in " ".join(report["reasons"])
-    for when, report in _serve(tmp_path, cases).items():
-        assert (_right(report)["traces"], report["reasons"]) == (0, []), when

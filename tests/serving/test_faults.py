@@ -232,27 +232,25 @@ def test_any_method_of_the_store_may_raise_anything(
         assert served.cached.stats.calls == 3
 
 
-@pytest.mark.parametrize("name", ["exclusive", "load"])
 def test_where_the_fallback_faults_too_the_method_runs_and_nothing_is_compiled_again(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
     served = Served(tmp_path / "file" / "cache")
     with monkeypatch.context() as patch:
-        Fault(patch, MemoryStore, name, 0, RuntimeError("no memory either"))
+        Fault(patch, MemoryStore, "load", 0, RuntimeError("no memory either"))
         assert served.answers(2, 3)
     assert served.answers(2, 3, 2)
     stats = served.cached.stats
     assert (stats.traces, stats.calls) == (1, 5)
-    assert sum(stats.gears.values()) == (5 if name == "exclusive" else 0)
+    assert sum(stats.gears.values()) == 0
     assert stats.faults >= 1
     (warning,) = warnings_of(caplog)
     assert str(tmp_path / "file") in warning
-    if name != "exclusive":
-        assert "no memory either" in warning
-        served.cached.refresh()
-        assert served.answers(2)
-        assert served.cached.stats.traces == 2, "refresh tries again"
+    assert "no memory either" in warning
+    served.cached.refresh()
+    assert served.answers(2)
+    assert served.cached.stats.traces == 2, "refresh tries again"
 
 
 def test_strict_raises_what_faulted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

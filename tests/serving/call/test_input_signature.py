@@ -189,12 +189,3 @@ def test_copies_and_pickles_keep_what_is_declared(cache_dir: Path) -> None:
         assert other.cached.instance is other
         with pytest.raises(InputError, match=r"allowed: dtype torch\.int64"):
             other.cached(IDS.int(), MASK)
-
-
-def test_gears_and_signature_of_one_meaning_have_one_key(cache_dir: Path) -> None:
-    batch = _batch()
-    declared = _pooled()
-    declared.warm()
-    same = _cached(gears={"ids": (batch, 7), "mask": (batch, 7)})
-    same(IDS, MASK)
-    assert (same.entry_path, same.stats.traces) == (declared.entry_path, 0)

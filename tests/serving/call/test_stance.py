@@ -88,18 +88,6 @@ def test_eager_then_compile_learns_the_dynamic_dim_from_two_calls(cache_dir: Pat
     assert (cached.stats.traces, cached.stats.gears) == (1, {"dynamic": 2})
 
 
-def test_methods_that_are_gone_are_not_kept_by_the_stance(cache_dir: Path) -> None:
-    import gc
-    import weakref
-
-    cached = _cached(Net(), cache_dir)
-    cached(torch.ones(3, 4))
-    gone = weakref.ref(cached)
-    del cached
-    gc.collect()
-    assert gone() is None
-
-
 RELAUNCHED = """
 import json, sys, torch, gearcache
 from tests.support.scenarios import strict_config

@@ -56,21 +56,6 @@ def test_a_changed_table_is_seen_by_the_next_instance(cache_dir: Path, name: str
         assert torch.equal(found, getattr(module, name)(x)), content
 
 
-TABLES: list[dict[str, int]] = [
-    {"a": 1, "b": 2},
-    {"a": 1, "c": 3},
-    {"c": 3, "a": 1, "b": 2},
-    {"b": 2, "a": 1},
-    {"a": 1},
-]
-#: Questions about single keys, with the number of traces for all tables. What asks for all keys is in tests/cases.
-SINGLE: dict[str, tuple[Callable[[Any], int], int]] = {
-    "in the keys": (lambda table: 2 if "b" in table.keys() else 3, 2),  # noqa: SIM118
-    "some of a list, in the keys": (lambda table: sum(name in table.keys() for name in ("b", "c")), 4),  # noqa: SIM118
-    "the value of one": (lambda table: table["a"], 1),
-}
-
-
 class Asking(nn.Module):
     def __init__(self, table: dict[Any, Any], ask: Callable[[Any], int]) -> None:
         super().__init__()
@@ -78,18 +63,6 @@ class Asking(nn.Module):
 
     def run(self, x: Tensor) -> Tensor:
         return x * self.ask(self.table)
-
-
-@pytest.mark.parametrize("name", SINGLE)
-def test_a_question_about_single_keys_is_answered_by_one_graph(cache_dir: Path, name: str) -> None:
-    ask, traces = SINGLE[name]
-    found, x = 0, torch.arange(4.0)
-    for table in TABLES:
-        module = Asking(dict(table), ask)
-        cached = gearcache.cache_compile(module.run, config=strict_config(), dynamic=False)
-        assert torch.equal(cached(x), module.run(x)), table
-        found += cached.stats.traces
-    assert found == traces
 
 
 def test_an_equal_key_of_another_type_is_the_key(cache_dir: Path) -> None:

@@ -93,29 +93,6 @@ def test_what_a_method_does_not_reach_costs_no_trace(
     assert "differs only where the method does not reach" in cached.explain()
 
 
-OUTSIDE: list[nn.Module] = []
-
-
-@torch.compiler.assume_constant_result
-def _children() -> int:
-    return len(list(OUTSIDE[-1].children()))
-
-
-class Outside(Model):
-    """Its method asks a function about its modules; a trace takes the answer without looking."""
-
-    def decode(self, x: Tensor) -> Tensor:
-        return x * _children()
-
-
-def test_the_answer_of_a_function_that_no_trace_looks_into_is_compared(cache_dir: Path) -> None:
-    models = [Outside(), Outside()]
-    models[1].more = nn.Linear(4, 4)
-    for model in models:
-        OUTSIDE[:] = [model]
-        assert served(model).stats.traces == 1
-
-
 def test_a_wrapped_model_is_served_by_the_entry_of_the_model(stored: None) -> None:
     assert served(nn.Sequential(Model("own", "b"), nn.Linear(3, 3))[0]).stats.traces == 0
 

@@ -5,7 +5,6 @@ one of them.
 from __future__ import annotations
 
 import gc
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 import gearcache
 from tests.support.scenarios import strict_config
@@ -129,25 +127,6 @@ def test_weights_that_move_in_memory_are_followed_by_compiled_code(net: Callable
             rubbish = [torch.full((SIZE, SIZE), torch.nan) for _ in range(50)]  # what was freed is written over
             expect_equal(method, model)
             del rubbish
-
-
-class Upset(TorchFunctionMode):
-    """Raises for whatever is called of torch."""
-
-    def __torch_function__(self, *arguments: Any, **keywords: Any) -> Any:
-        raise AssertionError(arguments)
-
-
-def test_the_collector_may_come_under_any_mode(net: Callable[[], Net]) -> None:
-    faults: list[Any] = []
-    method = serve(net(), "inductor")
-    with pytest.MonkeyPatch.context() as patch, Upset():
-        patch.setattr(sys, "unraisablehook", faults.append)
-        del method
-        gc.collect()
-    assert not faults
-    assert not mapped()
-    serve(net(), "inductor")
 
 
 def test_a_server_that_swaps_models_keeps_neither_descriptors_nor_mappings(net: Callable[[], Net]) -> None:

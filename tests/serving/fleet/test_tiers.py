@@ -197,14 +197,6 @@ def test_variants_of_all_hosts_are_found_up_to_the_limit_of_an_entry(tmp_path: P
     assert len(decode_manifest(path.read_bytes(), path).payload["variants"]) == 1  # type: ignore[arg-type]
 
 
-def test_a_variant_that_was_added_elsewhere_is_found_beside_the_own_ones(tmp_path: Path, filled: str) -> None:
-    second = Host(tmp_path / "b", filled, on_miss="compile").call(dtype=torch.float32)
-    Host(tmp_path / "a", filled, on_miss="compile").call(dtype=torch.float64)
-    second.call(dtype=torch.float64)
-    assert second.compiles == 0
-    assert Host(tmp_path / "b", "").call(dtype=torch.float32).call(dtype=torch.float64).compiles == 0
-
-
 def test_an_entry_whose_evidence_does_not_hold_is_not_fetched(tmp_path: Path, filled: str) -> None:
     assert Host(tmp_path / "b", filled, factor=3.0).call().compiles == 2
     assert Host(tmp_path / "c", filled, factor=3.0).call().compiles == 0

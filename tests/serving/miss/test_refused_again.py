@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.errors import CaptureError, GearSpecError
+from gearcache.errors import CaptureError
 from gearcache.serving.miss import refused_calls as refused
 from tests.support.scenarios import strict_config
 
@@ -70,32 +69,6 @@ def test_what_the_method_sees_otherwise_is_traced(cache_dir: Path) -> None:
             cached(torch.ones(3))
     net.child.eval()
     assert torch.equal(cached(torch.ones(3)), torch.full((3,), 2.0))
-
-
-def test_what_is_refused_for_each_int_is_traced_a_few_times(cache_dir: Path) -> None:
-    class Step(nn.Module):
-        def decode(self, x: Tensor, state: dict[str, int], position: int, mode: str = "mean") -> Tensor:
-            return (x.mean(0) if mode == "mean" else x) + state["length"] + position
-
-    config = strict_config(on_miss="pad", pad_values={"x": 0})
-    cached: Any = gearcache.cache_compile(Step().decode, config=config, gears={"x": {0: [2, 4, 12]}})
-    for number in range(1, 12):
-        with pytest.raises(GearSpecError) as error:
-            cached(torch.ones(3, 4), {"length": number}, 1)
-    if sys.version_info >= (3, 11):  # notes of exceptions
-        assert any("calls of its kind were refused for this" in note for note in error.value.__notes__)
-    traces = cached.stats.traces
-    with pytest.raises(GearSpecError):
-        cached(torch.ones(3, 4), {"length": 99}, 99)
-    assert cached.stats.traces == traces
-    with pytest.raises(GearSpecError):
-        cached.warm(torch.ones(3, 4), {"length": 98}, 98)
-    assert cached.stats.traces > traces, "a deploy asks anew"
-    traces = cached.stats.traces
-    with pytest.raises(GearSpecError):
-        cached(torch.ones(3, 4, dtype=torch.float64), {"length": 1}, 1)
-    assert cached.stats.traces > traces, "a call of another kind"
-    assert torch.equal(cached(torch.ones(3, 4), {"length": 1}, 1, "sum"), torch.full((3, 4), 3.0))
 
 
 class Decoder(nn.Module):
