@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import io
 import pickle
 import threading
 import time
@@ -174,8 +173,6 @@ def test_a_copy_of_the_module_is_a_plain_one(cache_dir: Path, copied: Callable[[
     assert other._compiled_call_impl is None
     assert served.stats.calls == 1
     assert net.state_dict().keys() == Net().state_dict().keys()
-    stored = io.BytesIO()
-    torch.save(net.state_dict(), stored)
 
 
 def test_a_copy_of_the_attachment_is_detached(cache_dir: Path) -> None:

@@ -142,6 +142,14 @@ def test_another_dtype_is_another_variant_where_misses_compile(cache_dir: Path) 
     assert cached.stats.compiles == 2
 
 
+def test_another_dtype_runs_without_a_graph_where_misses_do(cache_dir: Path) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(net.view, config=strict_config(on_miss="eager"), gears=GEARS)
+    for dtype in (torch.float32, torch.float64):
+        assert cached(torch.ones(4, 6, dtype=dtype))[1].dtype == dtype
+    assert (cached.stats.calls, cached.stats.eager_reasons) == (2, {"on_miss": 1})
+
+
 class OfStrides(torch.nn.Module):
     """Its results follow from strides, also from those of dims of size 0 and 1, which address nothing."""
 
