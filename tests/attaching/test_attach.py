@@ -234,9 +234,6 @@ def test_a_forward_that_cannot_be_served_any_more_is_refused_by_name(cache_dir: 
     torch.testing.assert_close(net(X), eager(net, X))
 
 
-# -- what was called -------------------------------------------------------------------------------------
-
-
 def test_direct_forwards_and_warm_are_no_calls_and_that_is_told(cache_dir: Path) -> None:
     words = "no call of the module has come here; a direct `model.forward(...)` is not served: call the module itself"
     served = attached(Net().eval(), gears=None)
