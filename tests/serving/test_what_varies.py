@@ -179,8 +179,8 @@ def test_what_becomes_of_what_varies(row: str, column: str, cache_dir: Path) -> 
 class OddInts(nn.Module):
     """Ints that are 0 at first, None or a bool at times, compared with a size, all that a graph takes, or a divisor."""
 
-    def branched(self, x: Tensor, n: int) -> Tensor:
-        return x + 1 if not n else x * n
+    def branched(self, x: Tensor, counts: list[int]) -> Tensor:
+        return x + 1 if not counts[0] else x * counts[0]
 
     def optional(self, x: Tensor, n: int | None) -> Tensor:
         return x - (n if n is not True and n is not None else 100)
@@ -203,7 +203,8 @@ TWO_GEARS: dict[str, Any] = {"gears": {"x": {0: [2, 4]}}}
 TIED = [(4, 1), (4, 2), (2, 5), (4, 3), (2, 2), (4, 4), (4, 0), (2, 1)]
 #: Method -> its options and those of the config, its calls (rows and int), and the most traces that they may cost.
 ODD_INTS: dict[str, tuple[dict[str, Any], dict[str, Any], list[tuple[int, Any]], int]] = {
-    "branched": (TWO_GEARS, {}, [(4, n) for n in (0, 3, 5, 1, 0)], 2),
+    "branched": ({"dynamic": True}, {}, [(4, [n]) for n in (1, 3, 5, 1, 0)], 3),
+    "branched, gears": (TWO_GEARS, {}, [(4, [n]) for n in (0, 3, 5, 1, 0)], 3),
     "optional": ({"dynamic": True}, {}, [(4, n) for n in (None, 2, 3, 19, True, -3, None)], 3),
     "within": (TWO_GEARS, {}, TIED, 2),
     "absolute": (TWO_GEARS, {"validate": "gears"}, TIED, 3),
@@ -216,7 +217,7 @@ ODD_INTS: dict[str, tuple[dict[str, Any], dict[str, Any], list[tuple[int, Any]],
 @pytest.mark.parametrize("name", ODD_INTS)
 def test_odd_ints_are_served_in_any_order(name: str, cache_dir: Path) -> None:
     options, settings, calls, traces = ODD_INTS[name]
-    body = getattr(OddInts(), name)
+    body = getattr(OddInts(), name.partition(",")[0])
     for order, most in ((calls, traces), (calls[::-1], 0)):
         cached = gearcache.cache_compile(body, config=strict_config(**settings), **options)
         for rows, n in order:
