@@ -113,12 +113,6 @@ def test_there_is_a_graph_for_each_batch_and_one_for_each_pair_of_batch_and_prom
     assert {name: len(method.stats.gears) for name, method in attached.methods.items()} == {"prefill": 4, "decode": 2}
 
 
-def test_a_generation_too_long_raises_before_its_first_token(raising: AttachedModel) -> None:
-    with pytest.raises(UnknownGear, match="is 69 tokens or more; allowed: up to 64 tokens in the cache"):
-        generated(raising.model, input_ids=tokens(1, 50), max_new_tokens=20)
-    assert raising.stats.calls == 0
-
-
 def test_results_in_a_dict_have_scores_and_a_cache(attached: AttachedModel) -> None:
     call: dict[str, Any] = {"return_dict_in_generate": True, "output_scores": True, "output_logits": True}
     call |= {"input_ids": tokens(3, 5), "max_new_tokens": 6, "do_sample": False}

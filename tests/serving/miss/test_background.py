@@ -220,9 +220,15 @@ def test_a_build_that_works_or_waits_for_a_child_is_not_still(monkeypatch: pytes
     }
     running = [subprocess.Popen([sys.executable, "-c", text], start_new_session=True) for text in programs]
     activities = [pulse.ProcessActivity(run.pid) for run in running]
-    for _ in range(10):
+    found: list[bool] = []
+
+    def look() -> None:
+        found[:] = [activity.is_still() for activity in activities]
+
+    _until(lambda: any(found), look)
+    for _ in range(5):  # one that is still a little later
         time.sleep(0.1)
-        found = [activity.is_still() for activity in activities]
+        look()
     for run in running:
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
