@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
@@ -86,12 +87,13 @@ def _parts(function: types.FunctionType) -> tuple[Any, ...]:
 
 def _values(holder: Any, keys: Iterable[Any]) -> list[Any]:
     # A subclass of `dict` may have a `get` and `items` of its own; other holders are the members of classes.
-    get = dict.get if isinstance(holder, dict) else type(holder).get
-    return [get(holder, key, _ABSENT) for key in keys]
+    base = dict if isinstance(holder, dict) else type(holder)
+    return [base.get(holder, key, _ABSENT) for key in keys]
 
 
 def _items(holder: Any) -> list[tuple[Any, Any]]:
-    return list(dict.items(holder) if isinstance(holder, dict) else holder.items())
+    base = next((base for base in (OrderedDict, dict) if isinstance(holder, base)), type(holder))
+    return list(base.items(holder))
 
 
 def _same_item(left: tuple[Any, Any], right: tuple[Any, Any]) -> bool:
