@@ -111,7 +111,6 @@ def npugraph_ex(folder: Path) -> dict[str, Any]:
 
 def main(folder: Path) -> None:
     """Run each program in a fork; both import Dynamo, which takes longest."""
-    import torch._dynamo
 
     install()
     found = {}
