@@ -121,14 +121,6 @@ def test_eager_leaves_a_target_aside_and_an_npu_has_none(cache_dir: Path, monkey
         cached(x)
 
 
-def test_settings_that_a_target_gives_are_refused_beside_it() -> None:
-    for name, value in (("cpp.march", "haswell"), ("cpp.simdlen", 256), ("cpp.vec_isa_ok", True)):
-        config = CompilerConfig(options={name: value}, target="x86-64-v2")
-        with pytest.raises(OptionError, match=f"sets `{name}` to {value!r}; with target='x86-64-v2' it follows"):
-            gearcache.cache_compile(Net().run, config=config)
-        gearcache.cache_compile(Net().run, config=CompilerConfig(options={name: value}))
-
-
 def test_the_compiler_gets_the_target_and_no_other_setting_of_it() -> None:
     asked = CompileJob("", "", None, [], {}, {}, 1, target="x86-64-v3")
     assert job_of_plain(plain_job(asked)) == asked, "as a worker gets it"

@@ -189,22 +189,6 @@ def test_every_padded_input_needs_a_value(cache_dir: Path, values: dict[str, Any
         cached(torch.randn(3, 4), torch.randn(3, 4))
 
 
-def test_padding_of_one_dim_leaves_the_other_to_exact_gears(cache_dir: Path) -> None:
-    config = strict_config(on_miss="pad", pad_values={"x": {0: 0.0}})
-    config.inference_config.dynamic_gears_merge_policy = "product"
-    module = Module(lambda m, x: x.softmax(1))
-    cached = gearcache.cache_compile(module.forward, config=config, gears={"x": {0: [2, 4], 1: [3, 5]}})
-    x = torch.randn(3, 5)
-    assert torch.allclose(cached(x), x.softmax(1))
-    with pytest.raises(UnknownGear, match=r"x\.size\(1\)=4"):
-        cached(torch.randn(3, 4))
-
-
-def test_padding_needs_both_options() -> None:
-    with pytest.raises(ValueError, match="padding needs on_miss='pad', pad_values and gears"):
-        gearcache.cache_compile(Net().plain, config=strict_config(on_miss="pad"), gears={"x": {0: [4]}})
-
-
 def test_padded_dims_are_in_the_key_and_values_are_not(cache_dir: Path) -> None:
     def entry(**options: Any) -> str:
         cached = gearcache.cache_compile(Net().plain, config=strict_config(**options), gears={"x": {0: [4]}})

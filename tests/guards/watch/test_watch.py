@@ -192,18 +192,6 @@ def test_a_watch_in_a_cycle_is_collected(watch: Callable[..., Any]) -> None:
     assert gone() is None
 
 
-def test_what_is_no_container_is_refused() -> None:
-    for given in (
-        {"dicts": [1]},
-        {"lists": [((), ())]},
-        {"cells": [(1, 2)]},
-        {"slots": [(1, (2, 3))]},
-        {"tensors": [1]},
-    ):
-        with pytest.raises(TypeError, match="a Watch takes"):
-            over(watch_class(), **given)
-
-
 @each_watch
 def test_equal_items_of_another_kind_and_another_order_are_seen(watch: Callable[..., Any]) -> None:
     class Equal:
