@@ -78,6 +78,9 @@ class NPUGraph:
                 if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
                     old.copy_(new)
 
+    def reset(self) -> None:
+        self.calls = []
+
 
 @contextlib.contextmanager
 def graph(npu_graph: NPUGraph, **options: Any) -> Iterator[None]:
