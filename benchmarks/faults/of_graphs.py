@@ -48,14 +48,14 @@ FAULTS = [
         "guards/dispatch/padded_call.py",
         "                inputs[index].copy_(padded_inputs[index][regions[index]])\n",
         "                padded_inputs[index][regions[index]].copy_(inputs[index])\n",
-        ("tests/cases/test_scenarios.py::test_scenarios_are_right_cold_and_relaunched[padded]",),
+        ("tests/cases/test_scenarios.py::test_scenarios_are_right_cold_and_relaunched[calls]",),
     ),
     Fault(
         "Results of compiled graphs have the strides of eager",
         "ge_cache/inductor/result_strides.py",
         " or _lies(value, order):\n",
         " or not _lies(value, order):\n",
-        ("tests/ge_cache/inductor/test_result_strides.py",),
+        ("tests/ge_cache/inductor/test_compiled_results.py",),
     ),
     Fault(
         "A setting that bakes the values of weights into code is refused",
