@@ -90,7 +90,7 @@ REFUSED = texts(
         "random numbers": ("return x + noise(4)", DRAWS),
         "dropout": ("return x + dropped(4)", DRAWS),
         "a list outside grows": ("return x + appended(4)", WRITES),
-        "a global is assigned": ("return x + counted(4)", WRITES),
+        "a global is assigned": ("return x + counted(4)", "it writes to the global `COUNT`"),
         "a tensor outside is written": ("return x + added(4) + BUFFER", WRITES),
         "a table is written": ("return table(4).add_(1) + x", TENSOR),
         "a view of a table is written": ("table(4)[None, 1:].mul_(2)\nreturn table(4) + x", TENSOR),

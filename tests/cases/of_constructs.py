@@ -101,12 +101,6 @@ SERVED = texts(
         "in uses up": "rest = iter([1, 2, 3])\nreturn x * 1, 2 in rest, list(rest)",
         "in of a range": "return x * 1, 2 in range(4), 2.5 in range(4), 2j in range(4), None in range(2)",
         "None and texts among tensors": "return x * 1, None in (x, x + 1), 'a' in [x, 'a'], b'a' not in [x[0, 0]]",
-        "the text of one's own exception": """
-        try:
-            raise ValueError("mine", 2)
-        except ValueError as error:
-            return x * 1, str(error), error.args
-        """,
         "a table with a default": """
         found = collections.defaultdict(list)
         for name in ("a", "b", "a"):
@@ -157,7 +151,7 @@ REFUSED = texts(
         ),
         "the text of an ordered dictionary's class": (
             "return x * 1, repr(Ordered(a=1))",
-            "makes a text of a `Ordered`",
+            "copies a `Ordered` by .*, or makes a text of it",
         ),
         "groups that are read": (
             """
@@ -173,11 +167,27 @@ REFUSED = texts(
             except KeyError as error:
                 return x * 1, str(error), f"{error}", error.args
             """,
-            "makes a text of a `KeyError`",
+            "reads the text of a `KeyError`",
         ),
         "the text of an IndexError": (
             "try:\n    self.numbers[9]\nexcept IndexError as error:\n    return x * 1, str(error)",
             "reads the text of a `IndexError`",
+        ),
+        "the text of one's own exception": (
+            """
+            try:
+                raise ValueError("mine", 2)
+            except ValueError as error:
+                return x * 1, error.args
+            """,
+            "reads the text of a `ValueError`",
+        ),
+        "the largest by a key": ("return x * max([1, -2], key=abs)", r"calls `max\(\)` with a `key`"),
+        "format of a number": ("return x * len(format(3, '05d'))", r"calls `format\(\)`: use an f-string"),
+        "a range of a bool": ("return x * len(range(True))", r"makes a `range\(\)` of a bool"),
+        "the namespace of a module": (
+            "vars(sys.modules[__name__])['ADDED'] = 1\nreturn x * 1",
+            "writes to the `__dict__` of a module",
         ),
         "the hash of a number": ("return x * 1, hash(1.5), hash((1, 2.5))", HASH),
         "an argument transposed in place": ("y = x.contiguous()\ny.t_()\nreturn y * 1", "strides of `x` in place"),

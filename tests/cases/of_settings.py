@@ -101,7 +101,7 @@ SWITCHES = texts(
         ),
         "an attribute of a module": (
             "torch.backends.cudnn.benchmark = False\nreturn x + 1",
-            r"it sets `torch\.backends\.cudnn\.benchmark`.*set it around",
+            r"it writes to `benchmark` of the module `torch\.backends\.cudnn`.* around the call",
         ),
     },
 )

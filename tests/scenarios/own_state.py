@@ -11,20 +11,15 @@ from torch import Tensor, nn
 
 from tests.support.scenarios import Run, traced
 
-TOTAL = 0
-SCALE = 1.5
 TABLE = {"level": 1.0}
-RUNNING = torch.zeros(4)
 
 
 class Child(nn.Module):
-    factor = 2.0
-
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("mean", torch.ones(4))
         self.weight = nn.Parameter(torch.full((4,), 3.0))
-        self.calls = 0
+        self.calls, self.factor = 0, 2.0
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.weight + self.mean
@@ -123,23 +118,19 @@ class Net(nn.Module):
     # everything else
 
     def numbers_and_containers(self, x: Tensor) -> Tensor:
-        global TOTAL, SCALE
         y = x * self.history[-1] + self.table["a"] + TABLE["level"] + self.queue[0] + len(self.table)
-        y = y * self.child.factor * SCALE
-        TOTAL += 1
-        SCALE = 2.5 if SCALE == 1.5 else 1.5
+        y = y * self.child.factor
+        self.child.factor = 2.5 if self.child.factor == 2.0 else 2.0
         self.child.calls += 1
         self.history[-1] = 3.0 - self.history[-1]
         self.table["a"], self.table["b"] = y.mean(0), x.sum()
         TABLE["level"] = 4.0
         self.queue.append(self.queue.popleft())
-        Child.factor = 5.0
         return y
 
     def tensors(self, x: Tensor) -> Tensor:
-        global RUNNING
-        y = x + self.plain + RUNNING + (0 if self.last is None else self.last) + self.weight.data * self.ema.data
-        self.plain, self.last, RUNNING = x.mean(0), y.sum(), y.mean(0)
+        y = x + self.plain + (0 if self.last is None else self.last) + self.weight.data * self.ema.data
+        self.plain, self.last = x.mean(0), y.sum()
         self.weight.data.mul_(2)
         return y
 
@@ -164,14 +155,13 @@ def _state(net: Net) -> list[Any]:
     kinds = {key: type(value).__name__ for key, value in (*net._parameters.items(), *net._buffers.items())}
     same = [net.ema is net.other, net.child is net.spare, net.many[0] is net.spare, net.two[1] is net.spare]
     plain = [net.history, net.queue, net.table, net.plain, net.last]
-    numbers = [TOTAL, SCALE, TABLE, RUNNING, Child.factor, net.held.scale]
-    counted = None if net.child is None else net.child.calls
+    numbers = [TABLE, net.held.scale]
+    counted = None if net.child is None else (net.child.calls, net.child.factor)
     return copy.deepcopy([dict(net.state_dict()), kinds, same, list(map(list, plain[:2])), plain[2:], numbers, counted])
 
 
 def _called(run: Run, name: str, sizes: tuple[int, ...] = (2, 2, 2), **parameters: Any) -> None:
     """Call a method several times, and compare results and all state with those of a copy that runs eagerly."""
-    global TOTAL, SCALE, RUNNING
     ours = Net()
     if name == "through_another_name":
         ours.pair[0] = ours.held.child
@@ -179,7 +169,7 @@ def _called(run: Run, name: str, sizes: tuple[int, ...] = (2, 2, 2), **parameter
     cached = run.cache(getattr(ours, name), **parameters)
     seen: dict[bool, list[Any]] = {True: [], False: []}
     for is_ours in (False, True):
-        TOTAL, SCALE, TABLE["level"], Child.factor, RUNNING = 0, 1.5, 1.0, 2.0, torch.zeros(4)
+        TABLE["level"] = 1.0
         for number, size in enumerate(sizes):
             x = torch.arange(4.0 * size).reshape(size, 4) + number
             with torch.no_grad():

@@ -91,8 +91,7 @@ def test_an_expression_has_the_value_that_python_gives_it(
 class Formatted(torch.nn.Module):
     def forward(self, x: torch.Tensor, n: int) -> Any:
         return (
-            format(n, "05d"),
-            format(n),
+            f"{n:05d}",
             f"{n:.2f}",
             f"{n}",
             f"{n}{n} of {x.size(0)}",
