@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -18,16 +17,6 @@ from gearcache.errors import OptionError
 LeftTo = Callable[[str], str]
 
 _SHARD = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
-
-
-class Sharing(Protocol):
-    """Divides the work; `work` is the number of gears by the name of each entry that this process needs."""
-
-    def divide(self, work: Mapping[str, int]) -> LeftTo:
-        """Return a function that says which process compiles an entry."""
-
-    def give_up(self, reason: str) -> None:
-        """Report to the others that this process cannot announce its work."""
 
 
 class Shard(Struct, frozen=True):
@@ -64,7 +53,7 @@ class Shard(Struct, frozen=True):
         return f"{self.number}/{self.count}"
 
     def divide(self, work: Mapping[str, int]) -> LeftTo:
-        """Return a function that says which other shard compiles an entry."""
+        """Return a function that says which other shard compiles an entry; `work` is the number of gears by entry."""
         shares = divide(work, self.count)
 
         def left_to(name: str) -> str:
@@ -74,9 +63,6 @@ class Shard(Struct, frozen=True):
             return "" if index == self.number - 1 else f"shard {index + 1}/{self.count}"
 
         return left_to
-
-    def give_up(self, reason: str) -> None:
-        """Do nothing: no other process waits."""
 
 
 def divide(work: Mapping[str, int], count: int) -> dict[str, int]:
