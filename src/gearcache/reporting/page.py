@@ -17,13 +17,10 @@ from typing import Any
 from msgspec import Struct, field
 
 from gearcache.cache.quantities import size_text
-from gearcache.reporting.pictures import KINDS, WIDTH, heat_map, kind_of, timeline
 from gearcache.reporting.safe_texts import duration_text
 
 #: The most rows of a table, methods, and reasons of misses on the page; `--json` has all.
 ROWS, METHODS, REASONS = 12, 200, 200
-#: The most spans of a start in its table.
-SPANS = 100
 _LONG_GEAR = 160
 
 
@@ -46,11 +43,9 @@ def page(document: dict[str, Any]) -> str:
         gear=_gear,
         raw=_is_raw,
     )
-    environment.globals.update(
-        count=_count, heat_map=heat_map, timeline=timeline, kind_of=kind_of, kinds=KINDS, picture_width=WIDTH
-    )
+    environment.globals.update(count=_count)
     policy = f"default-src 'none'; style-src 'sha256-{_digest(style)}'; base-uri 'none'; form-action 'none'"
-    limits = {"rows": ROWS, "methods": METHODS, "reasons": REASONS, "spans": SPANS}
+    limits = {"rows": ROWS, "methods": METHODS, "reasons": REASONS}
     html: str = environment.from_string(template).render(
         **document,
         style=style,
@@ -126,8 +121,7 @@ def _count(number: int, singular: str, plural: str = "") -> str:
 
 def _gear(text: str, names: Mapping[str, str]) -> str:
     """Return a gear by its short name; the middle of a very long name is cut out."""
-    gear, space, layout = text.partition(" (")  # the layout follows a gear that a deploy compiles
-    name = names.get(text) or names.get(gear, gear) + space + layout
+    name = names.get(text, text)
     return name if len(name) <= _LONG_GEAR else f"{name[:80]} … {name[-70:]}"
 
 
