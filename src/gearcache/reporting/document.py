@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.counts import Counts
 from gearcache.cache.remote.tier_counts import tier_counts
 from gearcache.commands.figures.savings import limits_in_force, used_by_methods, used_in_all, used_plain
 from gearcache.commands.tiers.tier_table import tier_plain
@@ -27,11 +26,11 @@ def report_document(
     Only the manifests of the `details` last used entries are read. Anything that cannot be read is named in `faults`.
     """
     now = catalog.clock()
-    entries, counts = catalog.entries(), Counts(catalog.layout)
-    faults = [shown(str(fault)) for fault in (*catalog.faults, *filter(None, [counts.fault]))]
-    methods = used_by_methods(entries, counts)
-    total = used_in_all(entries, counts, methods)
-    reader = EntryDetails(catalog, counts, details)
+    entries = catalog.entries()
+    faults = [shown(str(fault)) for fault in catalog.faults]
+    methods = used_by_methods(entries, catalog.layout)
+    total = used_in_all(methods)
+    reader = EntryDetails(catalog, details)
     rows = reader.plain(entries)
     faults += reader.faults
     starts, records = _read_traces(traces, faults)
@@ -40,9 +39,9 @@ def report_document(
         "gearcache": __version__,
         "root": shown(str(catalog.layout.root)),
         "exists": catalog.layout.bucket.exists(),
-        "overview": used_plain(catalog, counts, total, limits_in_force(environ)),
+        "overview": used_plain(catalog, total, limits_in_force(environ)),
         "reasons": [{"reason": shown(each), "advice": advice_for(each)} for each in sorted(total.missed)],
-        "methods": method_rows(methods, entries, rows, counts, records),
+        "methods": method_rows(methods, entries, rows, records),
         "entries": rows,
         "tiers": [{**each, "tier": shown(each["tier"])} for each in map(tier_plain, tier_counts(catalog.layout))],
         "misses": _misses(records),
