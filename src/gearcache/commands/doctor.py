@@ -43,7 +43,7 @@ _MARKS = {True: "ok", False: "FAIL", None: "-"}
 @click.option(
     "--tiers",
     is_flag=True,
-    help="Look at the tiers instead, those of $GEARCACHE_REMOTES or the URLs: reach, times, leases, clock, signatures.",
+    help="Look at the tiers instead, those of $GEARCACHE_REMOTES or the URLs: reach, times, leases, signatures.",
 )
 @click.argument("urls", nargs=-1, metavar="[URL]...")
 @common_options
