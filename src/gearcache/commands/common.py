@@ -140,7 +140,7 @@ def note_other_formats(layout: Layout) -> None:
         kind = "a newer" if folder.version > FORMAT_VERSION else "an older"
         note(
             f"`{folder.path}` holds {count(folder.entries, 'entry', 'entries')} of {kind} gearcache "
-            f"({size_text(folder.size)}), left alone; `gearcache clear --format {folder.version}` removes them"
+            f"({size_text(folder.size)}), left alone: delete the folder when no process of that version uses it"
         )
 
 
