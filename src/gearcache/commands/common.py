@@ -30,6 +30,8 @@ from gearcache.commands.output.shortened import shortened
 from gearcache.commands.output.verbosity import verbosity_options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+#: `package.module:function` or `file.py:function`; shells complete the file.
+TARGET = click.Path()
 _DIGEST_SHOWN = 12
 _COMMAND_SHOWN = 72
 

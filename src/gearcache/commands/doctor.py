@@ -15,8 +15,7 @@ from gearcache.commands.checks.key_checks import check_keys
 from gearcache.commands.checks.rank_checks import check_ranks
 from gearcache.commands.checks.tier_checks import check_tiers
 from gearcache.commands.checks.variant_checks import check_variants
-from gearcache.commands.common import Exit, common_options, layout_at, print_json, stop
-from gearcache.commands.deployments.target_names import complete_target
+from gearcache.commands.common import TARGET, Exit, common_options, layout_at, print_json, stop
 from gearcache.commands.output.printing import printable, styled
 from gearcache.commands.output.table import between_words
 from gearcache.commands.output.verbosity import is_quiet
@@ -31,7 +30,7 @@ _MARKS = {True: "ok", False: "FAIL", None: "-"}
     "--ready",
     "target",
     metavar="TARGET",
-    shell_complete=complete_target,
+    type=TARGET,
     help="Check one thing only: that all gears which this function calls are here, whole, and would be hits.",
 )
 @click.option(

@@ -16,6 +16,7 @@ from gearcache.cache.layout import Layout
 from gearcache.cache.remote.names import EntryName
 from gearcache.commands.checks.thread_count import told_of_threads
 from gearcache.commands.common import (
+    TARGET,
     Exit,
     common_options,
     count,
@@ -30,7 +31,6 @@ from gearcache.commands.common import (
     warn,
 )
 from gearcache.commands.deployments.target import find_target
-from gearcache.commands.deployments.target_names import complete_target
 from gearcache.commands.output.listing import Column, Listing, number_of, or_dash
 from gearcache.commands.output.printing import echo
 from gearcache.commands.output.shortened import shortened
@@ -48,7 +48,7 @@ _CAUSE_WIDTH = 200
 
 
 @click.command("prewarm")
-@click.argument("target", shell_complete=complete_target)
+@click.argument("target", type=TARGET)
 @click.option(
     "--jobs", type=click.IntRange(1), help="Compile processes; else $GEARCACHE_JOBS, else the number of cores."
 )

@@ -17,6 +17,7 @@ from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
 from gearcache.cache.remote.names import EntryName
 from gearcache.cache.remote.tier import Tier
 from gearcache.commands.common import (
+    TARGET,
     Exit,
     Size,
     common_options,
@@ -30,7 +31,6 @@ from gearcache.commands.common import (
     tell,
     warn,
 )
-from gearcache.commands.deployments.target_names import complete_target
 from gearcache.commands.output.shortened import shortened
 from gearcache.commands.tiers.chosen import bar, split_names, tiers_at
 from gearcache.readable.joined import MOST_VARIANTS, joined
@@ -47,7 +47,7 @@ _WHY_WIDTH = 300
     "--require",
     "target",
     metavar="TARGET",
-    shell_complete=complete_target,
+    type=TARGET,
     help="Exit code 1 when gears are missing that this function calls, as `prewarm --dry-run TARGET` finds them.",
 )
 @click.option(
