@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gearcache.cache.layout import Layout
-from gearcache.cache.remote.names import EntryName
 from gearcache.commands.checks.thread_count import told_of_threads
 from gearcache.commands.common import (
     TARGET,
@@ -21,7 +19,6 @@ from gearcache.commands.common import (
     common_options,
     count,
     dry_run_option,
-    layout_at,
     note,
     print_json,
     seconds_text,
@@ -40,8 +37,7 @@ from gearcache.prewarming.share import Shard
 from gearcache.terminal import is_drawable
 
 if TYPE_CHECKING:
-    from gearcache.commands.tiers.tier_entries import TierEntries
-    from gearcache.prewarming.prewarm import Prewarmed, PrewarmReport
+    from gearcache.prewarming.prewarm import PrewarmReport
 
 #: Width of the reason why no graph can be made of a call, in columns.
 _CAUSE_WIDTH = 200
@@ -227,34 +223,3 @@ def looked_up(
     if error is not None:
         traceback.print_exception(error, file=sys.stderr)
     return report, error
-
-
-def explain_target(target: str, cache_dir: Path | None, as_json: bool, *, is_remote: bool = False) -> None:
-    """Look up what a function calls, and print for each entry whether it is stored, and if not, why."""
-    layout = layout_at(cache_dir)  # a command that only reads does not create a cache
-    report, error = looked_up(target, cache_dir)
-    tiers = {entry.entry: _in_tiers(layout, entry) for entry in report.entries if entry.entry} if is_remote else {}
-    if as_json:
-        tiers_plain = {path: [tier.to_plain() for tier in tier_entries] for path, tier_entries in tiers.items()}
-        print_json("explain", {**report.to_plain(), **({"tiers": tiers_plain} if is_remote else {})})
-    else:
-        for entry in report.entries:
-            state = f"{count(len(entry.present), 'gear')} present, {len(entry.missing)} missing"
-            echo(f"{entry.method}: {state}", f"  {entry.entry}")
-            if entry.missing:
-                echo(f"  missing: {'; '.join(entry.named(entry.missing))}", f"  because: {entry.reason}")
-            for tier_entries in tiers.get(entry.entry, []):
-                echo(*(f"  tier {line}" for line in tier_entries.lines()))
-            for call, cause in zip(entry.named(entry.failed), entry.failed.values(), strict=True):
-                echo(*f"  failed: {call}: {cause}".splitlines())
-        if not report.entries:
-            warn(f"`{target}` called no cached method")
-    if error is not None or not report.is_complete:
-        stop(Exit.WRONG)
-
-
-def _in_tiers(layout: Layout, entry: Prewarmed) -> list[TierEntries]:
-    from gearcache.commands.tiers.tier_entries import in_tiers
-
-    label, digest, ranks = Layout(layout.root).identify(Path(entry.entry))
-    return in_tiers(layout, EntryName(label, digest, ranks), entry.components)

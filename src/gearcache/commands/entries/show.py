@@ -14,7 +14,6 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.files.trust import read_trusted
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest
-from gearcache.cache.remote.names import EntryName
 from gearcache.cache.remote.trust import Signature
 from gearcache.commands.common import (
     ago_text,
@@ -31,7 +30,6 @@ from gearcache.commands.common import (
 )
 from gearcache.commands.entries.entry_names import entry_argument, find_newest
 from gearcache.commands.output.printing import echo
-from gearcache.commands.tiers.tier_entries import in_tiers, remote_option
 from gearcache.guards.gears.short_names import short_names
 from gearcache.readable.entry import (
     check_lines,
@@ -60,11 +58,8 @@ _SHOWN = 12
 @click.option(
     "--full", is_flag=True, help="Show every part in full: whole names of gears, evidence, frame and graph too."
 )
-@remote_option
 @common_options
-def command(
-    entry: str, only: tuple[str, ...], full: bool, is_remote: bool, cache_dir: Path | None, as_json: bool
-) -> None:
+def command(entry: str, only: tuple[str, ...], full: bool, cache_dir: Path | None, as_json: bool) -> None:
     """Show one entry: what identifies it, what it depends on, its gears, its frame and graph.
 
     ENTRY is a method (`Model.decode`), a key or its start, both (`Model.decode-3f2a`), or a path.
@@ -75,17 +70,14 @@ def command(
     signatures = list(environment_trust().signatures(read_trusted(catalog.path(row), MAX_MANIFEST_SIZE), entry))
     sections = _SECTIONS if full or as_json else only or _SUMMARY
     limit = None if full or only or as_json else _SHOWN
-    tiers = in_tiers(catalog.layout, EntryName(*row.identity), manifest.components) if is_remote else []
     with understood(manifest):
         plain = _plain(row, manifest, catalog, signatures) if as_json else {}
         lines = [] if as_json else [*_head(row, catalog, signatures), *_body(manifest, catalog, sections, limit)]
     if as_json:
-        print_json("show", {**plain, **({"tiers": [each.to_plain() for each in tiers]} if is_remote else {})})
+        print_json("show", plain)
         return
     for line in lines:
         echo(line)
-    if tiers:
-        echo("", "In tiers", *(f"  {line}" for each in tiers for line in each.lines()))
     note_other_formats(catalog.layout)
 
 
