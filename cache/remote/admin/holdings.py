@@ -15,7 +15,7 @@ from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
 from gearcache.cache.remote.engines.web import INDEX, MAX_INDEX
 from gearcache.cache.remote.lookup import MAX_SIZE
 from gearcache.cache.remote.names import BLOBS, ENTRIES, EntryName, parse_name
-from gearcache.cache.remote.requests.read_each import read_each
+from gearcache.cache.remote.requests.parallel import read_each
 from gearcache.cache.remote.tier import Tier
 
 #: Limit of listed names; a tier with more objects is not listed as a whole.

@@ -24,9 +24,9 @@ from gearcache.cache.quantities import size_text as size_text
 from gearcache.cache.remote.trust import Trust
 from gearcache.commands.output.document import print_json as print_json
 from gearcache.commands.output.printing import note as note
+from gearcache.commands.output.printing import shortened
 from gearcache.commands.output.printing import tell as tell
 from gearcache.commands.output.printing import warn as warn
-from gearcache.commands.output.shortened import shortened
 from gearcache.commands.output.verbosity import verbosity_options
 
 Function = TypeVar("Function", bound=Callable[..., Any])

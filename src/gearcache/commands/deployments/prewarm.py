@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gearcache.commands.checks.thread_count import told_of_threads
+from gearcache.commands.checks.wrong_variables import told_of_threads
 from gearcache.commands.common import (
     TARGET,
     Exit,
@@ -29,8 +29,7 @@ from gearcache.commands.common import (
 )
 from gearcache.commands.deployments.target import find_target
 from gearcache.commands.output.listing import Column, Listing, number_of, or_dash
-from gearcache.commands.output.printing import echo
-from gearcache.commands.output.shortened import shortened
+from gearcache.commands.output.printing import echo, shortened
 from gearcache.commands.output.verbosity import is_quiet, is_verbose, show_log
 from gearcache.prewarming.launched import launched
 from gearcache.prewarming.share import Shard

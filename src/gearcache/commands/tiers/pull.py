@@ -31,7 +31,7 @@ from gearcache.commands.common import (
     tell,
     warn,
 )
-from gearcache.commands.output.shortened import shortened
+from gearcache.commands.output.printing import shortened
 from gearcache.commands.tiers.chosen import bar, split_names, tiers_at
 from gearcache.readable.joined import MOST_VARIANTS, joined
 
