@@ -54,7 +54,7 @@ class Shard(Struct, frozen=True):
 
     def divide(self, work: Mapping[str, int]) -> LeftTo:
         """Return a function that says which other shard compiles an entry; `work` is the number of gears by entry."""
-        shares = divide(work, self.count)
+        shares = divide_among(dict.fromkeys(range(self.count), work))
 
         def left_to(name: str) -> str:
             index = shares.get(name)
@@ -63,17 +63,6 @@ class Shard(Struct, frozen=True):
             return "" if index == self.number - 1 else f"shard {index + 1}/{self.count}"
 
         return left_to
-
-
-def divide(work: Mapping[str, int], count: int) -> dict[str, int]:
-    """Return which of `count` shares each entry is in, from 0: the largest first, each to the share with the least."""
-    loads = [0] * count
-    shares: dict[str, int] = {}
-    for name in sorted(work, key=lambda name: (-work[name], name)):
-        share = min(range(count), key=lambda index: (loads[index], index))
-        shares[name] = share
-        loads[share] += work[name]
-    return shares
 
 
 def divide_among(offers: Mapping[int, Mapping[str, int]]) -> dict[str, int]:

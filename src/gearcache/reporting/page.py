@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from gearcache.cache.quantities import size_text
+from gearcache.commands.output.listing import percent
 from gearcache.reporting.safe_texts import duration_text
 
 #: The most rows of a table, methods, and reasons of misses on the page; `--json` has all.
@@ -38,7 +39,7 @@ def page(document: dict[str, Any]) -> str:
         size=size_text,
         seconds=duration_text,
         moment=_moment,
-        percent=_percent,
+        percent=percent,
         pointer=_pointer,
         gear=_gear,
         raw=_is_raw,
@@ -108,10 +109,6 @@ def _moment(seconds: float) -> str:
         return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     except (ValueError, OverflowError, OSError):  # the file contains an invalid time
         return "no date"
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f}%"
 
 
 def _count(number: int, singular: str, plural: str = "") -> str:

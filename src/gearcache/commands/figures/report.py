@@ -11,10 +11,10 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.files.atomic import regular_target, write_atomic
 from gearcache.collection import paused_collection
 from gearcache.commands.common import common_options, layout_at, note_other_formats, print_json, size_text, tell, warn
+from gearcache.commands.output.document import finite
 from gearcache.errors import PublishError
 from gearcache.reporting.document import report_document
 from gearcache.reporting.page import page
-from gearcache.reporting.safe_texts import finite
 
 _DEFAULT = Path("cache.html")
 _STDOUT = Path("-")

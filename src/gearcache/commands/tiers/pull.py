@@ -32,7 +32,8 @@ from gearcache.commands.common import (
     warn,
 )
 from gearcache.commands.output.printing import shortened
-from gearcache.commands.tiers.chosen import bar, split_names, tiers_at
+from gearcache.commands.output.verbosity import bar
+from gearcache.commands.tiers.chosen import split_names, tiers_at
 from gearcache.readable.joined import MOST_VARIANTS, joined
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -126,8 +127,8 @@ def _fetch_entries(layout: Layout, entries: list[str], tiers: list[Tier]) -> tup
     holdings_by_tier, problems = _list_tiers(tiers)
     selected = _select_entries(holdings_by_tier, entries, tiers, is_whole=not problems)
     pull = Pull(layout, environment_trust(), joined)
-    with bar("pull", len(selected)) as advance:
-        for entry in selected:
+    with bar("pull") as progress:
+        for number, entry in enumerate(selected, 1):
             pull.bring(
                 entry,
                 [
@@ -136,7 +137,7 @@ def _fetch_entries(layout: Layout, entries: list[str], tiers: list[Tier]) -> tup
                     if entry in tier_holdings.manifests
                 ],
             )
-            advance()
+            progress(number, len(selected))
     return pull.outcome, problems
 
 
