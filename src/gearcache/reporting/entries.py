@@ -10,7 +10,8 @@ from gearcache.cache.manifest import Manifest
 from gearcache.commands.common import short_name
 from gearcache.errors import CacheError
 from gearcache.readable.differences import differences
-from gearcache.readable.entry import check_lines, evidence_lines, input_lines, understood, variants_of
+from gearcache.readable.entry import understood, variants_of
+from gearcache.readable.variant import check_lines, evidence_lines, input_lines
 from gearcache.reporting.safe_texts import gear_name, number, shown, whole
 
 _LINES = 6

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import click
@@ -31,20 +30,10 @@ from gearcache.commands.common import (
 from gearcache.commands.entries.entry_names import entry_argument, find_newest
 from gearcache.commands.output.printing import echo
 from gearcache.guards.gears.short_names import short_names
-from gearcache.readable.entry import (
-    check_lines,
-    evidence_lines,
-    frame_lines,
-    gear_lines,
-    graphs,
-    input_lines,
-    key_lines,
-    source_lines,
-    understood,
-    variants_of,
-)
+from gearcache.readable.entry import key_lines, understood, variants_of
+from gearcache.readable.variant import PARTS, evidence_lines, part_lines
 
-_SECTIONS = ("key", "inputs", "checks", "evidence", "sources", "gears", "frame", "graph")
+_SECTIONS = ("key", *PARTS)
 _SUMMARY = ("key", "inputs", "checks", "sources", "gears")
 #: Lines shown per section.
 _SHOWN = 12
@@ -106,29 +95,6 @@ def _signature_text(signature: Signature) -> str:
     )
 
 
-def _parts(
-    variant: dict[str, Any], manifest: Manifest, catalog: Catalog, gear_names: Mapping[str, str] = MappingProxyType({})
-) -> dict[str, Iterator[tuple[str, list[str]]]]:
-    """Return section -> (title, lines); lines are read on demand. `gear_names` has the names of gears, by text."""
-
-    def once(title: str, lines: Any) -> Iterator[tuple[str, list[str]]]:
-        yield title, list(lines)
-
-    def drawn() -> Iterator[tuple[str, list[str]]]:
-        for gears, lines in graphs(variant, catalog.layout):
-            yield f"Graph of {', '.join(gears)}", lines
-
-    return {
-        "inputs": once("Inputs", input_lines(variant)),
-        "checks": once("Checked on every call, beside the tensors", check_lines(variant)),
-        "evidence": once("Evidence, checked at each load", evidence_lines(variant)),
-        "sources": once("Source, compared at each load", source_lines(variant)),
-        "gears": once("Gears", gear_lines(variant, manifest, gear_names)),
-        "frame": once("Frame", frame_lines(variant, manifest)),
-        "graph": drawn(),
-    }
-
-
 def _body(manifest: Manifest, catalog: Catalog, sections: tuple[str, ...], limit: int | None) -> Iterator[str]:
     if "key" in sections:
         yield from ("", "Key components")
@@ -139,9 +105,10 @@ def _body(manifest: Manifest, catalog: Catalog, sections: tuple[str, ...], limit
     for number, variant in enumerate(variants):
         if len(variants) > 1:
             yield from ("", f"Variant {number + 1} of {len(variants)}")
-        parts = _parts(variant, manifest, catalog, gear_names)
         for section in sections:
-            for title, lines in parts.get(section, ()):
+            if section == "key":
+                continue
+            for title, lines in part_lines(section, variant, manifest, catalog.layout, gear_names):
                 yield from ("", title)
                 yield from _indented(lines or ["none"], limit, f"--only {section}")
         if limit is not None:
@@ -159,15 +126,9 @@ def _indented(lines: list[str], limit: int | None, option: str) -> Iterator[str]
 def _plain(entry: EntryRow, manifest: Manifest, catalog: Catalog, signatures: list[Signature]) -> dict[str, Any]:
     variants = []
     for variant in variants_of(manifest):
-        parts = _parts(variant, manifest, catalog)
-        variants.append(
-            {
-                section: [{"title": title, "lines": lines} for title, lines in parts[section]]
-                if section == "graph"
-                else next(parts[section])[1]
-                for section in parts
-            }
-        )
+        texts = {part: list(part_lines(part, variant, manifest, catalog.layout)) for part in PARTS}
+        drawn = [{"title": title, "lines": lines} for title, lines in texts.pop("graph")]
+        variants.append({**{part: lines for part, ((_, lines),) in texts.items()}, "graph": drawn})
     return {
         **entry_plain(entry, catalog),
         "users": [{"pid": user.pid, "command": user.command} for user in catalog.users(entry)],
