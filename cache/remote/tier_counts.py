@@ -45,13 +45,14 @@ class TierCounts:
 
 
 def tier_counts(layout: Layout) -> list[dict[str, Any]]:
-    """Return label and counts of all tiers that this cache was ever used with."""
-    all_counts = []
+    """Return the counts of all tiers that this cache was ever used with, as JSON data."""
+    rows = []
     with suppress(OSError):
         for path in sorted((layout.bucket / _FOLDER).iterdir()):
             if (counts := _read(path)) is not None:
-                all_counts.append(counts)
-    return all_counts
+                plain = {"tier": counts.pop("label"), "compile_seconds_saved": round(counts.pop("seconds_saved"), 3)}
+                rows.append({**plain, **{name: int(number) for name, number in counts.items() if name in FIELDS}})
+    return rows
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -9,7 +9,6 @@ from typing import Any
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.remote.tier_counts import tier_counts
 from gearcache.commands.figures.savings import limits_in_force, used_by_methods, used_in_all, used_plain
-from gearcache.commands.tiers.tier_table import tier_plain
 from gearcache.errors import CacheError
 from gearcache.reporting.entries import EntryDetails
 from gearcache.reporting.methods import method_rows
@@ -43,7 +42,7 @@ def report_document(
         "reasons": [{"reason": shown(each), "advice": advice_for(each)} for each in sorted(total.missed)],
         "methods": method_rows(methods, entries, rows, records),
         "entries": rows,
-        "tiers": [{**each, "tier": shown(each["tier"])} for each in map(tier_plain, tier_counts(catalog.layout))],
+        "tiers": [{**each, "tier": shown(each["tier"])} for each in tier_counts(catalog.layout)],
         "misses": _misses(records),
         "starts": starts,
         "faults": faults,

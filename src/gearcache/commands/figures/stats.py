@@ -30,7 +30,6 @@ from gearcache.commands.figures.savings import (
 )
 from gearcache.commands.output.listing import Column, Listing, percent
 from gearcache.commands.output.printing import echo
-from gearcache.commands.tiers.tier_table import TIERS, tier_plain
 
 _METHODS = Listing(
     (
@@ -42,6 +41,20 @@ _METHODS = Listing(
         Column("Misses", "misses", is_right=True),
         Column("Rate", "hit_rate", percent, is_right=True),
         Column("Compile time", "compile_seconds", seconds_text, is_right=True, spare=3),
+        Column("Saved", "compile_seconds_saved", seconds_text, is_right=True),
+    )
+)
+
+
+_TIERS = Listing(
+    (
+        Column("Tier", "tier"),
+        Column("Hits", "hits", is_right=True),
+        Column("Misses", "misses", is_right=True),
+        Column("Faults", "faults", is_right=True),
+        Column("Fetched", "bytes_fetched", size_text, is_right=True, spare=1),
+        Column("Uploads", "uploads", is_right=True, spare=3),
+        Column("Uploaded", "bytes_uploaded", size_text, is_right=True, spare=2),
         Column("Saved", "compile_seconds_saved", seconds_text, is_right=True),
     )
 )
@@ -62,7 +75,7 @@ def command(cache_dir: Path | None, as_json: bool) -> None:
     total = used_in_all(methods)
     limits = limits_in_force(os.environ)
     by_method = [{"method": each.method, **each.to_plain()} for each in methods]
-    by_tier = [tier_plain(each) for each in tier_counts(layout)]
+    by_tier = tier_counts(layout)
     if as_json:
         in_all = {
             "root": str(layout.root),
@@ -74,7 +87,7 @@ def command(cache_dir: Path | None, as_json: bool) -> None:
         print_json("stats", in_all)
     else:
         _print(catalog, total, limits)
-        for listing, rows in ((_METHODS, by_method), (TIERS, by_tier)):
+        for listing, rows in ((_METHODS, by_method), (_TIERS, by_tier)):
             if rows:
                 echo("")
                 listing.print(rows)
