@@ -54,7 +54,8 @@ class Shard(Struct, frozen=True):
 
     def divide(self, work: Mapping[str, int]) -> LeftTo:
         """Return a function that says which other shard compiles an entry; `work` is the number of gears by entry."""
-        shares = divide_among(dict.fromkeys(range(self.count), work))
+        # Of more shares than entries the last ones are empty.
+        shares = divide_among(dict.fromkeys(range(min(self.count, len(work))), work))
 
         def left_to(name: str) -> str:
             index = shares.get(name)
