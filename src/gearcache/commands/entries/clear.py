@@ -14,7 +14,7 @@ from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.blob_folder import present_size
 from gearcache.cache.manifest import OtherFormat
 from gearcache.commands.common import (
-    Age,
+    AGE,
     Exit,
     common_options,
     count,
@@ -43,12 +43,12 @@ from gearcache.errors import CorruptEntry
     shell_complete=complete_entry,
     help="Remove this entry, or all of a method (`*`: any text). Repeatable.",
 )
-@click.option("--older-than", type=Age(), help="Remove entries unused for this long, e.g. `7d`.")
+@click.option("--older-than", type=AGE, help="Remove entries unused for this long, e.g. `7d`.")
 @click.option(
     "--all", "everything", is_flag=True, help="Remove all entries, damaged ones too, leftovers and the quarantine."
 )
 @click.option("--yes", is_flag=True, help="Do not ask before `--all` removes, as it does on a terminal.")
-@click.option("--wait", type=Age(), default="0s", show_default=True, help="Wait so long for processes to end.")
+@click.option("--wait", type=AGE, default="0s", show_default=True, help="Wait so long for processes to end.")
 @dry_run_option
 @common_options
 def command(

@@ -17,9 +17,9 @@ from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
 from gearcache.cache.remote.names import EntryName
 from gearcache.cache.remote.tier import Tier
 from gearcache.commands.common import (
+    SIZE,
     TARGET,
     Exit,
-    Size,
     common_options,
     count,
     environment_trust,
@@ -54,7 +54,7 @@ _WHY_WIDTH = 300
 @click.option(
     "--file", "file", type=_FILE, help="Take all entries of a bundle that `gearcache pack --file` wrote, of no tier."
 )
-@click.option("--max-size", type=Size(), help="With --file: refuse one that holds more than so many bytes, as `10GB`.")
+@click.option("--max-size", type=SIZE, help="With --file: refuse one that holds more than so many bytes, as `10GB`.")
 @common_options
 def command(
     names: tuple[str, ...],
