@@ -12,7 +12,6 @@ from torch import Tensor, nn
 import gearcache
 from gearcache.attaching.repeated import RepeatedAttachment, find_blocks
 from gearcache.errors import AlreadyAttached, UnsupportedMethod
-from tests.support.relaunch import run_python
 from tests.support.scenarios import strict_config
 
 X = torch.arange(8.0).view(2, 4) / 8
@@ -98,21 +97,6 @@ def test_a_number_that_each_forward_reads_takes_two_traces_for_all_blocks(cache_
     assert torch.equal(found, eager(model, X))
 
 
-def test_warm_is_for_all_blocks(cache_dir: Path) -> None:
-    model = Stack(*(Block() for _ in range(3)))
-    served = attached(model, gears={"h": {0: [2, 4]}})
-    served.warm(X)
-    assert (served.stats.traces, served.stats.loads, served.stats.calls) == (1, 6, 0)
-    assert "no call of the blocks has come here" in repr(served)
-    expected = eager(model, X)
-    assert (served.stats.traces, served.stats.calls) == (1, 3)
-    assert "no call" not in repr(served)
-    served.refresh()
-    assert torch.equal(eager(model, X), expected)
-    with pytest.raises(gearcache.errors.GradientRequired, match="argument `h`"):
-        model(X)
-
-
 class Nested(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -176,29 +160,3 @@ def test_where_one_block_cannot_be_attached_none_is(cache_dir: Path) -> None:
         attached(model)
     assert [block._compiled_call_impl is None for block in model.layers] == [True, True, False]
     assert one.is_attached
-
-
-def blocks_and_mappings(folder: str) -> list[Any]:
-    """Whether compiled blocks are right, how many traces and loads they took, and objects of the cache are mapped."""
-    torch.manual_seed(0)
-    model = Stack(*(Block() for _ in range(6)))
-    expected = eager(model, X)
-    served = gearcache.attach(model, repeated=True, config=strict_config("inductor"), dynamic=False)
-    is_close = torch.allclose(eager(model, X), expected, atol=1e-6)
-    maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-    mapped = [line for line in maps if folder in line and " r-xp " in line]
-    return [is_close, served.stats.traces, served.stats.loads, len(mapped)]
-
-
-@pytest.mark.slow
-@pytest.mark.thorough  # memory of a release: that the object is one is in the cache, where equal blobs are one file
-@pytest.mark.usefixtures("compiled_here")
-def test_the_shared_object_of_all_blocks_is_mapped_once(cache_dir: Path) -> None:
-    assert blocks_and_mappings(str(cache_dir)) == [True, 1, 6, 1]
-    relaunched = """
-import json, sys
-from tests.attaching.test_repeated import blocks_and_mappings
-print(json.dumps([*blocks_and_mappings(sys.argv[1]), "torch._dynamo" in sys.modules]))
-"""
-    environ = {"TORCHAIR_CACHE_HOME": str(cache_dir)}
-    assert run_python(relaunched, str(cache_dir), environ=environ) == [True, 0, 6, 1, False]

@@ -11,7 +11,6 @@ import pytest
 import gearcache
 from gearcache.attaching import generation_hint
 from tests.support.language_models import language_model
-from tests.support.relaunch import run_python
 
 Told = Callable[[], list[str]]
 
@@ -42,14 +41,3 @@ def test_each_class_is_named_once(told: Told) -> None:
     for model in (made, llama(), Mine(made.config), Mine(made.config)):
         assert gearcache.attach(model).is_attached
     assert told() == ["LlamaForCausalLM", "Mine"]
-
-
-def test_no_library_is_imported_for_it() -> None:
-    code = """
-import json, sys, torch, gearcache
-class Speaker(torch.nn.Linear):
-    def generate(self): ...
-gearcache.attach(Speaker(2, 2))
-print(json.dumps([name for name in sys.modules if "transformers" in name]))
-"""
-    assert run_python(code) == []
