@@ -116,13 +116,14 @@ def test_a_compiled_graph_gives_what_eager_gives_and_calls_no_operator_for_numbe
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_here")
-def test_numbers_are_right_under_autocast_too(cache_dir: Path) -> None:
+def test_numbers_and_attention_are_right_under_autocast_too(cache_dir: Path) -> None:
     class Scaled(nn.Module):
         def forward(self, x: Tensor, n: int) -> Any:
-            return x * (n / 7) + n, n / 7
+            attended = nn.functional.scaled_dot_product_attention(x, x, x)  # its kernel has a dropout, left at 0
+            return x * (n / 7) + n, n / 7, attended
 
     served = gearcache.cache_compile(Scaled().forward, config=strict_config("inductor"), dynamic=True)
-    x = torch.rand(4)
+    x = torch.rand(1, 2, 4, 8)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
         for n in (3, 5):
             torch.testing.assert_close(served(x, n), Scaled().forward(x, n), rtol=0, atol=0)

@@ -37,6 +37,15 @@ def over(watch: Callable[..., Any], **given: Any) -> Any:
     return watch(*(tuple(given.get(kind, ())) for kind in kinds))
 
 
+class Registry(dict[str, int]):
+    """As in transformers: its `get` takes no default."""
+
+    def get(self, key: str) -> int:  # type: ignore[override]
+        raise AssertionError(key)
+
+    items = values = get  # type: ignore[assignment]
+
+
 @each_watch
 @pytest.mark.parametrize(
     "move",
@@ -81,11 +90,21 @@ def test_only_the_keys_that_matter_count(watch: Callable[..., Any]) -> None:
 
 @each_watch
 def test_a_dictionary_as_a_whole_counts_with_every_key(watch: Callable[..., Any]) -> None:
-    for held in ({1: 2}, OrderedDict(a=1)):
+    for held in ({1: 2}, OrderedDict(a=1), Registry(a=1)):
         watched = over(watch, dicts=[(held, None)])
         assert watched.holds()
         held["more"] = 3  # type: ignore[index]
         assert not watched.holds()
+
+
+@each_watch
+def test_a_dictionary_with_methods_of_its_own_is_read_past_them(watch: Callable[..., Any]) -> None:
+    held = Registry(a=1)
+    watched = over(watch, dicts=[(held, ("a", "absent"))])
+    held["more"] = 3
+    assert watched.holds()
+    held["absent"] = 3
+    assert not watched.holds()
 
 
 @each_watch
