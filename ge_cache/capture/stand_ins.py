@@ -37,7 +37,12 @@ def stand_ins(device: torch.device) -> Iterator[int]:
             storages: dict[tuple[int, str], torch.UntypedStorage] = {}
             for tensor in _without_memory():
                 stand_in = _stand_in(tensor, device, storages)
-                private_fake.swap_tensors(tensor, stand_in)
+                try:
+                    private_fake.swap_tensors(tensor, stand_in)
+                except RuntimeError:
+                    if private_fake.is_fake(tensor):  # left over from a refused trace, which refers to it weakly
+                        continue
+                    raise
                 exchanged.append((tensor, stand_in))
             yield len(exchanged)
         finally:

@@ -63,6 +63,17 @@ def test_fake_tensors_become_plain_ones_and_fake_again() -> None:
     assert isinstance(layer.weight, nn.Parameter)
 
 
+def test_a_fake_tensor_that_a_refused_trace_left_behind_stays_as_it_is() -> None:
+    with FakeTensorMode():
+        left, other = torch.empty(3), torch.empty(4)
+    reference = torch._C._WeakTensorRef(left)  # type: ignore[attr-defined]
+    with stand_ins(CPU):
+        assert type(left) is FakeTensor
+        assert type(other) is torch.Tensor
+    assert type(other) is FakeTensor
+    assert not reference.expired()
+
+
 def test_an_error_inside_takes_everything_back() -> None:
     tensors = on_meta()
     before = [described(tensor) for tensor in tensors]
