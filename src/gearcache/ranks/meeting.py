@@ -10,11 +10,8 @@ was restarted with the same store reads nothing of the previous one.
 
 from __future__ import annotations
 
-import secrets
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from gearcache.ranks import seat as seats
@@ -24,8 +21,6 @@ from gearcache.ranks.rounds import Decide, Rounds
 from gearcache.ranks.seat import Seat
 from gearcache.ranks.stopped import Stopped
 
-#: Seconds between two signs of life of a working rank.
-_BEATS_AFTER = 2.0
 #: Seconds that a rank reserves for reporting why it waits in vain.
 _TO_TELL = 2.0
 
@@ -82,24 +77,9 @@ class Meeting:
         """
         return self._seat.run(lambda: self._rounds.hear(what, rank, purpose))
 
-    @contextmanager
-    def busy(self, doing: str) -> Iterator[None]:
-        """While the block runs, report to the others that this rank is working, and on what."""
-        ended, seat = threading.Event(), self._seat
-
-        def beat() -> None:
-            with suppress(Exception):  # a rank that waits for this one reports the problem
-                while True:
-                    seat.line.tell(f"beat/{seat.token}", [doing, secrets.token_hex(4)])
-                    if ended.wait(_BEATS_AFTER):
-                        return
-
-        thread = threading.Thread(target=beat, name="gearcache beat", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
+    def begin_work(self, doing: str) -> None:
+        """Report to the others what this rank is working on."""
+        self._seat.run(lambda: self._seat.line.tell(f"works/{self._seat.token}", doing))
 
     def leave(self, reason: str) -> None:
         """Report that this rank takes no part any more, also to ranks that have not arrived yet."""
