@@ -87,17 +87,6 @@ GROUPS = {
     },
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
-#: Commands of earlier versions, and what does their work.
-GONE = {
-    "diff": "gearcache explain A B",
-    "du": "gearcache stats",
-    "dir": "gearcache doctor --settings",
-    "config": "gearcache doctor --settings",
-    "remote": "gearcache doctor --tiers",
-    "bundle": "gearcache pack --file FILE",
-    "unbundle": "gearcache pull --file FILE",
-    "completion": "gearcache --completion SHELL",
-}
 #: Commands that show what is wrong with a variable beside all others.
 _TELL_THEMSELVES = ("doctor",)
 
@@ -129,14 +118,6 @@ class CommandGroup(click.Group):
         click_command: click.Command = importlib.import_module(f"gearcache.commands.{COMMANDS[name].module}").command
         click_command.epilog = f"\b\nExample:\n  {COMMANDS[name].example}"
         return click_command
-
-    def resolve_command(
-        self, context: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; one that is gone is a usage error that says what replaces it."""
-        if args and args[0] in GONE:
-            context.fail(f"there is no command `{args[0]}` any more: `{GONE[args[0]]}` does its work")
-        return super().resolve_command(context, args)
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Note whether help is asked for, whatever is wrong."""
