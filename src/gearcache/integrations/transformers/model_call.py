@@ -8,8 +8,8 @@ import torch
 from msgspec import Struct
 from transformers import Cache, DynamicCache
 
-from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.sequence_cache import SequenceCache
+from gearcache.integrations.transformers.support import CACHE
 
 #: Arguments that a served call may have; graphs take no other argument that is not None or False.
 _ARGUMENTS = {

@@ -8,9 +8,9 @@ import torch
 from msgspec import Struct
 from transformers import DynamicCache, EncoderDecoderCache
 
-from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.model_call import UnservedCall, are_tokens, in_words, is_mask, sees_nothing
 from gearcache.integrations.transformers.sequence_cache import SequenceCache
+from gearcache.integrations.transformers.support import CACHE
 
 _OF_ENCODER = {"input_ids", "attention_mask", "return_dict"}
 _OF_MODEL = {"decoder_input_ids", "attention_mask", "encoder_outputs", CACHE, "use_cache", "return_dict"}

@@ -37,3 +37,19 @@ class Sizes(Struct, frozen=True):
             return None
         allowed = f"up to {self.cache_length} tokens in the cache (cache_length=)"
         return UnservedCall("max_length", f"{tokens} tokens or more", allowed)
+
+    def pieces(self, tokens: int, past: int) -> list[tuple[int, int]]:
+        """Return (tokens, width) of each piece of a prompt after `past` tokens; a piece is filled up to its width.
+
+        A width of 1 is the decode graph. Filling takes slots that later tokens overwrite, so no piece may reach beyond
+        the last slot. `past + tokens` must be at most `cache_length`.
+        """
+        cuts = []
+        while tokens:
+            fitting = (gear for gear in self.prompt if gear >= tokens and past + gear <= self.cache_length)
+            smaller = (gear for gear in self.prompt if gear <= tokens)
+            width = 1 if tokens == 1 else next(fitting, None) or max(smaller, default=1)
+            count = min(tokens, width)
+            cuts.append((count, width))
+            past, tokens = past + count, tokens - count
+        return cuts
