@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gearcache.attaching.attachment import Attachment, words_without_calls
+from gearcache.attaching.attachment import Attachment
 from gearcache.cache.keys.fingerprint import module_component
 from gearcache.cache.keys.module_tree import named_children, named_modules
 from gearcache.errors import UnsupportedMethod
@@ -50,13 +50,10 @@ class RepeatedAttachment:
         names = ", ".join(dict.fromkeys(block.name for block in self))
         state = "attached" if self.is_attached else "detached"
         entries, loads = len(self.entry_paths), self.stats.loads
-        text = (
-            f"{state} {len(self)} blocks of {type(self.module).__name__}, {names}, {entries} "
-            f"{'entry' if entries == 1 else 'entries'}, {loads} {'graph' if loads == 1 else 'graphs'} bound"
+        return (
+            f"<{state} {len(self)} blocks of {type(self.module).__name__}, {names}, {entries} "
+            f"{'entry' if entries == 1 else 'entries'}, {loads} {'graph' if loads == 1 else 'graphs'} bound>"
         )
-        if not any(block.was_called for block in self):
-            text += f"; {words_without_calls('the blocks', 'block', 'themselves', self.is_attached)}"
-        return f"<{text}>"
 
     @property
     def is_attached(self) -> bool:
