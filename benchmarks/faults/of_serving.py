@@ -32,7 +32,7 @@ FAULTS = [
         "A stance that forbids compiling is followed",
         f"{_SERVING}/miss/verdict.py",
         '    if call.stance == "eager_on_recompile":\n',
-        '    if call.stance == "eager_on_recompile" and facts.has_delayed:\n',
+        '    if call.stance == "eager_on_recompile" and facts.missing:\n',
         ("tests/serving/miss/test_verdict.py::test_stances_that_forbid_a_compile",),
     ),
     Fault(

@@ -10,7 +10,6 @@ import torch
 
 from gearcache.errors import MissingTorchNames, PreparationError
 from gearcache.serving.call.parameters import Parameters
-from gearcache.serving.miss.host_faults import host_remedy
 from gearcache.torch_release import NEWEST, TESTED_TEXT, is_tested
 
 logger = logging.getLogger("gearcache")
@@ -40,6 +39,8 @@ class Failures:
 
     def add(self, error: Exception, parameters: Parameters) -> None:
         """Warn about an exception, once for each; raises `PreparationError` if the options are strict."""
+        from gearcache.serving.miss.host_faults import host_remedy  # a hit does not need it
+
         cause = f"{type(error).__name__}: {error}"
         failure = PreparationError(self._name, cause, _place(error), host_remedy(error) or _release_remedy())
         if parameters.settings().strict:

@@ -24,9 +24,8 @@ from gearcache.guards.gears.input_specs import InputSpecs
 from gearcache.serving.call import session
 from gearcache.serving.call.build_right import BuildRight
 from gearcache.serving.call.call import Call
-from gearcache.serving.call.decorators import undecorated
 from gearcache.serving.call.failures import Failures, warn_lacking
-from gearcache.serving.call.functions import place_of, with_named_instance
+from gearcache.serving.call.functions import place_of, undecorated, with_named_instance
 from gearcache.serving.call.input_signature import InputSignature
 from gearcache.serving.call.parameters import Parameters
 from gearcache.serving.call.preparing import MethodLock, is_preparing, preparing

@@ -25,10 +25,9 @@ from gearcache.guards.evidence.overrides import overrides_component
 from gearcache.guards.gears.parse import GearSpec, RangeAxis, fill_dims, gears_of_arguments, parse_gears, with_specs
 from gearcache.options import Settings
 from gearcache.serving.call.build_right import BuildRight
-from gearcache.serving.call.call import Call
+from gearcache.serving.call.call import Call, at_their_places
 from gearcache.serving.call.input_signature import InputSignature
 from gearcache.serving.call.parameters import Parameters
-from gearcache.serving.call.wrapped_names import at_their_places
 from gearcache.version import __version__
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class ResolvedMethod(Struct, eq=False):
     places: Mapping[str, str]
     #: Paths of ints that are to be constants of the graphs.
     constants: tuple[str, ...] = ()
-    #: The autograd mode that decorators set for the method, see `gearcache.serving.call.decorators`.
+    #: The autograd mode that decorators set for the method, see `gearcache.serving.call.functions`.
     mode: str = ""
     #: Whether loaded graphs serve calls; a prewarm only makes sure that everything is stored.
     serves: bool = True

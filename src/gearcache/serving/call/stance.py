@@ -15,8 +15,6 @@ from gearcache.errors import UnsupportedStance
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 
 FORCE_EAGER = "force_eager"
-#: Stances under which the first call without a stored graph runs eagerly, and the second one compiles.
-DELAYED = ("eager_then_compile", "aot_eager_then_compile")
 
 
 class Follower(Protocol):

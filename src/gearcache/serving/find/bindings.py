@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 from gearcache.cache.keys.fingerprint import state_component
 from gearcache.serving.call.build_right import BuildRight
-from gearcache.serving.call.call import Call
+from gearcache.serving.call.call import Call, at_their_places
 from gearcache.serving.call.input_signature import InputSignature
 from gearcache.serving.call.parameters import Parameters
 from gearcache.serving.call.resolved import Overrides, resolve
-from gearcache.serving.call.wrapped_names import at_their_places
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.entry import Entry
 from gearcache.telemetry.counters import Counters

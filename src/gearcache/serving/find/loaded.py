@@ -21,6 +21,7 @@ from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.spec import GearSpec, gear_text
 from gearcache.serving.call.call import Call
 from gearcache.serving.find.activate import ActiveVariant, ArgumentCheck, inputs_of, misfit, numbers_of, tensors_of
+from gearcache.serving.find.basis import Basis
 
 if TYPE_CHECKING:
     from gearcache.guards.dispatch.other_gears import GearFit
@@ -75,6 +76,10 @@ class LoadedVariants:
     def gear_texts(self) -> list[str]:
         """Return the texts of the loaded gears."""
         return [graph.gear.text for active in self.variants for graph in active.graphs]
+
+    def bases(self) -> list[Basis]:
+        """Return what the loaded variants rest on, each once."""
+        return list(dict.fromkeys(active.basis for active in self.variants))
 
     def left_out(self) -> list[str]:
         """Return the messages that the method logs and the graphs do not."""

@@ -35,7 +35,6 @@ from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.adapted_calls import Adapted, AdaptedCalls, Obstacle, obstacle_of
 from gearcache.serving.miss.background import BackgroundBuilds
 from gearcache.serving.miss.builds import Builds
-from gearcache.serving.miss.delayed_calls import DelayedCalls
 from gearcache.serving.miss.refused_calls import RefusedCalls
 from gearcache.serving.miss.verdict import (
     Compile,
@@ -65,7 +64,6 @@ class UnservedCalls:
         self._copies = settings.on_strides == "copy" and settings.validate == "inputs"
         self._variants = variants
         self._record = record
-        self._delayed = DelayedCalls()
         self._refused = RefusedCalls()
         self._adapted = AdaptedCalls()
         self._pads = partial(padded_gear, fills=method.fills, copies=self._copies)
@@ -73,7 +71,7 @@ class UnservedCalls:
         self._runs_original = False
         #: Set when the entry is full; it is never reset.
         self._is_full = False
-        self.builds = Builds(method, variants, record, self._delayed)
+        self.builds = Builds(method, variants, record)
         self._background = BackgroundBuilds(method, self.builds, variants, record)
 
     def serve(self, call: Call, answer: Answer) -> Frame | None:
@@ -98,7 +96,7 @@ class UnservedCalls:
                 self._record.shapes.add(copied.graph)
                 return self._accept(copied, call)
         if isinstance(verdict, Eager):
-            self._count_eager(call, verdict)
+            self._count_eager(call, verdict.reason)
             return None
         padded = self._pad(call) if isinstance(verdict, Pad) else None
         if isinstance(padded, Adapted):
@@ -150,29 +148,24 @@ class UnservedCalls:
         return Known(
             loaded=problems.gears,
             missing=tuple(self.builds.missing_gears(call)) if is_asked else (),
-            has_delayed=bool(self._delayed),
             why=why,
         )
 
-    def _count_eager(self, call: Call, verdict: Eager) -> None:
-        if verdict.is_delayed:
-            self._delayed.add(call)
+    def _count_eager(self, call: Call, reason: str) -> None:
         self._record.shapes.count_call(call.tensors)
-        self._record.outcomes.ran_eagerly(verdict.reason)
+        self._record.outcomes.ran_eagerly(reason)
 
     def _build(self, call: Call, verdict: Compile | Pad, why: str) -> Answer | None:
         """Compile and load the gears of a verdict, and return the answer; None if the method itself has to run."""
         if self._method_serves and not self._right.may_build(self._rules.name, self._on_miss, why):
-            self._record.outcomes.ran_eagerly("ranks")
-            self._record.shapes.count_call(call.tensors)
+            self._count_eager(call, "ranks")
             return None
         if self._is_background and not call.waits:
             frame_or_reason = self._background.serve(call, verdict.spec, why)
             if not isinstance(frame_or_reason, str):
                 return Answer(frame_or_reason)
             if call.is_run:
-                self._record.outcomes.ran_eagerly(frame_or_reason)
-                self._record.shapes.count_call(call.tensors)
+                self._count_eager(call, frame_or_reason)
             return None
         reason = "max_variants" if self._is_full else self.builds.obstacle
         # A caller that only prepares calls needs the error each time.
