@@ -16,7 +16,9 @@ from gearcache.serving.call.method import CachedMethod as CachedMethod
 from gearcache.serving.call.parameters import Parameters
 
 if TYPE_CHECKING:
-    from gearcache.cached import Cached, Decorator
+    from typing_extensions import Unpack
+
+    from gearcache.cached import Cached, CacheOptions, Decorator
     from gearcache.serving.call.decorated_method import CachedFunction
 
 Gears = Mapping[str, Any]
@@ -25,45 +27,11 @@ R = TypeVar("R")
 
 
 @overload
-def cache_compile(
-    func: Callable[P, R],
-    /,
-    *,
-    config: Any = ...,
-    dynamic: bool | None = ...,
-    cache_dir: str | os.PathLike[str] | None = ...,
-    global_rank: int | None = ...,
-    tp_rank: int | None = ...,
-    pp_rank: int | None = ...,
-    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
-    ge_cache: bool = ...,
-    gears: Gears | None = ...,
-    input_signature: Any = ...,
-    constants: Sequence[str] = ...,
-    fullgraph: bool = ...,
-    remotes: str | Sequence[str] | None = ...,
-) -> Cached[P, R]: ...
+def cache_compile(func: Callable[P, R], /, **options: Unpack[CacheOptions]) -> Cached[P, R]: ...
 
 
 @overload
-def cache_compile(
-    func: None = None,
-    /,
-    *,
-    config: Any = ...,
-    dynamic: bool | None = ...,
-    cache_dir: str | os.PathLike[str] | None = ...,
-    global_rank: int | None = ...,
-    tp_rank: int | None = ...,
-    pp_rank: int | None = ...,
-    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
-    ge_cache: bool = ...,
-    gears: Gears | None = ...,
-    input_signature: Any = ...,
-    constants: Sequence[str] = ...,
-    fullgraph: bool = ...,
-    remotes: str | Sequence[str] | None = ...,
-) -> Decorator: ...
+def cache_compile(func: None = None, /, **options: Unpack[CacheOptions]) -> Decorator: ...
 
 
 def cache_compile(

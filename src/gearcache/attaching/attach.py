@@ -4,58 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from msgspec.structs import replace
 
 from gearcache.attaching.attachment import Attachment
-from gearcache.attaching.generation_hint import hint_at_generation
 from gearcache.attaching.repeated import RepeatedAttachment, find_blocks
 from gearcache.serving.call.parameters import Parameters
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from gearcache.cached import CacheOptions
 
 
 @overload
 def attach(
-    module: torch.nn.Module,
-    /,
-    *,
-    gears: Mapping[str, Any] | None = ...,
-    repeated: Literal[False] | None = ...,
-    config: Any = ...,
-    dynamic: bool | None = ...,
-    cache_dir: str | os.PathLike[str] | None = ...,
-    global_rank: int | None = ...,
-    tp_rank: int | None = ...,
-    pp_rank: int | None = ...,
-    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
-    ge_cache: bool = ...,
-    input_signature: Any = ...,
-    constants: Sequence[str] = ...,
-    fullgraph: bool = ...,
-    remotes: str | Sequence[str] | None = ...,
+    module: torch.nn.Module, /, *, repeated: Literal[False] | None = ..., **options: Unpack[CacheOptions]
 ) -> Attachment: ...
 
 
 @overload
 def attach(
-    module: torch.nn.Module,
-    /,
-    *,
-    gears: Mapping[str, Any] | None = ...,
-    repeated: str | Sequence[str] | Literal[True],
-    config: Any = ...,
-    dynamic: bool | None = ...,
-    cache_dir: str | os.PathLike[str] | None = ...,
-    global_rank: int | None = ...,
-    tp_rank: int | None = ...,
-    pp_rank: int | None = ...,
-    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
-    ge_cache: bool = ...,
-    input_signature: Any = ...,
-    constants: Sequence[str] = ...,
-    fullgraph: bool = ...,
-    remotes: str | Sequence[str] | None = ...,
+    module: torch.nn.Module, /, *, repeated: str | Sequence[str] | Literal[True], **options: Unpack[CacheOptions]
 ) -> RepeatedAttachment: ...
 
 
@@ -111,5 +83,4 @@ def attach(
         return RepeatedAttachment(module, blocks, replace(parameters, blocks=len(blocks)))
     attachment = Attachment(module, parameters)
     attachment.attach()
-    hint_at_generation(module)
     return attachment
