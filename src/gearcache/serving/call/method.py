@@ -183,11 +183,6 @@ class CachedMethod:
             lines.append(f"left out of the graphs: {', '.join(left_out)}")
         return "\n".join(lines)
 
-    @property
-    def is_unused(self) -> bool:
-        """Whether this object has not looked up any call."""
-        return self._binding is None and self._tried is None and not self._refusal
-
     def set_inputs(self, /, *inputs: Any, **named: Any) -> None:
         """Declare the arguments of all later calls, as `input_signature=` of `cache_compile` does.
 
