@@ -108,11 +108,10 @@ class Attachment:
         """Serve the current forward of the module."""
         with _exchange:
             check_module(self.module)
-            right = self._served.method.right
+            is_missing = self._served.method.right.is_missing
             self._served = self._serve_forward()
-            if right.is_missing:  # the ranks of a job have agreed on the previous forward
-                self._served.method.right.withdraw(is_eager=right.is_eager)
-                self._served.method.follow_stance()
+            if is_missing:  # the ranks of a job have agreed on the previous forward
+                self._served.method.right.withdraw()
             return self._served
 
     def __repr__(self) -> str:

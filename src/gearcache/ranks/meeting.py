@@ -63,7 +63,7 @@ class Meeting:
         self._rounds.begin()
         decision: dict[str, Any] = self._seat.run(lambda: self._rounds.vote(vote, decide))
         if decision["do"] == "stop":
-            raise Stopped(decision["rank"], decision["reason"], decision.get("how", ""))
+            raise Stopped(decision["rank"], decision["reason"])
         return decision
 
     def tell(self, what: str, value: Any) -> None:

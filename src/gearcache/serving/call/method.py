@@ -284,7 +284,7 @@ class CachedMethod:
             if dispatch is not None:
                 self._usual_dispatch = notes
                 self._dispatch = private_core.traced_as(dispatch, _as_it_is)
-            is_eager = self.right.is_eager or present_stance() == FORCE_EAGER
+            is_eager = present_stance() == FORCE_EAGER
             type(self).__call__ = CachedMethod._run_eagerly if is_eager else self._dispatch  # type: ignore[method-assign]
 
     def _put_back(self) -> None:
@@ -295,9 +295,7 @@ class CachedMethod:
 
     def _run_eagerly(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the method itself, without autograd like every cached call."""
-        is_forced = present_stance() == FORCE_EAGER
-        reason = "stance" if is_forced else "ranks" if self.right.is_eager else "function mode"
-        self._outcomes.ran_eagerly(reason)
+        self._outcomes.ran_eagerly("stance" if present_stance() == FORCE_EAGER else "function mode")
         return self._run_original(args, kwargs)
 
     def _run_original(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
