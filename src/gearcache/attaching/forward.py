@@ -179,7 +179,7 @@ def check_module(module: Any) -> None:
         raise UnsupportedMethod(f"attach: `{name}` is TorchScript, which runs without Python; give the module itself")
     plain: Any = torch.nn.Module
     if isinstance(module, (torch.nn.ModuleList, torch.nn.ModuleDict)) and type(module).forward is plain.forward:
-        raise UnsupportedMethod(f"attach: `{name}` is not called itself; give the module that holds it, with repeated=")
+        raise UnsupportedMethod(f"attach: `{name}` is not called itself; attach the modules in it")
     for special in ("_call_impl", "_wrapped_call_impl"):
         if getattr(type(module), special) is not getattr(plain, special) or special in vars(module):
             raise UnsupportedMethod(f"attach: `{name}` has a `{special}` of its own, which a cached call would skip")
