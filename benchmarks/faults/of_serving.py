@@ -76,8 +76,8 @@ FAULTS = [
     Fault(
         "The weights of a module that is gone are given up",
         f"{_SERVING}/call/stance.py",
-        "_followers: weakref.WeakSet[Follower] = weakref.WeakSet()\n",
-        "_followers: set[Follower] = set()\n",
+        "_followers: weakref.WeakSet[Any] = weakref.WeakSet()\n",
+        "_followers: set[Any] = set()\n",
         (
             "tests/serving/call/test_stance.py::test_methods_that_are_gone_are_not_kept_by_the_stance",
             "tests/serving/find/test_unload.py::test_the_memory_of_the_weights_goes_with_the_module",

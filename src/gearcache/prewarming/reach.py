@@ -55,7 +55,7 @@ class Reach:
     def methods_of(modules: Sequence[torch.nn.Module]) -> list[CachedMethod]:
         """Return the cached methods of this process that belong to some modules, wherever they are kept."""
         ids = set(map(id, modules))
-        return [method for method in followers() if isinstance(method, CachedMethod) and id(method.instance) in ids]
+        return [method for method in followers() if id(method.instance) in ids]
 
     def _is_new(self, value: Any) -> bool:
         if _is(value, _OPAQUE) or id(value) in self._seen:

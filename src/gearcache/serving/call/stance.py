@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import Protocol
+from typing import Any
 
 from gearcache.errors import UnsupportedStance
 from gearcache.ge_cache.private_torch import shapes as private_shapes
@@ -17,32 +17,25 @@ from gearcache.ge_cache.private_torch import shapes as private_shapes
 FORCE_EAGER = "force_eager"
 
 
-class Follower(Protocol):
-    """Is notified of a change of stance."""
-
-    def follow_stance(self) -> None:
-        """Act on the present stance."""
-        ...
-
-
-_followers: weakref.WeakSet[Follower] = weakref.WeakSet()
+#: The cached methods of this process.
+_followers: weakref.WeakSet[Any] = weakref.WeakSet()
 _lock = threading.Lock()
 os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 _watched = False
 
 
-def follow(follower: Follower) -> None:
-    """Notify a follower of every change of stance from now on, for as long as it exists."""
+def follow(method: Any) -> None:
+    """Notify a cached method of every change of stance from now on, for as long as it exists."""
     global _watched
     with _lock:
-        _followers.add(follower)
+        _followers.add(method)
         if not _watched:
             private_shapes.watch_stance(_notify_followers)
             _watched = True
 
 
-def followers() -> list[Follower]:
-    """Return all existing followers."""
+def followers() -> list[Any]:
+    """Return all cached methods of this process."""
     with _lock:
         return list(_followers)
 
@@ -61,5 +54,5 @@ def present_stance() -> str:
 
 
 def _notify_followers() -> None:
-    for follower in followers():
-        follower.follow_stance()
+    for method in followers():
+        method.follow_stance()
