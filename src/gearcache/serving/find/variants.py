@@ -16,7 +16,6 @@ from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import (
     ActiveVariant,
     ArgumentCheck,
-    BlobReader,
     EvidenceCheck,
     activate,
     tensors_of,
@@ -26,7 +25,7 @@ from gearcache.serving.find.entry import Absence, Entry, Sibling
 from gearcache.serving.find.loaded import Answer, LoadedVariants, Unloaded, takes, takes_tensors
 from gearcache.telemetry.history import Record
 from gearcache.telemetry.interrupts import raise_interrupt
-from gearcache.telemetry.spans import recorder, span
+from gearcache.telemetry.spans import span
 
 #: How often a variant is loaded while another thread changes the module.
 _ATTEMPTS = 3
@@ -292,13 +291,6 @@ class Variants:
         self.loaded.variants.append(active)
         return None
 
-    def _blobs(self) -> BlobReader:
-        if recorder() is None:
-            return self.entry.store
-        from gearcache.serving.call.recorded_calls import RecordedBlobs
-
-        return RecordedBlobs(self.entry.store)
-
     def _active(
         self, variant: StoredVariant, call: Call, arguments: ArgumentCheck, bases: Bases
     ) -> ActiveVariant | None:
@@ -311,7 +303,7 @@ class Variants:
                 bases,
                 self._method.original(),
                 self._method.backend,
-                self._blobs(),
+                self.entry.store,
                 validate=self._method.settings.validate == "inputs",
                 folder=self.entry.folder,
                 keeps_compiled=self._method.ge_cache,
