@@ -27,7 +27,6 @@
     ├── RecompileRefused              the stance `fail_on_recompile` forbids a compile (also `RuntimeError`)
     ├── RanksDisagree                 the ranks of a job cannot serve the same graphs (also `RuntimeError`)
     ├── CompileNotAgreed              a call would compile in a job whose ranks have agreed (also `RuntimeError`)
-    ├── UnsupportedStance             a stance forces a backend that no cached method has (also `ValueError`)
     ├── TooManyVariants               an entry already holds `max_variants` variants
     ├── MissingTorch                  torch is not installed (also `ImportError`)
     ├── UnsupportedTorch              torch is older than all tested releases (also `ImportError`)
@@ -378,18 +377,6 @@ class CompileNotAgreed(GearcacheError, RuntimeError):
             f"compiles alone: {self.reason}; declare such calls and call gearcache.agree again on all ranks, or use "
             f"on_miss='eager'"
         )
-
-
-class UnsupportedStance(GearcacheError, ValueError):
-    """A stance of `torch.compiler.set_stance` that cached methods cannot follow."""
-
-    def __init__(self, backend: str) -> None:
-        super().__init__(backend)
-        self.backend = backend
-
-    def __str__(self) -> str:
-        stance = f"torch.compiler.set_stance: force_backend is {self.backend!r}"
-        return f"{stance}; for a cached method only 'eager' is possible"
 
 
 class MissingTorch(GearcacheError, ImportError):

@@ -11,7 +11,7 @@ import threading
 import weakref
 from typing import Any
 
-from gearcache.errors import UnsupportedStance
+from gearcache.errors import OptionError
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 
 FORCE_EAGER = "force_eager"
@@ -43,14 +43,16 @@ def followers() -> list[Any]:
 def present_stance() -> str:
     """Return the stance of `torch.compile`; a forced backend `eager` counts as `force_eager`.
 
-    `UnsupportedStance` for another forced backend, which a graph on disk cannot follow.
+    `OptionError` for another forced backend, which a graph on disk cannot follow.
     """
     stance, backend = private_shapes.stance()
     if backend is None:
         return stance
     if backend == "eager":
         return FORCE_EAGER
-    raise UnsupportedStance(str(backend))
+    raise OptionError(
+        f"torch.compiler.set_stance: force_backend is {str(backend)!r}; for a cached method only 'eager' is possible"
+    )
 
 
 def _notify_followers() -> None:

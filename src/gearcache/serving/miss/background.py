@@ -194,9 +194,7 @@ class BackgroundBuilds:
             logger.warning("%s", report.error)
             return
         cause = report.error if report.kind == "RuntimeError" else f"{report.kind}: {report.error}"
-        self._note_failure(
-            self._build_likeness, cause, seconds, raises=report.kind in ("MethodRaises", "OperationRaises")
-        )
+        self._note_failure(self._build_likeness, cause, seconds, raises=report.kind == "MethodRaises")
 
     def _note_failure(self, call_likeness: Any, cause: str, seconds: float, *, raises: bool = False) -> None:
         """Let like calls run without a graph for some time; `raises`: the method itself raises, so the user knows."""
