@@ -151,7 +151,6 @@ def _record(
             header={},
             blobs={},
             written=graph.written_inputs,
-            cloned=graph.cloned_inputs,
             assumed=gear.assumed if gear is not None else [],
             regions=graph.regions,
             conditions=graph.conditions,
