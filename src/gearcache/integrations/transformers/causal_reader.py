@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from gearcache.integrations.transformers.decoder import CausalDecoder
-from gearcache.integrations.transformers.filling import filled, filled_mask, geared
 from gearcache.integrations.transformers.model_call import (
     ModelCall,
     UnservedCall,
@@ -21,7 +20,7 @@ from gearcache.integrations.transformers.model_call import (
 )
 from gearcache.integrations.transformers.model_state import ModelState
 from gearcache.integrations.transformers.sequence_cache import OpenSlots, SequenceCache
-from gearcache.integrations.transformers.sizes import Sizes
+from gearcache.integrations.transformers.sizes import Sizes, filled, filled_mask, geared
 from gearcache.integrations.transformers.slots import forms_of
 from gearcache.integrations.transformers.support import CACHE, has_windows
 from gearcache.serving.call.method import CachedMethod

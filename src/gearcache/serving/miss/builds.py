@@ -23,7 +23,7 @@ from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import MISFITS
 from gearcache.guards.gears.parse import GearSpec, gear_text
 from gearcache.serving.call.call import Call
-from gearcache.serving.call.failures import warn_lacking
+from gearcache.serving.call.failures import is_probe_fault, warn_lacking
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.loaded import Answer, missing_gears
 from gearcache.serving.find.variants import Variants
@@ -31,7 +31,6 @@ from gearcache.serving.fleet.entry_tiers import EntryTiers, work_text
 from gearcache.serving.miss.compiles import Compiles
 from gearcache.serving.miss.host_faults import keeps_from_compiling
 from gearcache.serving.miss.outdated import are_of_one_trace, outdated
-from gearcache.serving.miss.probe_faults import is_probe_fault
 from gearcache.telemetry.history import Record
 
 if TYPE_CHECKING:
