@@ -30,8 +30,7 @@ class Model:
         self.warmable = list({id(item): item for item in (*reach.held, *others)}.values())
         #: The cached methods that stand for the model in messages.
         self.named = near_methods or reach.methods
-        self._modules = [*reach.modules, *reach.far_modules]
-        self._methods = reach.methods
+        self._modules, self._methods = reach.modules, reach.methods
 
     def add(self, methods: Iterable[CachedMethod]) -> None:
         """Add further methods, which `warm` has named."""
