@@ -62,7 +62,8 @@ def cache_compile(
       for each shape and value. Ints of the module become dynamic when they change, with True too. Beside gears,
       other dims are static until they differ, and ints follow `dynamic`.
       `torch._dynamo.mark_dynamic`, similar marks, and `torch.compiler.set_stance` mean what they mean for
-      `torch.compile`. Marks count when something is compiled; those of the first call are in the key.
+      `torch.compile`, but `eager_then_compile` compiles at once. Marks count when something is compiled; those of the
+      first call are in the key.
     - `cache_dir`: root of the cache; defaults to `$TORCHAIR_CACHE_HOME`, else `./.torchair_cache`.
     - `global_rank`, `tp_rank`, `pp_rank`: ranks of this process; `global_rank` defaults to that of
       `torch.distributed`, if it is initialised at the first call.

@@ -207,14 +207,16 @@ class CachedMethod:
         With `on_miss="background"` it only starts the compile, unless you pass `wait=True`; `OptionError` for
         `wait=False` with another `on_miss`, which always waits. If the method has an argument `wait`, it gets it.
         """
-        from gearcache.serving.call.warm_wait import begin_build, take_wait
+        is_background, waits = self._is_background, True
+        if is_background or "wait" in kwargs:  # else a relaunch does not import the code that forks
+            from gearcache.serving.miss.background import begin_build, take_wait
 
-        waits = take_wait(self.name, self._function.__func__, kwargs, is_background=self._is_background)
+            waits = take_wait(self.name, self._function.__func__, kwargs, is_background=is_background)
         args, kwargs = self.filled(args, kwargs)
         if (open_session := session.current()) is not None:
             open_session.warm(self, args, kwargs)
             return
-        if self._is_background:
+        if is_background:
             begin_build(self._prepare_locked, Call(self._function, self._bind(args, kwargs), waits=False), waits=waits)
         if waits:
             self._prepare_locked(self.call_of(args, kwargs))
