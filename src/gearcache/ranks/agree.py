@@ -21,15 +21,17 @@ _LONGEST = 30 * 86400
 _MOST_SHOWN = 40
 
 
-class _Running:
-    """The lock of the running call; a process that is forked in the meantime has its own."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
+#: The lock of the running call.
+_running = threading.Lock()
 
 
-_running = _Running()
-os.register_at_fork(after_in_child=_running.__init__)  # type: ignore[misc]
+def _after_fork() -> None:
+    """Give a process that is forked in the meantime its own lock."""
+    global _running
+    _running = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def agree(model: Any, timeout: float = _TIMEOUT, *, warm: Callable[[], object] | None = None) -> None:
@@ -54,7 +56,7 @@ def agree(model: Any, timeout: float = _TIMEOUT, *, warm: Callable[[], object] |
     `RanksDisagree`); `OptionError` also while another thread of this process is in `agree`, and in a process that
     `warm` has forked.
     """
-    job, lock = present_job(), _running.lock
+    job, lock = present_job(), _running
     if not lock.acquire(blocking=False):
         error = OptionError("agree: it is running in this process already; call it from one thread, and not in `warm`")
         if job is not None:  # the others pair their calls with this one

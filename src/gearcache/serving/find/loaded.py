@@ -30,11 +30,8 @@ if TYPE_CHECKING:
 Frame = Callable[..., Any]
 
 
-class Unloaded(Struct, frozen=True):
-    """Why nothing was loaded for a call: the reason of the miss; empty if the lookup has found nothing new."""
-
-    kind: str = ""
-    text: str = ""
+#: The answer of a lookup that compares only what earlier ones have reported.
+NOTHING_NEW = Reason("", "")
 
 
 class Answer(Struct, frozen=True):
@@ -43,8 +40,9 @@ class Answer(Struct, frozen=True):
     frame: Frame | None = None
     #: Why no loaded graph takes the call.
     problems: Problems = Problems()
-    #: Why no stored variant was loaded for it; None if one was, or if none was needed.
-    unloaded: Unloaded | None = None
+    #: Why no stored variant was loaded for it: the reason of the miss, `NOTHING_NEW` if the lookup has found none; None
+    #: if one was loaded, or if none was needed.
+    unloaded: Reason | None = None
 
 
 #: By id. Without a lock: a fork while another thread holds it would leave it locked in the child.

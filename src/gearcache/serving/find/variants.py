@@ -22,7 +22,7 @@ from gearcache.serving.find.activate import (
 )
 from gearcache.serving.find.basis import Bases
 from gearcache.serving.find.entry import Absence, Entry, Sibling
-from gearcache.serving.find.loaded import Answer, LoadedVariants, Unloaded, takes, takes_tensors
+from gearcache.serving.find.loaded import NOTHING_NEW, Answer, LoadedVariants, takes, takes_tensors
 from gearcache.telemetry.history import Record
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.spans import span
@@ -82,13 +82,11 @@ class Variants:
             answer = answer if unloaded is not None else self.loaded.find(call, arguments)
         return Answer(None, answer, unloaded) if isinstance(answer, Problems) else Answer(answer)
 
-    def load(self, call: Call, *, counted: bool = True) -> Unloaded | None:
+    def load(self, call: Call, *, counted: bool = True) -> Reason | None:
         """Load the stored variants that fit a call; returns None, or why there was none."""
         return self._load(call, ArgumentCheck(call.scope), counted=counted, problems=None)
 
-    def _load(
-        self, call: Call, arguments: ArgumentCheck, *, counted: bool, problems: Problems | None
-    ) -> Unloaded | None:
+    def _load(self, call: Call, arguments: ArgumentCheck, *, counted: bool, problems: Problems | None) -> Reason | None:
         """Load the stored variants that fit a call; returns None, or why there was none.
 
         `counted=False`: a load of what this process has just stored is not a hit. `problems` of loaded variants that
@@ -106,15 +104,15 @@ class Variants:
             return None
         if absence is not None and not misses:
             self.entry.note_absence(absence)
-            return Unloaded(absence.reason.kind, absence.reason.text)
+            return absence.reason
         if not misses:
-            return Unloaded()
+            return NOTHING_NEW
         from gearcache.serving.find.nearest import nearest_reasons
 
         reasons = nearest_reasons(misses, call.scope)
         kind = min((reason.kind for reason in reasons), key=_TELLING.index)  # the most specific
         self._record.history.miss(*reasons, kind=kind)
-        return Unloaded(kind, "; ".join(reason.text for reason in reasons))
+        return Reason(kind, "; ".join(reason.text for reason in reasons))
 
     def adopt_siblings(self) -> None:
         """Store in this entry what siblings have served, so that other hosts find it by its key; raises `CacheError`.
@@ -229,14 +227,14 @@ class Variants:
         except Exception as error:
             return self._unreadable(error)
 
-    def distrust(self, error: Exception) -> Unloaded:
+    def distrust(self, error: Exception) -> Reason:
         """Drop all loaded variants for good: the entry does not contain what was compiled."""
         reason = self._unreadable(error)
         for active in self.loaded.variants:
             self._unusable[id(active.variant)] = active.variant, "unreadable"
         self.loaded.forget()
         self._record.history.miss(reason, kind=reason.kind)
-        return Unloaded(reason.kind, reason.text)
+        return reason
 
     def sound(self, variants: list[StoredVariant]) -> list[StoredVariant]:
         """Return the variants that are worth keeping: all except those found to be of an unknown form."""
