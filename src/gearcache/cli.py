@@ -1,14 +1,4 @@
-"""The command line. Data on stdout, everything else on stderr; one file per command in `gearcache.commands`.
-
-| exit code | meaning |
-|---|---|
-| 0 | done, nothing wrong |
-| 1 | something is wrong: damaged entries, failed checks, gears that failed or are missing |
-| 2 | usage error, a variable of a wrong value, or the name matches no entry |
-| 3 | the cache cannot be read or written |
-| 4 | entries stayed because processes use them |
-| 130 | interrupted by Ctrl-C |
-"""
+"""The command line. Data on stdout, everything else on stderr; one file per command in `gearcache.commands`."""
 
 from __future__ import annotations
 
@@ -93,8 +83,8 @@ _TELL_THEMSELVES = ("doctor",)
 EPILOG = """\b
 Exit codes:
   0    done, nothing wrong
-  1    something is wrong: damaged entries, failed checks, missing gears
-  2    usage error, or the name matches no entry
+  1    something is wrong: damaged entries, failed checks, gears that failed or are missing
+  2    usage error, a variable of a wrong value, or the name matches no entry
   3    the cache cannot be read or written
   4    entries stayed because processes use them
   130  interrupted by Ctrl-C
