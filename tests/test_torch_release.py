@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -16,10 +14,7 @@ import gearcache
 from gearcache import CompilerConfig
 from gearcache.building.canary import uncalled_probes
 from gearcache.errors import CaptureError, PreparationError
-from gearcache.ge_cache.private_torch.probes import attributes, keys
-from gearcache.guards.dispatch.tensors import native
 from gearcache.telemetry.outcomes import EAGER_REASONS
-from gearcache.torch_names import names_in
 from gearcache.torch_parameters import known
 from gearcache.torch_release import NEWEST, TESTED_TEXT, check_release
 from tests.support.relaunch import run_python
@@ -260,20 +255,6 @@ missing_names.cache_clear()
 utils.specialize_symnode = lambda arg, more: arg
 print(json.dumps([*found, missing_names()]))
 """
-
-
-def test_names_are_found_by_way_of_variables_lookup_tables_and_renamed_methods() -> None:
-    found = {
-        attributes: (
-            "torch._dynamo.variables.user_defined.UserDefinedClassVariable.get_source_by_walking_mro",
-            "torch._dynamo.variables.base.VariableTracker.var_getattr",  # renamed in torch 2.14
-            "torch._dynamo.variables.functions.MemberDescriptorVariable.tp_descr_get_impl",
-        ),
-        keys: ("torch._dynamo.variables.dicts.ConstDictVariable.getitem_const_raise_exception_if_absent",),
-        native: ("torch._C._dispatch_tls_local_include_set",),  # by way of a variable of a function
-    }
-    for module, expected in found.items():
-        assert set(expected) <= set(names_in(ast.parse(inspect.getsource(module))))
 
 
 @pytest.mark.slow

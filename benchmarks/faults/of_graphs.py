@@ -48,7 +48,7 @@ FAULTS = [
         "guards/dispatch/padded_call.py",
         "                inputs[index].copy_(padded_inputs[index][regions[index]])\n",
         "                padded_inputs[index][regions[index]].copy_(inputs[index])\n",
-        ("tests/cases/test_scenarios.py::test_scenarios_are_right_cold_and_relaunched[padded]",),
+        ("tests/cases/test_scenarios.py::test_scenarios_are_right_cold_and_relaunched[calls]",),
     ),
     Fault(
         "Results of compiled graphs have the strides of eager",

@@ -22,6 +22,7 @@ from gearcache.ge_cache.compile_job import GearInput
 from gearcache.ge_cache.dependencies.custom_operators import record_expanded
 from gearcache.ge_cache.graphs import inference_regions
 from gearcache.ge_cache.graphs.arguments import given_arguments
+from gearcache.ge_cache.graphs.autocast import check_autocast
 from gearcache.ge_cache.graphs.number_inputs import GearSymbols, NumberRow, number_rows
 from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs, placed_outputs
 from gearcache.ge_cache.private_torch import fake as private_fake
@@ -205,6 +206,7 @@ def record(
 
     try:
         module, operators = record_expanded(recorded, lifted, decompositions, not _is_seen_after_dispatch(lifted))
+        check_autocast(method, lifted, module)
     except CaptureError:
         raise
     except Exception as error:
@@ -288,11 +290,10 @@ def _random_operators(module: fx.GraphModule) -> list[str]:
     names = set()
     for node in module.graph.nodes:
         if private_nodes.is_random_operator(node):
-            bound = given_arguments(node)
+            defaults = {each.name: each.default_value for each in node.target._schema.arguments}
+            bound = defaults | given_arguments(node)
             # Attention kernels and dropout have the tag because of a dropout that inference does not use.
             if bound.get("dropout_p", bound.get("p")) == 0.0 or bound.get("train") is False:
-                continue
-            if node.target._schema.name.startswith("aten::scaled_dot") and "dropout_p" not in bound:
                 continue
             names.add(str(node.target))
     return sorted(names)

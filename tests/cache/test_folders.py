@@ -81,12 +81,6 @@ def test_a_folder_that_is_a_link_is_refused(layout: Layout, name: str, tmp_path:
     assert {path for path in before if "elsewhere" in path.parts} <= set(tmp_path.rglob("*"))
 
 
-def test_the_root_itself_may_be_reached_through_a_link(layout: Layout, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(layout.root)
-    use_everything(Layout(tmp_path / "link", "rank1"))
-    write_everything(Layout(tmp_path / "link", "rank1"))
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("name", ["root", "entry", "shard"])
 def test_a_folder_of_another_user_is_refused(layout: Layout, name: str) -> None:

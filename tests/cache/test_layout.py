@@ -1,4 +1,4 @@
-"""Paths of the cache, and the folders that are made for them."""
+"""Paths of the cache, also of what it counts, and the folders that are made for them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.formats import OtherFormatFolder
+from gearcache.cache.admin.tally import count_misses
 from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout, resolve_root
 from gearcache.cache.store import DiskStore, Hit
@@ -88,3 +89,14 @@ def test_the_root_is_resolved_in_order(cache_dir: str | Path | None, environ: di
     # A user's `~` is theirs to use in a path; expanding it is the one use of HOME.
     home = os.path.expanduser("~")
     assert resolve_root(cache_dir, environ) == Path(expected.format(cwd=Path.cwd(), home=home))
+
+
+def test_a_reason_is_never_a_path(cache_dir: Path) -> None:
+    layout = Layout(cache_dir)
+    layout.prepare()
+    count_misses(layout, "Model.decode", ["../../escape", ""])
+    count_misses(layout, "../..", ["absent"])
+    folder = layout.bucket / "misses"
+    names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    assert names == ["Model.decode/_", "Model.decode/______escape", "_/absent"]
+    assert not (cache_dir.parent / "escape").exists()

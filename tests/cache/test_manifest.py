@@ -1,4 +1,4 @@
-"""Manifests: read back as written, and any damage is told apart."""
+"""Manifests: read back as written, any damage is told apart, and any bytes are refused in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
+from benchmarks.fuzz.manifest import outcome, sealed
 from gearcache.cache import manifest as manifest_module
 from gearcache.cache.keys.encoding import encode
 from gearcache.cache.keys.key import FORMAT_VERSION
@@ -149,3 +150,24 @@ def test_what_cannot_be_stored_is_refused_before_it_is_written(
 ) -> None:
     with pytest.raises(error):
         encode_manifest(replace(SAMPLE, **fields))
+
+
+@settings(max_examples=examples(100))
+@given(st.binary(max_size=400))
+def test_any_bytes_are_refused_also_behind_a_sound_header(data: bytes) -> None:
+    assert outcome(data) == outcome(MAGIC + data) == outcome(sealed(data)) == "refused"
+
+
+def test_hostile_lengths_and_nesting_take_no_memory() -> None:
+    bodies = {
+        "array of 4 billion": b"\xdd\xff\xff\xff\xff",
+        "map of 4 billion": b"\xdf\xff\xff\xff\xff",
+        "text of 4 GB": b"\xdb\xff\xff\xff\xff",
+        "bytes of 4 GB": b"\xc6\xff\xff\xff\xff",
+        "extension of 4 GB": b"\xc9\xff\xff\xff\xff\x01",
+        "nested arrays": b"\x91" * 1_000_000,
+        "nested maps": b"\x81\xa1a" * 500_000,
+        "timestamp": b"\xd6\xff\x00\x00\x00\x00",
+    }
+    for body in bodies.values():
+        assert outcome(sealed(body)) == "refused"

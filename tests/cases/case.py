@@ -41,12 +41,16 @@ class Patch(contextlib.ExitStack):
         self.callback(mapping.pop, key) if before is _ABSENT else self.callback(mapping.__setitem__, key, before)
 
 
+#: Makes the fact of a case another one.
+Change = Callable[[Any, Patch], Any]
+
+
 class Case(nn.Module):
     """A module whose `run` depends on one fact, and `change`, which makes that fact another one."""
 
     #: What the refusal of the method says; False where it is served; None where either is right.
     refused: str | bool | None = None
-    #: Whether the method may write to the module: it is called three times then, and what it leaves there is compared.
+    #: Whether the method may write to the module: it is called twice then, and what it leaves there is compared.
     writes = False
 
     def run(self, x: Tensor) -> Any:
@@ -63,20 +67,27 @@ class Case(nn.Module):
         return function
 
 
+def put(owner: Any, name: str, value: Any) -> Change:
+    """Return the change that gives an attribute another value."""
+    return lambda self, patch: patch(owner, name, value)
+
+
+def wrapped(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Change:
+    """Return the change that gives an attribute what is made of its value."""
+    return lambda self, patch: patch(owner, name, wrap(getattr(owner, name)))
+
+
 def case(
     *,
     of: type[Case] = Case,
-    change: Callable[[Any, Patch], Any] | None = None,
-    patched: tuple[Any, str, Any] | None = None,
-    wrapped: tuple[Any, str, Callable[[Any], Any]] | None = None,
+    change: Change | None = None,
     refused: str | bool | None = None,
     **made: Callable[[], Any],
 ) -> Decorator:
     """Make a function the `run` of a case.
 
-    The module is one of `of`, with an attribute for each function in `made`. `patched` is an owner, the name of an
-    attribute and its other value; `wrapped` has what makes that value of the one that is there. A method that is
-    `refused` says so in these words.
+    The module is one of `of`, with an attribute for each function in `made`. A method that is `refused` says so in
+    these words.
     """
 
     def decorate(run: Callable[..., Any]) -> type[Case]:
@@ -88,12 +99,7 @@ def case(
         members: dict[str, Any] = {"__module__": run.__module__, "__doc__": run.__doc__, "run": run}
         if made:
             members["__init__"] = __init__
-        if patched is not None:
-            members["change"] = lambda self, patch: patch(*patched)
-        elif wrapped is not None:
-            owner, name, wrap = wrapped
-            members["change"] = lambda self, patch: patch(owner, name, wrap(getattr(owner, name)))
-        elif change is not None:
+        if change is not None:
             members["change"] = change
         if refused is not None:
             members["refused"] = refused
@@ -103,16 +109,21 @@ def case(
     return decorate
 
 
-def text(of: type[Case], body: str, *, name: str = "run", refused: str | bool | None = False) -> type[Case]:
-    """Return a case that is given as the text of its method's body, in the file of `of`; it may write to the module."""
+def text(
+    of: type[Case], body: str, *, name: str, change: Change | None = None, refused: str | bool | None = False
+) -> type[Case]:
+    """Return a case that is given as the text of its method's body, in the file of `of`.
+
+    It may write to the module unless there is a fact to change.
+    """
     indented = textwrap.indent(textwrap.dedent(body.strip("\n")), "    ")
     made: dict[str, Any] = {}
     code = compile(f"def run(self, x):\n{indented}\n", f"<{name}>", "exec")
     exec(code, vars(sys.modules[of.__module__]), made)  # noqa: S102 - texts of the tests
     run = made["run"]
     run.__module__, run.__name__ = of.__module__, name
-    found: type[Case] = case(of=of, refused=refused)(run)
-    found.writes = True
+    found: type[Case] = case(of=of, change=change, refused=refused)(run)
+    found.writes = change is None
     return found
 
 
@@ -122,3 +133,10 @@ def texts(
     """Return cases that are given as texts, by name. Each may have what its refusal says; `refused` says it for all."""
     rows = {name: (row, refused) if isinstance(row, str) else row for name, row in bodies.items()}
     return {name: text(of, body, name=name, refused=words) for name, (body, words) in rows.items()}
+
+
+def changed(
+    of: type[Case], rows: Mapping[str, tuple[str, Change]], refused: bool | None = None
+) -> dict[str, type[Case]]:
+    """Return cases that are given as texts with the change of what each depends on, by name."""
+    return {name: text(of, body, name=name, change=change, refused=refused) for name, (body, change) in rows.items()}

@@ -1,7 +1,6 @@
-"""Look-ups that found nothing where a trace first looked, and containers that are equal but not to a trace."""
+"""What a trace finds in containers, objects and modules, or does not find, and containers that are equal but not to it."""
 
 import collections
-import contextlib
 import enum
 import sys
 import types
@@ -9,31 +8,7 @@ import types
 import torch
 from torch import nn
 
-from tests.cases.case import case
-
-
-@case(table=lambda: {"a": 1.0}, change=lambda self, patch: patch.item(self.table, "b", 2.0))
-def a_key_that_is_absent(self, x):
-    try:
-        return x * self.table["b"]
-    except KeyError:
-        return x * 3
-
-
-@case(of=a_key_that_is_absent)
-def a_key_that_is_absent_is_suppressed(self, x):
-    factor = 3.0
-    with contextlib.suppress(KeyError):
-        factor = self.table["b"]
-    return x * factor
-
-
-@case(
-    table=lambda: collections.ChainMap({}, {"b": 2.0}),
-    change=lambda self, patch: patch.item(self.table.maps[0], "b", 7.0),
-)
-def a_key_of_a_chain(self, x):
-    return x * self.table["b"]
+from tests.cases.case import Case, case, changed
 
 
 class Registry:
@@ -50,96 +25,8 @@ class Registry:
 REGISTRY = Registry()
 
 
-@case(change=lambda self, patch: patch.item(REGISTRY.table, "activation", torch.sin))
-def a_key_of_a_registry(self, x):
-    activation = REGISTRY.look_up("activation")
-    return x * 1 if activation is None else activation(x)
-
-
 class Holder:
     pass
-
-
-@case(holder=Holder, change=lambda self, patch: patch(self.holder, "b", 2.0))
-def a_key_of_an_objects_dictionary(self, x):
-    try:
-        return x * self.holder.__dict__["b"]
-    except KeyError:
-        return x * 3
-
-
-@case(of=a_key_of_an_objects_dictionary)
-def whether_an_objects_dictionary_has_a_key(self, x):
-    return x * (2.0 if "b" in self.holder.__dict__ else 3.0)
-
-
-@case(of=a_key_of_an_objects_dictionary)
-def a_key_of_an_objects_dictionary_by_default(self, x):
-    return x * vars(self.holder).get("b", 3.0)
-
-
-@case(of=a_key_of_an_objects_dictionary, holder=lambda: types.SimpleNamespace(a=3.0))
-def all_keys_of_an_objects_dictionary(self, x):
-    return x * sum(vars(self.holder).values())
-
-
-@case(of=all_keys_of_an_objects_dictionary)
-def the_length_of_an_objects_dictionary(self, x):
-    return x * len(self.holder.__dict__)
-
-
-class Equal:
-    def __eq__(self, other):
-        return other == 1
-
-    __hash__ = None
-
-
-@case(holder=Holder, change=lambda self, patch: patch(self, "holder", Equal()))
-def a_constant_among_objects(self, x):
-    return x * (2.0 if 1 in [self.holder] else 3.0)
-
-
-@case(
-    table=lambda: nn.Buffer(torch.ones(3, 4)),
-    change=lambda self, patch: patch.item(self._buffers, "table", torch.ones(2, 4)),
-)
-def a_buffer_of_which_the_size_is_read(self, x):
-    return x * self.table.shape[0]
-
-
-@case(
-    of=a_buffer_of_which_the_size_is_read,
-    change=lambda self, patch: patch.item(self._buffers, "table", torch.ones(3, 8)[:, ::2]),
-)
-def a_buffer_of_which_the_strides_are_read(self, x):
-    return x * (2.0 if self.table.is_contiguous() else 3.0)
-
-
-@case(of=a_buffer_of_which_the_size_is_read)
-def a_buffer_of_which_the_data_is_exchanged(self, x):
-    return x * self.table.shape[0]
-
-
-@a_buffer_of_which_the_data_is_exchanged.changed
-def _(self, patch):
-    before = self.table.data
-    self.table.data = torch.ones(2, 4)
-    patch.callback(setattr, self.table, "data", before)
-
-
-@case(step=lambda: nn.Parameter(torch.zeros(1), requires_grad=False))
-def a_written_parameter_that_is_none_any_more(self, x):
-    self.step.detach().mul_(1)
-    return x * (self.step + 2)
-
-
-@a_written_parameter_that_is_none_any_more.changed
-def _(self, patch):
-    before = self._parameters.pop("step")
-    patch.callback(setattr, self, "step", before)
-    patch.callback(delattr, self, "step")
-    self.step = torch.ones(1)
 
 
 class Kind(enum.Enum):
@@ -147,38 +34,7 @@ class Kind(enum.Enum):
     SECOND = 2
 
 
-@case(kind=lambda: Kind.FIRST, change=lambda self, patch: patch(self, "kind", Kind.SECOND))
-def an_enum_by_identity(self, x):
-    return x * 2 if self.kind is Kind.FIRST else x * 3
-
-
-@case(table=dict, change=lambda self, patch: patch.item(self.table, "a", 1.0))
-def whether_a_dictionary_is_empty(self, x):
-    is_empty = not self.table
-    return x * (2 if is_empty else 3)
-
-
-@case(of=whether_a_dictionary_is_empty, table=collections.OrderedDict)
-def whether_an_ordered_dictionary_is_empty(self, x):
-    return x * (2 if self.table else 3)
-
-
-@case(of=whether_a_dictionary_is_empty)
-def keys_unpacked_into_a_list(self, x):
-    return x * len([*self.table])
-
-
-@case(of=whether_a_dictionary_is_empty)
-def the_text_of_a_dictionary(self, x):
-    return x * len(f"{self.table}")
-
-
-@case(of=whether_a_dictionary_is_empty, table=lambda: collections.ChainMap({}))
-def whether_a_chain_is_empty(self, x):
-    return x * (2 if self.table else 3)
-
-
-class AnObjectWithItsOwnText:
+class OwnText:
     def __init__(self):
         self.width = 3
 
@@ -186,35 +42,11 @@ class AnObjectWithItsOwnText:
         return "w" * self.width
 
 
-@case(object=AnObjectWithItsOwnText, change=lambda self, patch: patch(self.object, "width", 5))
-def the_text_of_an_object(self, x):
-    return x * len(str(self.object))
+class Making:
+    """Makes each attribute that it has not."""
 
-
-@case(
-    parts=lambda: nn.ModuleDict({"a": nn.Tanh()}),
-    change=lambda self, patch: patch.item(self.parts._modules, "b", nn.ReLU()),
-)
-def a_module_that_is_absent(self, x):
-    try:
-        return self.parts["b"](-x)
-    except KeyError:
-        return x * 3
-
-
-class Made:
     def __getattr__(self, name):
         return 2.0
-
-
-@case(made=Made, change=lambda self, patch: patch(self.made, "scale", 3.0))
-def an_attribute_that_its_class_makes(self, x):
-    return x * self.made.scale
-
-
-@case(made=Made, patched=(Made, "scale", 4.0))
-def an_attribute_of_a_class_that_makes_it(self, x):
-    return x * self.made.scale
 
 
 class Inner(nn.Module):
@@ -239,93 +71,6 @@ class Wrapper(nn.Module):
         return self.inner(x) * self.scale
 
 
-@case(wrapper=Wrapper, change=lambda self, patch: patch(self.wrapper, "scale", 5.0))
-def an_attribute_of_a_wrapped_module(self, x):
-    return self.wrapper(x)
-
-
-class Meta(type):
-    factor = 2.0
-
-
-class WithMeta(metaclass=Meta):
-    pass
-
-
-@case(patched=(Meta, "factor", 3.0))
-def an_attribute_of_a_metaclass(self, x):
-    return x * WithMeta.factor
-
-
-@case(table=lambda: collections.OrderedDict(a=1.0, b=2.0))
-def the_order_of_a_dictionary(self, x):
-    for value in self.table.values():
-        x = x * 2 + value
-    return x
-
-
-@the_order_of_a_dictionary.changed
-def _(self, patch):
-    self.table.move_to_end("a")
-    patch.callback(self.table.move_to_end, "b")
-
-
-@case(queue=lambda: collections.deque([0.0]))
-def a_queue_of_zeros(self, x):
-    return torch.atan2(x.abs() * self.queue[0], torch.full_like(x, -1.0))
-
-
-@a_queue_of_zeros.changed
-def _(self, patch):
-    self.queue[0] = -0.0
-    patch.callback(self.queue.__setitem__, 0, 0.0)
-
-
-class AlwaysEqual:
-    def __init__(self, value):
-        self.value = value
-
-    def __eq__(self, other):
-        return isinstance(other, AlwaysEqual)
-
-
-@case(queue=lambda: collections.deque([AlwaysEqual(1.0)]))
-def a_queue_of_equal_objects(self, x):
-    return x * self.queue[0].value
-
-
-@a_queue_of_equal_objects.changed
-def _(self, patch):
-    before = self.queue[0]
-    self.queue[0] = AlwaysEqual(5.0)
-    patch.callback(self.queue.__setitem__, 0, before)
-
-
-@case(members=lambda: {1})
-def a_set_of_an_equal_number(self, x):
-    for member in self.members:
-        x = x.long() * member
-    return x
-
-
-@a_set_of_an_equal_number.changed
-def _(self, patch):
-    self.members.clear()
-    self.members.add(1.0)
-    patch.callback(self.members.add, 1)
-    patch.callback(self.members.clear)
-
-
-sys.modules["process_helper"] = types.SimpleNamespace(FACTOR=2.0)
-
-
-@case(change=lambda self, patch: patch.item(sys.modules, "process_helper", types.SimpleNamespace(FACTOR=7.0)))
-def a_module_imported_inside(self, x):
-    import process_helper
-
-    return x * process_helper.FACTOR
-
-
 class Slotted:
     __slots__ = ("first", "second")
 
@@ -333,17 +78,152 @@ class Slotted:
         self.first = 2.0
 
 
-@case(slotted=Slotted)
-def a_slot_that_is_not_set(self, x):
-    return x * self.slotted.first * getattr(self.slotted, "second", 3.0)
+sys.modules["process_helper"] = types.SimpleNamespace(FACTOR=2.0)
 
 
-@a_slot_that_is_not_set.changed
-def _(self, patch):
+class Net(Case):
+    def __init__(self):
+        super().__init__()
+        self.table, self.ordered = {"a": 1.0}, collections.OrderedDict(a=1.0, b=2.0)
+        self.chain = collections.ChainMap({}, {"b": 2.0})
+        self.holder, self.space = Holder(), types.SimpleNamespace(a=3.0)
+        self.kind, self.own_text, self.making, self.wrapper = Kind.FIRST, OwnText(), Making(), Wrapper()
+        self.queue, self.members, self.slotted = collections.deque([0.0]), {1}, Slotted()
+        self.parts = nn.ModuleDict({"a": nn.Tanh()})
+        self.register_buffer("rows", torch.ones(3, 4))
+        self.step = nn.Parameter(torch.zeros(1), requires_grad=False)
+
+
+def another_order(self, patch):
+    self.ordered.move_to_end("a")
+    patch.callback(self.ordered.move_to_end, "b")
+
+
+def the_other_zero(self, patch):
+    self.queue[0] = -0.0
+    patch.callback(self.queue.__setitem__, 0, 0.0)
+
+
+def an_equal_number(self, patch):
+    self.members.clear()
+    self.members.add(1.0)
+    patch.callback(self.members.add, 1)
+    patch.callback(self.members.clear)
+
+
+def a_slot_is_set(self, patch):
     self.slotted.second = 4.0
     patch.callback(delattr, self.slotted, "second")
 
 
-@case(change=lambda self, patch: patch(type(self).run, "__code__", (lambda self, x: x * 5).__code__))
-def the_code_of_the_method(self, x):
-    return x * 2
+def other_data(self, patch):
+    before, self.rows.data = self.rows.data, torch.ones(2, 4)
+    patch.callback(setattr, self.rows, "data", before)
+
+
+def a_tensor_for_the_parameter(self, patch):
+    before = self._parameters.pop("step")
+    patch.callback(setattr, self, "step", before)
+    patch.callback(delattr, self, "step")
+    self.step = torch.ones(1)
+
+
+CONTAINERS = changed(
+    Net,
+    {
+        "a key that is absent": (
+            "try:\n    return x * self.table['b']\nexcept KeyError:\n    return x * 3",
+            lambda self, patch: patch.item(self.table, "b", 2.0),
+        ),
+        "a key of a chain": (
+            "return x * self.chain['b']",
+            lambda self, patch: patch.item(self.chain.maps[0], "b", 7.0),
+        ),
+        "a key of a registry": (
+            "activation = REGISTRY.look_up('activation')\nreturn x * 1 if activation is None else activation(x)",
+            lambda self, patch: patch.item(REGISTRY.table, "activation", torch.sin),
+        ),
+        "the order of a dictionary": (
+            "for value in self.ordered.values():\n    x = x * 2 + value\nreturn x",
+            another_order,
+        ),
+        "a queue of zeros": ("return torch.atan2(x.abs() * self.queue[0], torch.full_like(x, -1.0))", the_other_zero),
+        "a set of an equal number": (
+            "for member in self.members:\n    x = x.long() * member\nreturn x",
+            an_equal_number,
+        ),
+    },
+)
+OBJECTS = changed(
+    Net,
+    {
+        "a key of an object's dictionary": (
+            "try:\n    return x * self.holder.__dict__['b']\nexcept KeyError:\n    return x * 3",
+            lambda self, patch: patch(self.holder, "b", 2.0),
+        ),
+        "whether an object's dictionary has a key": (
+            "return x * (2.0 if 'b' in self.holder.__dict__ else 3.0)",
+            lambda self, patch: patch(self.holder, "b", 2.0),
+        ),
+        "all values of an object's dictionary": (
+            "return x * sum(vars(self.space).values())",
+            lambda self, patch: patch(self.space, "b", 2.0),
+        ),
+        "an enum by identity": (
+            "return x * 2 if self.kind is Kind.FIRST else x * 3",
+            lambda self, patch: patch(self, "kind", Kind.SECOND),
+        ),
+        "the text of an object": (
+            "return x * len(str(self.own_text))",
+            lambda self, patch: patch(self.own_text, "width", 5),
+        ),
+        "an attribute that its class makes": (
+            "return x * self.making.scale",
+            lambda self, patch: patch(self.making, "scale", 3.0),
+        ),
+        "a slot that is not set": (
+            "return x * self.slotted.first * getattr(self.slotted, 'second', 3.0)",
+            a_slot_is_set,
+        ),
+        "a module that is imported inside": (
+            "import process_helper\nreturn x * process_helper.FACTOR",
+            lambda self, patch: patch.item(sys.modules, "process_helper", types.SimpleNamespace(FACTOR=7.0)),
+        ),
+        "the code of the method": (
+            "return x * 2",
+            lambda self, patch: patch(type(self).run, "__code__", (lambda self, x: x * 5).__code__),
+        ),
+    },
+)
+MODULES = changed(
+    Net,
+    {
+        "a module that is absent": (
+            "try:\n    return self.parts['b'](-x)\nexcept KeyError:\n    return x * 3",
+            lambda self, patch: patch.item(self.parts._modules, "b", nn.ReLU()),
+        ),
+        "an attribute of a wrapped module": (
+            "return self.wrapper(x)",
+            lambda self, patch: patch(self.wrapper, "scale", 5.0),
+        ),
+        "the size of a buffer": (
+            "return x * self.rows.shape[0]",
+            lambda self, patch: patch.item(self._buffers, "rows", torch.ones(2, 4)),
+        ),
+        "the strides of a buffer": (
+            "return x * (2.0 if self.rows.is_contiguous() else 3.0)",
+            lambda self, patch: patch.item(self._buffers, "rows", torch.ones(3, 8)[:, ::2]),
+        ),
+        "the size of other data of a buffer": ("return x * self.rows.shape[0]", other_data),
+        "a written parameter that is none any more": (
+            "self.step.detach().mul_(1)\nreturn x * (self.step + 2)",
+            a_tensor_for_the_parameter,
+        ),
+    },
+)
+
+
+@case(table=dict, change=lambda self, patch: patch.item(self.table, "a", 1.0))
+def whether_a_dictionary_is_empty(self, x):
+    is_empty = not self.table
+    return x * (2 if is_empty else 3)

@@ -1,20 +1,36 @@
-"""The order of a set that a method is given, and hashes: another hash seed is another order."""
+"""The order of sets, and hashes and addresses: in a process of another hash seed they are others."""
 
 import enum
 
-from tests.cases.case import Case, case, texts
+import torch
+
+from tests.cases.case import Case, changed, texts
 
 NAMES = frozenset({"query", "key", "value", "output", "gate", "up", "down"})
 WEIGHTS = {"query": 1, "key": 2, "value": 3, "output": 4, "gate": 5, "up": 6, "down": 7}
 
 
-class Kinds:
-    names = {"query", "key", "value", "output", "gate", "up", "down"}
-
-
 class Color(enum.Enum):
     RED = 1
     GREEN = 2
+
+
+class Thing:
+    pass
+
+
+def positions(pattern):
+    """As einops reads a pattern: loops over sets, in which each name has its place."""
+    left, right = (side.split() for side in pattern.split("->"))
+    found = {name: place for place, name in enumerate(left)}
+    for name in set(right):
+        if name not in found:
+            raise ValueError(name)
+    known = {name for name in left if name in right}
+    total = 1
+    for name in known:
+        total *= found[name] + 1
+    return [found[name] for name in right], total
 
 
 def folded(x, names):
@@ -23,83 +39,76 @@ def folded(x, names):
     return x
 
 
-class Ordered(Case):
+class Net(Case):
     def __init__(self):
         super().__init__()
         self.names = {"query", "key", "value", "output", "gate", "up", "down"}
-        self.frozen = frozenset(self.names)
         self.table = dict(WEIGHTS)
+        self.thing, self.rows = Thing(), []
 
 
 HASH = r"it calls `hash\(\)`, whose result may differ between processes: use the value itself as a key"
 #: As in Python, or refused.
 BODIES = texts(
-    Ordered,
+    Net,
     {
         "an attribute is iterated": "return folded(x, self.names)",
-        "a frozen attribute is iterated": "return folded(x, self.frozen)",
-        "a global is iterated": "return folded(x, NAMES)",
-        "a constant of a class is iterated": "return folded(x, Kinds.names)",
         "a literal is iterated": """
         for name in {"query", "key", "value", "output", "gate", "up", "down"}:
             x = x * 2 + WEIGHTS[name]
         return x
         """,
         "a list of a set": "return folded(x, list(self.names))",
-        "a joined set": 'return x * 2 if ",".join(self.names) < "key" else x * 3',
-        "an unpacked set": "first, *_ = self.names\nreturn x * WEIGHTS[first]",
-        "next of a set": "return x * WEIGHTS[next(iter(self.names))]",
-        "a mapped set": "for weight in map(WEIGHTS.get, self.names):\n    x = x * 2 + weight\nreturn x",
-        "a difference is iterated": 'return folded(x, self.names - {"key"})',
         "a difference of a view is iterated": 'return folded(x, self.table.keys() - {"key"})',
-        "dict from keys": "return folded(x, dict.fromkeys(self.names))",
-        "a comprehension over a set": 'return folded(x, [name for name in self.names if name != "key"])',
         "max with a key": "return x * WEIGHTS[max(self.names, key=lambda name: len(name) > 3)]",
-        "sorted with a key": "return folded(x, sorted(self.names, key=len))",
         "sorted texts": ("return folded(x, sorted(self.names))", False),
         "the size of a set": ("return x * len(self.names) * len(self.names & NAMES)", False),
-        "a text is hashed": ('return x * (hash("query") % 1000)', HASH),
         "a tuple is hashed": ('return x * (hash(("query", 1)) % 1000)', HASH),
-        "a hash method": ('return x * ("query".__hash__() % 1000)', HASH),
-        "a frozen set is hashed": ("return x * (hash(self.frozen) % 1000)", HASH),
-        "an enum member is hashed": ("return x * (hash(Color.RED) % 1000)", HASH),
         "keys are hashed": (
             'return x * len({"query": 1, b"query": 2, Color.RED: 3, (Color.RED, 1.5): 4, 1: 5})',
             False,
         ),
-        "a set as text": 'return x * (str(self.names).index("key") + 1)',
-        "small numbers are iterated": "for number in {3, 1, 2}:\n    x = x * 2 + number\nreturn x",
-        "numbers of a list are iterated": "for number in set([9, 1, 17]):\n    x = x * 2 + number\nreturn x",
+        "an id of a class": "return x * (id(Thing) // 16 % 1000)",
+        "a text with an address": 'return x * sum(map(ord, f"{self.thing}"[-8:]))',
+        "a text of a new object by its method": ("return x * 1, Thing().__repr__()", ""),
     },
     refused=None,
 )
-
-
-@case(of=Ordered)
-def a_member_is_looked_up(self, x):
-    return x * 2 if "key" in self.names and "absent" not in NAMES else x * 3
-
-
-@case(of=Ordered, object=Kinds)
-def an_object_is_hashed(self, x):
-    return x * (hash(self.object) % 1000)
-
-
-@case(of=Ordered, object=Kinds)
-def an_id_of_an_object(self, x):
-    return x * (id(self.object) // 16 % 1000)
-
-
-@case(of=Ordered)
-def an_id_of_a_class(self, x):
-    return x * (id(Kinds) // 16 % 1000)
-
-
-@case(of=Ordered, object=Kinds)
-def a_representation_with_an_address(self, x):
-    return x * sum(map(ord, repr(self.object)[-8:]))
-
-
-@case(of=Ordered, object=Kinds)
-def a_text_with_an_address(self, x):
-    return x * sum(map(ord, f"{self.object}"[-8:]))
+#: No order is read.
+MEMBERS = changed(
+    Net,
+    {
+        "a member is looked up": (
+            'return x * 2 if "key" in self.names and "absent" not in NAMES else x * 3',
+            lambda self, patch: None,
+        ),
+    },
+)
+#: Sets that the method makes: served where no order reaches a result,
+MADE = texts(
+    Net,
+    {
+        "membership": 'kept = {name for name in WEIGHTS if name != "key"}\nreturn x + ("key" in kept) + len(kept)',
+        "a pattern": 'order, total = positions("b c a -> a b c")\nreturn x.unsqueeze(0).permute(order) * total',
+    },
+)
+#: and refused where it would.
+MADE_AND_REFUSED = texts(
+    Net,
+    {
+        "the first": "return x * WEIGHTS[list(set(WEIGHTS))[0]]",
+        "a loop over operations": "for name in set(WEIGHTS):\n    x = x * 2 + WEIGHTS[name]\nreturn x",
+        "the largest of sets": "return x + 1, [*max({frozenset((name,)) for name in WEIGHTS})]",
+        "writes in a loop": "y = x.clone()\nfor name in set(WEIGHTS):\n    y.mul_(2).add_(WEIGHTS[name])\nreturn y",
+        "random numbers": """
+        drawn = {}
+        for name in set(WEIGHTS):
+            drawn[name] = torch.rand(2) * WEIGHTS[name]
+        return x + drawn["key"].sum()
+        """,
+        "the keys of a result": "return {name: x + 1 for name in set(WEIGHTS)}",
+        "a sum of floats": "total = 0.0\nfor each in {weight / 3 for weight in WEIGHTS.values()}:\n    total = total / 2 + each\nreturn x * total",
+        "a list of the module": "self.rows.extend(set(WEIGHTS))\nreturn x + 1",
+    },
+    refused="it goes through a set that it makes",
+)

@@ -1,23 +1,21 @@
 """What surrounds a program: arguments, environment, settings, time, files, threads."""
 
-import contextvars
-import importlib
-import locale
 import logging
 import os
 import platform
 import random
-import string as string_module
+import string
 import sys
 import threading
 import time
+import types
 import weakref
 
 import torch
 
-from tests.cases.case import case
+from tests.cases.case import Case, case, changed, put
 
-CONTEXT = contextvars.ContextVar("CONTEXT", default=2.0)
+HERE = sys.modules[__name__]
 LOCAL = threading.local()
 LOCAL.value = 2.0
 LOGGER = logging.getLogger("process.facts")
@@ -32,275 +30,119 @@ TARGET = Target()
 REFERENCE = weakref.ref(TARGET)
 
 
-@case(patched=(sys, "argv", ["a"] * 7))
-def the_arguments(self, x):
-    return x * len(sys.argv)
+class Net(Case):
+    def __init__(self):
+        super().__init__()
+        self.random = random.Random(3)
 
 
-@case()
-def a_module_is_imported(self, x):
-    return x * 2 if "colorsys" in sys.modules else x * 3
+def with_variable(self, patch):
+    patch.item(os.environ, "PROCESS_FACT", "7")
 
 
-@a_module_is_imported.changed
-def _(self, patch):
+def with_another_module(self, patch):
     import colorsys
 
     patch.callback(sys.modules.pop, colorsys.__name__)
 
 
-@case()
-def an_optional_import(self, x):
-    try:
-        import no_such_module
-
-        return x * no_such_module.value
-    except ImportError:
-        return x * 3
-
-
-@an_optional_import.changed
-def _(self, patch):
-    import types
-
+def with_an_optional_module(self, patch):
     module = types.ModuleType("no_such_module")
     module.value = 7.0
     patch.item(sys.modules, "no_such_module", module)
 
 
-@case()
-def an_import_inside_the_method(self, x):
-    import string
-
-    return x * len(string.digits)
-
-
-@an_import_inside_the_method.changed
-def _(self, patch):
-    import string
-
-    patch(string, "digits", "1234567")
-
-
-@case(patched=(torch, "__version__", "1.0"))
-def the_version_of_torch(self, x):
-    return x * 2 if torch.__version__ >= "2.0" else x * 3
-
-
-@case(patched=(sys, "platform", "darwin"))
-def the_platform(self, x):
-    return x * 2 if sys.platform == "linux" else x * 3
-
-
-@case(change=lambda self, patch: patch.by(sys.setrecursionlimit, 1777, sys.getrecursionlimit()))
-def the_recursion_limit(self, x):
-    return x * sys.getrecursionlimit()
-
-
-@case()
-def the_hash_seed(self, x):
-    return x * 2 if os.environ.get("PYTHONHASHSEED") == "0" else x * 3
-
-
-@case(change=lambda self, patch: patch.by(os.chdir, "/usr/lib", os.getcwd()))
-def the_working_folder(self, x):
-    return x * len(os.getcwd())
-
-
-@case(patched=(os, "cpu_count", lambda: 77))
-def the_count_of_processors(self, x):
-    return x * os.cpu_count()
-
-
-@case()
-def the_process(self, x):
-    return x * os.getpid()
-
-
-@case(patched=(time, "time", lambda: 6e9))
-def the_time(self, x):
-    return x * int(time.time() > 5e9) + 1
-
-
-@case(patched=(random, "randint", lambda a, b: 7))
-def a_random_number(self, x):
-    return x * (1 + random.randint(0, 0))
-
-
-@case(random=lambda: random.Random(3))
-def a_random_generator(self, x):
-    return x * self.random.random()
-
-
-@case()
-def the_locale(self, x):
-    return x * 2 if locale.getlocale()[0] is None else x * 3
-
-
-@the_locale.changed
-def _(self, patch):
-    before = locale.setlocale(locale.LC_CTYPE)
-    patch.callback(locale.setlocale, locale.LC_CTYPE, before)
-    locale.setlocale(locale.LC_CTYPE, "C.UTF-8" if locale.getlocale()[0] is None else "C")
-
-
-@case(patched=(platform, "system", lambda: "sevenxx"))
-def the_platforms_name(self, x):
-    return x * len(platform.system())
-
-
-@case(change=lambda self, patch: patch.by(LOGGER.setLevel, logging.DEBUG, LOGGER.level))
-def a_log_level(self, x):
-    return x * 2 if LOGGER.isEnabledFor(logging.DEBUG) else x * 3
-
-
-@case(change=lambda self, patch: patch.by(LOGGER.setLevel, 7, LOGGER.level))
-def a_log_level_as_a_number(self, x):
-    return x * LOGGER.getEffectiveLevel()
-
-
-@case(patched=(LOGGER, "disabled", True))
-def a_logger_is_disabled(self, x):
-    return x * 2 if LOGGER.disabled else x * 3
-
-
-@case(change=lambda self, patch: patch.callback(CONTEXT.reset, CONTEXT.set(7.0)))
-def a_context_variable(self, x):
-    return x * CONTEXT.get()
-
-
-@case(patched=(LOCAL, "value", 7.0))
-def a_thread_local(self, x):
-    return x * LOCAL.value
-
-
-@case(patched=(LOCAL, "other", 7.0))
-def a_thread_local_appears(self, x):
-    return x * getattr(LOCAL, "other", 2.0)
-
-
-@case(patched=(TARGET, "value", 7.0))
-def a_weak_reference(self, x):
-    target = REFERENCE()
-    return x * 3 if target is None else x * target.value
-
-
-@case(patched=(sys.modules[__name__], "REFERENCE", weakref.ref(Target())))
-def a_weak_reference_to_another(self, x):
-    target = REFERENCE()
-    return x * 3 if target is None else x * target.value
-
-
-@case(patched=(sys.modules[__name__], "GAIN", 7.0))
-def a_global_statement(self, x):
-    return x * globals().get("GAIN", 2.0)
-
-
-@case(patched=(sys.modules[__name__], "GAIN", 7.0))
-def a_modules_attribute(self, x):
-    return x * getattr(sys.modules["tests.cases.of_surroundings"], "GAIN", 2.0)
-
-
-@case(patched=(string_module, "gain", 7.0))
-def a_modules_missing_attribute(self, x):
-    return x * 2 if hasattr(string_module, "gain") else x * 3
-
-
-@case(patched=(string_module, "__getattr__", lambda name: 7.0))
-def a_modules_getattr(self, x):
-    return x * getattr(string_module, "gain", 2.0)
-
-
-@case()
-def threads_of_torch(self, x):
-    return x * torch.get_num_threads()
-
-
-@case(patched=(torch.cuda, "device_count", lambda: 6))
-def the_count_of_devices(self, x):
-    return x * (1 + torch.cuda.device_count())
-
-
-@case(change=lambda self, patch: patch.by(torch.set_default_dtype, torch.float64, torch.float32))
-def the_default_dtype(self, x):
-    return x * 2 if torch.get_default_dtype() is torch.float32 else x * 3
-
-
-@case()
-def a_flag_of_a_backend(self, x):
-    return x * 2 if torch.backends.cudnn.benchmark else x * 3
-
-
-@a_flag_of_a_backend.changed
-def _(self, patch):
-    patch.callback(setattr, torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)
-    torch.backends.cudnn.benchmark = True
-
-
-@case(refused=False)
-def a_flag_of_a_backend_outside_the_key(self, x):
-    return x * 2 if torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction else x * 3
-
-
-@a_flag_of_a_backend_outside_the_key.changed
-def _(self, patch):
-    flags = torch.backends.cuda.matmul
-    patch.callback(
-        setattr, flags, "allow_fp16_reduced_precision_reduction", flags.allow_fp16_reduced_precision_reduction
-    )
-    flags.allow_fp16_reduced_precision_reduction = not flags.allow_fp16_reduced_precision_reduction
-
-
-@case(patched=(torch.backends.mkldnn, "is_available", lambda: False))
-def a_query_of_torch(self, x):
-    return x * 2 if torch.backends.mkldnn.is_available() else x * 3
-
-
-@case()
-def deterministic_fill(self, x):
-    return x * 2 if torch.utils.deterministic.fill_uninitialized_memory else x * 3
-
-
-@deterministic_fill.changed
-def _(self, patch):
-    patch.callback(setattr, torch.utils.deterministic, "fill_uninitialized_memory", True)
-    torch.utils.deterministic.fill_uninitialized_memory = False
-
-
-@case(change=lambda self, patch: patch.by(torch.manual_seed, 4, torch.initial_seed()))
-def the_seed(self, x):
-    return x * (torch.initial_seed() % 7 + 1)
-
-
-@case(patched=(os.path, "exists", lambda path: True))
-def a_file_is_read(self, x):
-    return x * 2 if os.path.exists("/nowhere") else x * 3
-
-
-@case(change=lambda self, patch: patch.item(os.environ, "PROCESS_FACT", "7"))
-def an_environment_variable(self, x):
-    return x * float(os.environ.get("PROCESS_FACT", "2"))
-
-
-@case(change=lambda self, patch: patch.item(os.environ, "PROCESS_FACT", "7"))
-def the_environments_size(self, x):
-    return x * len([name for name in os.environ if name.startswith("PROCESS_FACT")])
-
-
-@case(change=lambda self, patch: patch.item(os.environ, "PROCESS_FACT", "7"))
-def the_environment_as_a_dictionary(self, x):
-    return x * float(dict(os.environ).get("PROCESS_FACT", 2))
-
-
-@case()
-def the_threads_name(self, x):
-    return x * len(threading.current_thread().name)
-
-
-@the_threads_name.changed
-def _(self, patch):
-    patch.callback(setattr, threading.current_thread(), "name", threading.current_thread().name)
-    threading.current_thread().name = "seven77"
+def set_of_backend(flags, name):
+    """Return the change that gives a flag of a backend, which is no plain attribute, its other value."""
+
+    def change(self, patch):
+        patch.callback(setattr, flags, name, getattr(flags, name))
+        setattr(flags, name, not getattr(flags, name))
+
+    return change
+
+
+#: What differs from process to process, also where nothing is changed.
+PROCESS = changed(
+    Net,
+    {
+        "the arguments": ("return x * len(sys.argv)", put(sys, "argv", ["a"] * 7)),
+        "the platform": ("return x * 2 if sys.platform == 'linux' else x * 3", put(sys, "platform", "darwin")),
+        "the process": ("return x * os.getpid()", lambda self, patch: None),
+        "the time": ("return x * int(time.time() > 5e9) + 1", put(time, "time", lambda: 6e9)),
+        "a random number": ("return x * (1 + random.randint(0, 0))", put(random, "randint", lambda a, b: 7)),
+        "an environment variable": ("return x * float(os.environ.get('PROCESS_FACT', '2'))", with_variable),
+        "the environment as a dictionary": ("return x * float(dict(os.environ).get('PROCESS_FACT', 2))", with_variable),
+        "a level of logging": (
+            "return x * 2 if LOGGER.isEnabledFor(logging.DEBUG) else x * 3",
+            lambda self, patch: patch.by(LOGGER.setLevel, logging.DEBUG, LOGGER.level),
+        ),
+    },
+)
+MODULES = changed(
+    Net,
+    {
+        "a module is imported": ("return x * 2 if 'colorsys' in sys.modules else x * 3", with_another_module),
+        "an optional import": (
+            "try:\n    import no_such_module\n    return x * no_such_module.value\nexcept ImportError:\n    return x * 3",
+            with_an_optional_module,
+        ),
+        "a constant of an imported module": (
+            "import string\nreturn x * len(string.digits)",
+            put(string, "digits", "1234567"),
+        ),
+        "a global by its name": ("return x * globals().get('GAIN', 2.0)", put(HERE, "GAIN", 7.0)),
+        "an attribute of a module": (
+            "return x * getattr(sys.modules['tests.cases.of_surroundings'], 'GAIN', 2.0)",
+            put(HERE, "GAIN", 7.0),
+        ),
+        "an attribute of a module appears": (
+            "return x * 2 if hasattr(string, 'gain') else x * 3",
+            put(string, "gain", 7.0),
+        ),
+        "a getattr of a module": (
+            "return x * getattr(string, 'gain', 2.0)",
+            put(string, "__getattr__", lambda name: 7.0),
+        ),
+        "a value of a thread": ("return x * LOCAL.value", put(LOCAL, "value", 7.0)),
+        "another weak reference": (
+            "target = REFERENCE()\nreturn x * 3 if target is None else x * target.value",
+            put(HERE, "REFERENCE", weakref.ref(Target())),
+        ),
+    },
+)
+TORCH = changed(
+    Net,
+    {
+        "the version of torch": (
+            "return x * 2 if torch.__version__ >= '2.0' else x * 3",
+            put(torch, "__version__", "1.0"),
+        ),
+        "the count of devices": (
+            "return x * (1 + torch.cuda.device_count())",
+            put(torch.cuda, "device_count", lambda: 6),
+        ),
+        "the default dtype": (
+            "return x * 2 if torch.get_default_dtype() is torch.float32 else x * 3",
+            lambda self, patch: patch.by(torch.set_default_dtype, torch.float64, torch.float32),
+        ),
+    },
+)
+#: Whether they are in the key or not.
+FLAGS = changed(
+    Net,
+    {
+        "a flag of a backend": (
+            "return x * 2 if torch.backends.cudnn.benchmark else x * 3",
+            set_of_backend(torch.backends.cudnn, "benchmark"),
+        ),
+        "a flag of a backend outside of the key": (
+            "return x * 2 if torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction else x * 3",
+            set_of_backend(torch.backends.cuda.matmul, "allow_fp16_reduced_precision_reduction"),
+        ),
+    },
+    refused=False,
+)
 
 
 @case(change=lambda self, patch: patch.item(COUNTS, "factor", 7))

@@ -19,16 +19,12 @@ import gearcache
 from tests.cases.case import Case, Patch
 from tests.support.collecting import collect_seldom
 from tests.support.compared import is_same
-from tests.support.sampled import chosen
 from tests.support.scenarios import plain, strict_config
 
 #: What a call was, by the counter that it moved; the first of those that moved.
 _STATES = {"traced": "traces", "eager": "eager_calls", "hit": "hits"}
 _X = torch.arange(16.0).reshape(4, 4) / 4 - 1
-#: Files of cases that hardly any serving method has: met where a run is thorough.
-_RARE = ("of_objects_and_iterators", "of_sets_made", "of_user_containers")
-_EVERY = sorted(path.stem for path in Path(__file__).parent.glob("of_*.py"))
-FILES = chosen(_EVERY, set(_EVERY) - {*_RARE})
+FILES = sorted(path.stem for path in Path(__file__).parent.glob("of_*.py"))
 #: Files whose facts have nothing to do with sizes and ints that vary: they are traced with those that they have.
 _STATIC = ("of_checks", "of_classes", "of_library", "of_made", "of_sets")
 
@@ -98,14 +94,14 @@ def _met(cls: type[Case], cache: str) -> tuple[Any, Case]:
 
 
 def _calls(cls: type[Case], cache: str) -> dict[str, Any]:
-    """Call the cached method of a new module. Three times, if the module may be another one afterwards."""
+    """Call the cached method of a new module. Twice, if the module may be another one afterwards."""
     cached, module = _met(cls, cache)
     if not cls.writes:
         return _call(cached, module, module, _X)()
     _seed()
     twin = cls()
     reports = []
-    for number in range(3):
+    for number in range(2):
         reports.append(_call(cached, module, twin, torch.full((3, 4), float(number)))())
         if reports[-1]["state"] in ("refused", "raw", "wrong"):
             return reports[-1]

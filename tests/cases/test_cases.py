@@ -18,14 +18,14 @@ from tests.support.relaunch import run_python
 pytestmark = pytest.mark.slow
 
 #: Which differ between the two processes whatever is done: their hash seed differs, also as an environment variable.
-OTHERS = ("of_sets", "the_environment_as_a_dictionary", "the_hash_seed")
+OTHERS = ("the environment as a dictionary", "sorted texts", "the size of a set", "keys are hashed")
 #: What a trace asked once, by a call or in a place that no dictionary holds: seen at a load, and after `.refresh()`.
-ASKED_ONCE = ("subclasses_are_counted", "a_modules_getattr", "a_thread_local", "a_thread_local_appears")
+ASKED_ONCE = ("a getattr of a module", "a value of a thread")
 #: What none of the changes that are made changes for the method.
 UNAFFECTED = (
-    "a_tensor_is_unaffected",
-    "an_unrelated_tensor_method",
-    "a_member_is_looked_up",
+    "a class that the method does not use",
+    "another method of tensors",
+    "a member is looked up",
     "torch_compile_was_used",
 )
 
@@ -36,8 +36,9 @@ Reports = dict[str, dict[str, dict[str, Any]]]
 def met(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reports]:
     """The reports of both processes, by file and by case."""
     root = tmp_path_factory.mktemp("cases")
-    for order, seed in (("first", "1"), ("second", "2")):
-        run_python("from tests.cases.runner import child; child()", str(root), order, environ={"PYTHONHASHSEED": seed})
+    child = "from tests.cases.runner import child; child()"
+    run_python(child, str(root), "first", compiles=True)
+    run_python(child, str(root), "second", environ={"PYTHONHASHSEED": "2"})
     first, second = (json.loads((root / f"{order}.json").read_text()) for order in ("first", "second"))
     return {file: {name: first[file][name] | second[file][name] for name in first[file]} for file in FILES}
 
@@ -48,13 +49,12 @@ def test_each_case_is_as_in_python_or_refused_by_name(met: dict[str, Reports], s
         for name, case in cases(file).items():
             with subtests.test(f"{file}: {name}"):
                 _assert_right(name, case.refused, met[file][name])
-                if file not in OTHERS and name not in OTHERS:
+                if name not in OTHERS and not (file == "of_sets" and case.refused is None):
                     _assert_hit(met[file][name])
     _assert_most_are_followed(met)
     _assert_what_changes_nothing_stays_a_hit(met)
     # A setting of the compiler is followed wherever a release keeps it.
-    report = met["of_settings"]["a_setting_of_the_compiler_that_is_read"]
-    assert report["compiled"]["state"] == "traced"
+    assert met["of_settings"]["a setting of the compiler"]["compiled"]["state"] == "traced"
 
 
 def _assert_right(name: str, refused: str | bool | None, reports: dict[str, dict[str, Any]]) -> None:

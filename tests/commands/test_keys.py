@@ -12,6 +12,7 @@ from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import signed_parts
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.result import Hit
+from gearcache.cache.signatures.key_pair import SigningKey
 from gearcache.cache.signatures.signature import Signer
 from gearcache.cache.signatures.trusted_keys import trusted_keys
 from gearcache.cache.store import DiskStore
@@ -29,15 +30,12 @@ def build(tmp_path: Path) -> Pair:
     return Pair(tmp_path, "build-2026")
 
 
-def publish(root: Path, build: Pair, hmac: Signer | None = None) -> Path:
+def publish(root: Path, key: SigningKey, hmac: Signer | None = None) -> Path:
     """Store a signed entry; returns its manifest."""
-    disk = DiskStore(Layout(root), signer=hmac, signing_key=build.private)
+    disk = DiskStore(Layout(root), signer=hmac, signing_key=key)
     with disk.writing():
         disk.publish(DECODE, {"parts": [], "variants": []}, {disk.put_blob(b"code"): 4}, PRODUCER)
     return Layout(root).manifest(DECODE)
-
-
-# -- gearcache keys -----------------------------------------------------------------------------------------
 
 
 def test_a_new_key_signs_on_one_host_and_its_line_lets_another_one_take_the_entries(
@@ -55,8 +53,7 @@ def test_a_new_key_signs_on_one_host_and_its_line_lets_another_one_take_the_entr
 
     monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "one"))
     monkeypatch.setenv(SIGNING, str(private))
-    net = Net()
-    call_all(net, cached(net))
+    publish(tmp_path / "one", SigningKey(private))
     run("pack", "--file", str(tmp_path / "bundle.tar"))
 
     monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "other"))
@@ -64,11 +61,8 @@ def test_a_new_key_signs_on_one_host_and_its_line_lets_another_one_take_the_entr
     monkeypatch.setenv(TRUSTED, str(tmp_path / "trusted"))
     (tmp_path / "bundle.tar").chmod(0o666)  # anybody's
     run("pull", "--file", str(tmp_path / "bundle.tar"))
-    method = cached(net)
-    call_all(net, method)
-    assert (method.stats.hits, method.stats.compiles) == (1, 0)
-    assert "Signed    by `build-2026` (" in run("show", "Net.numbered").stdout
-    assert run("verify").exit_code == 0
+    assert "Signed    by `build-2026` (" in run("show", "Model.decode").stdout
+    run("verify")
 
 
 def test_a_key_is_never_overwritten_and_has_a_name_that_can_be_listed(tmp_path: Path) -> None:
@@ -102,17 +96,11 @@ def test_the_list_tells_names_times_and_the_key_of_this_host(
     assert found["signing_key"]["name"] == "build-2026"
 
 
-@pytest.mark.parametrize("name", ["keys list", "verify"])
-def test_a_wrong_list_of_keys_is_one_line_and_a_usage_error(
-    name: str, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_list_of_keys_is_one_line_and_a_usage_error(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store(cache_dir, DECODE, b"d")
     monkeypatch.setenv(TRUSTED, "build:AAAA")
-    (line,) = run(*name.split(), code=2).stderr.splitlines()
+    (line,) = run("verify", code=2).stderr.splitlines()
     assert line.startswith(f"error: environment variable `{TRUSTED}` holds `build:AAAA`, which is no public key")
-
-
-# -- show ---------------------------------------------------------------------------------------------------
 
 
 def test_show_says_who_signed(build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,42 +111,33 @@ def test_show_says_who_signed(build: Pair, cache_dir: Path, tmp_path: Path, monk
     store(cache_dir, DECODE, b"d")
     assert signed() == "by nobody"
     assert run_json("show", "Model.decode")["signatures"] == []
-    publish(cache_dir, build, Signer(hmac_key(tmp_path)))
+    publish(cache_dir, build.private, Signer(hmac_key(tmp_path)))
     shown = build.trusted.fingerprint
-    assert signed() == (
-        f"it has an HMAC, and `{SECRET}` is not set; "
-        f"it is signed by the key {shown}, and `{TRUSTED}` is not set, which would list it"
-    )
+    assert f"it has an HMAC, and `{SECRET}` is not set; it is signed by the key {shown}, and `{TRUSTED}`" in signed()
     monkeypatch.setenv(SECRET, str(hmac_key(tmp_path)))
     monkeypatch.setenv(TRUSTED, f"{build.trusted.text};until=2027-01-01")
     assert signed() == f"with the HMAC key of this host; by `build-2026` ({shown})"
-    found = run_json("show", "Model.decode")["signatures"]
-    assert [(each["kind"], each["state"], each["name"]) for each in found] == [
-        ("hmac", "good", "hmac"),
-        ("ed25519", "good", "build-2026"),
-    ]
     monkeypatch.setenv(TRUSTED, f"{build.trusted.text};until=2020-01-01")
     assert f"`build-2026` ({shown}) is trusted for entries until 2020-01-01 (UTC), not of 20" in signed()
     assert run_json("show", "Model.decode")["signatures"][1]["state"] == "wrong"
 
 
-# -- verify -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["rotated out", "outdated"])
 def test_verify_finds_entries_of_a_key_that_is_no_longer_trusted(
-    how: str, build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host that has fetched them trusts its own folder, and its HMAC is its own: only `verify` finds them."""
     secret = hmac_key(tmp_path)
-    publish(cache_dir, build, Signer(secret))
+    publish(cache_dir, build.private, Signer(secret))
     monkeypatch.setenv(SECRET, str(secret))
     monkeypatch.setenv(TRUSTED, build.trusted.text)
     assert run_json("verify")["faults"] == []
-    other = Pair(tmp_path, "build-2027").trusted.text
-    monkeypatch.setenv(TRUSTED, f"{build.trusted.text};until=2020-01-01" if how == "outdated" else other)
-    (fault,) = run_json("verify", code=1)["faults"]
-    assert ("is trusted for entries until" if how == "outdated" else "does not list it") in fault["reason"]
+    for trusted, reason in (
+        (f"{build.trusted.text};until=2020-01-01", "is trusted for entries until"),
+        (Pair(tmp_path, "build-2027").trusted.text, "does not list it"),
+    ):
+        monkeypatch.setenv(TRUSTED, trusted)
+        (fault,) = run_json("verify", code=1)["faults"]
+        assert reason in fault["reason"]
 
 
 def test_a_repair_signs_the_rest_with_the_keys_of_this_host_or_leaves_it(
@@ -185,23 +164,15 @@ def test_a_repair_signs_the_rest_with_the_keys_of_this_host_or_leaves_it(
     assert build.checks.check(path.read_bytes(), "m") == "build-2026"
 
 
-# -- tiers --------------------------------------------------------------------------------------------------
-
-
-def store_signed(root: Path, pair: Pair) -> Path:
-    """Store an entry that moves and joins as real ones do; returns its manifest."""
-    store_gears(root, DECODE, {"1": b"one"})
-    path = Layout(root).manifest(DECODE)
-    path.write_bytes(pair.signs.signed(path.read_bytes()))
-    return path
-
-
 def test_a_pull_keeps_the_signature_of_who_compiled_it(
     build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, share = Pair(tmp_path, "host"), f"folder:{tmp_path / 'share'}"
     (tmp_path / "share").mkdir()
-    sent = store_signed(cache_dir, build).read_bytes()
+    store_gears(cache_dir, DECODE, {"1": b"one"})
+    path = Layout(cache_dir).manifest(DECODE)
+    sent = build.signs.signed(path.read_bytes())
+    path.write_bytes(sent)
     run("push", "--to", share)
     monkeypatch.setenv(TRUSTED, build.trusted.text)
     monkeypatch.setenv(SIGNING, str(other.path))
@@ -214,32 +185,17 @@ def test_a_pull_keeps_the_signature_of_who_compiled_it(
     assert Trust(hmac=Signer(hmac_key(tmp_path))).check(data, "m") == "hmac"
 
 
-# -- bundles ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["unsigned", "outdated", "moved"])
 def test_a_bundle_is_taken_from_a_trusted_key_alone(
-    how: str, build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How else a signature may not fit is in `test_signed_manifests`."""
-    path = publish(cache_dir, build)
-    if how == "unsigned":
-        store(cache_dir, DECODE, b"code")
-    elif how == "moved":
-        other = signed_parts(publish(tmp_path / "aside", build).read_bytes())
-        path.write_bytes(signed_parts(path.read_bytes()).manifest + other.pair)
-    bundle = tmp_path / "bundle.tar"
+    path, bundle = publish(cache_dir, build.private), tmp_path / "bundle.tar"
+    other = signed_parts(publish(tmp_path / "aside", build.private).read_bytes())
+    path.write_bytes(signed_parts(path.read_bytes()).manifest + other.pair)
     run("pack", "--file", str(bundle))
     monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(tmp_path / "target"))
-    time = ";until=2020-01-01" if how == "outdated" else ""
-    monkeypatch.setenv(TRUSTED, build.trusted.text + time)
-    told = run("pull", "--file", str(bundle), code=3).stderr
-    reasons = {
-        "unsigned": "it is not signed",
-        "outdated": "is trusted for entries until 2020-01-01",
-        "moved": "does not fit its bytes",
-    }
-    assert reasons[how] in told
+    monkeypatch.setenv(TRUSTED, build.trusted.text)
+    assert "does not fit its bytes" in run("pull", "--file", str(bundle), code=3).stderr
     assert list(Layout(tmp_path / "target").entries()) == []
 
 
@@ -247,7 +203,7 @@ def test_a_host_with_an_hmac_key_signs_what_it_takes_from_a_bundle(
     build: Pair, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its lookups ask for its own HMAC, which the host that compiled cannot give."""
-    publish(cache_dir, build)
+    publish(cache_dir, build.private)
     run("pack", "--file", str(tmp_path / "bundle.tar"))
     shutil.rmtree(cache_dir)
     monkeypatch.setenv(SECRET, str(hmac_key(tmp_path)))
@@ -256,9 +212,6 @@ def test_a_host_with_an_hmac_key_signs_what_it_takes_from_a_bundle(
     run("pull", "--file", str(tmp_path / "bundle.tar"))
     assert isinstance(DiskStore(Layout(cache_dir), signer=Signer(hmac_key(tmp_path))).lookup(DECODE), Hit)
     assert build.checks.check(Layout(cache_dir).manifest(DECODE).read_bytes(), "m") == "build-2026"
-
-
-# -- doctor -------------------------------------------------------------------------------------------------
 
 
 def test_doctor_tells_what_is_trusted_and_what_cannot_be_used(build: Pair, tmp_path: Path) -> None:

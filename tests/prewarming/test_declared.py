@@ -17,11 +17,8 @@ import gearcache
 from gearcache import Symbol, TensorSpec
 from gearcache.building.tracer import Tracer
 from gearcache.cache.manifest import decode_manifest
-from gearcache.errors import CompileError
 from gearcache.guards.dispatch.stored.stored_rows import IMPOSSIBLE
 from gearcache.readable.joined import covers_manifests, joined
-from gearcache.serving.call.call import Call
-from gearcache.serving.find.binding import Binding
 from tests.support.scenarios import strict_config
 
 BATCH = Symbol("batch", gears=[2, 4])
@@ -35,9 +32,6 @@ class Net(nn.Module):
         self.linear = nn.Linear(4, 4)
 
     def run(self, x: Tensor, y: Tensor | int = 1) -> Tensor:
-        return self.linear(x) * y
-
-    def both(self, x: Tensor, y: Tensor) -> Tensor:
         return self.linear(x) * y
 
     def optional(self, x: Tensor, y: Tensor | None = None) -> Tensor:
@@ -84,27 +78,8 @@ def test_decorated_methods_of_what_is_returned_are_compiled_where_they_are_decla
     assert (report.compiled, report.failed) == (4, 0)
 
 
-def test_an_argument_that_is_not_declared_is_in_the_report(cache_dir: Path) -> None:
-    def build() -> None:
-        gearcache.cache_compile(Net().both, config=strict_config(), input_signature={"x": SPEC})
-
-    report = gearcache.prewarm(build)
-    assert not report.is_complete
-    (failure,) = report.entries[0].failed.values()
-    assert "`Net.both`: warm: missing a required argument: 'y'; give it, or declare it with input_signature=" in failure
-
-
-OPEN = [
-    ((BATCH, Symbol("length"), 4), [(2, 1, 4), (4, 1, 4), (2, 3, 4)]),
-    pytest.param(
-        (Symbol("rows"), Symbol("length"), 4), [(1, 1, 4), (1, 3, 4), (3, 1, 4), (3, 5, 4)], marks=pytest.mark.thorough
-    ),
-]
-
-
-@pytest.mark.parametrize("shape, shapes", OPEN)
-def test_size_one_of_an_open_dim_is_compiled_too(shape: tuple[object, ...], shapes: list[Any], cache_dir: Path) -> None:
-    signature = TensorSpec(shape, torch.float32)
+def test_size_one_of_an_open_dim_is_compiled_too(cache_dir: Path) -> None:
+    signature = TensorSpec((BATCH, Symbol("length"), 4), torch.float32)
 
     def made() -> Any:
         return gearcache.cache_compile(Net().run, config=strict_config(), input_signature=signature)
@@ -113,7 +88,7 @@ def test_size_one_of_an_open_dim_is_compiled_too(shape: tuple[object, ...], shap
     assert report.is_complete
     assert gearcache.prewarm(made, dry_run=True).missing == 0
     served = made()
-    for sizes in shapes:
+    for sizes in ((2, 1, 4), (4, 1, 4), (2, 3, 4)):
         served(torch.randn(sizes))
     assert (served.stats.traces, served.stats.misses) == (0, 0)
 
@@ -159,9 +134,9 @@ class OneRow(nn.Module):
         return one_row.several(x) if x.size(0) > 1 else one_row.single(x)
 
 
-def prepared(method: str, spec: TensorSpec = OPEN) -> Callable[[], None]:
+def prepared(method: str) -> Callable[[], None]:
     def build() -> None:
-        gearcache.cache_compile(getattr(OneRow(), method), config=strict_config(), input_signature=spec)
+        gearcache.cache_compile(getattr(OneRow(), method), config=strict_config(), input_signature=OPEN)
 
     return build
 
@@ -212,24 +187,6 @@ def test_what_no_graph_could_be_made_of_is_asked_for_again_after_an_edit(
     report = gearcache.prewarm(build)
     assert (report.compiled, report.is_complete, report.entries[0].impossible) == (1, True, {})
     monkeypatch.delitem(sys.modules, "one_row")
-
-
-def test_a_compiler_that_fails_at_size_1_may_do_better_next_time(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build, prepare = prepared("any_rows"), Binding.prepare
-
-    def failing(binding: Binding, call: Call) -> object:
-        if call.tensors["x"].size(0) == 1:
-            raise CompileError("OneRow.any_rows", "of this call", "out of memory")
-        return prepare(binding, call)
-
-    with monkeypatch.context() as broken:
-        broken.setattr(Binding, "prepare", failing)
-        report = gearcache.prewarm(build)
-    assert (report.is_complete, report.entries[0].impossible, report.failed) == (False, {}, 1)
-    assert gearcache.prewarm(build, dry_run=True).entries[0].missing == ["x.size(0)=1"]
-    assert gearcache.prewarm(build).is_complete
 
 
 def test_an_impossible_call_goes_with_the_entry(cache_dir: Path) -> None:

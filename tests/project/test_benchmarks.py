@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from benchmarks._sample import Budget, Ratio, Sample
-from tests.support.source_tree import ROOT
 
 
 def _seconds(value: float) -> Sample:
@@ -33,14 +29,3 @@ def test_a_sample_holds_median_and_nearest_rank_and_needs_a_value() -> None:
 def test_a_budget_is_kept_when_all_of_it_is(budget: Budget, met: bool | None, text: str) -> None:
     row = Ratio("x", _seconds(6.0), _seconds(0.02), budget)
     assert (row.met, row.budget_text) == (met, text)
-
-
-def test_an_unknown_section_is_refused() -> None:
-    done = _benchmarks("warm")
-    assert done.returncode == 2
-    assert "no section `warm`" in done.stderr
-
-
-def _benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchmarks", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)

@@ -6,10 +6,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
-import pytest
-
-from benchmarks.faults.every_fault import FAULTS, chosen
-from benchmarks.faults.fault import Fault, MisplacedFault
+from benchmarks.faults.every_fault import FAULTS
 from tests.support.source_tree import ROOT, place_of
 
 
@@ -44,17 +41,3 @@ def test_the_tests_of_a_fault_exist_and_run_by_default() -> None:
             tests = _tests_of(path)
             assert name in tests if name else tests, test
             assert "pytest.mark.thorough" not in tests.get(name, []), test
-
-
-def test_a_text_that_is_gone_or_there_twice_is_named() -> None:
-    fault = Fault("A promise", "cache/keys/key.py", "same", "other", ("tests/cache/keys/test_key.py",))
-    assert fault.applied_to("the same text") == "the other text"
-    for text in ("another text", "the same, the same"):
-        with pytest.raises(MisplacedFault, match="A promise"):
-            fault.applied_to(text)
-
-
-def test_faults_are_chosen_by_words_of_their_promises_and_files() -> None:
-    assert chosen([]) == list(range(len(FAULTS)))
-    assert {FAULTS[number].file for number in chosen(["RANKS AGREE"])} == {"src/gearcache/ranks/plan.py"}
-    assert chosen(["no such word"]) == []

@@ -1,10 +1,9 @@
-"""The module fuzzer itself: its comparison sees differences, its cases run, and it finds and shrinks a planted bug."""
+"""The module fuzzer itself: its comparison sees differences, its cases run, and what it takes away is where it says."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,10 @@ from benchmarks.fuzz.campaign import Silence
 from benchmarks.fuzz.case import Case, Phase, Step
 from benchmarks.fuzz.compare import Comparison, Different
 from benchmarks.fuzz.compose import draw_case
+from benchmarks.fuzz.put_back import BUGS, _in_place, put_back
 from benchmarks.fuzz.run_case import run_phase
+from tests.support.forks import run_in_fork
 
-PAIR = (1, 2.5)
 ASKS = "print(1, flush=True); input()"
 SOURCE = """
 import torch
@@ -56,7 +56,6 @@ def shared(*, is_shared: bool) -> list[torch.Tensor]:
     ("left", "right", "found"),
     [
         (torch.ones(2), torch.ones(2), "equal"),
-        ([[PAIR], [PAIR]], [[PAIR]] * 2, "identity"),
         (torch.tensor([float("nan")]), torch.tensor([float("nan")]), "equal"),
         (torch.tensor([0.0]), torch.tensor([-0.0]), "value"),
         (torch.ones(2), torch.ones(2).double(), "dtype"),
@@ -85,33 +84,22 @@ def test_a_method_that_is_cached_right_is_no_failure(tmp_path: Path) -> None:
     assert (report.failure, report.invalid, report.calls) == (None, "", 1)
 
 
-def planted(case: Case, folder: Path) -> Any:
-    """Run a case in which the plain world alone is edited: what a stale graph looks like."""
-    report = run_phase(case, 0, folder)
-    return report.failure
-
-
-def test_an_error_that_is_not_ours_is_a_failure_and_one_that_is_ours_a_refusal(tmp_path: Path) -> None:
-    raw = Step(
-        "call",
-        "def broken(*args): raise KeyError('x')\n"
-        "out1 = run(m.compute if s.__name__.endswith('_plain') else broken, p0, p1)",
-    )
-    case = Case("fuzz_raw", "", "eager", (Phase(SOURCE, (*STEPS[:2], raw)),))
-    failure = planted(case, tmp_path)
-    assert failure is not None
-    assert failure.kind == "raw error"
-    wrong = Step("arguments", "p0 = p1 = tensor((2, 4), 1, 'float32', 'grad')")
-    report = run_phase(replace(case, phases=(Phase(SOURCE, (STEPS[0], wrong, STEPS[2])),)), 0, tmp_path)
-    assert report.failure is None
-    assert sum(report.refusals.values()) == 1
-
-
 def test_a_worker_that_tells_nothing_is_killed() -> None:
-    silence = Silence(3.0)
+    silence = Silence(0.7)
     with subprocess.Popen(
         [sys.executable, "-c", ASKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert list(silence.lines(process)) == ["1\n"]
     assert silence.is_over
     assert process.returncode == -9
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_each_mechanism_can_be_taken_away() -> None:
+    for name in BUGS:
+        assert run_in_fork(lambda name=name: put_back(name)) == 0, name  # for the rest of a process
+
+
+def test_a_mechanism_that_has_moved_is_named() -> None:
+    with pytest.raises(AttributeError, match=r"`gearcache.guards.keys` has no `unknown`"):
+        _in_place("guards.keys", "unknown", None)

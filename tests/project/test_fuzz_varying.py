@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from benchmarks.fuzz.campaign import Found
-from benchmarks.fuzz.case import Case, Failure, Phase, Report, Step
-from benchmarks.fuzz.varying import report, run
+from benchmarks.fuzz.case import Case, Phase, Report, Step
+from benchmarks.fuzz.varying import run
 from benchmarks.fuzz.varying.compose import draw_case
 from benchmarks.fuzz.varying.run import run_launches
 
@@ -90,14 +87,3 @@ def test_a_relaunch_that_traces_is_found(tmp_path: Path) -> None:
 def test_more_graphs_than_those_of_torch_compile_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "peer_graphs", lambda case, folder: 1)
     assert kind(ran(tmp_path, STATIC, called((2, 3), (3, 3)), called((2, 3)), count_peer=True)) == "graphs"
-
-
-@pytest.mark.parametrize(("is_strict", "code"), [(False, 0), (True, 1)])
-def test_more_graphs_fail_a_strict_run_only(monkeypatch: pytest.MonkeyPatch, is_strict: bool, code: int) -> None:
-    def run_cases(self: Any, numbers: Any, **options: Any) -> None:
-        self.found.append(Found(0, None, Failure("graphs", 0, -1, "", "dynamic=True", text="2 graphs")))
-
-    monkeypatch.setattr(report.VaryingCampaign, "run", run_cases)
-    given = {"only": None, "seed": "1", "backend": "eager", "count_peer": 5, "first": 0, "cases": 1, "again": None}
-    given |= {"minutes": None, "processes": 1, "out": None, "no_shrink": True, "strict_graphs": is_strict}
-    assert report.fuzz_varying(argparse.Namespace(**given)) == code

@@ -1,4 +1,4 @@
-"""What the pages name exists: commands and their options, targets of make, variables, functions."""
+"""What the pages name exists: commands, options, targets of make, variables, functions, files, headings, pictures."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import importlib
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
+from urllib.parse import unquote
 
 import click
 import pytest
 
 import gearcache
 from gearcache.cli import COMMANDS, main
-from tests.support.pages import DOCS, PAGES, ROOT, code_lines, name_of, tokens
+from tests.support.pages import DOCS, PAGES, ROOT, code_lines, headings, name_of, tokens
 
 COMMAND = re.compile(r"(?:^|\$ |; |&& )gearcache ([a-z][a-z-]*)([^#;&]*)")
 OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
@@ -49,18 +52,17 @@ def resolve(name: str) -> object:
     path = "gearcache"
     for part in name.split(".")[1:]:
         path = f"{path}.{part}"
-        found = getattr(found, part) if hasattr(found, part) else importlib.import_module(path)
+        if hasattr(found, part):
+            found = getattr(found, part)
+        elif path == name:  # a module, whose import may bring a large library
+            assert find_spec(name) is not None, name
+        else:
+            found = importlib.import_module(path)
     return found
 
 
 def test_every_command_and_option_exists(options: dict[str, set[str]]) -> None:
     assert [f"{name_of(page)}: {each}" for page in PAGES for each in unknown_commands(page, options)] == []
-
-
-def test_an_unknown_command_and_an_unknown_option_are_found(options: dict[str, set[str]], tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("`gearcache lists`\n```\n$ gearcache prune --max-size 1GB --soon\n```\n")
-    assert set(unknown_commands(page, options)) == {"gearcache lists", "gearcache prune --soon"}
 
 
 def test_an_option_without_its_command_is_one_of_some_command(options: dict[str, set[str]]) -> None:
@@ -97,3 +99,64 @@ def test_every_function_and_option_of_the_api_exists() -> None:
             resolve(name)
         for call in re.findall(r"CompilerConfig\(([^)]*)\)", token.content):
             assert set(re.findall(r"(\w+)=", call)) <= known, token.content
+
+
+def links(page: Path) -> Iterator[str]:
+    """The targets of a page's links and pictures that are no addresses of the web."""
+    for token in tokens(page):
+        target = token.attrGet("href") if token.type == "link_open" else token.attrGet("src")
+        if target is not None and "://" not in str(target):
+            yield unquote(str(target))
+
+
+def broken_links(page: Path) -> Iterator[str]:
+    for link in links(page):
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        if not target.is_relative_to(ROOT) or not target.exists():
+            yield f"`{link}`: no such file"
+        elif anchor and anchor not in headings(target):
+            yield f"`{link}`: no such heading; there are {', '.join(headings(target))}"
+
+
+def test_every_link_leads_somewhere() -> None:
+    assert [f"{name_of(page)}: {problem}" for page in PAGES for problem in broken_links(page)] == []
+
+
+#: Picture -> the page that shows it, and the link to it.
+SHOWN = {
+    "call": ("ARCHITECTURE.md", "docs/call.svg"),
+    "relaunch": ("docs/guide.md", "relaunch.svg"),
+    "fleet": ("docs/fleet.md", "fleet.svg"),
+}
+
+each_picture = pytest.mark.parametrize("name", SHOWN)
+
+
+@pytest.fixture
+def pictures(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    return __import__("pictures")
+
+
+def checked_in(name: str) -> Path:
+    return ROOT / "docs" / f"{name}.svg"
+
+
+def test_every_picture_has_a_page(pictures: ModuleType) -> None:
+    assert set(pictures.PICTURES) == set(SHOWN)
+
+
+@each_picture
+def test_a_picture_is_as_the_script_draws_it(pictures: ModuleType, name: str, tmp_path: Path) -> None:
+    drawn = tmp_path / "drawn.svg"
+    pictures.PICTURES[name]().write(drawn)
+    assert drawn.read_bytes() == checked_in(name).read_bytes(), "run `python scripts/pictures.py`"
+
+
+@each_picture
+def test_a_page_shows_the_picture(name: str) -> None:
+    page, link = SHOWN[name]
+    shown = [token for token in tokens(ROOT / page) if token.type == "image" and token.attrGet("src") == link]
+    assert len(shown) == 1
+    assert len(shown[0].content) > 40, "the picture needs a text for readers who do not see it"

@@ -76,13 +76,3 @@ def test_no_docstring_of_a_public_module_holds_a_banned_pattern() -> None:
 
 def test_a_page_begins_with_what_its_reader_can_do_after_it() -> None:
     assert [name_of(page) for page in DOCS[1:] if not FIRST.match(next(prose(page)))] == []
-
-
-def test_banned_patterns_are_found_outside_of_code(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("A tier is no registry. `is no registry`\n\n| Who waits says so |\n|---|\n| it tells why |\n")
-    assert [problem.partition(":")[0] for problem in banned(prose(page))] == [
-        "`is no registry`",
-        "`Who waits `",
-        "`tells`",
-    ]

@@ -8,7 +8,6 @@ which the others of its page import.
 from __future__ import annotations
 
 import ast
-import os
 import re
 import sys
 import types
@@ -20,7 +19,6 @@ from sybil import Document, Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
 from gearcache import CompilerConfig
-from tests.support.fork_server import run_code
 from tests.support.pages import DOCS, PAGES, ROOT, code_lines, name_of, tokens
 
 #: What is not run. A snippet under another name would be missed.
@@ -52,12 +50,6 @@ def write_files(page: Path, folder: Path) -> dict[str, str]:
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
     return files
-
-
-def commands(page: Path) -> list[str]:
-    """The command lines of a page that run something in the folder of its files."""
-    lines = [line.removeprefix("$ ") for line in code_lines(page) if line.startswith("$ ")]
-    return [line for line in lines if line.startswith(("gearcache prewarm ", "python "))]
 
 
 def run_page(page: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[types.ModuleType, int]:
@@ -103,36 +95,6 @@ def test_the_readme_run_twice_compiles_four_graphs_and_then_loads_them(monkeypat
     said = [f"{stats.traces} traces, {stats.compiles} graphs compiled, {stats.loads} loaded" for stats in runs]
     lines = list(code_lines(ROOT / "README.md"))
     assert [lines[number + 1] for number, line in enumerate(lines) if line == "$ python serve.py"] == said
-
-
-#: What the fixture `place` does, for another process.
-EAGER = """
-from gearcache import CompilerConfig
-CompilerConfig.__init__.__defaults__ = ("eager", *CompilerConfig.__init__.__defaults__[1:])
-"""
-
-
-@pytest.mark.slow
-def test_the_files_of_the_guide_run_as_they_are_printed(tmp_path: Path, cache_dir: Path) -> None:
-    """By the commands that stand below them: what was prewarmed under `meta` is what the server loads."""
-    guide = ROOT / "docs" / "guide.md"
-    assert set(write_files(guide, tmp_path)) == {"model", "deploy", "serve"}
-    lines = commands(guide)
-    assert lines == ["gearcache prewarm deploy:build", "python serve.py"]
-    said = []
-    for line in lines:
-        program, *arguments = line.removeprefix("python ").split()
-        name = "run_path" if program.endswith(".py") else "run_module"
-        code = f"{EAGER}import runpy; runpy.{name}({program!r}, run_name='__main__'"
-        code += ")" if name == "run_path" else ", alter_sys=True)"
-        environ = {**os.environ, "TORCHAIR_CACHE_HOME": str(cache_dir)}
-        is_prewarm = program == "gearcache"
-        done = run_code(code, *arguments, environ=environ, cwd=tmp_path, compiles=is_prewarm, timeout=500)
-        assert done.returncode == 0, done.stderr
-        said.append(done.stdout.splitlines())
-    printed = list(code_lines(guide))
-    assert said[0][-1].startswith("compiled 4 gears in ")
-    assert said[1] == [printed[printed.index("$ python serve.py") + 1]]
 
 
 def test_no_snippet_hides_under_another_name() -> None:

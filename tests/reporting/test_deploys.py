@@ -120,11 +120,3 @@ def test_a_damaged_entry_is_not_taken_for_one_that_is_missing(tmp_path: Path) ->
     )
     (row,) = run_json("explain", str(tmp_path / "b"), str(tmp_path / "a"))["only_b"]
     assert (row["differs"]["fact"], row["differs"]["other"]) == ("entry", "damaged")
-
-
-def test_a_cache_of_an_older_format_is_named(tmp_path: Path) -> None:
-    store_geared(tmp_path / "a", "Model.decode", GEARS)
-    shutil.copytree(tmp_path / "a", tmp_path / "b")
-    Layout(tmp_path / "b").bucket.rename(tmp_path / "b" / "v1")
-    told = run("explain", str(tmp_path / "a"), str(tmp_path / "b")).stderr
-    assert "holds 1 entry of an older gearcache" in told

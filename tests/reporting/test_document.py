@@ -1,10 +1,11 @@
-"""`gearcache report --json`: the numbers of a cache, of its traffic, and what cannot be read."""
+"""`gearcache report --json`: the numbers of a cache, of its methods and traffic, and what cannot be read."""
 
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,19 +92,11 @@ def test_misses_of_a_trace_have_reason_values_place_and_advice(cache_dir: Path, 
     row = {"method": "Model.decode", "reasons": [{**reason, "file": "/srv/model.py", "line": 12, "times": 2}]}
     store_geared(cache_dir, "Model.decode", GEARS)
     (miss,) = run_json("report", "--trace", str(write_trace(tmp_path / "a.json", row)))["misses"]
-    assert (
-        miss["kind"],
-        miss["stored"],
-        miss["present"],
-        miss["file"],
-        miss["line"],
-        miss["times"],
-        miss["start"],
-    ) == (("source", "ab", "cd", "/srv/model.py", 12, 2, 0))
+    assert {**row["reasons"][0], "start": 0}.items() <= miss.items()
     assert miss["advice"].startswith("compile again after each deployment")
 
 
-@pytest.mark.parametrize("odd", [float("nan"), -1, None, {}, "\ud800"])
+@pytest.mark.parametrize("odd", [float("nan"), -1, {}, "\ud800"])
 def test_odd_values_of_a_trace_are_numbers_or_texts(odd: object, cache_dir: Path, tmp_path: Path) -> None:
     row = {
         "method": odd,
@@ -161,44 +154,6 @@ def test_the_page_goes_where_output_says(cache_dir: Path, tmp_path: Path) -> Non
     assert (tmp_path / "fifo").is_fifo()
 
 
-def test_no_call_vanishes(cache_dir: Path, tmp_path: Path) -> None:
-    store_geared(cache_dir, "Model.decode", ["ids.size(0)=1, ids.size(1)=8"])
-    old = {
-        "method": "Model.decode",
-        "gears": {"ids.size(0)=1": 5, "dynamic": 7},
-        "padded": {"ids.size(0)=3": 4, "?": 1},
-    }
-    new = {
-        "method": "Model.decode",
-        "gears": {f"g{number}": 1 for number in range(1200)},
-        "dims": ["ids.size(0)", "ids.size(1)"],
-        "eager_reasons": {"on_miss": 10},
-        "shapes": [
-            {"shape": [1, 8], "calls": 2},
-            {"shape": [2, None], "calls": 3},
-            {"shape": [None, None], "calls": 1},
-            {"shape": [], "calls": 4},
-        ],
-    }
-    other = {"method": "Model.unknown", "gears": {"x.size(0)=1": 9}, "reasons": []}
-    trace = write_trace(tmp_path / "a.json", old, new, other)
-    known, unknown = run_json("report", "--trace", str(trace))["methods"]
-    traffic = known["traffic"]
-    assert traffic["processes"] == 1
-    assert traffic["calls"] == 5 + 7 + 4 + 1 + 1200 + 10
-    assert sum(row["calls"] for row in traffic["gears"]) == 5 + 7 + 1200
-    assert {row["gear"]: row["unserved"] for row in traffic["gears"] if row["unserved"]} == {
-        "ids.size(0)=1, ids.size(1)=8": 2
-    }
-    assert {row["text"]: row["calls"] for row in traffic["outside"]} == {
-        "ids.size(0)=3": 4,
-        "?": 1,
-        "ids.size(0)=2": 3,
-        "other shapes": 5,
-    }
-    assert (unknown["method"], unknown["entries"], unknown["traffic"]["calls"]) == ("Model.unknown", 0, 9)
-
-
 @pytest.mark.parametrize(
     "text, told",
     [
@@ -218,3 +173,54 @@ def test_what_is_no_trace_is_a_fault_and_the_rest_is_told(
     assert (len(report["faults"]), report["starts"], len(report["entries"])) == (1, [], 1)
     assert "start.json" in report["faults"][0]
     assert told in report["faults"][0]
+
+
+def methods_of(tmp_path: Path, *records: dict[str, Any]) -> list[dict[str, Any]]:
+    """The methods of a methods_of with one recorded process."""
+    found: list[dict[str, Any]] = run_json("report", "--trace", str(write_trace(tmp_path / "a.json", *records)))[
+        "methods"
+    ]
+    return found
+
+
+def test_two_classes_of_one_name_are_two_methods(cache_dir: Path, tmp_path: Path) -> None:
+    for owner, gears in (("pa:Model", GEARS), ("pb:Model", ["ids.size(0)=8"])):
+        store_geared(cache_dir, "Model.encode", gears, owner=owner)
+    count_misses(Layout(cache_dir), "Model.encode", ["absent"])
+    records = [
+        {"method": "Model.encode", "owner": owner, "gears": {gear: calls}, "declared": []}
+        for owner, gear, calls in (("pa:Model", GEARS[0], 3), ("pb:Model", "ids.size(0)=8", 7))
+    ]
+    found = {row["owner"]: row for row in methods_of(tmp_path, *records)}
+    assert {owner: (row["entries"], row["misses"]) for owner, row in found.items()} == {
+        "pa:Model": (1, 0),
+        "pb:Model": (1, 0),
+        "": (0, 1),  # misses are counted by name
+    }
+    assert [each["gear"] for each in found["pa:Model"]["traffic"]["gears"]] == GEARS
+    assert found["pb:Model"]["traffic"]["calls"] == 7
+    assert found[""]["traffic"] is None
+
+
+def test_gears_of_entries_that_nobody_uses_any_more_are_no_present_gears(cache_dir: Path, tmp_path: Path) -> None:
+    store_geared(cache_dir, "Model.decode", ["ids.size(0)=3"])
+    padded = {"gears": {"ids.size(0)=4": 1}, "padded": {"ids.size(0)=3": 5}}
+    (row,) = methods_of(tmp_path, {"method": "Model.decode", "declared": ["ids.size(0)=4", "ids.size(0)=8"], **padded})
+    traffic = row["traffic"]
+    assert [each["gear"] for each in traffic["gears"]] == ["ids.size(0)=4", "ids.size(0)=8"]
+    assert traffic["outside"] == [{"text": "ids.size(0)=3", "sizes": [3], "calls": 5, "padded": 5}]
+    assert traffic["padding_now"] == round(1 - (5 * 3 + 4) / (6 * 4), 4)
+    assert len(traffic["suggested"]["sizes"][0]["sizes"]) == 2
+
+
+def test_of_two_recordings_of_one_process_the_later_one_counts(cache_dir: Path, tmp_path: Path) -> None:
+    traces = [
+        write_trace(tmp_path / name, {"method": "Model.decode", "gears": {GEARS[0]: calls}})
+        for name, calls in (("late.json", 9), ("early.json", 5))
+    ]
+    for order in (traces, traces[::-1]):
+        found = run_json("report", *[part for trace in order for part in ("--trace", str(trace))])
+        assert [(row["traffic"]["processes"], row["traffic"]["calls"]) for row in found["methods"]] == [(1, 9)]
+        assert [start["file"] for start in found["starts"]] == ["late.json"]
+        (fault,) = found["faults"]
+        assert "early.json` holds the same recording" in fault

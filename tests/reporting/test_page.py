@@ -8,7 +8,6 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from gearcache.cache.admin.tally import count_misses
 from gearcache.cache.layout import Layout
 from gearcache.cache.remote.tier_counts import TierCounts
 from gearcache.cache.store import DiskStore
-from gearcache.reporting.page import page
 from tests.support.browser import Page, browser, find_browser
 from tests.support.commands import run, run_json
 from tests.support.recorded import HOSTILE, span, store_geared, write_trace
@@ -27,15 +25,8 @@ from tests.support.recorded import HOSTILE, span, store_geared, write_trace
 GRID = [f"ids.size(0)={batch}, ids.size(1)={length}" for batch in (1, 2, 4) for length in (16, 64)]
 HOSTILE_NAME = "<script>document.title='owned'<img src=x onerror=alert(1)>"
 OPEN_ALL = "document.querySelectorAll('details').forEach(d => d.open = true)"
+FOCUSED = "(e => e.id || e.getAttribute('aria-label') || e.textContent.slice(0, 30))(document.activeElement)"
 NUMBERS = "[...document.querySelectorAll('data')].map(d => [d.dataset.at, d.getAttribute('value'), d.textContent])"
-
-
-@pytest.fixture(scope="module")
-def program() -> str:
-    found = find_browser()
-    if found is None:
-        pytest.skip("there is no Chromium: see scripts/servers.sh")
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +80,20 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
 
 
 @pytest.fixture(scope="module")
-def drawn(program: str, report: tuple[Path, Any]) -> Iterator[Page]:
-    with browser(program) as opened:
-        opened.look()
-        opened.open(report[0])
-        opened.run(OPEN_ALL)
-        yield opened
+def opened() -> Iterator[Page]:
+    program = find_browser()
+    if program is None:
+        pytest.skip("there is no Chromium: see scripts/servers.sh")
+    with browser(program) as page:
+        yield page
+
+
+@pytest.fixture
+def drawn(opened: Page, report: tuple[Path, Any]) -> Page:
+    """The page as it is after its load, with nothing opened."""
+    opened.look()
+    opened.open(report[0])
+    return opened
 
 
 def at(document: Any, pointer: str) -> Any:
@@ -106,7 +105,7 @@ def at(document: Any, pointer: str) -> Any:
 
 
 class Markup(HTMLParser):
-    """The elements of a page, and the text in some of them."""
+    """The elements of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -140,42 +139,9 @@ def test_without_jinja2_the_command_says_what_to_install(
     assert run_json("report")["entries"] == []
 
 
-def large(number: int) -> dict[str, Any]:
-    """The document of a cache with so many entries, of 12 gears each."""
-    gears = [{"gear": gear, "variant": 0, "seconds": 1.5 + index, "size": 10**6} for index, gear in enumerate(GRID * 2)]
-    entries = [
-        {
-            "method": f"Model{index % 50}.decode",
-            "key": sha256(str(index).encode()).hexdigest(),
-            "ranks": "",
-            "size": 10**6 + index,
-            "created": 1.79e9 + index,
-            "last_use": 1.79e9 + 2 * index,
-            "hits": index,
-            "compile_seconds": 18.25,
-            "torch": "2.13.0",
-            "is_read": True,
-            "owner": "",
-            "gears": gears,
-            "variants": [[]],
-            "differs": None,
-        }
-        for index in range(number)
-    ]
-    used = {"entries": number // 50, "gears": 12, "size": 1, "hits": 1, "misses": 0, "hit_rate": 1.0}
-    used |= {"misses_by_reason": {}, "compile_seconds": 1.0, "compile_seconds_saved": 1.0, "last_use": 1.79e9}
-    methods = [
-        {"method": f"Model{index}.decode", **used, "owner": "", "traffic": None, "names": {}} for index in range(50)
-    ]
-    return {**run_json("report"), "entries": entries, "methods": methods}
-
-
-def test_a_page_of_a_thousand_entries_is_below_a_megabyte(cache_dir: Path) -> None:
-    assert len(page(large(1000)).encode()) < 1_000_000
-
-
 def test_every_number_of_the_page_is_that_of_the_document(drawn: Page, report: tuple[Path, Any]) -> None:
     document = report[1]
+    drawn.run(OPEN_ALL)
     shown = drawn.run(NUMBERS)
     for pointer, value, text in shown:
         expected = at(document, pointer)
@@ -193,21 +159,16 @@ def test_every_number_of_the_page_is_that_of_the_document(drawn: Page, report: t
         else:
             assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC|-|no date|\d+ min \d+ s", text), (pointer, text)
     places = {pointer for pointer, _, _ in shown}
-    for wanted in (
-        "/tiers/0/hits",
-        "/overview/size",
-        "/overview/misses_by_reason/source",
-        "/overview/eviction/next/0/frees",
-    ):
-        assert wanted in places
-    for number in range(len(GRID)):
-        assert f"/methods/0/traffic/gears/{number}/calls" in places
+    assert {"/tiers/0/hits", "/overview/size", "/overview/misses_by_reason/source"} <= places
+    assert "/overview/eviction/next/0/frees" in places
+    assert {f"/methods/0/traffic/gears/{number}/calls" for number in range(len(GRID))} <= places
     assert {"/methods/0/traffic/outside/0/calls", "/methods/0/traffic/suggested/padding", "/misses/0/times"} <= places
     assert {"/starts/0/seconds", "/starts/0/spans/3/seconds", "/deploys/only_a/0/gears"} <= places
     assert {f"/entries/{number}/size" for number in range(3)} <= places
 
 
 def test_hostile_texts_are_shown_as_texts_without_an_error_and_no_network_is_asked(drawn: Page) -> None:
+    drawn.run(OPEN_ALL)
     assert drawn.problems == []
     assert drawn.run("document.title").startswith("gearcache: ")
     assert drawn.run("document.querySelectorAll('img, iframe').length") == 0
@@ -216,38 +177,20 @@ def test_hostile_texts_are_shown_as_texts_without_an_error_and_no_network_is_ask
     assert "onerror=alert(1)" in drawn.run("document.querySelector('#misses').innerText")
 
 
-def test_the_heat_map_has_a_cell_for_each_gear_and_names_shapes_outside(drawn: Page) -> None:
-    rows = drawn.run("[...document.querySelector('table.heat').rows].map(r => [...r.cells].map(c => c.textContent))")
-    head, *body = rows
-    assert head[1:] == ["16", "50", "64"]
-    assert [row[0] for row in body] == ["1", "2", "3", "4", "8"]
-    assert body[0][1:] == ["0", "–", "10"]
-    assert body[2][1:] == ["–", "7 padded", "–"]
-    assert body[4][1:] == ["4 outside", "–", "–"]
-
-
-def test_the_keyboard_reaches_and_opens_everything(program: str, report: tuple[Path, Any]) -> None:
-    with browser(program) as opened:
-        opened.look()
-        opened.open(report[0])
-        met = []
-        for _ in range(60):
-            opened.press("Tab", 9)
-            name = opened.run(
-                "(e => e.id || e.getAttribute('aria-label') || e.textContent.slice(0, 30))(document.activeElement)"
-            )
-            met.append(name)
-            if opened.run("document.activeElement.tagName") == "SUMMARY" and not opened.run(
-                "document.activeElement.parentElement.open"
-            ):
-                opened.press("Enter", 13, "\r")
-        assert met[0] == "Skip to the report"
-        assert {"Calls per gear of Model.decode", "Timeline of start.json"} <= set(met)
-        assert opened.run("document.querySelectorAll('details:not([open])').length") == 0
-        assert opened.problems == []
+def test_the_keyboard_reaches_and_opens_everything(drawn: Page) -> None:
+    met = []
+    for _ in range(60):
+        drawn.press("Tab", 9)
+        met.append(drawn.run(FOCUSED))
+        if drawn.run("document.activeElement.matches('details:not([open]) > summary')"):
+            drawn.press("Enter", 13, "\r")
+    assert met[0] == "Skip to the report"
+    assert {"Calls per gear of Model.decode", "Timeline of start.json"} <= set(met)
+    assert drawn.run("document.querySelectorAll('details:not([open])').length") == 0
 
 
 def test_the_page_is_never_wider_than_its_window(drawn: Page) -> None:
     width = 320
+    drawn.run(OPEN_ALL)
     drawn.look(width=width)
     assert drawn.run("document.documentElement.scrollWidth") <= width

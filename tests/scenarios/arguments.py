@@ -39,9 +39,6 @@ class Net(nn.Module):
         out = self.linear(x) + y * w - z
         return out if bias is None else out + bias
 
-    def in_order(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.linear(x) - y
-
     def star(self, x: Tensor, *rest: Tensor, **named: Tensor) -> Tensor:
         out = self.linear(x)
         for tensor in rest:
@@ -92,14 +89,13 @@ def positional_keyword_and_default(run: Run) -> None:
     run.compare("another scalar", cached, net.mixed, x, y, w=3.0, z=z)
 
 
-@traced(5)
+@traced(4)
 def star_arguments(run: Run) -> None:
     net = Net()
     cached = run.cache(net.star)
     x, y, z = (torch.randn(2, 4) for _ in range(3))
     run.compare("none", cached, net.star, x)
     run.compare("one", cached, net.star, x, y)
-    run.compare("two", cached, net.star, x, y, z)
     run.compare("named", cached, net.star, x, y, factor=z)
     run.compare("other name", cached, net.star, x, y, term=z)
     run.compare("one again", cached, net.star, x, y)
@@ -110,7 +106,7 @@ def scalars_are_variants(run: Run) -> None:
     net = Net()
     cached = run.cache(net.scalar)
     x = torch.randn(3, 4)
-    values = [None, True, False, 1, 2, 1.0, 2.5, "ab", "abc", -1, 0, 0.0]
+    values = [None, True, False, 1, 2, 1.0, 2.5, "ab", "abc", 0, 0.0]
     for value in values:
         run.compare(f"{type(value).__name__} {value}", cached, net.scalar, x, value)
     for value in reversed(values):
@@ -120,7 +116,7 @@ def scalars_are_variants(run: Run) -> None:
 def lists_tuples_and_dicts(run: Run) -> None:
     net = Net()
     cached = run.cache(net.nested)
-    for size in (2, 3, 1):
+    for size in (2, 1):
         pair = [torch.randn(size, 4), torch.randn(size, 4)]
         both = (torch.randn(4, 4), torch.randn(size, 4))
         run.compare(f"{size}", cached, net.nested, pair, both, {"a": torch.randn(4), "b": torch.randn(size, 4)})
@@ -141,8 +137,8 @@ def dataclasses_objects_and_namedtuples(run: Run) -> None:
 
 def key_value_cache_in_lists(run: Run) -> None:
     net = Net()
-    cached = run.cache(net.update, gears={"x": {0: [1, 2, 4]}})
-    for batch in (2, 1, 4, 1):
+    cached = run.cache(net.update, gears={"x": {0: [1, 2]}})
+    for batch in (2, 1):
         keys = [torch.zeros(batch, 6, 4) for _ in range(2)]
         values = [torch.zeros(batch, 6, 4) for _ in range(2)]
         for position in range(2):

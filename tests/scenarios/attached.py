@@ -1,4 +1,4 @@
-"""Modules of libraries: attached, called by themselves and by a model that has them; and an encoder that is padded."""
+"""Modules of libraries: attached, called by themselves and by a model that has them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import (
-    BertConfig,
-    BertModel,
-    DistilBertConfig,
-    DistilBertModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    RobertaConfig,
-    RobertaModel,
-)
 
 import gearcache
 from tests.support.scenarios import Run, strict_config, traced
@@ -73,11 +63,15 @@ class Sentences(nn.Module):
         return {**features, "sentence_embedding": nn.functional.normalize(pooled, dim=-1)}
 
 
-def _bert() -> BertModel:
+def _bert() -> Any:
+    from transformers import BertConfig, BertModel  # takes seconds
+
     return BertModel(BertConfig(**SMALL)).eval()
 
 
-def _llama() -> LlamaForCausalLM:
+def _llama() -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
     return LlamaForCausalLM(LlamaConfig(**SMALL, num_key_value_heads=1, max_position_embeddings=64)).eval()
 
 
@@ -148,39 +142,3 @@ def layers_of_a_llama(run: Run) -> None:
     expected = model.generate(IDS, **GENERATE)
     _attach(run, model, repeated="model.layers", dynamic=False)
     run.check("tokens", model.generate(IDS, **GENERATE), expected)
-
-
-def _words(batch: int, length: int) -> dict[str, Tensor]:
-    """Return rows of several lengths, as a tokenizer pads them; the last of four has no token at all."""
-    mask = torch.ones(batch, length, dtype=torch.long)
-    mask[1:2, (length + 1) // 2 :] = 0
-    mask[2:3, 1:] = 0
-    mask[3:4] = 0
-    return {"input_ids": torch.randint(2, 50, (batch, length)) * mask, "attention_mask": mask}
-
-
-def _pad_batch_and_length(run: Run, model: nn.Module) -> None:
-    """At gears, between them, at 1."""
-    run.tolerance = 2e-6
-    model.eval()
-    paths = ("kwargs['input_ids']", "kwargs['attention_mask']")
-    symbols = {0: gearcache.Symbol("batch", gears=[4]), 1: gearcache.Symbol("length", gears=[6, 9])}
-    cached = run.pad(model.forward, dict.fromkeys(paths, symbols), dict.fromkeys(paths, 0))
-    for batch, length in ((4, 6), (3, 5), (4, 9), (1, 7), (1, 1), (2, 2), (3, 9), (4, 1), (1, 6)):
-        call = _words(batch, length)
-        with torch.no_grad():
-            expected = model.forward(**call).last_hidden_state
-        run.check(f"{batch} {length}", cached(**call).last_hidden_state, expected)
-
-
-def a_padded_distilbert(run: Run) -> None:
-    config = DistilBertConfig(vocab_size=50, dim=16, n_layers=1, n_heads=2, hidden_dim=32, max_position_embeddings=24)
-    _pad_batch_and_length(run, DistilBertModel(config))
-
-
-def a_padded_bert(run: Run) -> None:
-    _pad_batch_and_length(run, _bert())
-
-
-def a_padded_roberta(run: Run) -> None:
-    _pad_batch_and_length(run, RobertaModel(RobertaConfig(**SMALL, pad_token_id=0)))

@@ -53,10 +53,5 @@ def one_variant_serves_every_value(run: Run) -> None:
     run.check("still one variant", len(run.cached._binding.loaded.variants), 1)
 
 
-def a_size_is_added(run: Run) -> None:
-    _compare(run, "sizes", [torch.randn(size, 4) for size in (3, 5, 2, 7, 7)])
-    run.check("one variant", len(run.cached._binding.loaded.variants), 1)
-
-
 def each_gear_adds_its_own_size(run: Run) -> None:
     _compare(run, "sizes", [torch.randn(size, 4) for size in (2, 4, 4, 1, 2)], gears={"x": {0: [1, 2, 4]}})

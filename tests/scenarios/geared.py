@@ -19,23 +19,11 @@ class Net(nn.Module):
     def encode(self, x: Tensor) -> tuple[Tensor, int]:
         return self.linear(x) + x.size(0), x.size(0) * 2
 
-    def branching(self, x: Tensor) -> Tensor:
-        if x.size(0) > 2:
-            return self.linear(x) * 10
-        return self.linear(x) - 1
-
     def two(self, x: Tensor, y: Tensor) -> Tensor:
         return self.linear(x).sum(0, keepdim=True) + y.sum(0, keepdim=True)
 
     def pooled(self, x: Tensor, mask: Tensor) -> Tensor:
         return (x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
-
-    def keys(self, ids: Tensor, ks: list[Tensor]) -> Tensor:
-        total = ids
-        for k in ks:
-            k.add_(1)
-            total = total + k.sum(0)
-        return total
 
     def layers(self, x: Tensor, cache: SimpleNamespace) -> Tensor:
         out = self.linear(x)
@@ -72,21 +60,6 @@ def first_call_at_one(run: Run) -> None:
         run.compare(f"{size} later", cached, net.encode, _tensors(size))
 
 
-def branches_on_the_size(run: Run) -> None:
-    net = Net()
-    cached = run.cache(net.branching, gears={"x": {0: [1, 2, 3, 4]}})
-    for size in (4, 1, 2, 3):
-        run.compare(f"{size}", cached, net.branching, _tensors(size))
-
-
-@traced(1)
-def zipped_dims(run: Run) -> None:
-    net = Net()
-    cached = run.cache(net.two, gears={"x": {0: [2, 4]}, "y": {0: [3, 6]}})
-    for x, y in ((4, 6), (2, 3)):
-        run.compare(f"{x} {y}", cached, net.two, _tensors(x), _tensors(y))
-
-
 def product_of_batch_and_sequence(run: Run) -> None:
     net = Net()
     config = gearcache.CompilerConfig(backend=run.backend, strict=True)
@@ -110,14 +83,6 @@ def marked_tensors(run: Run) -> None:
     run.check("two gears", len(cached.stats.gears), 2)
 
 
-@traced(1)
-def path_with_a_star_in_a_list(run: Run) -> None:
-    net = Net()
-    cached = run.cache(net.keys, gears={"ks[*]": {0: [2, 3]}})
-    for size in (2, 3):
-        run.compare(f"{size}", cached, net.keys, torch.randn(4), [_tensors(size), _tensors(size)])
-
-
 def path_into_layers_of_a_cache(run: Run) -> None:
     net = Net()
     gears = {"cache.layers[*].keys": {0: [2, 3]}, "cache.layers[*].values": {0: [4, 6]}}
@@ -134,22 +99,6 @@ def decorated_method(run: Run) -> None:
     for size in (2, 4):
         x = _tensors(size)
         run.check(f"{size}", net.decorated(x), net.linear(x).detach() * 2)
-
-
-def dynamic_dims_at_one(run: Run) -> None:
-    net = Net()
-    cached = run.cache(net.encode)
-    for size in (1, 3, 1):
-        run.compare(f"{size}, {len(run.checks)}", cached, net.encode, _tensors(size))
-
-
-@traced(3)
-def a_static_graph_per_shape(run: Run) -> None:
-    net = Net()
-    cached = run.cache(net.encode, dynamic=False)
-    for size in (3, 5, 1, 3):
-        run.compare(f"{size}, {len(run.checks)}", cached, net.encode, _tensors(size))
-    run.check("three gears", len(cached.stats.gears), 3)
 
 
 @traced(2)

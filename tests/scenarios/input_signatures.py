@@ -85,19 +85,6 @@ def names_behind_a_wrapper(run: Run) -> None:
     run.check("no call compiled more", cached.stats.loads, 2)
 
 
-@traced(1)
-def an_argument_that_is_not_used(run: Run) -> None:
-    net = Net()
-    n = Symbol("n", max=64)
-    ids, mask = TensorSpec((n, 7), torch.int64), TensorSpec((n, 7), torch.float32)
-    cached = run.cache(net.pooled, input_signature=(ids, mask, 1, TensorSpec((n, 3), torch.float32)))
-    cached.warm()
-    for rows in (9, 30):
-        given = torch.ones(rows, 7, dtype=torch.int64), torch.rand(rows, 7), 1, torch.zeros(rows, 3)
-        run.compare(f"{rows}", cached, net.pooled, *given)
-    run.check("one graph", cached.stats.loads, 1)
-
-
 @traced(3)
 def padding_to_gears_of_a_signature(run: Run) -> None:
     net = Net()

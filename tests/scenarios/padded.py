@@ -53,9 +53,6 @@ class Net(nn.Module):
             return x * 100
         return x * 2
 
-    def branching(self, x: Tensor) -> Tensor:
-        return x * 3 if x.size(0) > 4 else x * 5
-
     def folded(self, x: Tensor) -> Tensor:
         return (x.reshape(-1, 2) * 3).view(x.size(0), -1)
 
@@ -70,14 +67,6 @@ def rows_are_padded_and_cut(run: Run) -> None:
     for size in (3, 4, 7, 2, 5, 3):
         run.compare(f"{size}, {len(run.checks)}", cached, net.rows, torch.randn(size, 4))
     run.check("gears", sorted(cached.stats.gears.values()), [0, 1, 1, 1, 1, 2])
-
-
-@traced(2)
-def a_first_call_of_size_one(run: Run) -> None:
-    net = Net()
-    cached = run.pad(net.plain, {"x": {0: [4, 8]}}, {"x": 0.0})
-    for size in (1, 3, 8, 1):
-        run.compare(f"{size}, {len(run.checks)}", cached, net.plain, torch.randn(size, 4))
 
 
 @traced(2)
@@ -138,11 +127,3 @@ def a_padded_column_is_copied_to_eager_strides(run: Run) -> None:
     for size in (3, 8):
         found = run.compare(f"{size}", cached, net.columns, torch.randn(4, size))
         run.check(f"{size}: contiguous", found.is_contiguous(), True)
-
-
-@traced(5)
-def branches_are_kept_apart(run: Run) -> None:
-    net = Net()
-    cached = run.pad(net.branching, {"x": {0: [4, 8]}}, {"x": 0.0})
-    for size in (3, 7, 4, 8, 5):
-        run.compare(f"{size}", cached, net.branching, torch.randn(size, 4))

@@ -43,14 +43,6 @@ def _used(cached: Any) -> list[str]:
     return sorted(gear for gear, calls in cached.stats.gears.items() if calls)
 
 
-@traced(1)
-def marked_dim(run: Run) -> None:
-    net = Net()
-    cached = run.cache(net.scaled, dynamic=False)
-    _called(run, cached, net.scaled, (3, 5, 9), lambda x: mark_dynamic(x, 0))
-    run.check("one graph", _used(cached), ["dynamic"])
-
-
 @traced(2)
 def marked_range(run: Run) -> None:
     net = Net()
@@ -103,15 +95,6 @@ def dims_that_change(run: Run) -> None:
     _called(run, cached, net.scaled, (3, 5, 7, 3))
     run.check("a static and a dynamic graph", _used(cached), ["dynamic", "x(3, 4)"])
     run.check("the first one serves its size", cached.stats.gears["x(3, 4)"], 2)
-
-
-@traced(1)
-def every_dim_is_dynamic(run: Run) -> None:
-    net = Net()
-    cached = run.cache(net.pooled, dynamic=True)
-    for width in (4, 6):
-        _called(run, cached, net.pooled, (3, 5), width=width)
-    run.check("one graph", _used(cached), ["dynamic"])
 
 
 @traced(1)

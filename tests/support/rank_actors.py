@@ -42,7 +42,7 @@ FORKS.set_forkserver_preload(["tests.support.rank_server"])
 
 @dataclass
 class Job:
-    """One start of a job: `task` is a name below, or a function of `stray_ranks` or another helper.
+    """One start of a job: `task` is a function below, or one of `stray_ranks` or another helper.
 
     `faults` say what befalls which rank, and where.
     """
@@ -125,8 +125,8 @@ def _rank(job: Job, rank: int, port: int, start: str) -> None:
     report: dict[str, Any] = {}
     begin = time.monotonic()
     try:
-        module, _, name = job.task.rpartition(".")
-        task = TASKS.get(job.task) or getattr(importlib.import_module(f"tests.support.{module or 'stray_ranks'}"), name)
+        module, _, name = job.task.replace(" ", "_").rpartition(".")
+        task = globals().get(name) or getattr(importlib.import_module(f"tests.support.{module or 'stray_ranks'}"), name)
         task(job, rank, report)
     except RanksDisagree as error:
         report |= {"error": str(error), "rank": error.rank, "reason": error.reason}
@@ -444,17 +444,3 @@ def warnings_from_now_on() -> list[str]:
     logging.getLogger("gearcache").addHandler(handler)
     logging.getLogger("gearcache").setLevel(logging.WARNING)
     return warnings
-
-
-TASKS: dict[str, Callable[[Job, int, dict[str, Any]], None]] = {
-    "decode": decode,
-    "open rows": open_rows,
-    "two models": two_models,
-    "later miss": later_miss,
-    "stages": stages,
-    "undeclared": undeclared,
-    "without": without,
-    "attached": attached,
-    "parallel": parallel,
-    "bound": bound,
-}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import signal
 import threading
@@ -20,7 +19,7 @@ from gearcache.errors import GearcacheError, RanksDisagree
 from gearcache.ranks import job as meeting_job
 from gearcache.ranks import team, whereabouts
 from gearcache.ranks.agree import agree
-from tests.support.rank_actors import Job, Net, cached, counted, geared
+from tests.support.rank_actors import Job, Net, cached, counted, geared, warnings_from_now_on
 
 Report = dict[str, Any]
 
@@ -187,17 +186,14 @@ def forked(job: Job, rank: int, report: Report) -> None:
 def slow(job: Job, rank: int, report: Report) -> None:
     """Agree, while each rank looks up for longer than the one before; note what each says while it waits."""
     whereabouts._SAYS_AFTER = 0.0
-    look_up, said, delays = team.Team.look_up, [], [rank * 0.8]
+    look_up, delays = team.Team.look_up, [rank * 0.8]
 
     def slowly(self: team.Team) -> Any:
         time.sleep(delays.pop() if delays else 0)
         return look_up(self)
 
     team.Team.look_up = slowly  # type: ignore[method-assign]
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
-    logging.getLogger("gearcache").addHandler(handler)
-    logging.getLogger("gearcache").setLevel(logging.WARNING)
+    said = warnings_from_now_on()
     model = Net()
     geared(model)
     told(lambda: agree(model, job.timeout), report, "first")
@@ -213,11 +209,7 @@ class Branches(nn.Module):
 
 def ranged(job: Job, rank: int, report: Report) -> None:
     """Agree on a declared range of rows; note what is said, and what becomes of a call in the part that is left out."""
-    said: list[str] = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
-    logging.getLogger("gearcache").addHandler(handler)
-    logging.getLogger("gearcache").setLevel(logging.WARNING)
+    said = warnings_from_now_on()
     model = Branches()
     rows = gearcache.Symbol("rows", min=2, max=64)
     method = cached(model, "decode", gearcache.TensorSpec((rows, 4), torch.float32))

@@ -11,8 +11,6 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.errors import InputError
-from tests.scenarios.symbols import Net
 from tests.support.scenarios import strict_config
 
 _MODULE = """
@@ -94,41 +92,3 @@ def test_another_argument_and_another_size_have_reasons(folder: Path, cache_dir:
     text = cached.explain()
     for advice in ("`.warm(...)`", "pass floats as tensors", "name sizes in `gears=`"):
         assert advice in text
-
-
-def test_a_corrupt_blob_has_a_reason(folder: Path, cache_dir: Path) -> None:
-    _cached(_model(folder, "torn"))(torch.ones(2))
-    for blob in (path for path in cache_dir.rglob("*") if path.parent.parent.name == "blobs" and path.is_file()):
-        data = bytearray(blob.read_bytes())
-        data[-1] ^= 1
-        blob.chmod(0o600)
-        blob.write_bytes(bytes(data))
-    again = _cached(_model(folder, "torn"))
-    assert torch.equal(again(torch.ones(2)), torch.full((2,), 6.0))
-    assert again.stats.reasons[0].kind == "corrupt"
-    assert "put aside" in again.explain()
-
-
-def test_each_miss_is_one_log_line(folder: Path, cache_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", "gearcache"):
-        cached = _cached(_model(folder, "logged"))
-        for _ in range(3):
-            cached(torch.ones(2))
-        cached(torch.ones(2), False)
-    lines = [record.getMessage() for record in caplog.records if ": miss: " in record.getMessage()]
-    assert len(lines) == 2
-    assert "Model.run: miss: absent" in lines[0]
-    assert "`flag`" in lines[1]
-
-
-def test_a_call_that_was_refused_is_told_of_until_one_is_served(cache_dir: Path) -> None:
-    cached = gearcache.cache_compile(Net().scaled, config=strict_config(), gears={"x": {0: [2, 4]}})
-    assert "not called yet" in cached.explain()
-    with pytest.raises(InputError):
-        cached(torch.randn(3, 4))
-    assert "the last call was refused: UnknownGear: " in cached.explain()
-    cached(torch.randn(2, 4))
-    assert "the last call" not in cached.explain()
-    with pytest.raises(InputError):
-        cached(torch.randn(2, 4).double())
-    assert "the last call was refused: InputError: " in cached.explain()

@@ -24,15 +24,6 @@ class Net(nn.Module):
         return x * 2
 
 
-class Linear(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(3, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.as_tensor(self.layer(x))
-
-
 def written(path: Path, *met: MethodShapes) -> str:
     """A file as a process writes it that says what it has met."""
     path.write_text(json.dumps([each.to_plain() for each in met]))
@@ -48,22 +39,6 @@ def test_statistics_say_what_was_met_of_which_method(cache_dir: Path) -> None:
     assert (met.method, met.full_name) == ("Net.double", f"{Net.__module__}.Net.double")
     assert (met.dims, met.gears) == (DIMS, ((2,), (4,)))
     assert met.shapes == cached.stats.shapes == {(2,): 2, (4,): 1, (3,): 1}
-
-
-def test_what_was_met_before_a_binding_is_dropped_counts(cache_dir: Path) -> None:
-    config = strict_config(on_miss="pad", pad_values={"x": 0.0})
-    net = Linear()
-    cached = gearcache.cache_compile(net.forward, config=config, gears={"x": {0: [2, 4]}})
-    x = torch.ones(2, 3)
-    cached(x)
-    cached.refresh()
-    cached(x)
-    net.layer.weight = nn.Parameter(torch.ones(3, 3))
-    cached(x)
-    net.layer = nn.Linear(3, 3)
-    cached(x)
-    cached(torch.ones(3, 3))
-    assert cached.stats.shapes == {(2,): 4, (3,): 1}
 
 
 def test_files_of_processes_are_summed_and_gears_proposed(cache_dir: Path, tmp_path: Path) -> None:
@@ -137,9 +112,3 @@ def test_a_proposal_says_what_it_saves() -> None:
     three = propose(row, 3)
     assert three.suggestion.sizes == {"x.size(0)": [3, 6, 20]}
     assert three.saved == 1 - 60 / 80
-
-
-def test_the_largest_shape_counts_however_rare() -> None:
-    many = {(size,): 2 for size in range(1, 701)} | {(1000,): 1}
-    (row,) = summed([method(many, gears=((512,), (1024,)))])
-    assert propose(row).suggestion.sizes["x.size(0)"][-1] == 1000, "what today's gears hold, the proposed ones hold"

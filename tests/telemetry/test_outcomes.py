@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 import gearcache
 from gearcache.telemetry.gear_use import padded_calls
-from gearcache.telemetry.outcomes import EAGER_REASONS, eager_calls, refused_calls
+from gearcache.telemetry.outcomes import EAGER_REASONS, eager_calls
 from tests.support.at_once import at_once
 from tests.support.scenarios import strict_config
 
@@ -48,21 +48,6 @@ def test_calls_outside_the_gears_are_counted_by_what_became_of_them(cache_dir: P
     for rows in (2, 3, 5):
         eager(torch.ones(rows, 4))
     assert (eager.stats.calls, eager.stats.eager_reasons) == (3, {"on_miss": 2})
-
-
-def test_refused_calls_are_counted_by_the_class_of_their_error(cache_dir: Path) -> None:
-    before = refused_calls()
-    cached = gearcache.cache_compile(Net().double, gears=GEARS, config=strict_config())
-    cached(torch.ones(2, 4))
-    for _ in range(2):
-        with pytest.raises(gearcache.UnknownGear):
-            cached(torch.ones(3, 4))
-    with pytest.raises(gearcache.InputError, match="dtype"):
-        cached(torch.ones(2, 4, dtype=torch.int64))
-    assert cached.stats.refused_errors == {"UnknownGear": 2, "InputError": 1}
-    assert (cached.stats.refused_calls, cached.stats.calls) == (3, 1)
-    key = ("Net.double", "UnknownGear")
-    assert refused_calls()[key] == before.get(key, 0) + 2
 
 
 def test_what_the_method_itself_raises_is_no_refusal(cache_dir: Path) -> None:

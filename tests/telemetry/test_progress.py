@@ -1,20 +1,24 @@
-"""What is written to stderr while gears compile."""
+"""What is written to stderr while gears compile, and while another process of the host compiles them."""
 
 from __future__ import annotations
 
 import io
-import logging
 import re
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import gearcache
-from gearcache.telemetry import progress
+from gearcache.serving.miss.compiles import Compiles
+from gearcache.telemetry import progress, wait_line
 from gearcache.telemetry.progress import BuildProgress
+from tests.support.scenarios import strict_config
 
 
 class Terminal(io.StringIO):
@@ -58,46 +62,15 @@ def test_a_long_build_is_told_in_one_line_where_no_bar_can_be_drawn(
     written = stream(monkeypatch, kind)
     for name, value in ({"TERM": "xterm"} | environ).items():
         monkeypatch.setenv(name, value)
-    build(0.4, why=WHY, place=place)
+    build(0.2, why=WHY, place=place)
     assert written.getvalue() == line
-
-
-def test_a_start_says_what_happened_why_and_where(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    told: list[dict[str, str]] = []
-
-    class Told(BuildProgress):
-        def __init__(self, method: str, gears: int, **fields: str) -> None:
-            super().__init__(method, gears, **fields)
-            told.append(fields)
-
-    monkeypatch.setattr("gearcache.building.build.BuildProgress", Told)
-
-    def start(root: str = str(cache_dir)) -> None:
-        module = torch.nn.Linear(4, 4)
-        config = gearcache.CompilerConfig(backend="eager")
-        with torch.no_grad():
-            gearcache.cache_compile(module.forward, config=config, cache_dir=root)(torch.ones(2, 4))
-
-    start()
-    assert told.pop() == {"why": "absent: no entry for `Linear.forward`", "place": str(cache_dir)}
-    with caplog.at_level(logging.INFO, "gearcache"):
-        start()
-    assert re.search(rf"Linear.forward: hit: loaded .* from `{cache_dir}` in \d+ ms", caplog.text)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 77)
-    start()
-    ((why, place),) = (each.values() for each in told)
-    assert (why.startswith("absent: `state.threads` is `77`, stored is `"), place) == (True, str(cache_dir))
-    start("/proc/nowhere")
-    assert told[-1]["place"] == ""
 
 
 def test_a_short_build_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     written = stream(monkeypatch)
-    monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.4)
+    monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.2)
     build(0.0)
-    time.sleep(0.6)
+    time.sleep(0.3)
     assert written.getvalue() == ""
 
 
@@ -107,25 +80,25 @@ def screens(text: str) -> list[str]:
     return [line for line in lines if re.search(r" [0-9]+/[0-9]+ [0-9]+:[0-9]+", line)]
 
 
-@pytest.mark.parametrize("columns", [60, 130])
-def test_a_terminal_gets_a_line_that_fits_and_says_what_is_done(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_a_line_that_fits_and_says_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     written = stream(monkeypatch, Terminal)
-    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(progress, "_REFRESHES", 20)
+    monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("TERM", "xterm")
     gears = ["kwargs['input_ids'](1, 1), kwargs['past_key_values'].layers[0].keys(1, 2, 16, 64)", "b"]
     with BuildProgress("LlamaForCausalLM.forward", 4, why=WHY, place="/srv") as building:
         building.update(gears[0], "headers")
-        time.sleep(0.6)
+        time.sleep(0.2)
         building.update(gears[0], "compile")
-        time.sleep(0.6)
+        time.sleep(0.2)
         building.update("b", "compile")
         building.update("b", "done")
     assert "compiling 4 graphs of `LlamaForCausalLM.forward`" in written.getvalue()
     found = screens(written.getvalue())
-    assert all(len(line) < columns for line in found)
+    assert all(len(line) < 60 for line in found)
     (headers, *_) = (line for line in found if "compiling C++" in line)
     (compiles, *_) = (line for line in found if "compiling kwargs" in line)
-    assert headers.endswith("headers, once per host: 0 s" if columns > 60 else "…: 0 s")
+    assert headers.endswith("…: 0 s")
     assert re.search(r"compiling kwargs.*: [01] s$", compiles)
     assert found[-1].startswith("LlamaForCau")
     assert " 1/4 " in found[-1]
@@ -133,17 +106,40 @@ def test_a_terminal_gets_a_line_that_fits_and_says_what_is_done(columns: int, mo
 
 def test_a_pipe_is_told_from_time_to_time_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     written = stream(monkeypatch)
-    monkeypatch.setattr(progress, "_FIRST_BEAT", 0.2)
+    monkeypatch.setattr(progress, "_FIRST_BEAT", 0.1)
     with BuildProgress("Model.encode", 4) as building:
         building.update("a", "compile")
         building.update("b", "compile")
         building.update("b", "done")
-        time.sleep(0.7)
+        time.sleep(0.45)
     first, *beats = written.getvalue().splitlines()
     assert first.startswith("gearcache: compiling 4 graphs of `Model.encode`")
-    assert beats == ["gearcache: `Model.encode`: 1 of 4 done; compiling a: 0 s"] * 2  # after 0.2 and 0.6 s
+    assert beats == ["gearcache: `Model.encode`: 1 of 4 done; compiling a: 0 s"] * 2  # after 0.1 and 0.3 s
 
 
-def test_without_a_standard_error_a_build_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", None)
-    build(0.0)
+WAITS = "gearcache: another process or thread of this host compiles `Linear.forward`: waiting for its graphs, "
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_a_long_wait_is_one_line(
+    is_shown: bool, cache_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GEARCACHE_PROGRESS", "1" if is_shown else "0")
+    monkeypatch.setattr(wait_line, "_SILENT_SECONDS", 0.1)
+    compile_, begun = Compiles.compile, threading.Event()
+
+    def slow(*arguments: Any, **keywords: Any) -> Any:
+        begun.set()
+        time.sleep(0.4)
+        return compile_(*arguments, **keywords)
+
+    monkeypatch.setattr(Compiles, "compile", slow)
+    module, x = nn.Linear(4, 4), torch.ones(2, 4)
+    first, second = (gearcache.cache_compile(module.forward, config=strict_config()) for _ in range(2))
+    other = threading.Thread(target=first, args=(x,))
+    other.start()
+    assert begun.wait(60)
+    assert torch.equal(second(x), module(x))
+    other.join()
+    assert (first.stats.compiles, second.stats.compiles) == (1, 0)
+    assert capfd.readouterr().err.count(WAITS) == int(is_shown)

@@ -11,7 +11,6 @@ import torch
 import gearcache
 from gearcache.errors import UnknownGear
 from tests.support.commands import run, run_json
-from tests.support.recorded import store_geared
 from tests.support.scenarios import strict_config
 
 LAYERS = 4
@@ -71,14 +70,3 @@ def test_a_log_and_show_have_short_names_and_in_full_the_whole_ones(
         assert f"\n  {full(2)}: " in run("show", "Decoder.decode", *more).stdout
     (variant,) = run_json("show", "Decoder.decode")["variant_details"]
     assert variant["gears"][0].startswith(f"{full(2)}: ")
-
-
-def test_a_diff_and_a_report_have_texts_and_names(tmp_path: Path) -> None:
-    store_geared(tmp_path / "a", "Decoder.decode", [full(2)])
-    store_geared(tmp_path / "b", "Decoder.decode", [full(2), full(4)])
-    paths = str(tmp_path / "a"), str(tmp_path / "b")
-    (shared,) = run_json("explain", *paths)["shared"]
-    assert (shared["gears_only_b"], shared["compiles"]) == ([full(4)], [full(4)])
-    assert "gears only in B: ids.size(0)=4\n" in run("explain", *paths).stdout
-    (method,) = run_json("report", "--cache-dir", paths[1], "--output", str(tmp_path / "page.html"))["methods"]
-    assert method["names"] == {full(size): f"ids.size(0)={size}" for size in (2, 4)}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from gearcache.cache import upkeep
 from gearcache.cache.admin import scan as scan_module
 from gearcache.cache.admin.catalog import Catalog, Removal
 from gearcache.cache.admin.verify import Fault, verify
 from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.limits import Limits
 from gearcache.cache.locks.use import register_use
 from gearcache.cache.store import DiskStore
 from gearcache.errors import CacheError, UnsafePath
@@ -35,14 +35,12 @@ def layout(tmp_path: Path) -> Layout:
     return layout
 
 
-def publish(layout: Layout, key: CacheKey, number: int, limits: Limits | None = None) -> None:
-    store = DiskStore(layout, clock=lambda: 100.0 + number, limits=limits or Limits())
+def publish(layout: Layout, key: CacheKey, number: int) -> None:
+    store = DiskStore(layout, clock=lambda: 100.0 + number)
     with store.writing():
         sizes = {store.put_blob(data): len(data) for data in (SHARED, key.digest.encode() * 10)}
         store.publish(key, {}, sizes, {"gears": ["x=1", "x=2"], "variants": 1, "torch": "2.13"})
-    store.keep_limits(key)
-    if layout.use(key).exists():
-        os.utime(layout.use(key), (100 + number, 100 + number))
+    os.utime(layout.use(key), (100 + number, 100 + number))
 
 
 def names(catalog: Catalog) -> list[str]:
@@ -53,16 +51,14 @@ def files(layout: Layout) -> set[str]:
     return {str(path.relative_to(layout.bucket)) for path in layout.bucket.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("state, ranks", [("empty", ""), ("full", "rank1")])
-def test_what_a_backend_keeps_is_no_leftover_of_a_sound_entry(tmp_path: Path, state: str, ranks: str) -> None:
-    layout = Layout(tmp_path / "cache", ranks)
+def test_what_a_backend_keeps_is_no_leftover_of_a_sound_entry(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "cache", "rank1")
     store = DiskStore(layout)
     store.publish(KEYS[0], {}, {}, {"folders": True})
     kept = [layout.manifest(KEYS[0]).parent / name for name in ("ge", "static_kernels")]
     for folder in kept:
         folder.mkdir()
-        if state == "full":
-            (folder / "graph.om").write_bytes(b"graph")
+    (kept[0] / "graph.om").write_bytes(b"graph")
     catalog = Catalog(layout)
     for used in (True, False):
         if not used:
@@ -98,8 +94,6 @@ def test_a_removed_entry_leaves_nothing_but_what_others_need(layout: Layout) -> 
 
 
 def own_blob(layout: Layout, number: int) -> Path:
-    from hashlib import sha256
-
     return layout.blob(sha256(KEYS[number].digest.encode() * 10).hexdigest())
 
 
@@ -154,6 +148,15 @@ def test_a_used_entry_stays_and_others_go_in_its_place(layout: Layout) -> None:
     outcome = catalog.prune(max_size=catalog.total_size(entries) - 1)
     assert [entry.name for entry in outcome.in_use] == [KEYS[0].name]
     assert [entry.name for entry in outcome.removed] == [KEYS[1].name]
+
+
+def test_a_load_that_serves_nothing_keeps_an_entry_young_and_is_no_hit(layout: Layout) -> None:
+    store = DiskStore(layout)
+    assert store.use(KEYS[0])
+    store.count_load(KEYS[0], served=False)
+    (entry,) = Catalog(layout).find(KEYS[0].digest)
+    assert entry.hits == 0
+    assert abs(layout.use(KEYS[0]).stat().st_mtime - time.time()) < 60
 
 
 def test_collecting_removes_what_no_entry_needs_and_nothing_else(layout: Layout) -> None:
@@ -264,17 +267,3 @@ def test_verify_finds_every_kind_of_fault_and_repairs_what_it_may(layout: Layout
     assert cleared.quarantined == 3
     assert list(layout.quarantine_folder.iterdir()) == []
     assert {entry.name for entry in catalog.entries()} == {KEYS[2].name, KEYS[3].name}
-
-
-def test_a_cache_without_a_limit_of_its_own_is_kept_within_the_default(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(upkeep, "DEFAULT_MAX_SIZE", 10)
-    monkeypatch.setattr(upkeep, "_check_times", {})
-    newest = CacheKey("Model.newest", (("number", 1),))
-    publish(layout, newest, 9, Limits(10))
-    assert names(Catalog(layout)) == [newest.name]
-    assert "was over its limit of 10 B: the 4 entries that nobody used for longest are removed" in caplog.text
-    assert "`GEARCACHE_MAX_SIZE` sets another limit, or `none`" in caplog.text
-    publish(layout, KEYS[0], 10, Limits(10))
-    assert len(names(Catalog(layout))) == 2, "it is looked at once a minute"

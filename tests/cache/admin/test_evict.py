@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gearcache.cache.admin.evict import entries_to_evict
 from gearcache.cache.admin.row import EntryRow, entry_of, total_size
 from gearcache.cache.limits import Limits
 from gearcache.cache.manifest import Manifest
+from tests.support.sampled import examples
 
 SIZES = {sha256(bytes([number])).hexdigest(): 10 * (number + 1) for number in range(6)}
 DIGESTS = list(SIZES)
@@ -35,6 +36,7 @@ ENTRIES = st.lists(
 )
 
 
+@settings(max_examples=examples(100))
 @given(ENTRIES, st.integers(0, 300), st.none() | st.floats(0, 10), st.data())
 def test_what_stays_is_within_the_limits_and_no_more_goes_than_must(
     entries: list[EntryRow], max_size: int, max_age: float | None, data: st.DataObject

@@ -135,22 +135,16 @@ class Bomb:
         Bomb.exploded += 1
 
 
-@pytest.mark.parametrize("holder", ["a command", "another program"])
-def test_a_locked_index_delays_neither_lists_nor_publishes(store: DiskStore, holder: str) -> None:
+def test_a_locked_index_delays_neither_lists_nor_publishes(store: DiskStore) -> None:
     names(store)
     opened, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        if holder == "a command":
-            with open_index(store.layout):
-                opened.set()
-                done.wait()
-        else:
-            connection = sqlite3.connect(store.layout.index_folder / "cache.db")
-            connection.execute("BEGIN EXCLUSIVE")
-            opened.set()
-            done.wait()
-            connection.close()
+        connection = sqlite3.connect(store.layout.index_folder / "cache.db")
+        connection.execute("BEGIN EXCLUSIVE")
+        opened.set()
+        done.wait()
+        connection.close()
 
     thread = threading.Thread(target=hold)
     thread.start()

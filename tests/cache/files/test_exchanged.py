@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import _ctypes
 import ctypes
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -17,28 +17,25 @@ from gearcache.errors import CacheError
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 RIGHT, FOREIGN = 7, 666
+#: The number of the compiled library, of which those of other numbers are copies.
+WRITTEN = 0x11223344
 
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[int, bytes]:
     """Shared objects that answer with a number."""
     folder = tmp_path_factory.mktemp("libraries")
-    made = {}
-    for number in (RIGHT, FOREIGN, 8):
-        (folder / "answer.c").write_text(f"int answer(void) {{ return {number}; }}\n")
-        command = ["cc", "-shared", "-fPIC", "-o", str(folder / "answer.so"), str(folder / "answer.c")]
-        subprocess.run(command, check=True)
-        made[number] = (folder / "answer.so").read_bytes()
-    return made
+    (folder / "answer.c").write_text(f"int number = {WRITTEN}; int answer(void) {{ return number; }}\n")
+    command = ["cc", "-shared", "-fPIC", "-o", str(folder / "answer.so"), str(folder / "answer.c")]
+    subprocess.run(command, check=True)
+    compiled, written = (folder / "answer.so").read_bytes(), struct.pack("=i", WRITTEN)
+    assert compiled.count(written) == 1
+    return {number: compiled.replace(written, struct.pack("=i", number)) for number in (RIGHT, FOREIGN)}
 
 
-def answer(store: DiskStore, digest: str, *, keep: bool = True) -> int:
+def answer(store: DiskStore, digest: str) -> int:
     with store.blob_file(digest) as name:
-        library = ctypes.CDLL(name)
-    found: int = library.answer()
-    if not keep:  # the loader forgets its name
-        _ctypes.dlclose(library._handle)  # type: ignore[attr-defined]
-    return found
+        return int(ctypes.CDLL(name).answer())
 
 
 @needs_compiler
@@ -63,20 +60,17 @@ def test_what_is_exchanged_at_any_moment_is_not_loaded(
     layout = Layout(tmp_path / "cache")
     digest = DiskStore(layout).put_blob(libraries[RIGHT])
     path = layout.blob(digest)
-    place = {"root": layout.root, "shard": path.parent, "file": path}[what]
+    place = layout.root if what == "root" else path
     aside = tmp_path / "aside"
     shutil.copytree(place, aside) if place.is_dir() else shutil.copy(place, aside)
     (aside / path.relative_to(place) if place != path else aside).write_bytes(libraries[FOREIGN])
-
-    def exchange() -> None:
-        place.rename(tmp_path / "original")
-        aside.rename(place)
 
     names = {"checked folders": "open_trusted", "opened": "check_descriptor", "verified": "opened_name"}
     original = getattr(blob_folder, names[moment])
 
     def exchanging(*arguments: object) -> object:
-        exchange()
+        place.rename(tmp_path / "original")
+        aside.rename(place)
         return original(*arguments)
 
     monkeypatch.setattr(blob_folder, names[moment], exchanging)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from gearcache.cache.files import parent_folders as parents
-from gearcache.cache.files.parent_folders import TRUSTED_VARIABLE, check_parents
+from gearcache.cache.files.parent_folders import TRUSTED_VARIABLE
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore, Hit, prepare_folder
@@ -92,8 +92,7 @@ def test_a_folder_in_which_others_can_write_is_refused(
 GROUPS: dict[str, tuple[tuple[str, list[str]] | None, list[tuple[str, int, int]], bool]] = {
     "named as the user": (("me", []), [], True),
     "with the user and root as members": (("me", ["me", "root"]), [], True),
-    "with another member": (("me", ["other"]), [], False),
-    "with a member that is no user any more": (("me", ["gone"]), [], False),
+    "with another member, who may be gone": (("me", ["other"]), [], False),
     "another's first group": (("me", []), [("other", 1001, 77)], False),
     "the user's first group, another name": (("staff", []), [], False),
     "without a name, as in a container": (None, [], True),
@@ -118,12 +117,6 @@ def test_a_group_that_nobody_else_is_in_does_no_harm(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "getgroups", lambda: [77])
     monkeypatch.setattr(parents, "_knows_all_users", lambda: False)
     assert parents._is_own_group(77, 1000) is expected
-    monkeypatch.setattr(parents, "_knows_all_users", lambda: True)  # the users of this host are all in its files
-    parents._is_own_group.cache_clear()
-    assert parents._is_own_group(77, 1000) is (expected or group == ("staff", []))
-    monkeypatch.setattr(os, "getgroups", list)
-    parents._is_own_group.cache_clear()
-    assert parents._is_own_group(77, 1000) is ((expected or group == ("staff", [])) and group is not None)
 
 
 def test_an_access_list_may_let_others_write_through_an_own_group(above: Path) -> None:
@@ -180,11 +173,3 @@ def test_a_link_of_another_user_is_refused(above: Path, tmp_path: Path) -> None:
     accepted(Layout(shared / "link"))
     os.chown(shared / "link", 54321, 54321, follow_symlinks=False)
     assert "link of user 54321" in str(refused(Layout(shared / "link")))
-
-
-def test_what_cannot_be_there_is_no_danger(tmp_path: Path) -> None:
-    (tmp_path / "loop").symlink_to("loop")
-    (tmp_path / "file").touch(0o666)
-    (tmp_path / "file").chmod(0o666)
-    for root in (tmp_path / "loop" / "cache", tmp_path / "file" / "cache", tmp_path / "absent" / "deep" / "cache"):
-        check_parents(root)

@@ -20,14 +20,6 @@ def give_to_another_user(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: 54321)
 
 
-def test_a_file_in_pieces_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_atomic(tmp_path / "file", b"0123456789")
-    read = os.read
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "read", lambda descriptor, size: read(descriptor, min(size, 4)))
-        assert read_trusted(tmp_path / "file") == b"0123456789"
-
-
 def test_a_file_over_the_limit_is_corrupt(tmp_path: Path) -> None:
     write_atomic(tmp_path / "file", b"data")
     with pytest.raises(CorruptEntry, match="4 bytes, more than the limit of 3"):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gearcache.cache.keys import key as key_module
 from gearcache.cache.keys.encoding import encode
 from gearcache.cache.keys.key import CacheKey, Difference, Missing, first_difference
+from tests.support.sampled import examples
 
 GOLDEN = CacheKey(
     "Model.decode",
@@ -79,6 +80,7 @@ PLAIN = st.recursive(
 )
 
 
+@settings(max_examples=examples(60))
 @given(PLAIN, PLAIN)
 def test_a_difference_is_found_exactly_where_the_encodings_differ(left: object, right: object) -> None:
     found = first_difference({"c": left}, {"c": right})  # type: ignore[dict-item]

@@ -1,7 +1,9 @@
-"""Waits of a thread end when what it does as a whole has to."""
+"""Waits of a thread end when what it does as a whole has to; what processes do with locks is in `test_concurrency`."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import time
 from pathlib import Path
 
@@ -30,4 +32,13 @@ def test_locks_that_others_hold_are_given_up_then_and_waited_for_again_later(tmp
         pass
     assert time.monotonic() - begin < 5
     with key_lock(path, 60):
+        pass
+
+
+def test_a_file_system_without_locks_gets_no_soft_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "flock not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(PublishError, match="cannot be locked"), key_lock(tmp_path / "lock", 0):
         pass

@@ -1,13 +1,10 @@
 """A file system that lies as shares do: a program that mounts a folder a second time, with faults as it is told to.
 
 `python lying_share.py FOLDER MOUNT LIBRARY`; then a line of JSON on its standard input sets the faults and is answered
-by a line, and its end unmounts. Two mounts of one folder are two hosts: locks are those of a mount, and each has a
-memory of its own. The faults:
+by a line, and its end unmounts. Two mounts of one folder are two hosts: locks are those of a mount. The faults:
 
 - `errors`: from an operation to the name of an errno and how often; an operation `after:rename` is done nevertheless,
   as where an answer is lost; the name HANG never answers
-- `negative`: for so many seconds after a name was found absent it is absent, whatever others make
-- `delay`: what was made or renamed less than so many seconds ago is not there yet
 - `short`: so many bytes at most are read at once
 - `end`: files seem to end after so many bytes; `size`: this is added to the sizes that are told
 """
@@ -29,8 +26,6 @@ def operations(backing: str, faults: dict[str, Any]) -> Any:
     """Return the operations of `mfusepy` on a folder, with the faults of a dictionary that may change."""
     import mfusepy
 
-    absent: dict[str, float] = {}
-
     def fail(name: str) -> None:
         error, count = faults.get("errors", {}).get(name, ("", 0))
         if count == 0:
@@ -40,27 +35,13 @@ def operations(backing: str, faults: dict[str, Any]) -> Any:
             time.sleep(3600)
         raise mfusepy.FuseOSError(getattr(errno, error))
 
-    def look(path: str) -> os.stat_result:
-        now = time.time()
-        if now < absent.get(path, 0.0):
-            raise mfusepy.FuseOSError(errno.ENOENT)
-        try:
-            found = os.lstat(backing + path)
-        except FileNotFoundError:
-            absent[path] = now + faults.get("negative", 0.0)
-            raise
-        is_file = os.path.isfile(backing + path)  # noqa: PTH113
-        if is_file and now - found.st_ctime < faults.get("delay", 0.0):
-            raise mfusepy.FuseOSError(errno.ENOENT)
-        return found
-
     class Operations(mfusepy.Operations):  # type: ignore[misc]
         use_ns = True
 
         def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
             fail("getattr")
             # What is open is asked by its handle.
-            found = os.fstat(fh) if fh else look(path)
+            found = os.fstat(fh) if fh else os.lstat(backing + path)
             told = {name: getattr(found, name) for name in TIMES}
             told |= {f"st_{name}time": getattr(found, f"st_{name}time_ns") for name in "amc"}
             if os.path.isfile(backing + path):  # noqa: PTH113
@@ -73,14 +54,11 @@ def operations(backing: str, faults: dict[str, Any]) -> Any:
 
         def open(self, path: str, flags: int) -> int:
             fail("open")
-            look(path)
             return os.open(backing + path, flags & ~os.O_CREAT)
 
         def create(self, path: str, mode: int, fi: Any = None) -> int:
             fail("create")
-            made = os.open(backing + path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
-            absent.pop(path, None)
-            return made
+            return os.open(backing + path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
 
         def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
             fail("read")
@@ -103,19 +81,16 @@ def operations(backing: str, faults: dict[str, Any]) -> Any:
 
         def mkdir(self, path: str, mode: int) -> None:
             fail("mkdir")
-            absent.pop(path, None)  # also where the server says that it is there
             os.mkdir(backing + path, mode)  # noqa: PTH102
 
         def rename(self, old: str, new: str) -> None:
             fail("rename")
             os.rename(backing + old, backing + new)  # noqa: PTH104
-            absent.pop(new, None)
             fail("after:rename")
 
         def link(self, target: str, source: str) -> None:
             fail("link")
             os.link(backing + source, backing + target)
-            absent.pop(target, None)
             fail("after:link")
 
         def unlink(self, path: str) -> None:

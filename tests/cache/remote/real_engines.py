@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -71,22 +72,22 @@ def bucket() -> Iterator[Remote]:
     try:
         host, port = server.get_host_and_port()
         endpoint = f"http://{host}:{port}"
-        import urllib.request
-
         request = urllib.request.Request(f"{endpoint}/team", method="PUT")
         urllib.request.urlopen(request, timeout=10).close()
-        yield ObjectRemote(
-            "s3://team/gears",
-            {
-                "endpoint": endpoint,
-                "access_key_id": "test",
-                "secret_access_key": "test",
-                "region": "us-east-1",
-                "virtual_hosted_style_request": False,
-            },
-        )
+        yield ObjectRemote("s3://team/gears", bucket_options(endpoint))
     finally:
         server.stop()
+
+
+def bucket_options(endpoint: str) -> dict[str, object]:
+    """Return the settings of a bucket of a server on this host."""
+    return {
+        "endpoint": endpoint,
+        "access_key_id": "test",
+        "secret_access_key": "test-secret",
+        "region": "us-east-1",
+        "virtual_hosted_style_request": False,
+    }
 
 
 class Site(WebRemote):
@@ -148,9 +149,7 @@ def website(folder: str) -> Iterator[str]:
 
 def url_of(remote: Remote) -> str:
     """Return what a user writes for an engine of this module; unsigned entries are taken."""
-    if isinstance(remote, FolderRemote):
-        return f"{remote.label}?unsigned=1"
-    if isinstance(remote, RedisRemote):
+    if isinstance(remote, FolderRemote | RedisRemote):
         return f"{remote.label}?unsigned=1"
     if isinstance(remote, ObjectRemote):
         settings = "&".join(f"{name}={str(value).lower()}" for name, value in remote._options.items())

@@ -49,9 +49,6 @@ def both(build: Pair, tmp_path: Path) -> Trust:
     return Trust([build.trusted], signer(tmp_path), build.private)
 
 
-# -- who signed it ------------------------------------------------------------------------------------------
-
-
 def test_signatures_of_each_kind_and_of_both_name_who_signed(build: Pair, both: Trust) -> None:
     plain, by_hmac = manifest(), Trust(hmac=both.hmac)
     pair, secret, all_of_them = build.signs.signed(plain), by_hmac.signed(plain), both.signed(plain)
@@ -100,9 +97,6 @@ def test_a_foreign_key_is_refused_with_its_fingerprint(build: Pair, tmp_path: Pa
     assert build.checks.check(foreign, SOURCE, unsigned=True) == "", "it could have been stripped as well"
 
 
-# -- attacks ------------------------------------------------------------------------------------------------
-
-
 def test_a_signature_of_another_entry_is_refused(build: Pair, both: Trust) -> None:
     for trust, reason in (
         (build.signs, "the signature by `build-2026`"),
@@ -140,14 +134,6 @@ def test_a_signature_of_the_same_bytes_for_another_use_is_refused(build: Pair) -
     assert "does not fit" in refusal(build.checks, data + pair_trailer(build.trusted.public_key, bare))
 
 
-def test_one_that_is_cut_off_anywhere_is_refused(build: Pair, both: Trust) -> None:
-    data = both.signed(manifest())
-    pair_only = len(data) - HMAC_SIZE
-    kept = {size: accepted(build.checks, data[:size]) for size in range(len(data))}
-    assert {size: name for size, name in kept.items() if name} == {pair_only: "build-2026"}
-    assert {accepted(Trust(hmac=both.hmac), data[:size]) for size in range(len(data))} == {None}
-
-
 @pytest.mark.parametrize("kind", ["pair", "both"])
 def test_every_flipped_bit_is_refused(kind: str, build: Pair, both: Trust) -> None:
     signs = build.signs if kind == "pair" else both
@@ -165,7 +151,7 @@ def test_every_flipped_bit_is_refused(kind: str, build: Pair, both: Trust) -> No
         data[bit // 8] ^= 1 << bit % 8
 
 
-@settings(max_examples=examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_whatever_is_done_to_a_signed_manifest_only_what_was_signed_is_taken(
     build: Pair, both: Trust, data: st.DataObject
@@ -183,9 +169,6 @@ def test_whatever_is_done_to_a_signed_manifest_only_what_was_signed_is_taken(
     )
     if accepted(both, made):
         assert signed_parts(made).manifest in (manifest(1), manifest(2))
-
-
-# -- time ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -208,9 +191,6 @@ def test_entries_of_another_time_than_the_key_is_trusted_for_are_refused(
         return
     assert "is trusted for entries " in refusal(trust, data)
     assert "not of 2027-01-15T08:00:00" in refusal(trust, data, unsigned=True)
-
-
-# -- signing ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("why", ["unknown", "wrong", "outdated"])

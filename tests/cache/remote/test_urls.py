@@ -71,16 +71,6 @@ def test_some_faults_in_a_row_keep_all_processes_from_asking_for_a_while(tmp_pat
     assert not first.is_open()
 
 
-def test_where_no_file_can_be_a_process_remembers_its_own_faults(tmp_path: Path) -> None:
-    found = Breaker(tmp_path / "absent", "a")
-    for _ in range(FAULTS):
-        assert not found.is_open()
-        found.fault()
-    assert found.is_open()
-    found.success()
-    assert not found.is_open()
-
-
 def test_buckets_at_two_places_are_two_tiers() -> None:
     tiers = parse_urls(
         [f"s3://team/gears{place}" for place in ("", "?endpoint=http://a:9000", "?endpoint=https://b/x")], "x"

@@ -8,16 +8,13 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gearcache.commands.checks.host_checks import check_host
 from gearcache.ge_cache.inductor import targets
 from gearcache.variables import VARIABLES
 from tests.support.commands import DECODE, PREFILL, listed, run, run_json, store
-from tests.support.deploys import DEPLOY
 from tests.support.source_tree import ROOT
 
 #: Spares a compile where another check is looked at.
@@ -26,22 +23,11 @@ NO_COMPILER = {"CXX": "/no/such/compiler"}
 WRONG = {"GEARCACHE_MAX_SIZE": "5", "GEARCACHE_JOBS": "x", "GEARCACHE_REMOTES": "ftp://a", "GEARCACHE_STRICT": "no"}
 
 
-@pytest.fixture
-def deploy(tmp_path: Path, cache_dir: Path) -> Path:
-    (tmp_path / "deploy.py").write_text(DEPLOY)
-    return tmp_path
-
-
-# -- doctor -------------------------------------------------------------------------------------------------
-
-
 def test_doctor_finds_this_host_sound(cache_dir: Path) -> None:
-    found = {check["name"]: check for check in run_json("doctor")["checks"]}
-    assert found["torch"]["ok"]
-    assert found["compiler"]["ok"]
-    assert found["locks"]["ok"]
+    told = run("doctor").stdout
+    for name in ("torch", "compiler", "locks"):
+        assert f"ok    {name}" in told
     assert not cache_dir.exists()
-    assert "ok    torch" in run("doctor").stdout
 
 
 def test_doctor_lists_the_targets_of_this_host_and_what_to_do_without_a_compiler(
@@ -59,27 +45,6 @@ def test_doctor_lists_the_targets_of_this_host_and_what_to_do_without_a_compiler
         assert checks["compiler"]["ok"] is False
         assert "/no/such/compiler" in checks["compiler"]["detail"]
         assert "install g++ with OpenMP or set CXX" in checks["compiler"]["remedy"]
-
-
-def test_another_release_of_torch_is_told(
-    release_of_torch: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gearcache.torch_names.missing_names", lambda: ())
-    release_of_torch("2.99.0+cu132")
-    (check,) = [check for check in check_host(NO_COMPILER) if check.name == "torch"]
-    found = "2.99.0+cu132, which gearcache is not tested with"
-    assert (check.ok, check.detail) == (True, f"{found}, and which has the names that it uses and calls its probes")
-    monkeypatch.setattr("gearcache.torch_names.missing_names", lambda: ("torch._C._gone",))
-    (check,) = [check for check in check_host(NO_COMPILER) if check.name == "torch"]
-    assert check.ok is False
-    assert check.detail.startswith(f"{found}: torch 2.99.0+cu132 lacks `torch._C._gone`")
-    assert check.remedy.startswith("install torch==2.")
-    release_of_torch("2.12.1")
-    (check,) = [check for check in check_host(NO_COMPILER) if check.name == "torch"]
-    assert (check.ok, "or newer, this is 2.12.1" in check.detail) == (False, True)
-
-
-# -- the cron script ----------------------------------------------------------------------------------------
 
 
 def clear_cache(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -119,11 +84,8 @@ def test_a_command_ends_with_2_and_names_a_wrong_variable(
     name: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, WRONG[name])
-    for command in (["list"], ["prune", "--max-size", "1GB"]):
-        assert f"`{name}`" in run(*command, code=2).stderr
+    assert f"`{name}`" in run("list", code=2).stderr
     run("list", "--help")
-    assert f"`{name}`" in run("doctor", "--settings", code=1).stderr
-    assert f"`{name}`" in run("doctor", code=1).stdout
 
 
 def test_every_variable_that_the_code_reads_is_a_setting() -> None:

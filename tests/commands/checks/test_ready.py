@@ -13,6 +13,8 @@ import pytest
 import torch
 
 import gearcache
+from gearcache.cache.layout import Layout
+from gearcache.commands.checks.rank_checks import check_ranks
 from tests.scenarios import collectives, prewarmed
 from tests.support.commands import DECODE, run, run_json, store
 from tests.support.source_tree import ROOT
@@ -57,11 +59,12 @@ def test_a_damaged_graph_is_not_ready(cache_dir: Path) -> None:
 
 def test_entries_for_another_number_of_threads_say_how_to_have_it(cache_dir: Path) -> None:
     threads = torch.get_num_threads()
+    target = "tests.scenarios.prewarmed:warm_only"
     try:
-        run("prewarm", "tests.scenarios.prewarmed:warm_only", "--threads", str(threads + 3))
-        run("doctor", "--ready", "tests.scenarios.prewarmed:warm_only", "--threads", str(threads + 3))
+        run("prewarm", target, "--threads", str(threads + 3))
+        run("doctor", "--ready", target, "--threads", str(threads + 3))
         torch.set_num_threads(threads)
-        told = run("doctor", "--ready", "tests.scenarios.prewarmed:warm_only", code=1).stdout
+        told = run("doctor", "--ready", target, code=1).stdout
     finally:
         torch.set_num_threads(threads)
     assert f"`state.threads` is `{threads}`, stored is `{threads + 3}`" in told
@@ -70,13 +73,12 @@ def test_entries_for_another_number_of_threads_say_how_to_have_it(cache_dir: Pat
     assert "--threads needs --ready" in run("doctor", "--threads", "2", code=2).stderr
 
 
+#: Runs a command where nothing can be written, as in a container of Kubernetes with `readOnlyRootFilesystem`.
 READ_ONLY = """
 mount --make-rprivate /
 for each in / /tmp; do mount -o remount,bind,ro "$each" 2>/dev/null; done
 exec "$0" "$@"
 """
-
-
 #: The call on `meta` imports Dynamo, which asks for the name of the temporary folder.
 DEPLOY = """
 import gearcache, torch
@@ -89,23 +91,16 @@ def build():
 """
 
 
-def run_read_only(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str] | None:
-    """Run Python where nothing can be written, as in a container of Kubernetes with `readOnlyRootFilesystem`."""
-    if shutil.which("unshare") is None:
-        return None
-    command = ["unshare", "-Urm", "sh", "-c", READ_ONLY, sys.executable, *arguments]
-    environment = {**os.environ, **environ}
-    environment.pop("TMPDIR", None)
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
-
-
+@pytest.mark.thorough  # a process imports Dynamo for it; `test_disk` has caches that cannot be written
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare")
 def test_nothing_has_to_be_written_to_be_ready(cache_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "deploy.py").write_text(DEPLOY)
     target = f"{tmp_path / 'deploy.py'}:build"
     run("prewarm", target)
-    environ = {"TORCHAIR_CACHE_HOME": str(cache_dir)}
-    done = run_read_only("-m", "gearcache", "doctor", "--ready", target, **environ)
-    if done is None or "unshare" in done.stderr:
+    command = ["unshare", "-Urm", "sh", "-c", READ_ONLY, sys.executable, "-m", "gearcache", "doctor", "--ready", target]
+    environ = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    if "unshare" in done.stderr:
         pytest.skip("no read-only root can be made here")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert done.stdout == "ok    Linear.forward  2 gears here\n"
@@ -126,6 +121,8 @@ def test_where_no_temporary_file_can_be_all_else_is_checked(cache_dir: Path, mon
 def test_of_a_job_it_is_the_rank_of_the_environment(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = "tests.scenarios.collectives:build"
     gearcache.prewarm(collectives.build, world_size=2, ranks=[1])
+    (check,) = check_ranks({}, Layout(cache_dir))
+    assert (check.ok, check.detail) == (None, "jobs of several ranks have stored entries: Reduced.both")
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     assert checks(target, code=0) == {"Reduced.both, rank 1": (True, "2 gears here")}

@@ -1,14 +1,15 @@
-"""`gearcache prewarm` and `explain MODULE:FUNCTION`, as processes."""
+"""`gearcache prewarm` and `explain MODULE:FUNCTION` on a deployment script."""
 
 from __future__ import annotations
 
-import json
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import run_json, run_process
+from tests.support.commands import run, run_json, run_process
 from tests.support.deploys import DEPLOY
 
 OTHERS = """
@@ -35,37 +36,37 @@ def stopped():
 
 
 @pytest.fixture
-def deploy(tmp_path: Path, cache_dir: Path) -> Path:
+def deploy(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The script `deploy.py` in the working folder; other tests have modules of this name."""
     (tmp_path / "deploy.py").write_text(DEPLOY + OTHERS)
-    return tmp_path
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "deploy", raising=False)
+    yield tmp_path / "deploy.py"
+    sys.modules.pop("deploy", None)
 
 
-@pytest.mark.slow
-def test_prewarm_compiles_once_and_then_says_all_present(deploy: Path, cache_dir: Path) -> None:
-    missing = run_process("prewarm", "deploy:build", "--dry-run", cwd=deploy)
-    assert missing.returncode == 1
+def test_prewarm_compiles_once_and_then_says_all_present(deploy: Path) -> None:
+    missing = run("prewarm", "deploy:build", "--dry-run", code=1)
     assert "2 of 2 gears missing" in missing.stdout
     assert "note: Net.decode: absent" in missing.stderr
-    first = run_process("prewarm", "deploy:build", cwd=deploy, compiles=True)
-    assert (first.returncode, "compiled 2 gears in" in first.stdout) == (0, True), first.stderr
+    first = run("prewarm", "deploy:build")
+    assert "compiled 2 gears in" in first.stdout
     assert "noise of the deployment" in first.stderr
-    assert "Net.decode: gear x.size(0)=2 done" in first.stderr
-    second = run_process("prewarm", "deploy.py:build", "--json", cwd=deploy)
-    report = json.loads(second.stdout)
-    assert (second.returncode, report["complete"], report["compiled"], report["present"]) == (0, True, 0, 2)
-    third = run_process("prewarm", "deploy:build", cwd=deploy)
-    assert "all present: 2 gears" in third.stdout
+    report = run_json("prewarm", "deploy.py:build")
+    assert (report["complete"], report["compiled"], report["present"]) == (True, 0, 2)
+    assert "all present: 2 gears" in run("prewarm", "deploy:build").stdout
 
 
-def test_ctrl_c_during_a_prewarm_leaves_a_cache_that_goes_on(deploy: Path, cache_dir: Path) -> None:
+def test_ctrl_c_during_a_prewarm_leaves_a_cache_that_goes_on(deploy: Path) -> None:
     begun = time.monotonic()
-    done = run_process("prewarm", "deploy:stopped", cwd=deploy, compiles=True)
+    done = run_process("prewarm", "deploy:stopped", cwd=deploy.parent, compiles=True)
     assert time.monotonic() - begun < 55, "the compile was waited for"
     assert done.returncode == 130, done.stderr
     assert "interrupted; what was finished is stored" in done.stderr
     assert run_json("verify")["sound"]
-    again = json.loads(run_process("prewarm", "deploy:build", "--json", cwd=deploy, compiles=True).stdout)
-    assert (list(again["entries"][0]["compiled"]), again["entries"][0]["present"]) == (["x.size(0)=1"], ["x.size(0)=2"])
+    (again,) = run_json("prewarm", "deploy:build")["entries"]
+    assert (list(again["compiled"]), again["present"]) == (["x.size(0)=1"], ["x.size(0)=2"])
 
 
 @pytest.mark.parametrize(
@@ -83,26 +84,20 @@ def test_ctrl_c_during_a_prewarm_leaves_a_cache_that_goes_on(deploy: Path, cache
     ],
 )
 def test_wrong_usage_is_told(arguments: tuple[str, ...], message: str, deploy: Path) -> None:
-    done = run_process("prewarm", *arguments, cwd=deploy)
-    assert (done.returncode, done.stdout) == (2, "")
+    done = run("prewarm", *arguments, code=2)
+    assert done.stdout == ""
     assert message in done.stderr
 
 
-@pytest.mark.slow
-def test_explain_says_what_the_calls_of_a_function_miss(deploy: Path, cache_dir: Path) -> None:
-    run_process("prewarm", "deploy:build", cwd=deploy, compiles=True)
-    (deploy / "deploy.py").write_text(DEPLOY.replace("[1, 2]", "[1, 2, 4]"))
-    done = run_process("explain", "deploy:build", cwd=deploy)
-    assert done.returncode == 1
-    assert "missing: x.size(0)=1; x.size(0)=2; x.size(0)=4" in done.stdout
-    assert "`gears.axes.0.2.2` is `4`, stored is missing in the nearest entry" in done.stdout
+def test_explain_says_what_the_calls_of_a_function_miss(deploy: Path) -> None:
+    run("prewarm", "deploy:build")
+    sys.modules.pop("deploy")
+    deploy.write_text(DEPLOY.replace("[1, 2]", "[1, 2, 4]"))
+    told = run("explain", "deploy:build", code=1).stdout
+    assert "missing: x.size(0)=1; x.size(0)=2; x.size(0)=4" in told
+    assert "`gears.axes.0.2.2` is `4`, stored is missing in the nearest entry" in told
 
 
-@pytest.mark.parametrize(
-    "command",
-    [("prewarm",), ("doctor", "--ready")],
-)
+@pytest.mark.parametrize("command", [("prewarm",), ("doctor", "--ready")])
 def test_a_function_that_ends_the_process_is_no_success(deploy: Path, command: tuple[str, ...]) -> None:
-    done = run_process(*command, "deploy:ends", cwd=deploy, compiles=command[0] == "prewarm")
-    assert done.returncode == 1
-    assert "SystemExit" in done.stdout + done.stderr
+    assert "SystemExit" in run(*command, "deploy:ends", code=1).output

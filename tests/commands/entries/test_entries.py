@@ -28,9 +28,6 @@ def use(cache_dir: Path, key: object, age: float = 0.0) -> None:
     os.utime(path.with_name("manifest.msgpack"), (moment, moment))
 
 
-# -- list ---------------------------------------------------------------------------------------------------
-
-
 def test_list_shows_every_entry_and_rank_once(cache_dir: Path) -> None:
     path = store(cache_dir, PREFILL, b"p" * 3000)
     store(cache_dir, DECODE, b"d" * 10, ranks="rank1")
@@ -47,9 +44,6 @@ def test_list_shows_every_entry_and_rank_once(cache_dir: Path) -> None:
     assert (entry["key"], entry["path"]) == (PREFILL.digest, str(path))
     assert entry["gears"] == ["ids.size(0)=1", "ids.size(0)=2"]
     assert (entry["hits"], entry["compile_seconds"]) == (1, 90.0)
-
-
-# -- show and explain ---------------------------------------------------------------------------------------
 
 
 def test_clear_takes_all_entries_of_a_method_or_a_pattern(cache_dir: Path) -> None:
@@ -91,9 +85,6 @@ def test_explain_compares_two_entries(cache_dir: Path) -> None:
     assert found["key"] == [{"path": "gears", "wanted": "[1, 2]", "stored": "[8]"}]
 
 
-# -- clear and prune ----------------------------------------------------------------------------------------
-
-
 def test_clear_removes_what_was_not_used_for_long(cache_dir: Path) -> None:
     age = 3600.0 * 30
     for key in (DECODE, DECODE_OLD):
@@ -110,7 +101,7 @@ def test_clear_waits_for_users(cache_dir: Path) -> None:
     store(cache_dir, DECODE, b"decode")
     program = (
         "import sys, time\nfrom pathlib import Path\nfrom gearcache.cache.locks.use import register_use\n"
-        "use = register_use(Path(sys.argv[1]))\nprint('ready', flush=True)\ntime.sleep(1.0)"
+        "use = register_use(Path(sys.argv[1]))\nprint('ready', flush=True)\ntime.sleep(0.3)"
     )
     user = subprocess.Popen(
         [sys.executable, "-c", program, str(Layout(cache_dir).use(DECODE))], stdout=subprocess.PIPE, text=True
@@ -137,6 +128,3 @@ def test_prune_drops_the_least_recently_used_first(cache_dir: Path) -> None:
     assert "give a limit" in run("prune", code=2).stderr
     assert "`ten` is no size" in run("prune", "--max-size", "ten", code=2).stderr
     assert "`ten` is no age" in run("prune", "--older-than", "ten", code=2).stderr
-
-
-# -- bundles ------------------------------------------------------------------------------------------------

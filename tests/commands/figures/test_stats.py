@@ -59,9 +59,11 @@ def test_a_reset_prints_what_was_counted_and_counts_from_then_on(counted: Path) 
     assert "Compile time saved  90 s" in text
 
 
-def test_a_prewarm_counts_neither_as_hit_nor_as_miss(cache_dir: Path) -> None:
+def test_calls_count_as_hit_or_miss_and_a_prewarm_as_neither(cache_dir: Path) -> None:
+    net = Net()
+
     def build() -> None:
-        cached(Net())(torch.randn(2, 4))
+        cached(net)(torch.randn(2, 4))
 
     assert gearcache.prewarm(build).compiled == 2
     assert gearcache.prewarm(build).present == 2
@@ -69,3 +71,6 @@ def test_a_prewarm_counts_neither_as_hit_nor_as_miss(cache_dir: Path) -> None:
     assert (found["hits"], found["misses"], found["compile_seconds_saved"]) == (0, 0, 0.0)
     build()
     assert run_json("stats")["hits"] == 1
+    net.factor = 5
+    build()
+    assert run_json("stats")["misses_by_reason"] == {"evidence": 1}

@@ -189,12 +189,11 @@ def test_a_bundle_larger_than_allowed_is_refused(source: Layout, tmp_path: Path)
     assert take_bundle(Layout(tmp_path / "target"), bundle, joined, max_size=10_000).blobs == 4
 
 
-@pytest.mark.parametrize("mode", [0o602, 0o622], ids=oct)
-def test_a_bundle_that_others_can_write_is_refused(source: Layout, tmp_path: Path, mode: int) -> None:
+def test_a_bundle_that_others_can_write_is_refused(source: Layout, tmp_path: Path) -> None:
     bundle = bundle_of(source, tmp_path / "bundle.tar")
-    bundle.chmod(mode)
+    bundle.chmod(0o602)
     target = Layout(tmp_path / "target", "rank1")
-    with pytest.raises(UnsafePath, match=f"mode {mode:04o} lets others write") as caught:
+    with pytest.raises(UnsafePath, match="mode 0602 lets others write") as caught:
         take_bundle(target, bundle, joined)
     assert "take a copy of your own" in str(caught.value)
     assert not list(target.blobs())

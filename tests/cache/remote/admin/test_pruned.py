@@ -15,13 +15,12 @@ from gearcache.cache.remote.admin.prune import RemotePrune, RemotePruned
 from gearcache.cache.remote.admin.push import push_entries
 from gearcache.cache.remote.admin.survey import survey
 from gearcache.cache.remote.engines.folder import FolderRemote
-from gearcache.cache.remote.engines.protocol import Deadline, Remote
+from gearcache.cache.remote.engines.protocol import Deadline
 from gearcache.cache.remote.names import EntryName, blob_name
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remote.urls import TierURL
 from gearcache.readable.joined import covers_manifests
-from tests.cache.remote.real_engines import ENGINES
 from tests.support.commands import DECODE
 from tests.support.signing import Pair
 from tests.support.stored_gears import store_gears
@@ -183,30 +182,14 @@ def test_a_manifest_that_comes_while_its_blobs_go_goes_too(share: Path, monkeypa
     assert names(tier(share)) == []
 
 
-# -- status -------------------------------------------------------------------------------------------------
-
-
-def on(remote: Remote, url: str, root: Path) -> Tier:
-    """A tier with an engine of the tests."""
-    made = Tier(TierURL(url, unsigned=True), Layout(root))
-    made._remote = remote
-    return made
-
-
-def test_a_survey_tries_an_engine_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    root = tmp_path / "host"
-    store_gears(root, DECODE, {"1": b"one"})
-    with ENGINES["bucket"]() as remote:
-        for name in remote.names("v4/", 10_000, Deadline.after(10)):
-            remote.delete(name, Deadline.after(10))  # moto remembers what other tests have stored
-        target = on(remote, f"folder:{tmp_path}", root)
-        assert push_entries(target, Layout(root), [NAME], TRUST, covers_manifests).blobs == 1
-        found = survey(target, TRUST)
-        assert (found.problem, found.leases, found.entries, found.manifests) == ("", True, 1, 1)
-        assert (found.signers, found.refused, found.read, found.resting) == ({"nobody": 1}, {}, 1, 0.0)
-        assert 0 < (found.get_seconds or 0) < 1
-        assert 0 < (found.put_seconds or 0) < 1
-        assert found.size == len(b"one") + Layout(root).manifest(DECODE).stat().st_size
-        assert abs(found.clock_skew or 0.0) < 2
-        assert found.clock_skew is not None
-        assert remote.names("v4/probes/", 10, Deadline.after(10)) == []
+def test_a_survey_tries_an_engine_and_leaves_nothing_behind(share: Path) -> None:
+    manifest = store(share, "a", {"1": b"one"}, days=1)
+    found = survey(tier(share), TRUST)
+    assert (found.problem, found.leases, found.entries, found.manifests) == ("", True, 1, 1)
+    assert (found.signers, found.refused, found.read, found.resting) == ({"nobody": 1}, {}, 1, 0.0)
+    assert 0 < (found.get_seconds or 0) < 1
+    assert 0 < (found.put_seconds or 0) < 1
+    assert found.size == len(b"one") + (share / manifest).stat().st_size
+    assert found.clock_skew is not None
+    assert abs(found.clock_skew) < 2
+    assert FolderRemote(share).names("v4/probes/", 10, Deadline.after(10)) == []

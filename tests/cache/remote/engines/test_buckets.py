@@ -1,18 +1,24 @@
-"""The client of buckets has threads: forked children, the end of a process, panics, and clients that are kept."""
+"""The client of buckets: forked children, settings, and the daily try whether a store keeps to `create`."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-import traceback
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from gearcache.cache.remote.engines.objects import ObjectRemote
-from gearcache.cache.remote.engines.protocol import RemoteError
-from tests.cache.remote.real_engines import bucket, soon
+from gearcache.cache.remote.engines.probe import REMEMBERED_SECONDS, honours_create
+from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
+from gearcache.cache.remote.engines.web import WebRemote
+from gearcache.cache.remote.names import PROBES
+from tests.cache.remote.hostile import hostile, http_answer
+from tests.cache.remote.rclone import careless_bucket
+from tests.cache.remote.real_engines import bucket, bucket_options, soon
+from tests.support.forks import run_in_fork
 
 MOST = 1 << 20
 
@@ -27,27 +33,22 @@ def remote() -> Iterator[ObjectRemote]:
 def test_a_forked_child_asks_by_another_process(remote: ObjectRemote) -> None:
     data = os.urandom(3 << 20)
     remote.put("v4/fork/a", data, soon())
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            assert remote.get("v4/fork/a", 1 << 24, soon()) == data
-            assert remote.get("v4/fork/none", MOST, soon()) is None
-            assert remote.size("v4/fork/a", soon()) == len(data)
-            assert remote.put("v4/fork/b", data, soon(), create=True)
-            assert not remote.put("v4/fork/b", b"other", soon(), create=True)
-            assert remote.names("v4/fork/", 10, soon()) == ["v4/fork/a", "v4/fork/b"]
-            remote.delete("v4/fork/a", soon())
-            with pytest.raises(RemoteError, match="more than 4"):
-                remote.get("v4/fork/b", 4, soon())
-            with pytest.raises(RemoteError, match="no name"):
-                remote.get("../a", 4, soon())
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    assert _ended(child) == 0
+
+    def ask() -> None:
+        signal.alarm(20)  # a child that hangs is killed
+        assert remote.get("v4/fork/a", 1 << 24, soon()) == data
+        assert remote.get("v4/fork/none", MOST, soon()) is None
+        assert remote.size("v4/fork/a", soon()) == len(data)
+        assert remote.put("v4/fork/b", data, soon(), create=True)
+        assert not remote.put("v4/fork/b", b"other", soon(), create=True)
+        assert remote.names("v4/fork/", 10, soon()) == ["v4/fork/a", "v4/fork/b"]
+        remote.delete("v4/fork/a", soon())
+        with pytest.raises(RemoteError, match="more than 4"):
+            remote.get("v4/fork/b", 4, soon())
+        with pytest.raises(RemoteError, match="no name"):
+            remote.get("../a", 4, soon())
+
+    assert run_in_fork(ask) == 0
     assert remote.names("v4/fork/", 10, soon()) == ["v4/fork/b"]
     assert remote.get("v4/fork/b", 1 << 24, soon()) == data
 
@@ -65,12 +66,42 @@ def test_settings_that_the_client_refuses_are_an_error_without_secrets() -> None
         assert "test-secret" not in str(caught.value)
 
 
-def _ended(child: int) -> int:
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
-        if (found := os.waitpid(child, os.WNOHANG))[0]:
-            return os.waitstatus_to_exitcode(found[1])
-        time.sleep(0.02)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    raise AssertionError("the child hangs")
+def test_a_try_leaves_nothing_and_its_answer_is_remembered_for_a_day(remote: ObjectRemote, tmp_path: Path) -> None:
+    assert honours_create(remote, soon(), tmp_path)
+    assert remote.names(PROBES, 10, soon()) == []
+    past = Deadline.after(-1)  # with which every request is an error
+    assert honours_create(remote, past, tmp_path)
+    (path,) = tmp_path.iterdir()
+    for age in (REMEMBERED_SECONDS + 1, -3600.0):
+        os.utime(path, (time.time() - age,) * 2)
+        with pytest.raises(RemoteError):
+            honours_create(remote, past, tmp_path)
+    path.write_bytes(b"perhaps")
+    with pytest.raises(RemoteError):
+        honours_create(remote, past, tmp_path)
+    assert honours_create(remote, soon(), tmp_path)
+    # Where there is no folder for it, nothing is remembered.
+    assert honours_create(remote, soon(), tmp_path / "absent")
+
+
+def test_a_server_that_believes_no_condition_is_found_out(tmp_path: Path) -> None:
+    with careless_bucket() as careless:
+        assert not honours_create(careless, soon(), tmp_path)
+        assert not honours_create(careless, Deadline.after(-1), tmp_path)
+
+
+@pytest.mark.parametrize("status", ["403 Forbidden", "500 Internal Server Error"])
+def test_an_error_comes_out_and_is_not_remembered(tmp_path: Path, status: str) -> None:
+    with hostile() as server:
+        server.answer = http_answer(b"", status)
+        remote = ObjectRemote("s3://team/gears", bucket_options(f"http://127.0.0.1:{server.port}"))
+        with pytest.raises(RemoteError, match=status[:3] if status[0] == "5" else "privileges"):
+            honours_create(remote, soon(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_engines_that_know_are_not_asked(tmp_path: Path) -> None:
+    with hostile() as server:
+        assert not honours_create(WebRemote(f"http://127.0.0.1:{server.port}"), soon(), tmp_path)
+        assert server.requests == []
+    assert list(tmp_path.iterdir()) == []

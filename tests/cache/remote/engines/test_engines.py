@@ -14,23 +14,19 @@ from gearcache.cache.remote.engines.objects import ObjectRemote
 from gearcache.cache.remote.engines.protocol import Remote, RemoteError
 from gearcache.cache.remote.engines.redis_server import RedisRemote
 from gearcache.cache.remote.engines.web import WebRemote
-from tests.cache.remote.clouds import azure, azurite_program, google
-from tests.cache.remote.nginx import nginx, nginx_program
-from tests.cache.remote.rclone import bucket_options, careless_bucket
-from tests.cache.remote.real_engines import ENGINES, soon
+from tests.cache.remote.azurite import azure, azurite_program
+from tests.cache.remote.rclone import careless_bucket
+from tests.cache.remote.real_engines import ENGINES, bucket_options, soon
 from tests.support.at_once import at_once
 
 MOST = 1 << 20
-CLOUDS = {"careless bucket": careless_bucket, "azure": azure, "careless google": google}
-ALL = {**ENGINES, **CLOUDS, "nginx": nginx}
+ALL = {**ENGINES, "careless bucket": careless_bucket, "azure": azure}
 #: What only some engines keep between names.
 SPECIAL = ("a b", "a+b", "[1]", "a*", "50%", "%41", "ü", "a~b", "a#b", "a?b", "a&b", "{q}", "a:b", "a=b@c", "a\\b", "A")
 
 
 @pytest.fixture(scope="module", params=ALL)
 def remote(request: pytest.FixtureRequest) -> Iterator[Remote]:
-    if request.param == "nginx" and nginx_program() is None:
-        pytest.skip("there is no nginx: see scripts/servers.sh")
     if request.param == "azure" and azurite_program() is None:
         pytest.skip("there is no Azurite, or no node for it: see scripts/servers.sh")
     with ALL[request.param]() as made:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,19 +104,3 @@ def test_what_has_a_lifetime_is_dropped(remote: RedisRemote) -> None:
     assert not remote.put("lease", b"two", soon(), create=True, lifetime=0.2)
     time.sleep(0.4)
     assert remote.put("lease", b"three", soon(), create=True, lifetime=0.2)
-
-
-@pytest.mark.parametrize("answer", [b"", b"%&$ nonsense\r\n" * 10], ids=["hangs up", "nonsense"])
-def test_what_does_not_answer_as_a_server_does_is_an_error(answer: bytes) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve() -> None:
-            connection, _ = listening.accept()
-            with connection:
-                connection.sendall(answer)
-
-        threading.Thread(target=serve, daemon=True).start()
-        begin = time.monotonic()
-        with pytest.raises(RemoteError):
-            RedisRemote(f"redis://127.0.0.1:{listening.getsockname()[1]}").get("v4/a", 1, soon(2))
-        assert time.monotonic() - begin < 5

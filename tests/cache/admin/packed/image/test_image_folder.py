@@ -29,13 +29,12 @@ KEYS = [
     CacheKey("Model.decode", (("versions", VERSIONS), ("backend", {"capability": "AVX512"}), ("a", number)))
     for number in range(3)
 ]
-LONG = CacheKey("Model." + "x" * 74, (("versions", VERSIONS),))
 CODE = random.Random(1).randbytes(3000)
 PRODUCER = {"torch": "2.13.0", "gears": ["x.size(0)=1", "x.size(0)=2"]}
 
 
-def fill(root: Path, *, keys: list[CacheKey] = KEYS, ranks: str = "", signer: Signer | None = None) -> Layout:
-    layout = Layout(root, ranks)
+def fill(root: Path, *, keys: list[CacheKey] = KEYS, signer: Signer | None = None) -> Layout:
+    layout = Layout(root)
     store = DiskStore(layout, clock=lambda: 1.5, signer=signer)
     for key in keys:
         with store.writing():
@@ -46,6 +45,10 @@ def fill(root: Path, *, keys: list[CacheKey] = KEYS, ranks: str = "", signer: Si
 
 def pack(layout: Layout, folder: Path) -> str:
     return write_image(layout, Catalog(layout).entries(), folder).digest
+
+
+def files_below(folder: Path) -> dict[Path, bytes]:
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def document(folder: Path, digest: str) -> Any:
@@ -86,48 +89,25 @@ def test_the_same_entries_give_the_same_image_whatever_time_mask_and_order(tmp_p
         pack(second, tmp_path / "two")
     finally:
         os.umask(old)
-    files = [
-        {
-            path.relative_to(tmp_path / name): path.read_bytes()
-            for path in (tmp_path / name).rglob("*")
-            if path.is_file()
-        }
-        for name in ("one", "two")
-    ]
-    assert files[0] == files[1]
-    assert len(files[0]) == 5
+    assert files_below(tmp_path / "one") == files_below(tmp_path / "two")
+    assert len(files_below(tmp_path / "one")) == 5
     other = pack(fill(tmp_path / "other", keys=KEYS[:2]), tmp_path / "one")
     assert named(tmp_path / "one") == other != named(tmp_path / "two"), "another image takes its place"
     assert_whole(tmp_path / "one")
-
-
-def test_a_layer_holds_entries_and_blobs_of_root_and_nothing_else(tmp_path: Path) -> None:
-    layout = fill(tmp_path / "cache")
-    fill(tmp_path / "cache", keys=[LONG], ranks="world2global_rank1")
-    pack(layout, tmp_path / "image")
-    with tarfile.open(parts(tmp_path / "image")[2]) as tar:
-        members = tar.getmembers()
-    digests = {sha256(data).hexdigest() for data in (CODE, *(key.digest.encode() for key in (*KEYS, LONG)))}
-    top = f"{ROOT}/v{FORMAT_VERSION}"
-    assert {member.name for member in members if member.isreg()} == {
-        *(f"{top}/blobs/{digest[:2]}/{digest}" for digest in digests),
-        *(f"{top}/entries/Model.decode/{key.digest}/manifest.msgpack" for key in KEYS),
-        f"{top}/entries/{LONG.label}/{LONG.digest}/world2global_rank1/manifest.msgpack",
-    }
-    files = [member.name for member in members if member.isreg()]
-    assert files == sorted(files), "blobs come before the manifests that name them"
-    for member in members:
-        assert (member.uid, member.gid, member.mtime) == (0, 0, 0)
-        assert (member.isdir(), member.mode) in ((True, 0o755), (False, 0o644))
-    folders = {member.name for member in members if member.isdir()}
-    assert {str(parent) for name in files for parent in Path(name).parents} - {"."} == folders
 
 
 def test_what_is_unpacked_is_a_read_only_cache_with_its_signatures(tmp_path: Path) -> None:
     signed_by = signer(tmp_path)
     pack(fill(tmp_path / "cache", signer=signed_by), tmp_path / "image")
     with tarfile.open(parts(tmp_path / "image")[2]) as tar:
+        members = tar.getmembers()
         tar.extractall(tmp_path / "container", filter="data")
+    files = [member.name for member in members if member.isreg()]
+    assert len(files) == 7, "three entries, their blobs and the one that they share"
+    assert files == sorted(files), "blobs come before the manifests that name them"
+    for member in members:
+        assert (member.uid, member.gid, member.mtime) == (0, 0, 0)
+        assert (member.isdir(), member.mode) in ((True, 0o755), (False, 0o644))
     mounted = Layout(tmp_path / "container" / ROOT)
     for path in mounted.root.rglob("*"):
         path.chmod(0o555 if path.is_dir() else 0o444)
@@ -194,19 +174,12 @@ def test_entries_for_two_kinds_of_machines_are_no_image(tmp_path: Path) -> None:
     assert not (tmp_path / "image" / "index.json").exists()
 
 
-@pytest.mark.parametrize("damage", ["missing", "longer", "manifest"])
-def test_a_damaged_entry_is_not_packed_and_an_old_image_stays(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_entry_is_not_packed_and_an_old_image_stays(tmp_path: Path) -> None:
     layout, image = fill(tmp_path / "cache"), tmp_path / "image"
     entries = Catalog(layout).entries()
     write_image(layout, entries[:1], image)
     before = (image / "index.json").read_bytes()
-    blob = layout.blob(sha256(CODE).hexdigest())
-    if damage == "longer":
-        blob.write_bytes(CODE + b"!")
-    elif damage == "missing":
-        blob.unlink()
-    else:
-        layout.manifest(KEYS[0]).write_bytes(b"damaged")
+    layout.blob(sha256(CODE).hexdigest()).write_bytes(CODE + b"!")
     with pytest.raises(CorruptEntry):
         write_image(layout, entries, image)
     assert (image / "index.json").read_bytes() == before

@@ -1,8 +1,4 @@
-"""Engines of other clouds: Azure's blobs by their emulator, Google's client in front of a server of its XML interface.
-
-Azurite is from npm, by `scripts/servers.sh`. Google's emulators speak its JSON interface, which the client does not
-use; its XML interface is that of S3 with other conditions, so rclone's server answers it and believes none.
-"""
+"""Azure's blobs by their emulator Azurite, which is from npm, by `scripts/servers.sh`."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import base64
 import datetime
 import hashlib
 import hmac
-import json
 import shutil
 import subprocess
 import tempfile
@@ -20,7 +15,6 @@ from contextlib import contextmanager
 
 from gearcache.cache.remote.engines.objects import ObjectRemote
 from gearcache.cache.remote.engines.protocol import Remote
-from tests.cache.remote.rclone import rclone_server
 from tests.cache.remote.real_engines import free_port, wait_for
 from tests.support.programs import find_program
 
@@ -69,14 +63,3 @@ def _make_container(endpoint: str, name: str) -> None:
     }
     request = urllib.request.Request(f"{endpoint}/{name}?restype=container", method="PUT", headers=headers)
     urllib.request.urlopen(request, timeout=10).close()
-
-
-@contextmanager
-def google() -> Iterator[Remote]:
-    """A bucket for Google's client, of a server that believes no condition."""
-    with rclone_server() as endpoint:
-        account = {"gcs_base_url": endpoint, "disable_oauth": True}
-        account |= {"client_email": "", "private_key": "", "private_key_id": ""}
-        remote = ObjectRemote("gs://team/gears", {"service_account_key": json.dumps(account), "allow_http": "1"})
-        wait_for(remote)
-        yield remote

@@ -1,3 +1,0 @@
-"""Constants that another module's methods read."""
-
-OFFSET = 0.5
