@@ -253,33 +253,6 @@ def test_a_forward_that_cannot_be_served_any_more_is_refused_by_name(cache_dir: 
     torch.testing.assert_close(net(X), eager(net, X))
 
 
-# -- what was called -------------------------------------------------------------------------------------
-
-WORDS = "no call of the module has come here; a direct `model.forward(...)` is not served: call the module itself"
-
-
-def says_so(served: Any) -> bool:
-    texts = [repr(served), served.explain()]
-    told = [WORDS in text for text in texts]
-    assert len(set(told)) == 1, texts
-    assert all("no call" in text for text in texts) == told[0]
-    return told[0]
-
-
-def test_direct_forwards_and_warm_are_no_calls(cache_dir: Path) -> None:
-    served = attached(Net().eval(), gears=None)
-    assert repr(served) == f"<attached Net.forward, nothing loaded; {WORDS}>"
-    with torch.no_grad():
-        served.module.forward(X)
-        assert says_so(served)
-        assert served.stats.calls == 0
-        served.warm(X)
-        assert says_so(served)
-        served.module(X)
-    assert not says_so(served)
-    assert served.was_called
-
-
 # -- before traffic, and threads -------------------------------------------------------------------------
 
 
