@@ -55,7 +55,7 @@ FAULTS = [
         "ge_cache/inductor/result_strides.py",
         " or _lies(value, order):\n",
         " or not _lies(value, order):\n",
-        ("tests/ge_cache/inductor/test_result_strides.py",),
+        ("tests/ge_cache/inductor/test_compiled_results.py",),
     ),
     Fault(
         "A setting that bakes the values of weights into code is refused",

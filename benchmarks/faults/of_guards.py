@@ -75,10 +75,7 @@ FAULTS = [
         "guards/evidence/relations.py",
         '    return " and ".join([*kinds, *(f"({text})" for text in texts)])\n',
         '    return " and ".join([*kinds, *(f"({text})" for text in texts[1:])])\n',
-        (
-            "tests/serving/test_what_varies.py::"
-            "test_an_int_that_is_0_or_1_at_first_takes_no_more_graphs_than_torch_compile_makes",
-        ),
+        ("tests/serving/test_what_varies.py::test_odd_ints_are_served_in_any_order",),
     ),
     Fault(
         "A function mode sees what the method calls",

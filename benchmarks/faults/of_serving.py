@@ -12,7 +12,7 @@ FAULTS = [
         f"{_SERVING}/find/activate.py",
         "        for part in (variant.sources, variant.evidence):\n",
         "        for part in (variant.sources,):\n",
-        ("tests/serving/find/test_refresh.py::test_a_change_is_seen_after_refresh_and_both_ways_are_kept",),
+        ("tests/serving/find/test_changes.py::test_a_change_is_seen_after_refresh_and_both_ways_are_kept",),
     ),
     Fault(
         "A weight that is replaced is followed",
@@ -26,14 +26,14 @@ FAULTS = [
         f"{_SERVING}/miss/verdict.py",
         "        if raises:\n            return rules.outside(call)\n        if rules.on_miss",
         "        if rules.on_miss",
-        ("tests/serving/miss/test_verdict.py::test_a_size_outside_all_gears_is_what_on_miss_says",),
+        ("tests/ge_cache/graphs/test_gears.py::test_a_shape_outside_all_gears_is_refused_by_default",),
     ),
     Fault(
         "A stance that forbids compiling is followed",
         f"{_SERVING}/miss/verdict.py",
         '    if call.stance == "eager_on_recompile":\n',
         '    if call.stance == "eager_on_recompile" and facts.missing:\n',
-        ("tests/serving/miss/test_verdict.py::test_stances_that_forbid_a_compile",),
+        ("tests/serving/call/test_stance.py::test_eager_on_recompile_uses_what_is_loaded_and_compiles_nothing",),
     ),
     Fault(
         "A fault of the cache leaves the call to the method and warns once",
@@ -78,10 +78,7 @@ FAULTS = [
         f"{_SERVING}/call/stance.py",
         "_followers: weakref.WeakSet[Any] = weakref.WeakSet()\n",
         "_followers: set[Any] = set()\n",
-        (
-            "tests/serving/call/test_stance.py::test_methods_that_are_gone_are_not_kept_by_the_stance",
-            "tests/serving/find/test_unload.py::test_the_memory_of_the_weights_goes_with_the_module",
-        ),
+        ("tests/serving/find/test_unload.py::test_the_memory_of_the_weights_goes_with_the_module",),
     ),
     Fault(
         "The calls of a gear are counted beyond the life of its model",

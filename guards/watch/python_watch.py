@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
@@ -32,7 +33,7 @@ class PythonWatch:
     ) -> None:
         content_keys = [(vars(holder) if isinstance(holder, type) else holder, keys) for holder, keys in dicts]
         self._keyed = [(holder, keys, _values(holder, keys)) for holder, keys in content_keys if keys is not None]
-        self._whole = [(holder, list(holder.items())) for holder, keys in content_keys if keys is None]
+        self._whole = [(holder, _items(holder)) for holder, keys in content_keys if keys is None]
         self._numbers = [number for number, (_, keys) in enumerate(content_keys) if keys is not None]
         self._numbers += [number for number, (_, keys) in enumerate(content_keys) if keys is None]
         self._lists, self._collections, self._cells, self._slots = lists, collections, cells, slots
@@ -49,7 +50,7 @@ class PythonWatch:
         """Return kind and number of the first change, or None."""
         dicts = [all(map(_same, _values(holder, keys), values)) for holder, keys, values in self._keyed]
         dicts += [
-            len(holder) == len(items) and all(map(_same_item, holder.items(), items)) for holder, items in self._whole
+            len(holder) == len(items) and all(map(_same_item, _items(holder), items)) for holder, items in self._whole
         ]
         if not all(dicts):
             return "dictionary", self._numbers[dicts.index(False)]
@@ -85,7 +86,14 @@ def _parts(function: types.FunctionType) -> tuple[Any, ...]:
 
 
 def _values(holder: Any, keys: Iterable[Any]) -> list[Any]:
-    return [holder.get(key, _ABSENT) for key in keys]
+    # A subclass of `dict` may have a `get` and `items` of its own; other holders are the members of classes.
+    base = dict if isinstance(holder, dict) else type(holder)
+    return [base.get(holder, key, _ABSENT) for key in keys]
+
+
+def _items(holder: Any) -> list[tuple[Any, Any]]:
+    base = next((base for base in (OrderedDict, dict) if isinstance(holder, base)), type(holder))
+    return list(base.items(holder))
 
 
 def _same_item(left: tuple[Any, Any], right: tuple[Any, Any]) -> bool:

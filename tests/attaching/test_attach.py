@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import io
 import pickle
 import threading
 import time
@@ -111,14 +110,6 @@ def test_detach_puts_back_what_was_there(cache_dir: Path, before: Any) -> None:
     assert (again.stats.traces, again.stats.calls) == (0, 1)
 
 
-def test_detach_leaves_alone_what_came_later(cache_dir: Path) -> None:
-    net = Net()
-    served = attached(net)
-    later = net._compiled_call_impl = lambda x: "compiled later"
-    served.detach()
-    assert net._compiled_call_impl is later
-
-
 def test_a_module_is_attached_once(cache_dir: Path) -> None:
     net = Net()
     served = attached(net)
@@ -171,13 +162,6 @@ def test_what_cannot_be_attached_is_refused_by_name(module: Callable[[], Any], t
         gearcache.attach(made)
 
 
-def test_options_are_checked_at_once() -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument 'gear'"):
-        gearcache.attach(Net(), gear=GEARS)  # type: ignore[call-arg]
-    with pytest.raises(ValueError, match="fullgraph is False"):
-        gearcache.attach(Net(), fullgraph=False)
-
-
 @pytest.mark.parametrize("copied", [copy.copy, lambda net: pickle.loads(pickle.dumps(net))])
 def test_a_copy_of_the_module_is_a_plain_one(cache_dir: Path, copied: Callable[[nn.Module], Any]) -> None:
     net = Net()
@@ -189,8 +173,6 @@ def test_a_copy_of_the_module_is_a_plain_one(cache_dir: Path, copied: Callable[[
     assert other._compiled_call_impl is None
     assert served.stats.calls == 1
     assert net.state_dict().keys() == Net().state_dict().keys()
-    stored = io.BytesIO()
-    torch.save(net.state_dict(), stored)
 
 
 def test_a_copy_of_the_attachment_is_detached(cache_dir: Path) -> None:
@@ -220,7 +202,6 @@ class Other(Net):
 
 
 CHANGES: dict[str, Callable[[Any], Any]] = {
-    "attribute": lambda net: setattr(net, "factor", 5.0),
     "forward of the instance": lambda net: setattr(net, "forward", types.MethodType(_minus, net)),
     "class": lambda net: setattr(net, "__class__", Other),
     "dtype": lambda net: net.double(),

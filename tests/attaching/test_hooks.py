@@ -178,17 +178,6 @@ def test_a_backward_hook_is_refused_by_name_where_it_would_run(net: Net) -> None
     torch.testing.assert_close(net(X), X * 2)
 
 
-def test_a_lazy_module_gets_its_parameters_from_its_first_call(cache_dir: Path) -> None:
-    lazy = nn.LazyLinear(3)
-    served = gearcache.attach(lazy, config=strict_config())
-    found = lazy(X)
-    assert type(lazy) is nn.Linear
-    with torch.no_grad():
-        torch.testing.assert_close(found, lazy.forward(X))
-        torch.testing.assert_close(lazy(X), lazy.forward(X))
-    assert served.stats.calls == 2
-
-
 class Whole(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -38,14 +38,6 @@ def tells_given(forward: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def knows_the_first(forward: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(forward)
-    def wrapper(self: Any, ids: Tensor, *rest: Any, strange: float = 1.0, **named: Any) -> Any:
-        return forward(self, ids, *rest, **named) * strange
-
-    return wrapper
-
-
 def scale_and_shift(self: Any, ids: Tensor, mask: Tensor | None = None, *, scale: Tensor | None = None) -> Tensor:
     found = ids * 2 if mask is None else ids * mask
     return found if scale is None else found * scale
@@ -74,7 +66,6 @@ FORMS: dict[str, tuple[Callable[..., Any], list[tuple[tuple[Any, ...], dict[str,
         tells_given(ALL),
         [((X, X), {}), ((X,), {"mask": X}), ((X,), {"mask": None}), ((X,), {"mask": X, "doubled": True})],
     ),
-    "knows the first": (knows_the_first(ALL), [((X, X), {}), ((), {"ids": X, "scale": X}), ((X,), {"strange": 3.0})]),
     "with rest": (hides_all(with_rest), [((X,), {}), ((X, X, X), {}), ((X, X), {"named": X})]),
     "only by position": (hides_all(only_by_position), [((X,), {}), ((X,), {"mask": X, "scale": X})]),
     "inference_mode": (torch.inference_mode()(hides_all(ALL)), [((X, X), {}), ((), {"ids": X, "mask": X})]),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import gearcache
 from tests.support.scenarios import strict_config
@@ -35,17 +36,12 @@ class Whole(nn.Module):
         return self.head(self.part(x))
 
 
-class Broken(Whole):
-    """Dynamo goes on behind the break, where it meets the part again."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        found = self.part(x)
-        torch._dynamo.graph_break()
-        return self.head(self.part(found))
-
-
 def _functional_call(model: nn.Module, x: Tensor) -> Any:
     return lambda y: torch.func.functional_call(model, dict(model.named_parameters()), (y,))
+
+
+def _recorded(model: nn.Module, x: Tensor) -> Any:
+    return make_fx(lambda y: model(y))(x)
 
 
 TRACERS: dict[str, Callable[[nn.Module, Tensor], Any]] = {
@@ -54,6 +50,7 @@ TRACERS: dict[str, Callable[[nn.Module, Tensor], Any]] = {
     "torch.fx": lambda model, x: torch.fx.symbolic_trace(model),
     "torch.jit.trace": lambda model, x: torch.jit.trace(model, (x,), check_trace=False),
     "functional_call": _functional_call,
+    "make_fx": _recorded,
     "vmap": lambda model, x: torch.vmap(model),
     "cache_compile": lambda model, x: gearcache.cache_compile(model.forward, config=strict_config()),
 }
@@ -79,15 +76,3 @@ def test_the_module_itself_is_traced(cache_dir: Path, tracer: str, place: str, i
         assert served.stats.calls == before
         served.detach()  # what was traced has taken nothing of it
         torch.testing.assert_close(traced(other), expected)
-
-
-@pytest.mark.filterwarnings("ignore:The .grad attribute")
-def test_dynamo_behind_a_graph_break(cache_dir: Path) -> None:
-    model, x = Broken(), torch.randn(2, 4)
-    served = gearcache.attach(model.part, config=strict_config())
-    with torch.no_grad():
-        expected = model.head(model.part.forward(model.part.forward(x)))
-        for _ in range(2):
-            torch.testing.assert_close(torch.compile(model, backend="eager")(x), expected)
-    assert torch.compile(model, backend="eager")(x).requires_grad  # nothing of it was cached
-    assert served.stats.calls == 0

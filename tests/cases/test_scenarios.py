@@ -46,7 +46,7 @@ TESTS = {
         "varying": Module(kept=("a_decode_step", "a_cache_of_another_size")),
     },
     "state": {
-        # `test_plain_generate` has a Llama, `test_repeated` layers that know their number, `test_sentences` a BERT.
+        # `test_generate` has a Mistral, `test_repeated` layers that know their number, `test_sentences` a BERT.
         "attached": Module(1e-6, ("a_convolutional_net",)),
         "given_modules": Module(),
         "names": Module(kept=("every_name_as_a_parameter", "every_name_as_attribute_global_closure_and_key")),

@@ -1,15 +1,19 @@
-"""Entries that tests of several files serve: a run makes them once, in whichever of its processes comes first."""
+"""Entries that tests of several files serve, and who serves them: a run makes them once, in its first process."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
 import gearcache
+
+if TYPE_CHECKING:
+    from gearcache.integrations.transformers import AttachedModel
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +40,21 @@ def t5_entries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = _root("t5", tmp_path_factory)
     _warm(language_model("t5"), T5_SIZES, root)
     return root
+
+
+@pytest.fixture
+def attach(request: pytest.FixtureRequest) -> Callable[..., AttachedModel]:
+    """Attach models as `attach_generate` does, a Mistral or a T5 with the sizes and the graphs of those above."""
+    from tests.support.language_models import MISTRAL_SIZES, T5_SIZES, attach_generate
+
+    def attached(model: Any, on_miss: str = "eager", **sizes: Any) -> AttachedModel:
+        family = model.config.model_type
+        root = request.getfixturevalue(f"{family}_entries" if family in ("mistral", "t5") else "tmp_path")
+        given = {**(T5_SIZES if family == "t5" else MISTRAL_SIZES), **sizes}
+        config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss=on_miss)
+        return attach_generate(model, **given, config=config, cache_dir=root)
+
+    return attached
 
 
 def _root(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -80,8 +80,6 @@ def test_models_that_slots_cannot_serve_are_refused_by_name(name: str) -> None:
         ({"prompt": [64], "cache_length": 32}, GearSpecError, r"prompt is \[64\]; .* from 1 to 32"),
         ({"cache_length": True}, GearSpecError, "cache_length is True; it must be an int of at least 2"),
         ({"config": gearcache.CompilerConfig(on_miss="compile")}, OptionError, "`on_miss` is 'compile'; .*'eager' or"),
-        ({"gears": {"input_ids": {0: [2]}}}, TypeError, "attach_generate takes no `gears`"),
-        ({"cachedir": "x"}, TypeError, "cachedir"),
     ],
     ids=str,
 )

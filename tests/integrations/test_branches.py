@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-import gearcache
-from tests.support.language_models import (
-    CACHE,
-    MISTRAL_SIZES,
-    T5_SIZES,
-    attach_generate,
-    language_model,
-    needs_transformers,
-    tokens,
-)
+from tests.support.language_models import CACHE, language_model, needs_transformers, tokens
 
 if TYPE_CHECKING:
     from gearcache.integrations.transformers import AttachedModel
-    from gearcache.integrations.transformers.sequence_cache import SequenceCache
+
+    Attach = Callable[..., AttachedModel]
 
 pytestmark = needs_transformers
 
@@ -43,12 +34,6 @@ BRANCHES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def attached_to(root: Path) -> AttachedModel:
-    config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss="raise")
-    model = language_model("mistral")
-    return attach_generate(model, **MISTRAL_SIZES, config=config, cache_dir=root)
-
-
 def first_turn(model: Any) -> tuple[Any, torch.Tensor]:
     found = model.generate(tokens(2, 20), **OPTIONS)  # graphs read them in two parts
     return getattr(found, CACHE), found.sequences
@@ -61,10 +46,10 @@ def going_on(model: Any, cache: Any, ids: torch.Tensor, seed: int, **options: An
 
 
 @pytest.mark.parametrize("name", BRANCHES)
-def test_branches_of_one_prefix_go_their_own_ways(name: str, mistral_entries: Path) -> None:
+def test_branches_of_one_prefix_go_their_own_ways(name: str, attach: Attach) -> None:
     """As those of plain transformers, in which order ever they go on."""
     found = []
-    for model in (language_model("mistral"), attached_to(mistral_entries).model):
+    for model in (language_model("mistral"), attach(language_model("mistral"), "raise").model):
         cache, ids = first_turn(model)
         branches = [cache, *(BRANCHES[name](cache) for _ in range(2))]
         texts = [going_on(model, branch, ids, seed) for seed, branch in enumerate(branches)]
@@ -73,10 +58,10 @@ def test_branches_of_one_prefix_go_their_own_ways(name: str, mistral_entries: Pa
     assert len({str(texts) for texts in found[0]}) == len(found[0])
 
 
-def test_beams_leave_a_copy_as_it_was(mistral_entries: Path) -> None:
+def test_beams_leave_a_copy_as_it_was(attach: Attach) -> None:
     """They reorder the cache at each step, and write it anew."""
     found = []
-    for model in (language_model("mistral"), attached_to(mistral_entries).model):
+    for model in (language_model("mistral"), attach(language_model("mistral"), "raise").model):
         cache, ids = first_turn(model)
         branch = with_layers(cache, copy.copy)
         kept = [(layer.keys, layer.values) for layer in cache.layers]
@@ -91,14 +76,11 @@ def test_beams_leave_a_copy_as_it_was(mistral_entries: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_branches_of_an_encoder_decoder_go_their_own_ways(t5_entries: Path) -> None:
+def test_branches_of_an_encoder_decoder_go_their_own_ways(attach: Attach) -> None:
     import transformers
 
-    config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss="raise")
     found = []
-    for model in (language_model("t5"), language_model("t5")):
-        if found:
-            attach_generate(model, **T5_SIZES, config=config, cache_dir=t5_entries)
+    for model in (language_model("t5"), attach(language_model("t5"), "raise").model):
         call: dict[str, Any] = {"inputs": tokens(2, 6), **OPTIONS, "eos_token_id": None}
         turn = model.generate(**call)
         pair = getattr(turn, CACHE)
@@ -112,29 +94,3 @@ def test_branches_of_an_encoder_decoder_go_their_own_ways(t5_entries: Path) -> N
             texts.append(model.generate(**call, decoder_input_ids=ids, **{CACHE: cache}).sequences.tolist())
         found.append(texts)
     assert found[0] == found[1]
-
-
-def made() -> SequenceCache:
-    from gearcache.integrations.transformers.sequence_cache import SequenceCache
-    from gearcache.integrations.transformers.slots import Form
-
-    cache = SequenceCache([Form(1, 2, 2, 8, torch.float32, torch.device("cpu"))] * 2, "owner", 2, 2)
-    cache.open(2, 3)
-    cache.advance(3)
-    return cache
-
-
-def test_slots_are_copied_only_where_somebody_else_has_gone_on() -> None:
-    cache = made()
-    keys = cache.layers[0].slots.keys
-    branch = with_layers(cache, copy.copy)
-    assert cache.open(2, 1).keys[0] is keys
-    opened = branch.open(2, 1)
-    assert (opened.begin, opened.keys[0] is keys) == (3, False)
-    assert branch.open(2, 1).keys[0] is not opened.keys[0]  # the first one was not advanced, so it may be written
-
-
-def test_one_layer_in_two_places_is_left_to_the_model() -> None:
-    cache = made()
-    cache.layers[1] = cache.layers[0]
-    assert cache.rows is None

@@ -57,7 +57,7 @@ def served(family: str, root: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.thorough  # `test_generate` has a Mistral, `test_attaching_models` a GPT-2, `test_encoder_decoders` a T5
+@pytest.mark.thorough  # `test_generate` has a Mistral and a T5, `test_attaching_models` a Llama
 def test_every_family_gives_what_plain_generate_gives(tmp_path: Path) -> None:
     expected = {family: texts(language_model(family)) for family in TRIED}
     assert len({json.dumps(texts) for texts in expected.values()}) == len(TRIED)

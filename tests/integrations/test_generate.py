@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import copy
-import json
 import logging
 import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-import gearcache
-from gearcache.errors import AlreadyAttached, UnknownGear
+from gearcache.errors import AlreadyAttached, UnknownGear, UnsupportedMethod
 from tests.support.language_models import (
     CACHE,
-    MISTRAL_SIZES,
     attach_generate,
     language_model,
     left_padded,
     needs_transformers,
+    right_padded,
     tokens,
 )
 from tests.support.relaunch import run_python
@@ -30,28 +28,35 @@ from tests.support.relaunch import run_python
 if TYPE_CHECKING:
     from gearcache.integrations.transformers import AttachedModel
 
+    Attach = Callable[..., AttachedModel]
+
 pytestmark = needs_transformers
 
 #: A sliding window of 6, so windows, rotary positions and padding meet.
 FAMILY = "mistral"
-#: Calls that graphs serve throughout.
-SERVED: dict[str, dict[str, Any]] = {
-    "left padding": {"input_ids": tokens(3, 9), "attention_mask": left_padded(3, 9)},
-    "longer, with left padding": {"input_ids": tokens(3, 45), "attention_mask": left_padded(3, 45)},
-    "up to the last slot": {"input_ids": tokens(1, 53), "max_new_tokens": 12},
-    "returned sequences": {"input_ids": tokens(1, 7), "do_sample": True, "num_return_sequences": 3},
-    "beams": {"input_ids": tokens(1, 7), "num_beams": 4},
-    "penalties": {"input_ids": tokens(2, 12), "repetition_penalty": 1.5, "no_repeat_ngram_size": 2},
-    "a static cache": {"input_ids": tokens(2, 5), "cache_implementation": "static"},
+#: Family and call: those that graphs serve throughout. Of an encoder-decoder, its encoder comes from graphs too.
+SERVED: dict[str, tuple[str, dict[str, Any]]] = {
+    "left padding": (FAMILY, {"input_ids": tokens(3, 9), "attention_mask": left_padded(3, 9)}),
+    "longer, with left padding": (FAMILY, {"input_ids": tokens(3, 45), "attention_mask": left_padded(3, 45)}),
+    "up to the last slot": (FAMILY, {"input_ids": tokens(1, 53), "max_new_tokens": 12}),
+    "returned sequences": (FAMILY, {"input_ids": tokens(1, 7), "do_sample": True, "num_return_sequences": 3}),
+    "beams": (FAMILY, {"input_ids": tokens(1, 7), "num_beams": 4}),
+    "a static cache": (FAMILY, {"input_ids": tokens(2, 5), "cache_implementation": "static"}),
+    "padding on the right": ("t5", {"input_ids": tokens(3, 9), "attention_mask": right_padded(3, 9)}),
+    "beams of encoded texts": ("t5", {"input_ids": tokens(2, 9), "num_beams": 2}),
+    "words to begin with": ("t5", {"input_ids": tokens(2, 7), "decoder_input_ids": tokens(2, 4, 3)}),
 }
-#: Calls that the model itself serves, in part or throughout, and the argument that is why.
-UNSERVED: dict[str, tuple[str, dict[str, Any]]] = {
-    "past the last slot": ("max_length", {"input_ids": tokens(1, 50), "max_new_tokens": 20}),
-    "a batch above all gears": ("input_ids", {"input_ids": tokens(5, 5)}),
-    "no cache": ("use_cache", {"input_ids": tokens(2, 5), "use_cache": False}),
-    "hidden states": ("output_hidden_states", {"input_ids": tokens(2, 5), "output_hidden_states": True}),
-    "embeddings": ("inputs_embeds", {"inputs_embeds": torch.ones(2, 6, 32)}),
-    "drafts": ("prompt_lookup_num_tokens", {"input_ids": tokens(1, 9), "prompt_lookup_num_tokens": 3}),
+_MASKED_WORDS = {"decoder_input_ids": tokens(2, 4), "decoder_attention_mask": left_padded(2, 4)}
+#: Those that the model itself serves, in part or throughout, with the argument that is why.
+UNSERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "past the last slot": (FAMILY, "max_length", {"input_ids": tokens(1, 50), "max_new_tokens": 20}),
+    "a batch above all gears": (FAMILY, "input_ids", {"input_ids": tokens(5, 5)}),
+    "no cache": (FAMILY, "use_cache", {"input_ids": tokens(2, 5), "use_cache": False}),
+    "hidden states": (FAMILY, "output_hidden_states", {"input_ids": tokens(2, 5), "output_hidden_states": True}),
+    "embeddings": (FAMILY, "inputs_embeds", {"inputs_embeds": torch.ones(2, 6, 32)}),
+    "drafts": (FAMILY, "prompt_lookup_num_tokens", {"input_ids": tokens(1, 9), "prompt_lookup_num_tokens": 3}),
+    "texts above all gears": ("t5", "input_ids", {"input_ids": tokens(5, 7)}),
+    "a mask of the decoder": ("t5", "decoder_attention_mask", {"input_ids": tokens(2, 5), **_MASKED_WORDS}),
 }
 
 
@@ -61,47 +66,44 @@ def generated(model: Any, seed: int = 7, **arguments: Any) -> list[Any]:
     return found.tolist()  # type: ignore[no-any-return]
 
 
-def plain_of(call: dict[str, Any]) -> list[Any]:
-    return generated(language_model(FAMILY), **call)
-
-
-def attached_to(model: Any, root: Path, on_miss: str = "eager") -> AttachedModel:
-    config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss=on_miss)
-    return attach_generate(model, **MISTRAL_SIZES, config=config, cache_dir=root)
+def plain_of(call: dict[str, Any], family: str = FAMILY) -> list[Any]:
+    return generated(language_model(family), **call)
 
 
 @pytest.fixture
-def attached(mistral_entries: Path) -> Iterator[AttachedModel]:
+def attached(attach: Attach) -> AttachedModel:
     """A model with weights, and graphs that were made on `meta`."""
-    found = attached_to(language_model(FAMILY), mistral_entries)
-    yield found
-    assert (found.stats.traces, found.stats.compiles) == (0, 0), found.explain()
+    return attach(language_model(FAMILY))
 
 
 @pytest.fixture
-def raising(mistral_entries: Path) -> AttachedModel:
-    return attached_to(language_model(FAMILY), mistral_entries, "raise")
+def raising(attach: Attach) -> AttachedModel:
+    return attach(language_model(FAMILY), "raise")
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_served_calls_give_what_plain_generate_gives(attached: AttachedModel, name: str) -> None:
-    assert generated(attached.model, **SERVED[name]) == plain_of(SERVED[name])
-    assert (attached.stats.eager_reasons, attached.stats.calls > 0) == ({}, True)
+def test_served_calls_give_what_plain_generate_gives(attach: Attach, name: str) -> None:
+    family, call = SERVED[name]
+    attached = attach(language_model(family))
+    assert generated(attached.model, **call) == plain_of(call, family)
+    assert (attached.stats.eager_reasons, attached.stats.traces, attached.stats.compiles) == ({}, 0, 0)
+    assert all(method.stats.calls for method in attached.methods.values())
 
 
 @pytest.mark.parametrize("name", UNSERVED)
 def test_unserved_calls_run_without_graphs_or_raise(
-    attached: AttachedModel, raising: AttachedModel, name: str, caplog: pytest.LogCaptureFixture
+    attach: Attach, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    argument, call = UNSERVED[name]
-    expected = plain_of(call)
+    family, argument, call = UNSERVED[name]
+    attached, raising = attach(language_model(family)), attach(language_model(family), "raise")
+    expected = plain_of(call, family)
     with caplog.at_level(logging.WARNING, "gearcache"):
         for _ in range(2):
             assert generated(attached.model, **call) == expected
-    assert list(attached.stats.eager_reasons) == [argument]
+    assert (list(attached.stats.eager_reasons), attached.stats.traces) == ([argument], 0)
     told = [record.getMessage() for record in caplog.records if record.name == "gearcache"]
     assert len(told) == 1
-    assert told[0].startswith(f"`MistralForCausalLM.generate` runs without graphs: `{argument}` is ")
+    assert told[0].startswith(f"`{type(attached.model).__name__}.generate` runs without graphs: `{argument}` is ")
     with pytest.raises(UnknownGear, match=f"argument `{argument}` is .*; allowed: "):
         generated(raising.model, **call)
 
@@ -109,12 +111,6 @@ def test_unserved_calls_run_without_graphs_or_raise(
 def test_there_is_a_graph_for_each_batch_and_one_for_each_pair_of_batch_and_prompt(attached: AttachedModel) -> None:
     attached.warm()
     assert {name: len(method.stats.gears) for name, method in attached.methods.items()} == {"prefill": 4, "decode": 2}
-
-
-def test_a_generation_too_long_raises_before_its_first_token(raising: AttachedModel) -> None:
-    with pytest.raises(UnknownGear, match="is 69 tokens or more; allowed: up to 64 tokens in the cache"):
-        generated(raising.model, input_ids=tokens(1, 50), max_new_tokens=20)
-    assert raising.stats.calls == 0
 
 
 def test_results_in_a_dict_have_scores_and_a_cache(attached: AttachedModel) -> None:
@@ -146,15 +142,6 @@ def test_a_returned_cache_goes_on(attached: AttachedModel, change: str) -> None:
         ids = model.generate(ids, **{CACHE: cache}, **options).sequences
         sequences.append(ids.tolist())
     assert sequences[0] == sequences[1]
-    assert attached.stats.eager_reasons == {}
-
-
-def test_a_cache_of_inference_mode_goes_on_outside_of_it(attached: AttachedModel) -> None:
-    call: dict[str, Any] = {"do_sample": False, "max_new_tokens": 5}
-    with torch.inference_mode():
-        first = attached.model.generate(tokens(2, 9), return_dict_in_generate=True, **call)
-    found = attached.model.generate(first.sequences.clone(), **{CACHE: getattr(first, CACHE)}, **call)
-    assert found.tolist() == plain_of({"input_ids": tokens(2, 9), "max_new_tokens": 10})
     assert attached.stats.eager_reasons == {}
 
 
@@ -211,10 +198,10 @@ def test_threads_generate_at_once(attached: AttachedModel) -> None:
     assert found == expected
 
 
-def test_detach_restores_everything(mistral_entries: Path) -> None:
-    model, call = language_model(FAMILY), SERVED["up to the last slot"]
+def test_detach_restores_everything(attach: Attach) -> None:
+    model, (_, call) = language_model(FAMILY), SERVED["up to the last slot"]
     before, config = dict(vars(model)), model.generation_config.to_dict()
-    attached = attached_to(model, mistral_entries)
+    attached = attach(model)
     with pytest.raises(AlreadyAttached, match="this `MistralForCausalLM` is attached already"):
         attach_generate(model)
     generated(model, **call)
@@ -229,8 +216,26 @@ def test_detach_restores_everything(mistral_entries: Path) -> None:
     assert attached.stats.calls > calls
 
 
+def test_detach_restores_an_encoder(attach: Attach) -> None:
+    model = language_model("t5")
+    before = dict(vars(model)), dict(vars(model.encoder))
+    attached = attach(model)
+    assert vars(model.encoder) != before[1]
+    hidden = model.encoder(tokens(9, 30)).last_hidden_state  # outside of `generate`
+    attached.detach()
+    assert (vars(model), vars(model.encoder)) == before
+    assert torch.equal(model.encoder(tokens(9, 30)).last_hidden_state, hidden)
+
+
+def test_encoders_that_were_not_tried_are_refused() -> None:
+    model = language_model("t5")
+    model.config.model_type = "bigbird_pegasus"
+    with pytest.raises(UnsupportedMethod, match=r"served are: bart, .*, umt5; this is a bigbird_pegasus"):
+        attach_generate(model)
+
+
 def test_copies_of_the_model_are_plain(attached: AttachedModel) -> None:
-    call = SERVED["up to the last slot"]
+    _, call = SERVED["up to the last slot"]
     for copied in (copy.deepcopy(attached.model), pickle.loads(pickle.dumps(attached.model))):
         assert generated(copied, **call) == plain_of(call)
         assert "_compiled_call_impl" not in vars(copied)
@@ -239,27 +244,20 @@ def test_copies_of_the_model_are_plain(attached: AttachedModel) -> None:
 
 #: What a new process runs: calls by the one line that a user writes; prints texts and counters.
 RELAUNCHED = """
-import json, sys, torch, gearcache
+import json, sys, gearcache
 from gearcache.integrations.transformers import attach_generate
-from tests.support.language_models import language_model
-root, family, sizes, calls = sys.argv[1], sys.argv[2], *map(json.loads, sys.argv[3:])
-model = language_model(family)
+from tests.integrations.test_generate import SERVED, generated
+from tests.support.language_models import MISTRAL_SIZES, language_model
 config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss="raise")
-attached = attach_generate(model, **sizes, config=config, cache_dir=root)
-texts = []
-for call in calls:
-    torch.manual_seed(7)
-    call = {name: torch.tensor(value) if isinstance(value, list) else value for name, value in call.items()}
-    texts.append(model.generate(**{"max_new_tokens": 10, "do_sample": False, **call}).tolist())
+attached = attach_generate(language_model("mistral"), **MISTRAL_SIZES, config=config, cache_dir=sys.argv[1])
+texts = [generated(attached.model, **SERVED[name][1]) for name in sys.argv[2:]]
 counters = {name: getattr(attached.stats, name) for name in ("traces", "compiles", "misses", "hits")}
 print(json.dumps({"texts": texts, **counters}))
 """
 
 
 def test_a_relaunch_loads_and_gives_the_same(mistral_entries: Path) -> None:
-    calls = [SERVED[name] for name in ("left padding", "longer, with left padding", "returned sequences", "beams")]
-    plain = [
-        {name: getattr(value, "tolist", lambda value=value: value)() for name, value in call.items()} for call in calls
-    ]
-    report = run_python(RELAUNCHED, str(mistral_entries), FAMILY, json.dumps(MISTRAL_SIZES), json.dumps(plain))
-    assert report == {"texts": [plain_of(call) for call in calls], "traces": 0, "compiles": 0, "misses": 0, "hits": 2}
+    names = ("left padding", "longer, with left padding", "returned sequences", "beams")
+    report = run_python(RELAUNCHED, str(mistral_entries), *names)
+    texts = [plain_of(SERVED[name][1]) for name in names]
+    assert report == {"texts": texts, "traces": 0, "compiles": 0, "misses": 0, "hits": 2}

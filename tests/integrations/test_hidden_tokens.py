@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-import gearcache
-from tests.support.language_models import (
-    MISTRAL_SIZES,
-    attach_generate,
-    language_model,
-    needs_transformers,
-    right_padded,
-    tokens,
-)
+from tests.support.language_models import language_model, needs_transformers, right_padded, tokens
 
 if TYPE_CHECKING:
     from gearcache.integrations.transformers import AttachedModel
+
+    Attach = Callable[..., AttachedModel]
 
 pytestmark = needs_transformers
 
@@ -29,51 +23,34 @@ EMPTY_ROW = torch.tensor([[0, 0, 0, 0, 0], [1, 1, 1, 1, 1]])
 FAR = (torch.arange(12)[None] < torch.tensor([[2], [12]])).long()
 
 
-def attached_to(model: Any, root: Path, sizes: dict[str, Any] = MISTRAL_SIZES) -> AttachedModel:
-    config = gearcache.CompilerConfig(backend="eager", strict=True)
-    return attach_generate(model, **sizes, config=config, cache_dir=root)
-
-
 def generated(model: Any, mask: torch.Tensor) -> list[Any]:
     ids = tokens(*mask.shape)
     found = model.generate(ids, attention_mask=mask, max_new_tokens=5, do_sample=False, eos_token_id=None)
     return found.tolist()  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize(
-    ("family", "attention"),
-    [("llama", "eager"), ("t5", "sdpa")],
-)
-def test_a_row_that_is_hidden_whole_is_left_to_the_model(family: str, attention: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("family", "attention"), [("llama", "eager"), ("t5", "sdpa")])
+def test_a_row_that_is_hidden_whole_is_left_to_the_model(family: str, attention: str, attach: Attach) -> None:
     plain, model = (language_model(family, attn_implementation=attention) for _ in range(2))
-    attached = attached_to(model, tmp_path)
+    attached = attach(model)
     assert generated(model, EMPTY_ROW) == generated(plain, EMPTY_ROW)
     assert list(attached.stats.eager_reasons) == ["attention_mask"]
     assert (attached.stats.traces, attached.stats.compiles) == (0, 0)
 
 
-def test_padding_on_the_right_of_a_window_is_left_to_the_model(mistral_entries: Path) -> None:
+def test_padding_on_the_right_of_a_window_is_left_to_the_model(attach: Attach) -> None:
     plain, model = language_model("mistral"), language_model("mistral")
-    attached = attached_to(model, mistral_entries)
+    attached = attach(model)
     assert generated(model, FAR) == generated(plain, FAR)
     assert generated(model, FAR.bool()) == generated(plain, FAR.bool())
     assert list(attached.stats.eager_reasons) == ["attention_mask"]
     assert attached.stats.hits == 0
 
 
-@pytest.mark.thorough  # a trace for the one mask; `test_families` has models without a window
-def test_padding_on_the_right_is_served_without_a_window(tmp_path: Path) -> None:
-    plain, model = (language_model("llama", num_hidden_layers=1, attn_implementation="eager") for _ in range(2))
-    attached = attached_to(model, tmp_path, {"batch": [2], "prompt": [1], "cache_length": 24})
-    assert generated(model, FAR) == generated(plain, FAR)
-    assert generated(model, FAR.bool()) == generated(plain, FAR.bool())
-    assert (attached.stats.eager_reasons, attached.stats.compiles > 0) == ({}, True)
-
-
-def test_a_mask_of_fractions_is_left_to_the_model(tmp_path: Path) -> None:
+def test_a_mask_of_fractions_is_left_to_the_model(attach: Attach) -> None:
     """As ints they would be 0, and hide what the model sees."""
     plain, model = (language_model("llama", num_hidden_layers=1) for _ in range(2))
-    attached = attached_to(model, tmp_path)
+    attached = attach(model)
     mask = right_padded(2, 7) * 0.5
     mask[:, -1] = 1.0
     assert generated(model, mask) == generated(plain, mask)

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-import gearcache
-from tests.support.language_models import (
-    MISTRAL_SIZES,
-    T5_SIZES,
-    attach_generate,
-    language_model,
-    left_padded,
-    needs_transformers,
-    tokens,
-)
+from tests.support.language_models import language_model, left_padded, needs_transformers, tokens
 
 if TYPE_CHECKING:
     from gearcache.integrations.transformers import AttachedModel
+
+    Attach = Callable[..., AttachedModel]
 
 pytestmark = needs_transformers
 
@@ -56,17 +48,14 @@ def changes_logits(model: Any, log: Log) -> None:
     model.register_forward_hook(hook)
 
 
+def sees_the_encoder(model: Any, log: Log) -> None:
+    sees_arguments(model.encoder, log)
+
+
 HOOKS = [
     *[("mistral", register) for register in (sees_arguments, changes_arguments, changes_logits)],
-    ("t5", changes_logits),
+    *[("t5", register) for register in (changes_logits, sees_the_encoder)],
 ]
-
-
-def attached_to(model: Any, roots: dict[str, Path]) -> AttachedModel:
-    family = model.config.model_type
-    sizes = {"mistral": MISTRAL_SIZES, "t5": T5_SIZES}[family]
-    config = gearcache.CompilerConfig(backend="eager", strict=True)
-    return attach_generate(model, **sizes, config=config, cache_dir=roots[family])
 
 
 def told(model: Any, register: Callable[[Any, Log], None], **call: Any) -> tuple[list[Any], Log]:
@@ -75,36 +64,18 @@ def told(model: Any, register: Callable[[Any, Log], None], **call: Any) -> tuple
     return model.generate(**{**CALL, "do_sample": False, **call}).tolist(), log
 
 
-@pytest.fixture(scope="module")
-def roots(mistral_entries: Path, t5_entries: Path) -> dict[str, Path]:
-    return {"mistral": mistral_entries, "t5": t5_entries}
-
-
 @pytest.mark.parametrize(("family", "register"), HOOKS)
-def test_hooks_on_the_model_see_what_generate_gives(
-    family: str, register: Callable[[Any, Log], None], roots: dict[str, Path]
-) -> None:
+def test_hooks_see_what_generate_gives(family: str, register: Callable[[Any, Log], None], attach: Attach) -> None:
     plain, model = language_model(family), language_model(family)
-    attached = attached_to(model, roots)
+    attached = attach(model)
     assert told(model, register) == told(plain, register)
     assert (attached.stats.eager_reasons, attached.stats.traces) == ({}, 0)
 
 
-def test_hooks_on_an_encoder(roots: dict[str, Path]) -> None:
-    plain, model = language_model("t5"), language_model("t5")
-    attached = attached_to(model, roots)
-
-    def register(model: Any, log: Log) -> None:
-        sees_arguments(model.encoder, log)
-
-    assert told(model, register) == told(plain, register)
-    assert (attached.stats.eager_reasons, attached.stats.traces) == ({}, 0)
-
-
-def test_logits_of_all_words_are_left_to_the_model_where_hooks_see_them(roots: dict[str, Path]) -> None:
+def test_logits_of_all_words_are_left_to_the_model_where_hooks_see_them(attach: Attach) -> None:
     """`generate` reads those of the last one, and asks other models for no others."""
     plain, model = language_model("t5"), language_model("t5")
-    attached = attached_to(model, roots)
+    attached = attach(model)
     words = {"decoder_input_ids": tokens(3, 3, 2)}
     assert told(model, changes_logits, **words) == told(plain, changes_logits, **words)
     assert list(attached.stats.eager_reasons) == ["decoder_input_ids"]

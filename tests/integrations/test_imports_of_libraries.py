@@ -11,10 +11,14 @@ from tests.support.relaunch import run_python
 
 
 def test_gearcache_imports_no_optional_library() -> None:
-    code = (
-        "import json, sys, gearcache, gearcache.integrations; gearcache.cache_compile; gearcache.attach; "
-        "print(json.dumps([name for name in ('transformers', 'tokenizers', 'safetensors') if name in sys.modules]))"
-    )
+    code = """
+import json, sys, torch, gearcache, gearcache.integrations
+class Speaker(torch.nn.Linear):
+    def generate(self): ...
+gearcache.cache_compile
+gearcache.attach(Speaker(2, 2))
+print(json.dumps([name for name in ("transformers", "tokenizers", "safetensors") if name in sys.modules]))
+"""
     assert run_python(code) == []
 
 

@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-import gearcache
 from gearcache.errors import UnknownGear
-from tests.support.language_models import (
-    CACHE,
-    MISTRAL_SIZES,
-    attach_generate,
-    language_model,
-    needs_transformers,
-    tokens,
-)
+from tests.support.language_models import CACHE, language_model, needs_transformers, tokens
 
 if TYPE_CHECKING:
     from gearcache.integrations.transformers import AttachedModel
+
+    Attach = Callable[..., AttachedModel]
 
 pytestmark = needs_transformers
 
 #: How often graphs are called for the prompt, and for 6 new tokens of which the last is not read.
 CALLS = 6
-
-
-def attached_to(model: Any, root: Path, on_miss: str = "eager", **sizes: Any) -> AttachedModel:
-    config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss=on_miss)
-    return attach_generate(model, **{**MISTRAL_SIZES, **sizes}, config=config, cache_dir=root)
 
 
 def generated(model: Any, **options: Any) -> Any:
@@ -55,11 +43,11 @@ CHANGES: list[tuple[Callable[[Any], None], str]] = [
 
 @pytest.mark.parametrize(("change", "message"), CHANGES)
 def test_a_config_that_is_edited_leaves_calls_to_the_model(
-    change: Callable[[Any], None], message: str, mistral_entries: Path
+    change: Callable[[Any], None], message: str, attach: Attach
 ) -> None:
     model = language_model("mistral")
     before = dict(vars(model.config))
-    attached = attached_to(model, mistral_entries, "raise")
+    attached = attach(model, "raise")
     change(model)
     with pytest.raises(UnknownGear, match=f"`config` is changed since `attach_generate`: {message}"):
         generated(model)
@@ -69,9 +57,9 @@ def test_a_config_that_is_edited_leaves_calls_to_the_model(
     assert attached.stats.calls == CALLS
 
 
-def test_autocast_is_left_to_the_model(mistral_entries: Path) -> None:
+def test_autocast_is_left_to_the_model(attach: Attach) -> None:
     model = language_model("mistral")
-    attached = attached_to(model, mistral_entries)
+    attached = attach(model)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(generated(model), generated(language_model("mistral")))
     assert (attached.stats.eager_reasons, attached.stats.calls, attached.stats.traces) == ({"autocast": 1}, 1, 0)
@@ -79,28 +67,17 @@ def test_autocast_is_left_to_the_model(mistral_entries: Path) -> None:
     assert (attached.stats.eager_reasons, attached.stats.calls) == ({"autocast": 1}, 1 + CALLS)
 
 
-def test_a_cache_of_another_length_is_left_to_the_model(mistral_entries: Path) -> None:
+def test_a_cache_of_another_length_is_left_to_the_model(attach: Attach) -> None:
     model = language_model("mistral")
-    first = attached_to(model, mistral_entries)
+    first = attach(model)
     turn = generated(model, return_dict_in_generate=True)
     first.detach()
-    second = attached_to(model, mistral_entries, cache_length=32)
+    second = attach(model, cache_length=32)
     ids = torch.cat([turn.sequences, tokens(2, 4, 1)], 1)
     found = generated(model, input_ids=ids, **{CACHE: getattr(turn, CACHE)})
     assert torch.equal(found, generated(language_model("mistral"), input_ids=ids))
     assert list(second.stats.eager_reasons) == [CACHE]
     assert second.stats.calls == second.stats.eager_calls
-
-
-def test_a_cache_from_before_a_cast_is_left_to_the_model(mistral_entries: Path) -> None:
-    model = language_model("mistral")
-    attached = attached_to(model, mistral_entries)
-    turn = generated(model, return_dict_in_generate=True)
-    model.bfloat16()
-    ids = torch.cat([turn.sequences, tokens(2, 2, 1)], 1)
-    with pytest.raises(RuntimeError, match="BFloat16"):
-        generated(model, input_ids=ids, **{CACHE: getattr(turn, CACHE)})
-    assert (attached.stats.eager_reasons, attached.stats.traces) == ({CACHE: 1}, 0)
 
 
 def layer_of_dropout(model: Any) -> None:
@@ -121,13 +98,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", RANDOM)
-def test_active_dropout_is_left_to_the_model(name: str, tmp_path: Path) -> None:
+def test_active_dropout_is_left_to_the_model(name: str, attach: Attach) -> None:
     family, change, message = RANDOM[name]
     plain, model = (language_model(family, **OPTIONS.get(name, {})) for _ in range(2))
     without = generated(plain)
     change(plain)
-    attached = attached_to(model, tmp_path)
-    raising = attached_to(language_model(family, **OPTIONS.get(name, {})), tmp_path, "raise")
+    attached = attach(model)
+    raising = attach(language_model(family, **OPTIONS.get(name, {})), "raise")
     change(model)
     change(raising.model)
     assert torch.equal(generated(model), generated(plain))
@@ -135,24 +112,6 @@ def test_active_dropout_is_left_to_the_model(name: str, tmp_path: Path) -> None:
     assert attached.stats.eager_reasons == {"dropout": 1}
     with pytest.raises(UnknownGear, match=message):
         generated(raising.model)
-
-
-@pytest.mark.thorough  # a trace that ends in an error; the test below has each size that no slot takes
-def test_keys_of_other_sizes_than_the_config_tells_are_left_to_the_model(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """As a Falcon with `multi_query` does: its config tells other sizes of keys and values than its layers make."""
-    plain, model = language_model("mistral"), language_model("mistral")
-    heads(model)
-    attached = attached_to(model, tmp_path)
-    assert torch.equal(generated(model), generated(plain))
-    traces = attached.stats.traces
-    assert torch.equal(generated(model), generated(plain))
-    assert list(attached.stats.eager_reasons) == ["sizes"]
-    told = [record.getMessage() for record in caplog.records if "runs without graphs" in record.getMessage()]
-    assert [text.split("`")[3] for text in told] == ["sizes"]
-    assert "by the config" in told[0]
-    assert attached.stats.traces == traces  # not anew at each `generate`
 
 
 @pytest.mark.parametrize("kind", ["slots", "encoded"])

@@ -48,11 +48,8 @@ def serve(root: Path, is_emulated: bool, *, again: bool = False) -> int:
 
 
 def relaunched(root: Path, is_emulated: bool) -> int:
-    """The same in a process that may not trace; GE's files must stay as the first process left them."""
-    from tests.npu.relaunch import forbid_tracing
-
+    """The same without a trace; GE's files must stay as the first process left them."""
     (root / "files.json").write_text(json.dumps(digests(root)))
-    forbid_tracing()
     return serve(root, is_emulated, again=True)
 
 

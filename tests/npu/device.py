@@ -49,9 +49,8 @@ def install() -> None:
 
 def wheel_folder() -> Path:
     """The `torch_npu` folder of the installed wheel; its `__init__` is never run."""
-    spec = (
-        importlib.util.find_spec("torch_npu") if "torch_npu" not in sys.modules else sys.modules["torch_npu"].__spec__
-    )
+    present = sys.modules.get("torch_npu")
+    spec = importlib.util.find_spec("torch_npu") if present is None else present.__spec__
     assert spec is not None, "the torch_npu wheel is not installed"
     assert spec.submodule_search_locations
     return Path(next(iter(spec.submodule_search_locations)))
@@ -82,30 +81,18 @@ def _npu_module() -> types.ModuleType:
     module.__spec__ = importlib.util.spec_from_loader("torch_npu.npu", None)
     module._deterministic_level = 0
 
-    def set_deterministic_level(level: int) -> None:
-        module._deterministic_level = level
-
     contents: dict[str, Any] = {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
         "_is_in_bad_fork": lambda: False,
-        "init": lambda: None,
         "_lazy_init": lambda: None,
         "current_device": lambda: 0,
-        "set_device": lambda device: None,
         "device_count": lambda: 1,
-        "get_amp_supported_dtype": lambda: [torch.float16, torch.bfloat16],
         "get_device_name": lambda device=None: "Ascend910B-emulated",
-        "get_soc_version": lambda: 220,
-        "manual_seed": lambda seed: None,
         "manual_seed_all": lambda seed: None,
-        "get_rng_state": lambda device="npu": torch.get_rng_state(),
-        "set_rng_state": lambda state, device="npu": torch.set_rng_state(state),
         "_get_deterministic_level": lambda: module._deterministic_level,
-        "set_deterministic_level": set_deterministic_level,
         "matmul": _Arithmetic("ALLOW_MATMUL_HF32", default=False),
         "conv": _Arithmetic("ALLOW_CONV_HF32", default=True),
-        "synchronize": lambda device=None: None,
         **graphs.members(),
     }
     for name, value in contents.items():
@@ -123,10 +110,7 @@ def _torch_npu_modules(npu: types.ModuleType) -> dict[str, types.ModuleType]:
     root.__spec__.submodule_search_locations = [str(folder)]
     root.__version__ = runpy.run_path(str(folder / "version.py"))["__version__"]
     root.npu = npu
-    root.npu_fusion_attention = None  # transformers imports it; without a kernel its users take torch's attention
     root.get_npu_format = lambda tensor: FORMATS.get(tensor.data_ptr(), _ND)
-    root.get_storage_size = lambda tensor: tensor.untyped_storage().nbytes() // tensor.element_size()
-    root.version = types.SimpleNamespace(cann=CANN_VERSION)
     root._C = graphs.native_calls()
     root._C._npu_getOption = OPTIONS.get
     utilities: Any = types.ModuleType("torch_npu.npu.utils")

@@ -1,6 +1,6 @@
-"""A program that meets torchair, or npugraph_ex, only after `install()`; says what it found as JSON.
+"""Programs that meet torchair, or npugraph_ex, only after `install()`; they say what they found as JSON.
 
-`python -m tests.npu.entrances torchair FOLDER` has torch_npu's own lazy modules in place, as on a host with CANN.
+The one that meets torchair has torch_npu's own lazy modules in place, as on a host with CANN.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gearcache.compat import torchair as compat
 from tests.npu.device import install, wheel_folder
+from tests.support.forks import run_in_fork
 
 NAMES = ("cache_compile", "readable_cache", "set_dim_gears", "dynamo_export", "_cache_compile")
 
@@ -108,7 +109,13 @@ def npugraph_ex(folder: Path) -> dict[str, Any]:
     return found
 
 
-if __name__ == "__main__":
+def main(folder: Path) -> None:
+    """Run each program in a fork; both import Dynamo, which takes longest."""
+
     install()
-    programs = {"torchair": torchair, "npugraph_ex": npugraph_ex}
-    print(json.dumps(programs[sys.argv[1]](Path(sys.argv[2]))))
+    found = {}
+    for program in (torchair, npugraph_ex):
+        file = folder / program.__name__
+        if run_in_fork(lambda: file.write_text(json.dumps(program(folder)))) == 0:  # noqa: B023
+            found[program.__name__] = json.loads(file.read_text())
+    print(json.dumps(found))

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 
 from tests.npu import static_kernels
 
-#: `capture` and `replay`, in this process.
+#: `capture`, in this process.
 COUNTS: Counter[str] = Counter()
 
 
@@ -70,7 +70,6 @@ class NPUGraph:
 
     def replay(self) -> None:
         """Run the recorded operators; results go to the addresses of the capture."""
-        COUNTS["replay"] += 1
         for function, args, kwargs, outputs in self.calls:
             if function.name().startswith(_UNFILLED):
                 continue  # memory only: a copy into it may have come since the capture
@@ -81,12 +80,6 @@ class NPUGraph:
 
     def reset(self) -> None:
         self.calls = []
-
-    def pool(self) -> tuple[int, int]:
-        return (0, 1)
-
-    def update(self, **keywords: Any) -> None:
-        raise NotImplementedError("the emulated NPUGraph updates no parameters")
 
 
 @contextlib.contextmanager
@@ -147,17 +140,11 @@ def members() -> dict[str, Any]:
         "graph": graph,
         "Stream": Stream,
         "Event": Event,
-        "stream": lambda stream: contextlib.nullcontext(stream),
         "current_stream": lambda device=None: _CURRENT,
-        "default_stream": lambda device=None: _CURRENT,
-        "set_stream": lambda stream: None,
         "get_stream_limit": lambda stream: {"cube_core_num": 24, "vector_core_num": 48},
         "set_stream_limit": lambda *arguments: None,
-        "reset_stream_limit": lambda *arguments: None,
         "graph_pool_handle": lambda: (0, 1),
-        "is_current_stream_capturing": lambda: False,
         "_aclnn_reselect_static_kernel": static_kernels.reselect,
-        "memory_snapshot": lambda *arguments: [],
     }
 
 

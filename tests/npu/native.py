@@ -21,7 +21,7 @@ from torch import Tensor
 from tests.npu import static_kernels
 from tests.npu.emulator import GeError, Program
 
-#: What GE did in this process: `initialize`, `load`, `compile`, `cached` (taken from the compile cache), `run`.
+#: What GE did in this process: `initialize`, `load`, `compile`, `cached` (taken from the compile cache).
 COUNTS: Counter[str] = Counter()
 #: The options of every graph that was loaded, by graph name.
 OPTIONS: list[dict[str, str]] = []
@@ -94,7 +94,6 @@ class TorchNpuGraphBase:
         inputs, assigned, _ = arguments
         if self._program is None:
             raise GeError("the graph is not compiled")
-        COUNTS["run"] += 1
         for index, (tensor, placement) in enumerate(zip(inputs, self._placements, strict=True)):
             if (tensor.device.type == "cpu") != (placement == 0):
                 raise GeError(f"input {index} is on {tensor.device}, placed on {'cpu' if placement == 0 else 'npu'}")
@@ -121,9 +120,6 @@ class TorchNpuGraphBase:
         found = {name: list(tensor.shape) for name, tensor in zip(names, inputs, strict=True)}
         if found not in self._gears:
             raise GeError(f"shapes {found} are no gear of {self._options['ge.dynamicDims']}")
-
-    def auto_tune(self, *arguments: Any) -> None:
-        raise GeError("the emulator tunes nothing")
 
 
 def _gear_shapes(options: dict[str, str]) -> list[dict[str, list[int]]]:
@@ -152,7 +148,6 @@ def make_module() -> types.ModuleType:
 
     def export(model: bytes, options: dict[str, str]) -> None:
         """Write what is handed over. The real one reads it as a `ge::Graph` first and may add fields."""
-        COUNTS["export"] += 1
         Path(options["export_path_dir"], options["export_name"]).write_bytes(model)
 
     names = ("BOOL", "UINT8", "INT8", "INT16", "UINT16", "INT32", "UINT32", "INT64", "UINT64", "BF16", "FLOAT16")
@@ -162,11 +157,7 @@ def make_module() -> types.ModuleType:
         "TorchDataType": enum.Enum("TorchDataType", names),
         "InitializeGraphEngine": initialize,
         "FinalizeGraphEngine": lambda: None,
-        "check_cann_compat": lambda *arguments: "",
-        "get_registered_ir_def": lambda name: ("None", [], [], []),
         "export": export,
-        "AclmdlSetDump": lambda path: None,
-        "SetDebugLogPath": lambda path: None,
         "GetSocName": lambda: "Emulated910",
         "AclopStartDumpArgs": lambda kind, folder: static_kernels.start_dump(folder),
         "AclopStopDumpArgs": lambda kind: static_kernels.stop_dump(),

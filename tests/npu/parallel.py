@@ -18,40 +18,25 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as collectives
 from torch import Tensor, nn
 
-from tests.npu.decoders import RmsNorm, Size
+from tests.npu.decoders import Size
 
 SIZE = Size()
 
 
-class ParallelMlp(nn.Module):
-    """Column-parallel, then row-parallel: a sum over all ranks at the end, as in Llama."""
-
-    def __init__(self, hidden: int, intermediate: int, group: Any) -> None:
-        super().__init__()
-        self.group = group
-        self.up = nn.Linear(hidden, intermediate, bias=False)
-        self.down = nn.Linear(intermediate, hidden, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.down(nn.functional.silu(self.up(x)))
-        dist.all_reduce(x, group=self.group)
-        return x
-
-
 class ParallelDecoder(nn.Module):
-    """What it has seen, a parallel MLP, and a head whose vocabulary is split over the ranks."""
+    """What it has seen, a sum over all ranks, and a head whose vocabulary is split over the ranks."""
 
     def __init__(self, group: Any) -> None:
         super().__init__()
         self.group = group
         self.embed = nn.Embedding(SIZE.vocabulary, SIZE.hidden)
-        self.norm = RmsNorm(SIZE.hidden)
-        self.mlp = ParallelMlp(SIZE.hidden, SIZE.intermediate, group)
+        self.down = nn.Linear(SIZE.hidden, SIZE.hidden, bias=False)
         self.head = nn.Linear(SIZE.hidden, SIZE.vocabulary, bias=False)
 
     def decode(self, ids: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
         seen.add_(self.embed(ids))
-        x = seen + self.mlp(self.norm(seen))
+        x = self.down(seen)
+        dist.all_reduce(x, group=self.group)
         logits = collectives.all_gather_tensor(self.head(x), 0, self.group)
         share = collectives.reduce_scatter_tensor(x.squeeze(1).sum(-1), "sum", 0, self.group)
         return logits, share

@@ -1,12 +1,10 @@
-"""Scenarios on the emulated NPU, cold in this process and again in a fresh one that may neither trace nor convert."""
+"""Scenarios on the emulated NPU, cold in this process and again in a fresh one."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
-from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,57 +40,9 @@ def run_all(modules: Sequence[str], root: Path, *, relaunched: bool) -> dict[str
     return reports
 
 
-def forbid_tracing() -> None:
-    """Make Dynamo's capture and both FX converters an error, in whatever of them is imported now or later."""
-
-    def refuse(*arguments: Any, **keywords: Any) -> None:
-        raise AssertionError("a relaunched process traced or converted a graph")
-
-    def no_capture(module: Any) -> None:
-        module.compile_frame = refuse
-
-    def no_conversion(module: Any) -> None:
-        module._NpuFxCompiler._gen_compiled_gm = refuse
-
-    sys.meta_path.insert(
-        0,
-        AfterImport(
-            {
-                "torch._dynamo.convert_frame": no_capture,
-                "torchair.npu_fx_compiler": no_conversion,
-                "npugraph_ex.npu_fx_compiler": no_conversion,
-            }
-        ),
-    )
-
-
-class AfterImport(MetaPathFinder):
-    """Calls a function with a module right after its import."""
-
-    def __init__(self, functions: dict[str, Callable[[Any], None]]) -> None:
-        assert not [name for name in functions if name in sys.modules]
-        self._functions = functions
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """Return what the other finders find, with the call behind the import."""
-        function = self._functions.pop(fullname, None)
-        spec = None if function is None else importlib.util.find_spec(fullname)
-        if function is None or spec is None or spec.loader is None:
-            return None
-        execute = spec.loader.exec_module
-
-        def exec_module(module: Any) -> None:
-            execute(module)
-            function(module)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
-
-
 def child() -> None:
     """The fresh process."""
     from tests.npu.device import install
 
     install()
-    forbid_tracing()
     print(json.dumps(run_all(sys.argv[2:], Path(sys.argv[1]), relaunched=True)))

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -149,25 +150,23 @@ def test_a_custom_pass_counts_by_its_code_and_what_it_reads(monkeypatch: pytest.
         config_component(config)
 
 
-@pytest.mark.parametrize("change", ["level", "hf32", "conv", "cube", "variable", "cann"])
+NPU = sys.modules["torch_npu"].npu
+CHANGES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "level": lambda patch: patch.setattr(NPU, "_deterministic_level", 1),
+    "hf32": lambda patch: patch.setattr(NPU.matmul, "allow_hf32", True),
+    "conv": lambda patch: patch.setattr(NPU.conv, "allow_hf32", False),
+    "cube": lambda patch: patch.setattr(NPU.matmul, "cube_math_type", 2),
+    "variable": lambda patch: patch.setenv("AUTOFUSE_FLAGS", "--enable_autofuse=true"),
+    "cann": lambda patch: patch.setattr(NPU.utils, "get_cann_version", lambda module="CANN": "9.0.0"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_what_ge_compiles_for_is_in_the_key(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = TorchairBackend()
-    before = backend.fingerprint()
+    before = TorchairBackend().fingerprint()
     assert before == TorchairBackend().fingerprint()
-    npu = sys.modules["torch_npu"].npu
-    if change == "level":
-        monkeypatch.setattr(npu, "_deterministic_level", 1)
-    elif change == "hf32":
-        monkeypatch.setattr(npu.matmul, "allow_hf32", True)
-    elif change == "conv":
-        monkeypatch.setattr(npu.conv, "allow_hf32", False)
-    elif change == "cube":
-        monkeypatch.setattr(npu.matmul, "cube_math_type", 2)
-    elif change == "variable":
-        monkeypatch.setenv("AUTOFUSE_FLAGS", "--enable_autofuse=true")
-    else:
-        monkeypatch.setattr(npu.utils, "get_cann_version", lambda module="CANN": "9.0.0")
-    assert backend.fingerprint() != before
+    CHANGES[change](monkeypatch)
+    assert TorchairBackend().fingerprint() != before
 
 
 # -- GE's own cache --------------------------------------------------------------------------------------------

@@ -41,12 +41,10 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What two programs found that import torchair, and npugraph_ex, only after `install()`."""
-    code = "import runpy; runpy.run_module('tests.npu.entrances', run_name='__main__', alter_sys=True)"
+    code = "import pathlib, sys; from tests.npu import entrances; entrances.main(pathlib.Path(sys.argv[1]))"
     environ = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    return {
-        name: run_python(code, name, str(tmp_path_factory.mktemp(name)), environ=environ)
-        for name in ("torchair", "npugraph_ex")
-    }
+    found: dict[str, Any] = run_python(code, str(tmp_path_factory.mktemp("entrances")), environ=environ)
+    return found
 
 
 def owners(names: dict[str, str]) -> dict[str, bool]:
@@ -73,8 +71,8 @@ def test_after_uninstall_every_name_is_that_of_its_own_module(found: dict[str, A
             assert torchair[f"{name}.{function}"] == name
         assert torchair[f"{name}._cache_compiler.cache_compile"] == f"{name}._cache_compiler"
         assert torchair[f"{name}._cache_compile"] == "torchair.inference._cache_compiler"
-    assert torchair["__main__.cache_compile"] == "torch_npu.dynamo.torchair.inference"
-    assert torchair["__main__.set_dim_gears"] == "torchair.inference"
+    assert torchair["tests.npu.entrances.cache_compile"] == "torch_npu.dynamo.torchair.inference"
+    assert torchair["tests.npu.entrances.set_dim_gears"] == "torchair.inference"
 
 
 def test_npugraph_ex_is_served_by_options_and_by_config_without_torchair(found: dict[str, Any]) -> None:

@@ -40,17 +40,6 @@ def same(found: Tensor, expected: Tensor) -> bool:
 
 
 @pytest.mark.usefixtures("installed")
-def test_another_flag_or_shape_is_answered_and_nothing_is_deleted() -> None:
-    model = Model().to("npu")
-    cached = torchair.inference.cache_compile(model.branch, dynamic=False)
-    for rows, flag in ((2, True), (2, False), (3, True), (2, True)):
-        x = npu(rows, 4)
-        assert same(cached(x, flag), model.branch(x, flag))
-    assert cached.stats.traces == 3
-    assert Path(cached.entry_path).exists()
-
-
-@pytest.mark.usefixtures("installed")
 def test_custom_decompositions_are_applied_and_in_the_key() -> None:
     model = Model().to("npu")
     x = npu(2, 4, dtype=torch.complex64)

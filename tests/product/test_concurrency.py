@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -18,16 +17,13 @@ import gearcache
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.limits import Limits
 from gearcache.cache.result import Hit, Miss
 from gearcache.cache.store import DiskStore
 from gearcache.errors import PublishError
-from gearcache.serving.find.entry import Entry
 from tests.product.test_crashes import report, run
 from tests.support.scenarios import strict_config
 from tests.support.source_tree import ROOT
 from tests.support.store_actors import KEYS, publish
-from tests.test_events import Net
 
 KEY = CacheKey("Model.decode", (("a", 1),))
 
@@ -40,35 +36,6 @@ def test_32_processes_with_one_cold_key_compile_it_once_and_all_get_it(tmp_path:
     assert sum(found["traces"] for found in reports) == 1
     assert sum(found["compiles"] for found in reports) == 2  # the two gears
     assert sum(found["hits"] for found in reports) == 31
-
-
-def test_a_padded_call_that_waited_for_another_process_is_served_by_its_gears(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No graph of the call's own sizes is ever stored, which must not be a reason to build all gears once more."""
-    config = strict_config(on_miss="pad", pad_values={"x": 0.0})
-    exclusive = Entry.exclusive
-    first: list[gearcache.CachedMethod] = []
-
-    def call() -> gearcache.CachedMethod:
-        net = Net()
-        served = gearcache.cache_compile(net.decode, config=config, gears={"x": {0: [2, 4]}})
-        x = torch.randn(3, 4)
-        torch.testing.assert_close(served(x), net.decode(x))
-        return served
-
-    def late(entry: Entry) -> AbstractContextManager[None]:
-        """Lock the key after another one has had the lock, and has stored what it has compiled."""
-        monkeypatch.setattr(Entry, "exclusive", exclusive)
-        thread = threading.Thread(target=lambda: first.append(call()))
-        thread.start()
-        thread.join()
-        return exclusive(entry)
-
-    monkeypatch.setattr(Entry, "exclusive", late)
-    second = call()
-    assert first[0].stats.compiles == 2
-    assert (second.stats.traces, second.stats.compiles, second.stats.loads) == (0, 0, 2)
 
 
 @pytest.mark.slow
@@ -188,18 +155,43 @@ def test_readers_see_whole_entries_or_none_while_others_write_evict_and_clear(tm
     assert list(Layout(root).quarantine_folder.iterdir()) == []
 
 
-USER = """
-import sys
+#: Does something to the store that begins with `with`, says that it does, and goes on when told.
+HOLDER = """
+import os, sys
+from contextlib import contextmanager
 from pathlib import Path
 from gearcache.cache.keys.key import CacheKey
-from gearcache.cache.store import DiskStore
-from gearcache.cache.result import Hit
 from gearcache.cache.layout import Layout
-store = DiskStore(Layout(Path(sys.argv[1])))
+from gearcache.cache.remove import deleting
+from gearcache.cache.result import Hit
+from gearcache.cache.store import DiskStore
+layout = Layout(Path(sys.argv[1]))
+store = DiskStore(layout)
 key = CacheKey("Model.decode", (("a", 1),))
-assert store.use(key) and isinstance(store.lookup(key), Hit)
-print("ready", flush=True)
-sys.stdin.readline()
+
+@contextmanager
+def using():
+    assert store.use(key) and isinstance(store.lookup(key), Hit)
+    yield
+
+@contextmanager
+def loading():
+    loaded = DiskStore(layout)
+    assert isinstance(loaded.load(key), Hit)
+    yield
+
+ways = {"using": using, "loading": loading, "writing": store.writing, "deleting": lambda: deleting(layout, 1.0)}
+with ways[sys.argv[2]]():
+    child = os.fork() if "forking" in sys.argv else None
+    if child is None:
+        print("ready", flush=True)
+    if not child:  # this process, or that which it has forked, holds it
+        sys.stdin.readline()
+    if child == 0:
+        os._exit(0)
+if child:
+    print("ready", flush=True)
+    os.waitpid(child, 0)
 """
 
 
@@ -212,7 +204,7 @@ def one_entry(root: Path) -> Catalog:
 def test_an_entry_that_a_live_process_uses_is_neither_evicted_nor_cleared(tmp_path: Path) -> None:
     catalog = one_entry(tmp_path / "cache")
     entries = catalog.entries()
-    with Program(USER, str(tmp_path / "cache")) as user:
+    with Program(HOLDER, str(tmp_path / "cache"), "using") as user:
         for outcome in (catalog.remove(entries), catalog.prune(max_size=0), catalog.prune(max_age=0)):
             assert (outcome.removed, [entry.name for entry in outcome.in_use]) == ([], [KEY.name])
         (found,) = catalog.users(entries[0])
@@ -234,33 +226,10 @@ def test_an_entry_that_is_loaded_without_a_use_file_is_in_use(tmp_path: Path) ->
     assert len(catalog.remove(catalog.entries()).removed) == 1
 
 
-FORKED = """
-import os, sys
-from pathlib import Path
-from gearcache.cache.keys.key import CacheKey
-from gearcache.cache.store import DiskStore
-from gearcache.cache.result import Hit
-from gearcache.cache.layout import Layout
-store = DiskStore(Layout(Path(sys.argv[1])))
-key = CacheKey("Model.decode", (("a", 1),))
-assert isinstance(store.load(key), Hit)
-ready, told = os.pipe()
-if os.fork() == 0:
-    os.close(1)
-    os.write(told, b".")
-    sys.stdin.readline()
-    os._exit(0)
-os.read(ready, 1)
-del store
-print("ready", flush=True)
-sys.stdin.readline()
-"""
-
-
 def test_a_forked_child_keeps_the_entry_that_its_parent_loaded(tmp_path: Path) -> None:
     catalog = one_entry(tmp_path / "cache")
     entries = catalog.entries()
-    with Program(FORKED, str(tmp_path / "cache")):
+    with Program(HOLDER, str(tmp_path / "cache"), "loading", "forking"):
         assert len(catalog.remove(entries).in_use) == 1
     assert len(catalog.remove(entries, wait=20).removed) == 1, "both have ended"
 
@@ -269,45 +238,10 @@ def test_a_child_forked_while_others_write_or_delete_holds_no_lock_of_theirs(tmp
     catalog = one_entry(tmp_path / "cache")
     catalog.patience = 0.2
     for held in ("writing", "deleting"):
-        with Program(FORKING, str(tmp_path / "cache"), held):
+        with Program(HOLDER, str(tmp_path / "cache"), held, "forking"):
             assert catalog.collect().fault is None
             publish(tmp_path / "cache")
     assert len(catalog.remove(catalog.entries()).removed) == 2
-
-
-FORKING = """
-import os, sys
-from pathlib import Path
-from gearcache.cache.store import DiskStore
-from gearcache.cache.layout import Layout
-from gearcache.cache.remove import deleting
-layout = Layout(Path(sys.argv[1]))
-with DiskStore(layout).writing() if sys.argv[2] == "writing" else deleting(layout, 1.0):
-    child = os.fork()
-    if child == 0:
-        sys.stdin.readline()
-        os._exit(0)
-print("ready", flush=True)
-os.waitpid(child, 0)
-"""
-
-HELD = """
-import os, signal, sys
-from pathlib import Path
-from gearcache.cache.keys.key import CacheKey
-from gearcache.cache.store import DiskStore
-from gearcache.cache.layout import Layout
-from gearcache.cache.remove import deleting
-layout = Layout(Path(sys.argv[1]))
-key = CacheKey("Model.decode", (("a", 1),))
-ways = {
-    "writing": DiskStore(layout).writing,
-    "deleting": lambda: deleting(layout, 1.0),
-}
-with ways[sys.argv[2]]():
-    print("ready", flush=True)
-    sys.stdin.readline()
-"""
 
 
 def test_a_blob_is_not_collected_between_its_writing_and_its_publishing(tmp_path: Path) -> None:
@@ -343,7 +277,7 @@ def test_a_process_that_hangs_in_the_store_stops_nobody_for_ever(tmp_path: Path,
     catalog = one_entry(tmp_path / "cache")
     catalog.patience = 0.2
     store = DiskStore(catalog.layout, lock_timeout=0.2)
-    with Program(HELD, str(tmp_path / "cache"), stopped) as held:
+    with Program(HOLDER, str(tmp_path / "cache"), stopped) as held:
         held.process.send_signal(signal.SIGSTOP)
         assert isinstance(store.lookup(KEY), Hit)  # readers wait for nobody
         if stopped == "writing":
@@ -355,41 +289,3 @@ def test_a_process_that_hangs_in_the_store_stops_nobody_for_ever(tmp_path: Path,
                 store.publish(KEYS[0], {}, {}, {})
     store.publish(KEYS[0], {}, {}, {})
     assert catalog.collect().fault is None
-
-
-def test_a_process_waits_once_for_one_that_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not once for each method that it stores: a `prune` under Ctrl-Z must not cost 30 methods half an hour."""
-    catalog = one_entry(tmp_path / "cache")
-    catalog.patience = 0.3
-    limits = Limits(max_size=1)
-    waits = 0
-    sleep = time.sleep
-
-    def counted(seconds: float) -> None:
-        nonlocal waits
-        waits += 1
-        sleep(seconds)
-
-    monkeypatch.setattr(time, "sleep", counted)
-
-    def work() -> None:
-        store = DiskStore(catalog.layout, lock_timeout=0.3, limits=limits)
-        assert catalog.collect().fault is not None
-        store.keep_limits(KEYS[0])
-
-    with Program(HELD, str(tmp_path / "cache"), "writing") as held:
-        held.process.send_signal(signal.SIGSTOP)
-        work()
-        first = waits
-        assert first > 0
-        for _ in range(5):
-            work()
-        assert waits == first
-    store = DiskStore(catalog.layout, lock_timeout=30)
-    with store.exclusive(KEY):
-        store.put_blob(b"new")
-    assert catalog.collect().fault is None
-    with Program(HELD, str(tmp_path / "cache"), "writing"):
-        before = waits
-        work()
-        assert waits > before, "it was to be had meanwhile: worth waiting for again"

@@ -78,18 +78,6 @@ def linear(root: Path, **options: Any) -> tuple[torch.nn.Linear, Any]:
     return module, gearcache.cache_compile(module.forward, config=config, cache_dir=root, dynamic=False)
 
 
-def test_a_root_that_cannot_be_a_folder_costs_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "file").write_bytes(b"mine")
-    module, cached = linear(tmp_path / "file")
-    with torch.no_grad(), caplog.at_level(logging.WARNING):
-        x = torch.randn(2, 4)
-        for _ in range(2):
-            assert torch.equal(cached(x), module(x))
-    assert len(caplog.records) == 1
-    assert str(tmp_path / "file") in caplog.text
-    assert (tmp_path / "file").read_bytes() == b"mine"
-
-
 def test_a_folder_removed_while_running_is_made_again(cache_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
     module, cached = linear(cache_dir, strict=True)
     with torch.no_grad():

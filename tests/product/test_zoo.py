@@ -12,7 +12,7 @@ from tests.support.relaunch import order, relaunch
 pytestmark = [needs_transformers, pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 
-@pytest.mark.thorough  # `test_generate`, `test_plain_generate`: without a compiler; `test_inductor`: other methods
+@pytest.mark.thorough  # `test_generate`: without a compiler; `test_inductor`: other methods
 def test_a_compiled_decode_step_is_eager_s(tmp_path: Path) -> None:
     for traces in (1, 0):  # both in fresh processes: transformers keeps a registry of the models that were run
         (reports,) = relaunch([order("tests.scenarios.llama", tmp_path, backend="inductor", tolerance=1e-4)])

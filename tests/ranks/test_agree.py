@@ -16,8 +16,10 @@ import torch.distributed as dist
 import gearcache
 from gearcache.errors import OptionError
 from tests.support.rank_actors import Job, Net, geared, run_job
+from tests.support.sampled import sampled
 
 RESULT = 20.0
+MANIFESTS = "v*/entries/*/*/*/manifest.msgpack"
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +52,10 @@ def errors(reports: list[dict[str, Any]]) -> set[tuple[Any, Any]]:
     return {(report.get("rank"), report.get("reason")) for report in reports if report}
 
 
-def manifests(folder: Path) -> list[Path]:
-    return sorted(folder.glob("v*/entries/*/*/*/manifest.msgpack"))
-
-
 def test_a_relaunch_compiles_and_traces_nothing_and_no_mark_stays(warm: Path) -> None:
     again = run_job(Job(warm, world=3))
     assert [(report["result"], report["compiled"], report["traces"]) for report in again] == [(RESULT, 0, 0)] * 3
-    assert len(manifests(warm / "cache")) == 3
+    assert len(list(warm.glob(f"cache/{MANIFESTS}"))) == 3
     assert not list((warm / "cache").glob("v*/locks/agree-*"))
 
 
@@ -66,7 +64,7 @@ def test_a_rank_that_lacks_its_entry_or_has_it_damaged_compiles_while_the_others
     for blob in (warm / "other").glob("v*/blobs/*/*"):
         blob.chmod(0o600)
         blob.write_bytes(b"x" + blob.read_bytes()[1:])
-    next(path for path in manifests(warm / "cache") if "rank1" in str(path)).unlink()
+    next(path for path in warm.glob(f"cache/{MANIFESTS}") if "rank1" in str(path)).unlink()
     reports = run_job(Job(warm, world=3, caches={2: "other"}))
     assert [(report["result"], report["compiled"]) for report in reports] == [(RESULT, 0), (RESULT, 2), (RESULT, 2)]
 
@@ -91,19 +89,18 @@ def check_that_a_killed_rank_is_named(reports: list[dict[str, Any]], rank: int, 
     assert all(timeout - 0.5 < report["seconds"] < timeout + 4 for report in left), left
 
 
-@pytest.mark.parametrize(("rank", "phase", "timeout"), [(0, "compile", 2.0), (1, "adoption", 3.0)])
 def test_when_a_rank_is_killed_in_a_cold_start_the_others_end_in_time_with_one_error(
-    tmp_path: Path, store: int, rank: int, phase: str, timeout: float
+    tmp_path: Path, store: int
 ) -> None:
-    reports = run_job(Job(tmp_path, world=3, port=store, timeout=timeout, faults={rank: f"kill at {phase}"}))
-    check_that_a_killed_rank_is_named(reports, rank, timeout)
+    reports = run_job(Job(tmp_path, world=3, port=store, timeout=2.0, faults={1: "kill at adoption"}))
+    check_that_a_killed_rank_is_named(reports, 1, 2.0)
 
 
 def test_when_a_rank_is_killed_the_others_end_with_one_error_and_a_restarted_job_reads_nothing_of_it(
     warm: Path, store: int
 ) -> None:
-    job = Job(warm, world=3, port=store, timeout=2.0)
-    for rank, phase in ((0, "load"), (1, "lookup"), (1, "arrival")):
+    job = Job(warm, world=3, port=store, timeout=1.0)
+    for rank, phase in ((0, "load"), (1, "arrival")):
         reports = run_job(replace(job, faults={rank: f"kill at {phase}"}))
         check_that_a_killed_rank_is_named(reports, rank, job.timeout)
     for environ in ({}, {"TORCHELASTIC_RUN_ID": "7", "TORCHELASTIC_RESTART_COUNT": "3"}):
@@ -112,26 +109,18 @@ def test_when_a_rank_is_killed_the_others_end_with_one_error_and_a_restarted_job
 
 
 def test_a_rank_that_hangs_is_named_by_all_others(warm: Path, store: int) -> None:
-    reports = run_job(Job(warm, world=3, port=store, timeout=1.5, faults={2: "hang at lookup"}, limit=8))
+    reports = run_job(Job(warm, world=3, port=store, timeout=1.0, faults={2: "hang at lookup"}, limit=8))
     assert errors(reports) == {(2, reports[1]["reason"])}
-    assert "did not answer within 1.5 s" in reports[1]["reason"]
+    assert "did not answer within 1 s" in reports[1]["reason"]
 
 
-@pytest.mark.parametrize("kind", ["kill", "stop"])
+@pytest.mark.parametrize("kind", sampled(["kill", "stop"], ["kill"]))  # `test_alone` has a store that stands still
 def test_a_store_whose_host_is_killed_or_stands_still_ends_all_ranks_in_time(warm: Path, kind: str) -> None:
     reports = run_job(Job(warm, world=3, timeout=1.0, faults={0: f"{kind} at load"}, limit=15))
     ((named, reason),) = errors(reports)
     assert (named, reports[0]) == (0, {})
     assert "the store of the job cannot be reached any more" in reason
     assert all(report["seconds"] < 7 for report in reports if report), reports
-
-
-def test_a_rank_that_is_interrupted_ends_all_at_once(warm: Path) -> None:
-    reports = run_job(Job(warm, world=3, faults={0: "interrupt at load"}))
-    ((named, reason),) = errors(reports[1:])
-    assert named == 0
-    assert "KeyboardInterrupt" in reason
-    assert all(report["seconds"] < 8 for report in reports[1:]), "nobody waits for the deadline"
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -12,6 +12,7 @@ import torch
 import gearcache
 from gearcache.errors import CompileNotAgreed, RanksDisagree
 from gearcache.ranks import agree as agreement
+from gearcache.ranks import seat
 from gearcache.ranks.job import Job, _Connection
 from tests.support.rank_actors import Net, cached
 
@@ -28,6 +29,7 @@ class DeadStore:
 def be_rank(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Be the second rank of two, of which the first never comes."""
     job = Job(1, 2, _Connection(store))
+    monkeypatch.setattr(seat, "GRACE", 0.2)
     monkeypatch.setattr(agreement, "present_job", lambda: job)
 
 

@@ -51,6 +51,11 @@ class Reducer(torch.nn.Module):
         is_one = isinstance(own, dist.ProcessGroup) and own is not None and hasattr(own, "rank")
         return x + own.size() * 4 + own.rank() if is_one else x
 
+    def in_own_group(self, x: Tensor) -> Tensor:
+        found = x + 1
+        dist.all_reduce(found, group=self.own)
+        return found * 2
+
     def named(self, x: Tensor) -> Tensor:
         return collectives.all_reduce(x + 1, "sum", "0")
 
@@ -123,6 +128,17 @@ def relaunch() -> list[str]:
     )
     remove()
     return [event.detail for event in events if event.kind == "miss"]
+
+
+@pytest.mark.usefixtures("job", "compiled_here")
+def test_a_compiled_graph_communicates_in_the_group_of_its_module(cache_dir: Path) -> None:
+    group = dist.new_group()
+    for traces in (1, 0):
+        model = Reducer()
+        model.own = group
+        cached = gearcache.cache_compile(model.in_own_group, config=strict_config("inductor"))
+        assert torch.equal(cached(torch.ones(2)), torch.full((2,), 4.0))
+        assert cached.stats.traces == traces
 
 
 def test_names_are_written_into_places_and_end_there() -> None:

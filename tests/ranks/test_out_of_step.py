@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.ranks.test_agree import RESULT
 from tests.support.rank_actors import Job, run_job
 
@@ -60,7 +62,7 @@ def test_a_store_in_python_is_used_as_it_is_or_what_it_lacks_is_told(tmp_path: P
 
 
 def test_a_lock_that_nobody_gives_up_is_told_before_the_deadline(tmp_path: Path) -> None:
-    reports = run_job(Job(tmp_path, "held", timeout=1.5))
+    reports = run_job(Job(tmp_path, "held", timeout=1))
     for rank in range(2):
         named, reason = the_story(reports, f"held by {rank}")
         assert named == rank
@@ -79,11 +81,11 @@ def test_a_call_beside_another_one_is_refused_on_all_ranks_and_the_next_one_meet
 
 
 def test_a_call_that_one_rank_leaves_out_is_told_with_its_number_and_its_methods(tmp_path: Path) -> None:
-    reports = run_job(Job(tmp_path, "seldom", world=3, timeout=2))
+    reports = run_job(Job(tmp_path, "seldom", world=3, timeout=1.5))
     assert reports[2]["second"] is True, "it has met the others at their first call"
     named, reason = the_story(reports[:2], "second")
     assert named == 2
-    assert "did not answer within 2 s; it came last to agreement 1 (`Pair.decode`)" in reason
+    assert "did not answer within 1.5 s; it came last to agreement 1 (`Pair.decode`)" in reason
     assert "this is agreement 2 (`Pair.decode`)" in reason
     assert OFTEN in reason
 
@@ -100,6 +102,7 @@ def test_a_rank_that_comes_when_the_others_have_given_up_ends_like_them_and_is_i
     assert [(report["last"], report["result"]) for report in reports] == [(True, RESULT)] * 3
 
 
+@pytest.mark.thorough  # the test above has ranks that give up, and `test_agree` interrupts
 def test_a_rank_that_gives_up_before_rank_0_has_come_ends_all_at_once(tmp_path: Path) -> None:
     reports = run_job(Job(tmp_path, "gives_up", world=3))
     assert the_story([reports[0], reports[2]], "interrupted") == (1, "KeyboardInterrupt")

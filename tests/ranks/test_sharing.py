@@ -24,6 +24,7 @@ def test_groups_of_other_names_after_a_restart_share_a_compile_and_keep_what_was
 
 
 @pytest.mark.slow
+@pytest.mark.thorough  # the test above shares without a compiler; `test_collectives` has a compiled graph of one rank
 def test_inductor_compiles_tensor_parallel_decode_of_two_pairs_once(tmp_path: Path) -> None:
     """The groups of the pairs have other names and other ranks; each rank communicates in its own."""
     options = {"backend": "inductor", "pairs": True, "exports": True}

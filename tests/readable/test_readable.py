@@ -47,13 +47,12 @@ def test_the_text_tells_key_inputs_evidence_gears_frame_and_graph(
         assert part in text, part
 
 
-def test_a_folder_will_do_and_nothing_need_be_printed(entry: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert gearcache.readable_cache(entry.parent, print_output=False) == gearcache.readable_cache(entry, False)
+def test_a_folder_will_do_and_nothing_need_be_printed_but_into_a_file_for_its_owner(
+    entry: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = gearcache.readable_cache(entry.parent, print_output=False, file=tmp_path / "entry.txt")
+    assert text == gearcache.readable_cache(str(entry), False)
     assert capsys.readouterr().out == ""
-
-
-def test_the_file_is_for_its_owner_only(entry: Path, tmp_path: Path) -> None:
-    text = gearcache.readable_cache(str(entry), print_output=False, file=tmp_path / "entry.txt")
     assert (tmp_path / "entry.txt").read_text() == text
     assert stat.S_IMODE((tmp_path / "entry.txt").stat().st_mode) == 0o600
 

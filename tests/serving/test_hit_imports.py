@@ -1,64 +1,109 @@
-"""A relaunch that hits imports what is listed beside this test, and no more: each module costs every start.
+"""A relaunch that hits imports what is listed beside this test and no more, and sets off no full garbage collection:
+each module costs every start, and a collection walks all that torch has made.
 
 `python -m tests.serving.test_hit_imports` prints the list of the present code.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
 
 from tests.support.fork_server import run_code
 from tests.support.source_tree import ROOT
 
 LIST = Path(__file__).with_name("hit_imports.txt")
+#: Counts full collections in each phase, with thresholds at which some thousand new objects suffice for one.
 PROGRAM = """
-import sys
+import collections, gc, json, sys
 import torch
+from torch import nn
 
-class Model(torch.nn.Module):
+class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.layer = torch.nn.Linear(8, 8)
+        self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(8)])
 
     def decode(self, x):
-        return self.layer(x).relu()
+        for layer in self.layers:
+            x = layer(x).relu()
+        return x
 
+model, phase, full = Model(), "", collections.Counter()
 before = set(sys.modules)
+
+def note(when, info):
+    if when == "start" and info["generation"] == 2:
+        full[phase] += 1
+
+def begin(name):
+    global phase
+    phase = "between"
+    gc.freeze()
+    gc.collect()  # of nothing: the next full pass comes as soon as something is new
+    phase = name
+
+gc.set_threshold(100, 2, 2)
+gc.callbacks.append(note)
+begin("import")
 from gearcache import CompilerConfig, cache_compile
-config = CompilerConfig(backend="eager")
-method = cache_compile(Model().decode, config=config, gears={"x": {0: [1, 2]}}, cache_dir=sys.argv[1])
+begin("made")
+gears = {"x": {0: [1, 2, 4]}}
+method = cache_compile(model.decode, config=CompilerConfig(backend="eager"), gears=gears, cache_dir=sys.argv[1])
+begin("load")
+passes = gc.get_stats()[0]["collections"]
 method(torch.ones(2, 8))
-new = sorted(set(sys.modules) - before)
+passes = gc.get_stats()[0]["collections"] - passes
+begin("end")
+made = [[] for _ in range(10000)]
+begin("")
 ours = ("gearcache", "torch", "msgpack", "msgspec", "filelock")
-print("\\n".join(name for name in new if name.partition(".")[0] in ours))
-assert method.stats.hits == int(sys.argv[2]), method.stats
+print(json.dumps({
+    "imported": sorted(name for name in set(sys.modules) - before if name.partition(".")[0] in ours),
+    "collector": [gc.isenabled(), gc.get_threshold()[0]],
+    "hits": method.stats.hits,
+    "passes": passes,
+    "full": [full["import"], full["load"]],
+    "full at the end": full["end"],
+}))
 """
 
 
-def imported() -> list[str]:
-    """Return what a relaunch imports after `import torch`."""
-    with tempfile.TemporaryDirectory() as folder:
-        first = run_code(PROGRAM, folder, "0", environ=os.environ, cwd=ROOT, compiles=True)
-        assert first.returncode == 0, first.stderr
+def launches() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a process that compiles reports, and a relaunch, which is fresh up to its `import torch`."""
+    with TemporaryDirectory() as folder:
+        cold = run_code(PROGRAM, folder, environ=os.environ, cwd=ROOT, compiles=True)
+        assert cold.returncode == 0, cold.stderr
         environ = {**os.environ, "GEARCACHE_REMOTES": "redis://127.0.0.1:1/0"}  # a hit asks no tier
-        command = [sys.executable, "-c", PROGRAM, folder, "1"]
-        done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.split()
+        command = [sys.executable, "-c", PROGRAM, folder]
+        warm = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=300)
+        assert warm.returncode == 0, warm.stderr
+        return json.loads(cold.stdout), json.loads(warm.stdout)
 
 
-def test_a_hit_imports_what_is_listed() -> None:
-    listed = LIST.read_text().split()
-    found = imported()
-    assert sorted(set(found) - set(listed)) == [], "a hit imports more; if each hit needs it, list it"
-    assert sorted(set(listed) - set(found)) == [], "a hit imports less: take these from the list"
-    assert "torch._dynamo" not in found
-    assert not [name for name in found if ".cache.remote" in name]
+def test_a_hit_imports_what_is_listed_and_collects_no_garbage(subtests: pytest.Subtests) -> None:
+    cold, warm = launches()
+    assert (cold["hits"], warm["hits"]) == (0, 1)
+    with subtests.test("imports"):
+        listed, found = set(LIST.read_text().split()), set(warm["imported"])
+        assert sorted(found - listed) == [], "a hit imports more; if each hit needs it, list it"
+        assert sorted(listed - found) == [], "a hit imports less: take these from the list"
+        assert "torch._dynamo" not in found
+        assert not [name for name in found if ".cache.remote" in name]
+    with subtests.test("collections"):
+        assert cold["collector"] == warm["collector"] == [True, 100], "it is as the program has set it"
+        assert cold["passes"] < 500, "a trace makes some 100,000 objects, each hundred of which would be a pass"
+        assert warm["passes"] < 5
+        assert warm["full"] == [0, 0]
+        assert warm["full at the end"] > 0, "at these thresholds 10,000 objects are enough"
 
 
 if __name__ == "__main__":
-    print("\n".join(imported()))
+    print("\n".join(launches()[1]["imported"]))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.errors import InputError
-from tests.support.sampled import sampled, sampled_rows
+from tests.support.sampled import sampled_rows
 from tests.support.scenarios import strict_config
 
 ONE, THEN, EACH, GEARS, ERROR = (
@@ -167,8 +167,7 @@ CELLS = [(row, column) for row in ROWS for column in COLUMNS]
 CELLS_KEPT = [
     (row, "`dynamic=True`" if set(cells) == {EACH} else "`gears` of `x.size(0)`") for row, (_, cells) in ROWS.items()
 ]
-CELLS_KEPT += [(row, "`dynamic=True`") for row in ("a size", "another size", "an int", "an int in a dict")]
-CELLS_KEPT += [("a size", "`dynamic=None`"), ("an int", "`dynamic=None`"), ("a size", "`dynamic=False`")]
+CELLS_KEPT += [("a size", f"`dynamic={value}`") for value in (True, None, False)] + [("an int", "`dynamic=None`")]
 
 
 @pytest.mark.parametrize(("row", "column"), sampled_rows(CELLS, CELLS_KEPT))
@@ -177,47 +176,14 @@ def test_what_becomes_of_what_varies(row: str, column: str, cache_dir: Path) -> 
     assert _outcome(case, COLUMNS[column], cache_dir) == expected[list(COLUMNS).index(column)]
 
 
-class Flagged(nn.Module):
-    def scaled(self, x: Tensor, counts: list[int]) -> Tensor:
-        return x * counts[0]
+class OddInts(nn.Module):
+    """Ints that are 0 at first, None or a bool at times, compared with a size, all that a graph takes, or a divisor."""
 
     def branched(self, x: Tensor, counts: list[int]) -> Tensor:
         return x + 1 if not counts[0] else x * counts[0]
 
-
-@pytest.mark.parametrize(("method", "first", "has_gears"), [("scaled", 0, 0), ("branched", 0, 1), ("branched", 1, 0)])
-def test_an_int_that_is_0_or_1_at_first_takes_no_more_graphs_than_torch_compile_makes(
-    method: str, first: int, has_gears: int, cache_dir: Path
-) -> None:
-    gears = {"x": {0: [2, 4]}} if has_gears else None
-    body, graphs = getattr(Flagged(), method), []
-    peer = torch.compile(body, dynamic=True, backend=lambda graph, _: graphs.append(graph) or graph)
-    cached = gearcache.cache_compile(body, dynamic=True, gears=gears, config=strict_config())
-    torch._dynamo.reset()
-    for number in (first, 3, 5, 1, 0):
-        x = torch.ones(4)
-        assert torch.equal(cached(x, [number]), body(x, [number]))
-        peer(x, [number])
-    torch._dynamo.reset()
-    assert cached.stats.traces <= len(graphs)
-
-
-class Optional(nn.Module):
-    def added(self, x: Tensor, n: int | None) -> Tensor:
+    def optional(self, x: Tensor, n: int | None) -> Tensor:
         return x - (n if n is not True and n is not None else 100)
-
-
-def test_an_int_that_may_be_none_is_an_input(cache_dir: Path) -> None:
-    body = Optional().added
-    for launch in range(2):
-        cached = gearcache.cache_compile(body, dynamic=True, config=strict_config())
-        for n in (None, 2, 3, 19, True, -3, None):
-            assert torch.equal(cached(torch.ones(4), n), body(torch.ones(4), n))
-        assert cached.stats.traces == (0 if launch else 3), "None, the ints, True"
-
-
-class Tied(nn.Module):
-    """Ints that are compared with sizes, or are all that a graph takes."""
 
     def within(self, x: Tensor, n: int) -> Tensor:
         return x * n if n <= x.shape[0] else x * 0 - 1
@@ -228,54 +194,36 @@ class Tied(nn.Module):
     def alone(self, x: Tensor, n: int) -> Tensor:
         return torch.arange(n)
 
-
-@pytest.mark.parametrize(("method", "validate"), [("within", "inputs"), ("absolute", "gears")])
-def test_what_ties_an_int_to_a_size_is_checked_at_each_call(method: str, validate: str, cache_dir: Path) -> None:
-    body = getattr(Tied(), method)
-    calls = [(4, 1), (4, 2), (2, 5), (4, 3), (2, 2), (4, 4), (4, 0), (2, 1)]
-    for launch in (calls, calls[::-1]):
-        config = strict_config(validate=validate)
-        cached = gearcache.cache_compile(body, gears={"x": {0: [2, 4]}}, config=config)
-        for size, n in launch:
-            x = torch.full((size, 2), 3.0)
-            found, expected = cached(x, n), body(x, n)
-            assert found.shape == expected.shape
-            assert torch.equal(found, expected), (size, n)
-    assert cached.stats.traces == 0
-
-
-def test_a_graph_may_have_no_other_input_than_ints(cache_dir: Path) -> None:
-    body = Tied().alone
-    for _launch in range(2):
-        cached = gearcache.cache_compile(body, dynamic=True, config=strict_config())
-        for n in (5, 6, 3, 1, 0):
-            assert torch.equal(cached(X, n), body(X, n))
-        assert cached.stats.eager_calls == 0
-    assert cached.stats.traces == 0
-
-
-class Parted(nn.Module):
-    def by_m(self, x: Tensor, m: int = 3) -> tuple[Tensor, Tensor]:
+    def parted(self, x: Tensor, m: int) -> tuple[Tensor, Tensor]:
+        """At a size of 1 it is traced at another gear's, where `reshape` asks whether the int is the size."""
         return x * 2, x.reshape(m, -1)
 
-    def by_parts(self, x: Tensor, parts: int = 3) -> tuple[Tensor, Tensor]:
-        return x * 2, x.reshape(parts, -1)
+
+TWO_GEARS: dict[str, Any] = {"gears": {"x": {0: [2, 4]}}}
+TIED = [(4, 1), (4, 2), (2, 5), (4, 3), (2, 2), (4, 4), (4, 0), (2, 1)]
+#: Method -> its options and those of the config, its calls (rows and int), and the most traces that they may cost.
+ODD_INTS: dict[str, tuple[dict[str, Any], dict[str, Any], list[tuple[int, Any]], int]] = {
+    "branched": ({"dynamic": True}, {}, [(4, [n]) for n in (1, 3, 5, 1, 0)], 3),
+    "branched, gears": (TWO_GEARS, {}, [(4, [n]) for n in (0, 3, 5, 1, 0)], 3),
+    "optional": ({"dynamic": True}, {}, [(4, n) for n in (None, 2, 3, 19, True, -3, None)], 3),
+    "within": (TWO_GEARS, {}, TIED, 2),
+    "absolute": (TWO_GEARS, {"validate": "gears"}, TIED, 3),
+    "alone": ({"dynamic": True}, {}, [(4, n) for n in (5, 6, 3, 1, 0)], 2),
+    # A graph that does not fit its call is not followed by another one here.
+    "parted": ({"gears": {"x": {0: [1, 3]}}}, {"on_miss": "eager"}, [(1, 3), (3, 3), (3, 2)], 4),
+}
 
 
-@pytest.mark.parametrize("method", sampled(["by_m", "by_parts"], ["by_m"]))
-def test_an_int_that_is_by_chance_the_size_of_another_gear_is_not_tied_to_it(method: str, cache_dir: Path) -> None:
-    """A call at a size of 1 is traced at another gear's, where `reshape` asks whether the int is the size.
-
-    Which of the two torch takes for the other one follows from their names.
-    """
-    plain = getattr(Parted(), method)
-    config = strict_config(on_miss="eager")  # where a graph that does not fit its call is not followed by another
-    for launch in range(2):
-        cached = gearcache.cache_compile(plain, gears={"x": {0: [1, 3]}}, config=config)
-        for rows, number in ((1, 3), (3, 3), (3, 2)):
-            x = torch.randn(rows, 12, 4)
-            assert all(map(torch.equal, cached(x, number), plain(x, number)))
-        assert launch == 0 or cached.stats.traces == 0
+@pytest.mark.parametrize("name", ODD_INTS)
+def test_odd_ints_are_served_in_any_order(name: str, cache_dir: Path) -> None:
+    options, settings, calls, traces = ODD_INTS[name]
+    body = getattr(OddInts(), name.partition(",")[0])
+    for order, most in ((calls, traces), (calls[::-1], 0)):
+        cached = gearcache.cache_compile(body, config=strict_config(**settings), **options)
+        for rows, n in order:
+            x = torch.full((rows, 12), 3.0)
+            torch.testing.assert_close(cached(x, n), body(x, n), rtol=0, atol=0)
+        assert cached.stats.traces <= most
 
 
 def test_the_guide_has_the_table() -> None:

@@ -13,7 +13,6 @@ from gearcache.ge_cache.capture.capture import capture_method
 from gearcache.ge_cache.capture.captured import Capture
 
 OFFSET = 2.0
-TABLE = {"a": 3.0, "b": 5.0}
 
 
 @torch.compiler.assume_constant_result
@@ -26,20 +25,12 @@ def assumed_of(value: float) -> float:
     return value
 
 
-@torch.compiler.assume_constant_result
-def assumed_by_name(name: str) -> float:
-    return TABLE[name]
-
-
 class Net(nn.Module):
     def assuming(self, x: Tensor) -> Tensor:
         return x * assumed()
 
     def assuming_of(self, x: Tensor) -> Tensor:
         return x * assumed_of(2.0)
-
-    def assuming_by_name(self, x: Tensor) -> Tensor:
-        return x * assumed_by_name("a") + assumed_by_name("b")
 
     def on_a_stream(self, x: Tensor) -> Tensor:
         with torch.Stream(device="cpu"):
@@ -58,9 +49,6 @@ def test_a_result_assumed_constant_is_checked_again_or_refused() -> None:
     capture = _capture("assuming", torch.ones(2, 4))
     (text,) = [text for text in _expected(capture, "constant") if text.endswith("assumed()")]
     assert _expected(capture, "constant")[text] == ["float", (2.0).hex()]
-    constants = _expected(_capture("assuming_by_name", torch.ones(2, 4)), "constant")
-    asked = {text: value for text, value in constants.items() if "assumed_by_name" in text}
-    assert [value for _, value in sorted(asked.items())] == [["float", (3.0).hex()], ["float", (5.0).hex()]]
     with pytest.raises(CaptureError, match=r"`Net\.assuming_of`.*assumed_of`, whose result is assumed constant"):
         _capture("assuming_of", torch.ones(2, 4))
 

@@ -68,15 +68,6 @@ class Decode(nn.Module):
         return x * round(t, 1)
 
 
-def test_an_int_beside_one_that_a_trace_needs_stays_a_number(cache_dir: Path) -> None:
-    net, x = Decode(), torch.arange(12.0)
-    cached = gearcache.cache_compile(net.step, config=strict_config())
-    for length in (4, 5):
-        for position in (2, 3, 7):
-            assert torch.equal(cached(x, position, length), net.step(x, position, length))
-    assert cached.stats.traces == 3  # the second length: once as a number
-
-
 @pytest.mark.parametrize(
     ("name", "calls", "why"),
     [

@@ -6,7 +6,6 @@ every mode and kind of input: in the process that compiled it, and in a fresh on
 
 from __future__ import annotations
 
-import copy
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,18 +122,6 @@ def test_what_is_prewarmed_under_one_mode_serves_every_mode(
         with MODES[serving]():
             assert torch.equal(model.cached(x.clone()), reference.decorated_writes(x.clone()))
         assert (model.cached.stats.traces, model.cached.stats.misses) == (0, 0)
-
-
-def test_calls_that_run_eagerly_run_under_the_decorator_of_their_method(cache_dir: Path) -> None:
-    config = strict_config(on_miss="eager")
-    cached = gearcache.cache_compile(Asking().decorated, config=config, gears={"x": {0: [2]}})
-    with torch.enable_grad():
-        for rows in (2, 3):
-            assert cached(torch.ones(rows, 4))[0].is_inference()
-        with torch.compiler.set_stance("force_eager"):
-            assert cached(torch.ones(2, 4))[0].is_inference()
-        copied = copy.deepcopy(cached)
-        assert copied(torch.ones(2, 4))[0].is_inference()
 
 
 class Decorated(Asking):

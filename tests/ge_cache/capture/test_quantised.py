@@ -68,6 +68,7 @@ def test_a_quantised_tensor_is_not_returned(first: Any, method: str, words: str)
     assert words in first["refusals"][method]
 
 
+@pytest.mark.thorough  # tests of staleness edit other libraries; here, what Dynamo does not trace
 @pytest.mark.usefixtures("first")
 def test_an_edit_of_the_library_is_a_miss(cache: Path, tmp_path: Path) -> None:
     folder, copied = tmp_path / "site", tmp_path / "cache"

@@ -47,15 +47,6 @@ def test_tensors_on_meta_are_real_ones_for_a_while() -> None:
     assert [described(tensor) for tensor in tensors] == before
 
 
-def test_shared_memory_is_shared() -> None:
-    base, part, turned, *_ = on_meta()
-    with stand_ins(CPU):
-        base.fill_(0)
-        part.fill_(1)
-        assert base.sum() == part.numel() == turned.sum()
-        assert base.untyped_storage().data_ptr() == part.untyped_storage().data_ptr()
-
-
 def test_fake_tensors_become_plain_ones_and_fake_again() -> None:
     with FakeTensorMode():
         layer = nn.Linear(3, 4)

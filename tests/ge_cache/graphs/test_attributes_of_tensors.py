@@ -58,16 +58,8 @@ def _seen(result: Any, given: tuple[Tensor, ...], net: Net) -> Any:
     )
 
 
-ONE_FIRST, TWO_FIRST = ("one", "two"), ("two", "one")
-
-
 @pytest.mark.parametrize(
-    ("name", "order"),
-    [
-        ("parts", TWO_FIRST),
-        ("compared", ONE_FIRST),
-        ("written", TWO_FIRST),
-    ],
+    ("name", "order"), [("parts", ("two", "one")), ("compared", ("one", "two")), ("written", ("two", "one"))]
 )
 def test_each_read_is_a_tensor_of_its_own(name: str, order: tuple[str, str], cache_dir: Path) -> None:
     for relaunched in (False, True):

@@ -69,14 +69,6 @@ def test_zipped_gears_that_the_trace_ties_together_are_refused(cache_dir: Path) 
         cached(torch.randn(2, 4), torch.randn(2, 4))
 
 
-def test_warm_compiles_and_loads_every_gear_without_a_call(cache_dir: Path) -> None:
-    cached = gearcache.cache_compile(Net().encode, config=strict_config(), gears={"x": {0: [2, 4]}})
-    cached.warm(torch.randn(2, 4))
-    assert (cached.stats.compiles, cached.stats.loads, cached.stats.calls) == (2, 2, 0)
-    cached(torch.randn(4, 4))
-    assert cached.stats.compiles == 2
-
-
 def test_a_gear_for_which_the_method_raises_raises_that_and_the_others_are_kept(cache_dir: Path) -> None:
     net = Net()
     cached = gearcache.cache_compile(net.encode, config=strict_config(), gears={"x": {1: [4, 8]}})

@@ -35,9 +35,6 @@ class Views(nn.Module):
         table: Tensor = self.table  # type: ignore[assignment]
         return torch.view_as_complex(self.weight), table.real, torch.view_as_complex(self.weight.detach())
 
-    def bits(self, z: Tensor, r: Tensor) -> Any:
-        return r.view(torch.int32), r.view(torch.int32)[1], z.view(torch.float64)
-
     def smaller(self, z: Tensor, r: Tensor) -> Any:
         halves = r.view(torch.int16)
         return halves, halves[1:, ::2], halves.t(), z.view(torch.int8)[3:], self.weight.view(torch.uint8)
@@ -53,7 +50,7 @@ class Views(nn.Module):
         return part
 
 
-METHODS = ["as_complex", "parts", "of_result", "of_weights", "bits", "written", "smaller", "larger"]
+METHODS = ["as_complex", "parts", "of_result", "of_weights", "written", "smaller", "larger"]
 
 
 def inputs(count: int, offset: int) -> tuple[Tensor, Tensor]:

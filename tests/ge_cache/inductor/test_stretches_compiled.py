@@ -13,9 +13,7 @@ from torch import Tensor, nn
 import gearcache
 from gearcache.errors import CompileError
 from gearcache.ge_cache.graphs import repeats
-from gearcache.ge_cache.inductor import library, repeated, runtime, sources
-from gearcache.ge_cache.inductor.interpreter_lock import INTERFACE, INTERFACE_END
-from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource, Lowered
+from gearcache.ge_cache.inductor import library, repeated, sources
 from tests.support.scenarios import strict_config
 
 
@@ -54,20 +52,6 @@ def test_outputs_of_other_strides_than_the_next_part_takes_are_refused() -> None
     assert not repeated._fit(part, [])
     narrow = repeated.ProgramPart(part.module, [], [torch.empty(1, 3)], [])
     assert repeated._fit(narrow, [(7, 1)]), "the stride of a dim of size 1 says nothing"
-
-
-def test_an_object_that_cannot_be_linked_to_the_runtime_gets_its_own() -> None:
-    made: list[bool] = []
-
-    def make(written: CppSource) -> str:
-        made.append(bool(written.runtime))
-        if written.runtime:
-            raise RuntimeError("the linker has another idea")
-        return "graph.so"
-
-    text = f"{INTERFACE}int x;\n{INTERFACE_END}int y;\n"
-    assert runtime.make_object(make, Lowered(CppSource(text, ""), False, [])) == "graph.so"
-    assert made == [True, False]
 
 
 @pytest.mark.usefixtures("compiled_here")

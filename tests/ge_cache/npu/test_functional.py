@@ -54,31 +54,3 @@ def test_a_decomposed_operator_equals_eager(name: str) -> None:
     unconverted = {aten.index_put.default, aten.index_copy.default, aten.amax.default}
     assert not unconverted & set(targets(graph))
     assert not [target for target in targets(graph) if "flash" in str(target)]
-
-
-def test_a_written_input_is_one_copy_at_the_end() -> None:
-    def step(cache: Tensor, x: Tensor) -> Tensor:
-        cache.mul_(2).add_(x)
-        return cache.sum()
-
-    graph = functional(step, torch.ones(2, 3), torch.ones(2, 3))
-    assert targets(graph).count(aten.copy_.default) == 1
-    assert graph.copied_back == []
-    cache = torch.ones(2, 3)
-    (total,) = graph.module(cache, torch.ones(2, 3))
-    assert total == 18
-    assert cache.eq(3).all()
-
-
-def test_a_strided_written_input_is_returned_to_be_copied_back() -> None:
-    def step(cache: Tensor, x: Tensor) -> Tensor:
-        cache.add_(x)
-        return x * 2
-
-    graph = functional(step, torch.ones(3, 2).t(), torch.ones(2, 3))
-    assert graph.copied_back == [0]
-    assert aten.copy_.default not in targets(graph)
-    cache = torch.ones(3, 2).t()
-    doubled, written = graph.module(cache, torch.ones(2, 3))
-    assert doubled.eq(2).all()
-    assert written.eq(2).all()

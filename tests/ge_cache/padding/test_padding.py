@@ -51,8 +51,6 @@ def _write_expanded(module: Any, x: Tensor) -> Tensor:
 _REFUSED: list[Any] = [
     pytest.param(lambda m, x: x.sum(0), r"`aten.sum\.\w+` reduces over x.size\(0\)", id="sum over rows"),
     pytest.param(lambda m, x: x / x.size(0), "uses the size|as a number", id="size as a number"),
-    pytest.param(lambda m, x: x.softmax(0), "gives filling a weight", id="softmax over rows"),
-    pytest.param(lambda m, x: x.flip(0), "combines positions of", id="flip"),
     pytest.param(lambda m, x: x[1:] + x[:-1], "takes a part of", id="neighbours"),
     pytest.param(lambda m, x: x.t() @ x, "sums over", id="gram matrix"),
     pytest.param(lambda m, x: torch.cat([x, m.pool]), "puts rows behind", id="rows behind rows"),
@@ -74,15 +72,11 @@ def test_a_method_whose_rows_depend_on_each_other_is_refused_when_it_is_built(
     assert cached.stats.compiles == 0
 
 
-@pytest.mark.parametrize(
-    "function",
-    [lambda m, x: x.t() @ x, lambda m, x: (x != 0).any(0)],
-)
-def test_a_sum_over_filling_that_is_zero_is_served(cache_dir: Path, function: Callable[..., Any]) -> None:
-    cached = _padded(function, fill=0.0)
+def test_a_sum_over_filling_that_is_zero_is_served(cache_dir: Path) -> None:
+    cached = _padded(lambda m, x: (x.t() @ x, (x != 0).any(0)), fill=0.0)
     for size in (3, 1, 8, 5):
         x = torch.randn(size, 4)
-        torch.testing.assert_close(cached(x), function(None, x))
+        torch.testing.assert_close(cached(x), (x.t() @ x, (x != 0).any(0)))
 
 
 def test_batch_norm_in_training_is_refused_and_in_evaluation_padded(cache_dir: Path) -> None:
@@ -100,13 +94,10 @@ def test_batch_norm_in_training_is_refused_and_in_evaluation_padded(cache_dir: P
 
 _STEPS: dict[str, Callable[[Tensor], Tensor]] = {
     "scale": lambda x: x * 2 + 1,
-    "sum_columns": lambda x: x - x.sum(-1, keepdim=True),
     "sum_rows": lambda x: x - x.sum(0, keepdim=True),
-    "softmax": lambda x: x.softmax(-1),
     "softmax_rows": lambda x: x.softmax(0),
     "running_sum": lambda x: x.cumsum(0),
     "last": lambda x: x + x[-1],
-    "first": lambda x: x + x[0],
     "gather": lambda x: x[torch.arange(x.size(0))],
     "reverse": lambda x: x.flip(0),
     "mean_size": lambda x: x / x.size(0),
@@ -115,8 +106,6 @@ _STEPS: dict[str, Callable[[Tensor], Tensor]] = {
     "pairs": lambda x: x.unsqueeze(1).expand(-1, 3, -1).reshape(-1, 4).view(x.size(0), 3, 4).sum(1),
     "outer": lambda x: (x @ x.t()).tril() @ x,
     "shift": lambda x: torch.cat([x[:1] * 0, x[:-1]]) + x,
-    "triangle": lambda x: (x.unsqueeze(-1) * torch.ones(4)).triu().sum(-1),
-    "where": lambda x: torch.where(x > 0, x, torch.zeros_like(x)),
     "in_place": lambda x: x.clone().add_(1).clamp_(max=3.0),
 }
 
@@ -200,22 +189,6 @@ def test_every_padded_input_needs_a_value(cache_dir: Path, values: dict[str, Any
         cached(torch.randn(3, 4), torch.randn(3, 4))
 
 
-def test_padding_of_one_dim_leaves_the_other_to_exact_gears(cache_dir: Path) -> None:
-    config = strict_config(on_miss="pad", pad_values={"x": {0: 0.0}})
-    config.inference_config.dynamic_gears_merge_policy = "product"
-    module = Module(lambda m, x: x.softmax(1))
-    cached = gearcache.cache_compile(module.forward, config=config, gears={"x": {0: [2, 4], 1: [3, 5]}})
-    x = torch.randn(3, 5)
-    assert torch.allclose(cached(x), x.softmax(1))
-    with pytest.raises(UnknownGear, match=r"x\.size\(1\)=4"):
-        cached(torch.randn(3, 4))
-
-
-def test_padding_needs_both_options() -> None:
-    with pytest.raises(ValueError, match="padding needs on_miss='pad', pad_values and gears"):
-        gearcache.cache_compile(Net().plain, config=strict_config(on_miss="pad"), gears={"x": {0: [4]}})
-
-
 def test_padded_dims_are_in_the_key_and_values_are_not(cache_dir: Path) -> None:
     def entry(**options: Any) -> str:
         cached = gearcache.cache_compile(Net().plain, config=strict_config(**options), gears={"x": {0: [4]}})
@@ -226,7 +199,6 @@ def test_padded_dims_are_in_the_key_and_values_are_not(cache_dir: Path) -> None:
     padded = entry(on_miss="pad", pad_values={"x": 0.0})
     assert padded != plain
     assert padded == entry(on_miss="pad", pad_values={"x": 1.0})
-    assert padded != entry(on_miss="pad", pad_values={"x": {0: 0.0}})
 
 
 def test_a_branch_on_size_one_is_not_padded_over(cache_dir: Path) -> None:

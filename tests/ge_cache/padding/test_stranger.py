@@ -37,10 +37,6 @@ class Net(nn.Module):
     def computes_with_a_copy(self, x: Tensor) -> Tensor:
         return x.flatten(1) * 2
 
-    def keeps_a_memory_format(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        image = x.unsqueeze(3)
-        return image.roll(1, 1), nn.functional.batch_norm(image, torch.zeros(2), torch.ones(2))
-
     def adds(self, x: Tensor, mask: Tensor) -> Tensor:
         return x * 2 + mask
 
@@ -56,43 +52,31 @@ def cached_of(net: Net, name: str, dim: int, fills: dict[str, float]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("name", "dim", "arguments"),
+    ("name", "dim", "fills"),
     [
-        ("writes_a_view", 0, ["x"]),
-        ("reads_bits", 1, ["x", "mask"]),
-        ("keeps_channels_last", 0, ["x"]),
+        ("writes_a_view", 0, {"x": 7.0}),
+        ("reads_bits", 1, {"x": 7.0, "mask": 1.0}),
+        ("keeps_channels_last", 0, {"x": 7.0}),
     ],
 )
-def test_a_call_is_padded_rightly_or_refused(cache_dir: Path, name: str, dim: int, arguments: list[str]) -> None:
+def test_a_call_is_padded_rightly_or_refused(cache_dir: Path, name: str, dim: int, fills: dict[str, float]) -> None:
     net, twin = Net(), Net()
-    cached = cached_of(net, name, dim, dict.fromkeys(arguments, 7.0) | ({"mask": 1.0} if "mask" in arguments else {}))
-    for size in (3, 5, 8):
+    cached = cached_of(net, name, dim, fills)
+    for size in (3, 8):
         sizes = [2, 2]
         sizes[dim] = size
         x, mask = torch.randn(sizes), torch.zeros(sizes)
         before = copy.deepcopy(twin.state_dict())
         expected = getattr(twin, name)(x, mask)
-        refused: GearSpecError | None = None
         try:
             found = cached(x, mask)
-        except GearSpecError as error:
-            refused = error
-        if refused is not None:
-            assert "gears name" not in str(refused)
+        except GearSpecError:
             twin.load_state_dict(before)
             continue
-        torch.testing.assert_close(found, expected)
-        torch.testing.assert_close(net.seen, twin.seen)
+        torch.testing.assert_close((found, net.seen), (expected, twin.seen))
 
 
-@pytest.mark.parametrize(
-    ("name", "is_served"),
-    [
-        ("returns_a_copy", False),
-        ("computes_with_a_copy", True),
-        ("keeps_a_memory_format", True),
-    ],
-)
+@pytest.mark.parametrize(("name", "is_served"), [("returns_a_copy", False), ("computes_with_a_copy", True)])
 def test_at_a_size_of_1_what_is_a_copy_elsewhere_may_be_the_tensor_itself(
     cache_dir: Path, name: str, is_served: bool
 ) -> None:
@@ -106,11 +90,8 @@ def test_at_a_size_of_1_what_is_a_copy_elsewhere_may_be_the_tensor_itself(
                 cached(x)
             continue
         found = cached(x)
-        pairs = zip(found, expected, strict=True) if isinstance(found, tuple) else [(found, expected)]
-        for left, right in pairs:
-            torch.testing.assert_close(left, right, rtol=0, atol=0)
-            assert left.stride() == right.stride()
-        assert torch.equal(x, same)
+        torch.testing.assert_close((found, x), (expected, same), rtol=0, atol=0)
+        assert found.stride() == expected.stride()
 
 
 @pytest.mark.parametrize("dim", [0, 1])

@@ -33,12 +33,12 @@ PARENT = """
 import os, sys
 from tests.ge_cache.workers.test_compile_workers import Compiling
 from gearcache.ge_cache.workers.pool import CompilePool
-pool = CompilePool(Compiling(), 2, 1, 1000.0)
+pool = CompilePool(Compiling(), 1, 1, 1000.0)
 if os.fork() == 0:
     os.close(1)
     sys.stdin.read()  # holds what its parent holds, until the test ends
     os._exit(0)
-print(*[slot.worker().pid for slot in pool._slots], flush=True)
+print(pool._slots[0].worker().pid, flush=True)
 sys.stdin.read()
 """
 
@@ -118,12 +118,11 @@ def test_no_worker_and_no_compiler_outlives_its_parent_though_a_fork_of_it_lives
     parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     try:
-        workers = [int(pid) for pid in parent.stdout.readline().split()]
-        assert len(workers) == 2
+        worker = int(parent.stdout.readline())
         assert wait_until(lambda: len(processes(hung)) == 2), "the compiler was not started"
         parent.kill()
         started = time.monotonic()
-        alive = [*workers, *processes(hung)]
+        alive = [worker, *processes(hung)]
         assert wait_until(lambda: not any(map(is_alive, alive)), 20.0), [pid for pid in alive if is_alive(pid)]
         assert time.monotonic() - started < 10.0
     finally:
@@ -179,7 +178,7 @@ def none_kept() -> Iterator[None]:
 
 @pytest.mark.usefixtures("none_kept")
 def test_a_worker_is_kept_for_a_while_and_then_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gearcache.ge_cache.workers.kept.KEPT_SECONDS", 1.0)
+    monkeypatch.setattr("gearcache.ge_cache.workers.kept.KEPT_SECONDS", 0.2)
     worker = WorkerProcess(Quick.worker)
     KEPT.keep(worker)
     assert is_alive(worker.pid)
@@ -198,7 +197,6 @@ def test_the_next_build_of_a_process_takes_the_worker_of_the_last_one_if_it_woul
     with monkeypatch.context() as patch:
         patch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")  # read by Inductor at its import
         assert worker_of_a_pool() is not first
-    assert is_alive(first.pid)
     os.kill(first.pid, signal.SIGKILL)  # as a host without memory does
     assert wait_until(first.has_exited)
     assert worker_of_a_pool() is not first

@@ -114,12 +114,3 @@ def test_helpers_are_kept_apart_and_go_when_the_frame_dies() -> None:
     gc.collect()
     assert not any(name.startswith("_gearcache ") for name in globals())
     assert gone() is None
-
-
-def test_a_frame_that_writes_a_global_writes_the_methods() -> None:
-    def method() -> None:
-        global WRITTEN
-        WRITTEN = helper()  # type: ignore[name-defined]  # noqa: F821
-
-    bind_frame(encode_code(method.__code__), {"helper": lambda: 3}, method)()  # type: ignore[arg-type]
-    assert globals().pop("WRITTEN") == 3

@@ -57,15 +57,6 @@ def test_each_difference_is_named_and_fails_the_check(
         assert not tensor_check(GOOD, gear.sizes, gear.strides)(*tensors)
 
 
-def test_one_tensor_in_two_places_is_a_problem() -> None:
-    gear = _gear([[3], [3]], [[1], [1]])
-    x = torch.ones(3)
-    problem = find_problem(INPUTS, gear, (x, x))
-    assert problem is not None
-    assert (problem.kind, problem.argument) == ("alias", "cache.keys")
-    assert not tensor_check((torch.ones(3), torch.ones(3)), gear.sizes, gear.strides)(x, x)
-
-
 @pytest.mark.parametrize(
     ("shapes", "is_assumption"),
     [

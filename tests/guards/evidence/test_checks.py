@@ -136,20 +136,6 @@ def test_a_check_holds_for_its_value_and_for_no_other(kind: str) -> None:
         assert evidence_failure(tree, Scope({"value": other}, {})) is not None, other
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected", "value", "words"),
-    [
-        ("contains", "b", {"a": 1}, "`value`: 'b' was in it, is now not in it"),
-        ("has_attr", "x", 3, "`value`: attribute 'x' was there, is now not there"),
-        ("reads", ["requires_grad", ["bool", True]], torch.ones(1), "`requires_grad` was True, is now False"),
-        ("order", ["a"], {int}, "the set `value` held ['a'] in this order, holds now [`builtins:int`]"),
-        ("same", [["builtins", ""], []], 3, "`value` was the same object as `builtins`, is now another object"),
-    ],
-)
-def test_a_failure_says_what_was_so_and_what_is_so_now(kind: str, expected: Any, value: Any, words: str) -> None:
-    assert words in str(_failure(Check(kind, VALUE, expected), value))
-
-
 def test_a_check_of_something_that_is_gone_fails_and_says_so() -> None:
     check = observe("constant", VALUE.then("attr", "scale"), 2.0)
     failure = _failure(check, types.SimpleNamespace())

@@ -87,9 +87,3 @@ def test_functions_of_one_name_are_told_apart_by_their_code() -> None:
     assert to_plain(first)[0] == "function"
     assert to_plain((1, first)) == to_plain((1, same))
     assert to_plain((1, first)) != to_plain((1, other))
-
-
-def test_members_of_one_name_are_told_apart_by_their_value() -> None:
-    first, same, other = (enum.Enum("Mode", {"A": value}, module="models") for value in (1.0, 1.0, 2.0))
-    assert to_plain(first.A) == to_plain(same.A)
-    assert to_plain(first.A) != to_plain(other.A)

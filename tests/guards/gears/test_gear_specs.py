@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gearcache.errors import GearSpecError
 from gearcache.guards.gears.parse import Axis, parse_gears
-
-_SIZES = st.lists(st.integers(1, 64), min_size=1, max_size=5)
-
-
-@given(_SIZES)
-def test_zip_pairs_by_position_in_the_user_s_order(sizes: list[int]) -> None:
-    gears = parse_gears({"x": {0: sizes}, "y": {1: [2 * size for size in sizes]}}).gears
-    assert gears == tuple(dict.fromkeys((size, 2 * size) for size in sizes))
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,3 @@ def test_dims_of_one_symbol_have_one_size_and_others_differ() -> None:
 )
 def test_a_size_is_one_that_its_symbol_allows(options: dict[str, int], size: int) -> None:
     assert _sizes({"x": (Symbol(**options),)}) == {("x", 0): size}
-
-
-def test_a_gear_is_of_no_ones_and_unlike_the_fixed_sizes() -> None:
-    batch, length = Symbol(gears=[1, 4, 8]), Symbol(gears=[8, 16])
-    assert _sizes({"ids": (batch, length)}, {4}) == {("ids", 0): 8, ("ids", 1): 16}
-    assert _sizes({"ids": (Symbol(gears=[1]),)}) == {("ids", 0): 1}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gearcache.guards.gears.short_names import short_names, sizes_name
+from gearcache.guards.gears.short_names import short_names
 from gearcache.guards.gears.spec import Axis, GearSpec, gear_text
 from tests.support.sampled import examples
 
@@ -54,12 +54,6 @@ def test_a_gear_is_named_by_what_tells_it_apart(rows: list[dict[str, int]], name
     given_texts = texts(*rows)
     assert list(short_names(given_texts).values()) == names
     assert list(short_names(given_texts)) == given_texts
-
-
-@pytest.mark.parametrize("text", ["static", "x(2, 3), y(4,)", "x.size(0)=a"])
-def test_another_text_is_its_own_name(text: str) -> None:
-    assert short_names([text, "x.size(0)=2", "x.size(0)=3"])[text] == text
-    assert sizes_name(text, ["x.size(0)=2"]) == text
 
 
 PATHS = st.sampled_from(

@@ -25,12 +25,6 @@ def test_a_symbol_has_one_value_wherever_it_stands() -> None:
     assert _gears({"x": {0: b}, "y": {0: b, 1: 10 * b, 2: (b + 1) // 2 - 1 + b % 3}}) == ((2, 2, 20, 2), (4, 4, 40, 2))
 
 
-def test_symbols_and_lists_are_factors_of_a_product() -> None:
-    b, n = Symbol(gears=[2, 4]), Symbol(gears=[3, 5])
-    assert _gears({"x": {0: b, 1: n}}) == ((2, 3), (2, 5), (4, 3), (4, 5))
-    assert _gears({"x": {0: b, 1: [7, 8]}, "y": {0: [70, 80]}}) == ((2, 7, 70), (4, 7, 70), (2, 8, 80), (4, 8, 80))
-
-
 def test_two_symbols_of_one_name_are_one() -> None:
     def b(**options: Any) -> Symbol:
         return Symbol("b", **options)
@@ -49,21 +43,6 @@ def test_two_symbols_of_one_name_are_one() -> None:
         "outside the declared sizes: y.size(0) is 5",
         "the size of x.size(0) (both are `b`)",
     )
-
-
-@pytest.mark.parametrize(
-    "first, second, words",
-    [
-        ({"gears": [2]}, {"gears": [3]}, r"\(gears \[3\], 1 or more\).*\(gears \[2\], 1 or more\)"),
-        ({"gears": [2]}, {}, r"`b` \(.*\), and `x.size\(0\)` another one of this name \(gears \[2\]"),
-    ],
-)
-def test_two_symbols_of_one_name_that_differ_are_refused(first: Any, second: Any, words: str) -> None:
-    with pytest.raises(GearSpecError, match=words):
-        parse_gears({"x": {0: Symbol("b", **first)}, "y": {0: Symbol("b", **second)}})
-    signature = {"x": gearcache.TensorSpec((Symbol("b", **second), 4), torch.float32)}
-    with pytest.raises(GearSpecError, match="another one of this name"):
-        gearcache.cache_compile(Net().added, input_signature=signature, gears={"y": {0: Symbol("b", **first)}})
 
 
 def test_names_and_order_do_not_change_the_key_and_everything_else_does() -> None:
@@ -144,19 +123,3 @@ def test_a_dynamic_graph_checks_what_symbols_tie_on_every_call(cache_dir: Path) 
         cached(torch.randn(4, 4), torch.randn(5, 8))
     with pytest.raises(UnknownGear, match=r"x.size\(0\) is 65; allowed: 1 to 64"):
         cached(torch.randn(65, 4), torch.randn(65, 130))
-
-
-def test_outside_the_range_on_miss_decides(cache_dir: Path) -> None:
-    net, config = Net(), strict_config(on_miss="eager")
-    cached = gearcache.cache_compile(net.scaled, config=config, gears={"x": {0: Symbol(max=8)}})
-    for size in (4, 9, 6, 9):
-        x = torch.randn(size, 4)
-        assert torch.equal(cached(x), net.scaled(x).detach())
-    assert cached.stats.compiles == 1
-
-
-def test_a_spec_that_breaks_an_equality_of_the_trace_names_both_dims(cache_dir: Path) -> None:
-    b = Symbol("b", gears=[2, 4])
-    cached = gearcache.cache_compile(Net().added, config=strict_config(), gears={"x": {0: b}, "y": {0: 2 * b - 2}})
-    with pytest.raises(GearSpecError, match=r"y\.size\(0\) and x\.size\(0\) are equal in every call"):
-        cached(torch.randn(2, 4), torch.randn(2, 4))

@@ -1,4 +1,4 @@
-"""Options at work: `max_variants` and `validate`."""
+"""Options at work, `max_variants` and `validate`; and which of several variants explains a miss."""
 
 from __future__ import annotations
 
@@ -108,3 +108,26 @@ def test_gears_only_validation_takes_the_graph_that_was_stored_for_such_tensors(
         for _ in range(3):
             assert torch.equal(cached(x), net.of_layout(x))
         assert cached.stats.traces == 0
+
+
+class Shifted(torch.nn.Module):
+    def __init__(self, scale: float, shift: float) -> None:
+        super().__init__()
+        self.scale, self.shift = scale, shift
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale + self.shift
+
+
+def test_only_the_nearest_of_several_stored_graphs_is_told_of(cache_dir: Path) -> None:
+    def first_call(scale: float, shift: float) -> str:
+        cached = gearcache.cache_compile(Shifted(scale, shift).forward, config=strict_config(), dynamic=False)
+        cached(torch.ones(2))
+        return str(cached.explain()).rpartition("miss: ")[2]  # the last reason, and what to do
+
+    first_call(1.5, 1.5), first_call(2.5, 1.5)
+    told_of_shift = first_call(2.5, 3.5)
+    assert told_of_shift.startswith("`self.shift`: constant was 1.5, is now 3.5")
+    assert "scale" not in told_of_shift
+    told_of_both = first_call(7.5, 1.5)
+    assert told_of_both.startswith("`self.scale` is 7.5; the 2 stored traces are for 1.5, 2.5")

@@ -17,7 +17,6 @@ import gearcache
 from gearcache.errors import (
     GearcacheError,
     InputError,
-    MethodRaises,
     NoOperation,
     PreparationError,
     UnsupportedMethod,
@@ -103,65 +102,13 @@ class Kinds(nn.Module):
         (lambda net: net.value, "property was read"),
         (lambda net: net.partial, "arguments filled in"),
         (lambda net: torch.compile(net, backend="eager").forward, "torch.compile"),
-        (lambda net: torch.jit.trace(net.linear, X).forward, "TorchScript"),
         (lambda net: staticmethod(net.plain), "make it a method"),
         (lambda net: net, "a method, not a module"),
     ],
 )
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_what_is_no_method_of_a_module_is_refused_with_what_to_do(take: Callable[[Any], Any], words: str) -> None:
     with pytest.raises(UnsupportedMethod, match=words):
         gearcache.cache_compile(take(Kinds()))
-
-
-def recorded(module: nn.Module) -> Any:
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    return make_fx(lambda x: module(x))(X)(X * 2)
-
-
-SURROUNDINGS: dict[str, Callable[[nn.Module], Any]] = {
-    "make_fx": recorded,
-    "grad": lambda module: torch.func.grad(lambda x: module(x).sum())(X),
-}
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
-@pytest.mark.parametrize("name", SURROUNDINGS)
-def test_inside_another_tracer_a_cached_method_is_the_method_itself(name: str, cache_dir: Path) -> None:
-    """`tests/attaching/test_other_tracers.py` has other tracers, for attached modules."""
-    net = Kinds()
-
-    class Outer(nn.Module):
-        def __init__(self, method: Any) -> None:
-            super().__init__()
-            self.net, self.method = net, method
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.method(x) + 1  # type: ignore[no-any-return]
-
-    cached = gearcache.cache_compile(net.plain, config=strict_config())
-    cached(X)
-    run = SURROUNDINGS[name]
-    with torch.enable_grad():
-        found, expected = run(Outer(cached)), run(Outer(net.plain))
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
-    with torch.no_grad():
-        assert torch.equal(cached(X), net.plain(X))
-    assert sum(cached.stats.gears.values()) == 2
-
-
-def test_parameters_may_be_swapped_after_a_compile(cache_dir: Path) -> None:
-    net = Kinds()
-    cached = gearcache.cache_compile(net.plain, config=strict_config())
-    cached(X)
-    torch.__future__.set_swap_module_params_on_conversion(True)
-    try:
-        net.half()
-    finally:
-        torch.__future__.set_swap_module_params_on_conversion(False)
-    with torch.no_grad():
-        assert torch.equal(cached(X.half()), net.plain(X.half()))
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -189,22 +136,6 @@ def test_an_unexpected_exception_is_ours_or_the_method_runs_uncached(
     with torch.no_grad():
         assert torch.equal(cached(X), net.plain(X))
     assert cached.stats.traces == 1
-
-
-def test_an_exception_of_the_method_itself_comes_out_unchanged(cache_dir: Path) -> None:
-    class Failing(Kinds):
-        def fail(self, x: Tensor) -> Tensor:
-            raise KeyError("mine")
-
-    cached = gearcache.cache_compile(Failing().fail, config=strict_config())
-    with torch.compiler.set_stance("force_eager"), pytest.raises(KeyError, match="mine"):
-        cached(X)
-    with pytest.raises(KeyError, match="mine") as raised:
-        cached(X)
-    assert raised.value.__context__ is None, "no error of ours stands above it"
-    with pytest.raises(MethodRaises, match="exception") as raised:
-        cached.warm(X)
-    assert "was run" not in str(raised.value), "nothing ran"
 
 
 def test_a_call_without_an_operation_is_served_by_the_method_beside_the_graphs_of_others(

@@ -1,4 +1,4 @@
-"""Several threads at once: first calls, eager and compiled work beside them, interrupts, refreshes and stances."""
+"""Several threads at once: first calls, eager and compiled work beside them, interrupts and forks."""
 
 from __future__ import annotations
 
@@ -77,28 +77,6 @@ def assert_right(method: Any, eager: Callable[..., Tensor], size: int = 3) -> No
     x = torch.randn(size, 4)
     with torch.no_grad():
         assert torch.equal(method(x), eager(x))
-
-
-def together(tasks: list[Callable[[], None]]) -> None:
-    """Run tasks in a thread each, begun at once; raise what one of them raised."""
-    begin = threading.Barrier(len(tasks))
-    failed: list[BaseException] = []
-
-    def run(task: Callable[[], None]) -> None:
-        try:
-            begin.wait(60)
-            task()
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=run, args=(task,), daemon=True) for task in tasks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(240)
-    assert not any(thread.is_alive() for thread in threads), "a thread waits for ever"
-    if failed:
-        raise failed[0]
 
 
 @pytest.mark.slow
@@ -211,40 +189,6 @@ def test_a_process_can_compile_after_ctrl_c_at_any_moment(tmp_path: Path) -> Non
     assert found["wrong"] == 0
     assert found["interrupted"] >= found["moments"] // 4
     assert found["graphs"] == found["moments"] + 1, "graphs ran"
-
-
-def test_a_refresh_and_a_stance_beside_calls_leave_them_right(cache_dir: Path) -> None:
-    net = Net()
-    method = cached(net.scaled)
-    assert_right(method, net.scaled)
-    done = threading.Event()
-
-    def call() -> None:
-        for _ in range(20):
-            assert_right(method, net.scaled)
-
-    def refresh() -> None:
-        while not done.wait(0.001):
-            method.refresh()
-
-    def change_stance() -> None:
-        while not done.wait(0.001):
-            with torch.compiler.set_stance("force_eager"):
-                pass
-
-    others = [threading.Thread(target=work, daemon=True) for work in (refresh, change_stance)]
-    for thread in others:
-        thread.start()
-    try:
-        together([call] * 4)
-    finally:
-        done.set()
-        for thread in others:
-            thread.join(60)
-    assert method.stats.traces == 1
-    net.factor = 5.0
-    method.refresh()
-    assert_right(method, net.scaled)
 
 
 def test_a_forked_child_can_call_and_compile_whatever_its_parent_was_doing(tmp_path: Path) -> None:

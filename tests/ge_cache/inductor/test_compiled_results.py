@@ -1,6 +1,7 @@
-"""Compiled code has the numbers of each call: ints and floats that it is given, and those that it takes out of tensors.
+"""Results of compiled graphs are those of eager mode, to the bit: numbers of each call, strides, and which are inputs.
 
-That eager graphs have them is shown by `tests/ge_cache/graphs/test_floats.py` and `test_numbers_from_tensors.py`.
+One graph for all, as each takes g++ seconds. That eager graphs have the numbers of each call is shown by
+`tests/ge_cache/graphs/test_floats.py` and `test_numbers_from_tensors.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.ge_cache.inductor.number_reads import with_numbers_read
-from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource
 from tests.support.scenarios import strict_config
 
 CALLS = [(0, 0.7), (1, 1 / 3), (-1, 1e-3), (2**31, 0.1), (-(2**40), 2.9), (2**63 - 1, 0.7), (-(2**63), 0.3)]
@@ -61,20 +60,54 @@ class Numbers(nn.Module):
         return y[y > 0.5], places, places[:, 1], y * before
 
 
+class Laid(nn.Module):
+    """Results that Inductor would lay out otherwise, or take for its inputs: `x + torch.zeros(3)` for `x`."""
+
+    def forward(self, x: Tensor, row: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        once = row + 0
+        normed = nn.functional.batch_norm(x, torch.zeros(4), torch.ones(4))
+        laid = [torch.cat([x]), torch.cat([x.permute(2, 0, 1)]).relu(), normed, x.roll((1, 2), (0, 2)) * 2]
+        return laid, [row + torch.zeros(3), once.view(3, 1), row * 1, row - 0, once]
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers, self.laid = Numbers(), Laid()
+
+    def forward(self, numbers: tuple[Any, ...], laid: tuple[Tensor, Tensor]) -> Any:
+        return self.numbers(*numbers), self.laid(*laid)
+
+
+def _assert_laid(found: Any, expected: Any, row: Tensor) -> None:
+    """What a caller does with them, such as `.view(-1)`, works or fails as it does in eager."""
+    (laid, copies), (laid_in_eager, copies_in_eager) = found, expected
+    assert [each.stride() for each in laid] == [each.stride() for each in laid_in_eager]
+    for each in (copies, copies_in_eager):
+        assert len({tensor.data_ptr() for tensor in (row, *each)}) == 5
+    row.mul_(2)
+    torch.testing.assert_close(copies, copies_in_eager, rtol=0, atol=0)
+    assert [each.signbit().tolist() for each in copies] == [each.signbit().tolist() for each in copies_in_eager]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_here")
-def test_a_compiled_graph_has_the_numbers_of_each_call_and_calls_no_operator_for_them(cache_dir: Path) -> None:
-    ours, theirs = Numbers().eval(), Numbers().eval()
+def test_a_compiled_graph_gives_what_eager_gives_and_calls_no_operator_for_numbers(cache_dir: Path) -> None:
+    ours, theirs = Net().eval(), Net().eval()
     x = torch.arange(6).reshape(2, 3)
+    image = torch.randn(5, 4, 3).transpose(0, 2)
     served = gearcache.cache_compile(ours.forward, config=strict_config("inductor"), dynamic=True)
     with torch.no_grad():
         for number, (n, t) in enumerate(CALLS):
             for factor, position in ((3, 2**40), (-2, -9)):
-                ours.position = theirs.position = position
-                ours.scale = theirs.scale = t
+                ours.numbers.position = theirs.numbers.position = position
+                ours.numbers.scale = theirs.numbers.scale = t
                 y = torch.rand(8, 8) * (0.4 + number)
-                arguments = (x, y, [y.double() / 3, y.bfloat16(), y.half(), y[:0]], n, {"factor": factor})
-                torch.testing.assert_close(served(*arguments), theirs.forward(*arguments), rtol=0, atol=0)
+                row = torch.tensor([1.0, -0.0, 3.0])
+                numbers = x, y, [y.double() / 3, y.bfloat16(), y.half(), y[:0]], n, {"factor": factor}
+                found, expected = (net(numbers, (image, row)) for net in (served, theirs.forward))
+                torch.testing.assert_close(found, expected, rtol=0, atol=0)
+                _assert_laid(found[1], expected[1], row)
     assert served.stats.compiles == 1
     objects = [data for path in cache_dir.rglob("blobs/*/*") if (data := path.read_bytes()).startswith(b"\x7fELF")]
     assert objects
@@ -83,19 +116,15 @@ def test_a_compiled_graph_has_the_numbers_of_each_call_and_calls_no_operator_for
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_here")
-def test_under_autocast_too(cache_dir: Path) -> None:
+def test_numbers_and_attention_are_right_under_autocast_too(cache_dir: Path) -> None:
     class Scaled(nn.Module):
         def forward(self, x: Tensor, n: int) -> Any:
-            return x * (n / 7) + n, n / 7
+            attended = nn.functional.scaled_dot_product_attention(x, x, x)  # its kernel has a dropout, left at 0
+            return x * (n / 7) + n, n / 7, attended
 
     served = gearcache.cache_compile(Scaled().forward, config=strict_config("inductor"), dynamic=True)
-    x = torch.rand(4)
+    x = torch.rand(1, 2, 4, 8)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
         for n in (3, 5):
             torch.testing.assert_close(served(x, n), Scaled().forward(x, n), rtol=0, atol=0)
     assert served.stats.compiles == 1
-
-
-def test_a_source_without_numbers_stays_as_it_is() -> None:
-    written = CppSource("aoti_torch_item_int64(buf0, &u0);", "")
-    assert with_numbers_read(written) == written
