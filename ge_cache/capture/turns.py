@@ -32,7 +32,7 @@ def turn() -> Iterator[None]:
         from gearcache.ge_cache.private_torch.probe import listening
 
         put_back()  # left over from an interrupt
-        with private_threads.own_guards(), listening(None, OF_TURNS):
+        with private_threads.own_guards(), private_threads.own_modes(), listening(None, OF_TURNS):
             yield
 
 

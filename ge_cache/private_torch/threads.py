@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 
 def compile_lock() -> Any:
     """Return the lock under which Dynamo compiles for `torch.compile`; imports all that a trace needs."""
@@ -45,3 +47,20 @@ def own_guards() -> Iterator[None]:
     finally:
         state.clear()
         state.update(saved_state)
+
+
+@contextlib.contextmanager
+def own_modes() -> Iterator[None]:
+    """Remove the modes that an interrupted trace has left behind.
+
+    Under a fake mode that stays, the process would make its next model of fake tensors; under a function mode, every
+    call of a cached method would be left to the method.
+    """
+    functions, dispatches = torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
+    try:
+        yield
+    finally:
+        while torch._C._len_torch_function_stack() > functions:
+            torch._C._pop_torch_function_stack()
+        while torch._C._len_torch_dispatch_stack() > dispatches:
+            torch._C._pop_torch_dispatch_stack(None)
