@@ -90,7 +90,6 @@ class Layout(Struct, frozen=True):
             locks/store.lock                  shared by writers, exclusive for deleters
             misses/<Class.method>/<reason>    a byte for each miss
             tiers/<digest of its label>       counts of what a tier did for this host
-            counted_from                      what had been counted when `gearcache stats --reset` was run
             index/                            can be rebuilt from the manifests
             quarantine/                       what failed verification, with the reason
 

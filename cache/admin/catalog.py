@@ -14,7 +14,6 @@ from msgspec import Struct, field
 
 from gearcache.cache.admin.collect import Collected, collect, needed_blobs
 from gearcache.cache.admin.evict import entries_to_evict
-from gearcache.cache.admin.formats import OtherFormatFolder, other_formats, remove_format
 from gearcache.cache.admin.row import EntryRow, Identity, total_size
 from gearcache.cache.admin.scan import read_entry, scan
 from gearcache.cache.files.trust import check_folders
@@ -166,14 +165,6 @@ class Catalog:
         """Delete files that have been in the quarantine for longer than `max_age` seconds."""
         before = self.clock() - max_age if max_age else math.inf
         self._drop(excess(self.quarantined(), before=before), dry_run, outcome)
-
-    def other_formats(self) -> list[OtherFormatFolder]:
-        """The entries that other versions of gearcache keep below the same root."""
-        return other_formats(self.layout)
-
-    def remove_format(self, folder: OtherFormatFolder) -> int:
-        """Delete the folder of another version, unless it is in use, and return the bytes freed; `CacheError`."""
-        return remove_format(self.layout, folder)
 
     def _prune_quarantine(self, limits: Limits, entries_size: int, dry_run: bool, outcome: Removal) -> int:
         """Make the quarantine fit beside the entries, and return the bytes that it keeps."""

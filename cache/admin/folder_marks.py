@@ -21,7 +21,7 @@ _MARKS = {
         b"# This file marks a cache folder created by gearcache; see https://bford.info/cachedir/\n"
     ),
 }
-_LAST = "CACHEDIR.TAG"
+LAST_MARK = "CACHEDIR.TAG"
 #: What any format version keeps in its folder.
 _PARTS = frozenset(("entries", "blobs", "locks", "index", "quarantine", "misses", "tiers", "counted_from", *_MARKS))
 _BUCKET = re.compile(r"v(\d{1,9})", re.ASCII)
@@ -48,7 +48,7 @@ def is_bucket(folder: Path) -> bool:
 
 def is_marked(root: Path, bucket: Path) -> bool:
     """Whether the marks are written. Raises `OSError`."""
-    return (bucket / _LAST).exists() or _is_ours(root / _LAST)
+    return (bucket / LAST_MARK).exists() or _is_ours(root / LAST_MARK)
 
 
 def mark(root: Path, bucket: Path) -> None:

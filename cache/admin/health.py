@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -83,7 +83,7 @@ def _guard(name: str, check: Callable[[], HealthCheck]) -> HealthCheck:
 
 def _check_root(layout: Layout) -> HealthCheck:
     if layout.root.is_dir():
-        return HealthCheck("folder", True, f"`{layout.root}`{_file_system(layout.root)}")
+        return HealthCheck("folder", True, f"`{layout.root}`")
     if os.path.lexists(layout.root):
         return HealthCheck("folder", False, f"`{layout.root}` is not a folder", "choose another `cache_dir`")
     return HealthCheck("folder", None, f"`{layout.root}` is not there yet; it will be created")
@@ -190,20 +190,3 @@ def _check_signatures(key_file: Path | None) -> HealthCheck:
 
 def _nearest_folder(path: Path) -> Path:
     return next(folder for folder in (path, *path.parents) if os.path.isdir(folder))  # noqa: PTH112 - never raises
-
-
-def _file_system(folder: Path) -> str:
-    """Return the kind of file system, as Linux reports it; locks fail mostly on network file systems."""
-    best = ("", "")
-    for mount, kind in _mounts():
-        if (folder == Path(mount) or Path(mount) in folder.parents) and len(mount) >= len(best[0]):
-            best = mount, kind
-    return f" ({best[1]})" if best[1] else ""
-
-
-def _mounts() -> Iterator[tuple[str, str]]:
-    with suppress(OSError):
-        for line in Path("/proc/mounts").read_text().splitlines():
-            fields = line.split()
-            if len(fields) >= 3:
-                yield fields[1], fields[2]

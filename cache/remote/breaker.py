@@ -32,11 +32,7 @@ class Breaker:
         """Return whether the tier should not be asked now."""
         if self._own_faults >= FAULTS and time.monotonic() - self._last < REST_SECONDS:
             return True
-        try:
-            state = self._path.stat()
-        except OSError:
-            return False
-        return state.st_size >= FAULTS and 0 <= time.time() - state.st_mtime < REST_SECONDS
+        return self.seconds_left() > 0.0
 
     def seconds_left(self) -> float:
         """Return for how many seconds no process of this host asks the tier, by the file; 0 where it may be asked."""

@@ -11,8 +11,7 @@ from gearcache.cache.layout import MANIFEST_NAME
 from gearcache.cache.manifest import Manifest, decode_manifest
 from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.names import EntryName, expected_digest
-from gearcache.cache.remote.requests.parallel import MOST_AT_ONCE
-from gearcache.cache.remote.requests.read_each import read_each
+from gearcache.cache.remote.requests.parallel import MOST_AT_ONCE, read_each
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.errors import CacheError, CorruptEntry

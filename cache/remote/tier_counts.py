@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,12 @@ from gearcache.cache.files.atomic import write_atomic
 from gearcache.cache.files.trust import read_trusted
 from gearcache.cache.layout import Layout
 from gearcache.cache.locks.lock import store_lock
-from gearcache.errors import CacheError, PublishError
+from gearcache.errors import CacheError
 
 _FOLDER = "tiers"
 _LOCK = "tiers.lock"
 _LOCK_SECONDS = 0.2
 _LARGEST = 4096
-_RESET_SECONDS = 10.0
 #: Lookups that brought something and that brought nothing, failed requests, stored entries; bytes in both directions;
 #: seconds of compiling that were saved.
 FIELDS = ("hits", "misses", "faults", "uploads", "bytes_fetched", "bytes_uploaded", "seconds_saved")
@@ -40,41 +37,22 @@ class TierCounts:
         path = folder / sha256(self._label.encode()).hexdigest()[:16]
         with suppress(OSError, CacheError):
             folder.mkdir(mode=0o700, exist_ok=True)
-            with self._alone():
+            with store_lock(self._layout.locks_folder / _LOCK, _LOCK_SECONDS, alone=True):
                 counts = _read(path) or {"label": self._label, **dict.fromkeys(FIELDS, 0)}
                 for name, amount in amounts.items():
                     counts[name] += amount
                 write_atomic(path, msgpack.packb(counts))
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        with store_lock(self._layout.locks_folder / _LOCK, _LOCK_SECONDS, alone=True):
-            yield
-
 
 def tier_counts(layout: Layout) -> list[dict[str, Any]]:
-    """Return label and counts of all tiers that this cache was ever used with."""
-    all_counts = []
-    with contextlib.suppress(OSError):
+    """Return the counts of all tiers that this cache was ever used with, as JSON data."""
+    rows = []
+    with suppress(OSError):
         for path in sorted((layout.bucket / _FOLDER).iterdir()):
             if (counts := _read(path)) is not None:
-                all_counts.append(counts)
-    return all_counts
-
-
-def reset_tier_counts(layout: Layout) -> None:
-    """Count anew from now on; a count made at this moment may be lost. `CacheError` where that is impossible."""
-    folder = layout.bucket / _FOLDER
-    try:
-        paths = list(folder.iterdir())
-        if paths:
-            with store_lock(layout.locks_folder / _LOCK, _RESET_SECONDS, alone=True):
-                for path in paths:
-                    path.unlink(missing_ok=True)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise PublishError(folder, error.strerror or type(error).__name__) from error
+                plain = {"tier": counts.pop("label"), "compile_seconds_saved": round(counts.pop("seconds_saved"), 3)}
+                rows.append({**plain, **{name: int(number) for name, number in counts.items() if name in FIELDS}})
+    return rows
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -7,6 +7,8 @@ were found by calling each of 489 operators of torch 2.13 on a CPU with autocast
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import fx
 
@@ -49,7 +51,7 @@ def _is_on(device: str) -> bool:
     return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
-def _way_out(operator: private_core.OpOverload, devices: set[str]) -> str:
+def _way_out(operator: Any, devices: set[str]) -> str:
     """Return what to do instead of calling an operator under autocast; "" where it computes as in a graph."""
     name = operator._schema.name
     if not is_outside(name):

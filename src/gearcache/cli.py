@@ -151,9 +151,11 @@ def _leave_traces(name: str) -> None:
 
 def _print_completion(context: click.Context, parameter: click.Parameter, shell: str | None) -> None:
     if shell is not None:
-        from gearcache.commands.completion import script_for
+        from click.shell_completion import get_completion_class
 
-        click.echo(script_for(shell, context.command))
+        completion = get_completion_class(shell)
+        assert completion is not None
+        click.echo(completion(context.command, {}, "gearcache", "_GEARCACHE_COMPLETE").source())
         context.exit()
 
 

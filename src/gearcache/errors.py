@@ -33,7 +33,6 @@
     │   └── MissingTorchNames         an untested torch lacks names that gearcache uses (only `strict` raises it)
     │       └── UncalledProbes        it has the names, but does not call the probes that watch a trace
     ├── PrewarmFailed                 some nodes of a cluster lack graphs that they should have prewarmed
-    ├── PrewarmNotShared              processes that prewarm together cannot divide the work
     └── PreparationError              gearcache itself failed; the method runs uncached (unless `strict`)
 
 Every class carries its data as attributes and survives pickling across processes.
@@ -449,17 +448,6 @@ class PrewarmFailed(GearcacheError):
 
     def __str__(self) -> str:
         return "not prewarmed: " + "; ".join(f"node {node}: {problem}" for node, problem in self.failures.items())
-
-
-class PrewarmNotShared(GearcacheError):
-    """Processes that prewarm together cannot divide the work: one failed, or did not answer in time."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"the work of the prewarm cannot be divided: {self.reason}"
 
 
 class PreparationError(GearcacheError):

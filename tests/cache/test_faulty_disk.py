@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gearcache.cache.admin.catalog import Catalog, Removal
-from gearcache.cache.admin.counts import Counts, reset_counts
+from gearcache.cache.admin.formats import other_formats
 from gearcache.cache.admin.health import check_health
 from gearcache.cache.admin.packed.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.tally import count_misses, misses
@@ -108,7 +108,6 @@ def publish(layout: Layout) -> None:
 
 #: What raises nothing but `CacheError` for a fault of the disk.
 OTHERS: dict[str, Callable[[Layout], object]] = {
-    "reset": lambda layout: reset_counts(layout, [], 1.0),
     "load": load,
     "publish": publish,
     "export": lambda layout: write_bundle(layout, Catalog(layout).entries(), layout.root / "new.tar"),
@@ -119,8 +118,7 @@ SAFE: dict[str, Callable[[Layout], object]] = {
     "list": lambda layout: Catalog(layout).entries(),
     "look": lambda layout: Catalog(layout).collect(dry_run=True),
     "verify": lambda layout: verify(layout),
-    "other formats": lambda layout: Catalog(layout).other_formats(),
-    "counts": lambda layout: Counts(layout).misses(),
+    "other formats": other_formats,
     "misses": lambda layout: (count_misses(layout, "Model.decode", ["absent"]), misses(layout)),
     "health": lambda layout: check_health(layout, layout.root / "key"),
     "limits": lambda layout: DiskStore(layout, limits=Limits(max_size=0)).keep_limits(KEYS[0]),

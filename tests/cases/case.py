@@ -110,7 +110,7 @@ def case(
 
 
 def text(
-    of: type[Case], body: str, *, name: str, change: Change | None = None, refused: str | bool | None = False
+    of: type[Case], body: str, *, name: str = "run", change: Change | None = None, refused: str | bool | None = False
 ) -> type[Case]:
     """Return a case that is given as the text of its method's body, in the file of `of`.
 

@@ -11,7 +11,7 @@ from gearcache.exporting.export_manifest import MANIFEST
 from tests.exporting.exports import contents, export
 
 
-def test_a_second_export_takes_the_place_of_the_first(tmp_path: Path, way: str) -> None:
+def test_a_second_export_takes_the_place_of_the_first(tmp_path: Path) -> None:
     target = tmp_path / "out"
     export(target, "one", "net.air", "weight_of_one", "rank_0/dynamo.pbtxt")
     target.chmod(0o755)
@@ -22,7 +22,7 @@ def test_a_second_export_takes_the_place_of_the_first(tmp_path: Path, way: str) 
     assert target.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_folder_with_a_file_of_the_user_is_refused_unless_it_may_be_overwritten(tmp_path: Path, way: str) -> None:
+def test_a_folder_with_a_file_of_the_user_is_refused_unless_it_may_be_overwritten(tmp_path: Path) -> None:
     target = tmp_path / "out"
     export(target, "one")
     (target / "offline_module.om").write_text("made by ATC")

@@ -1,23 +1,20 @@
-"""Ranks of a job that one process prewarms, and processes of a launcher that prewarm together."""
+"""Ranks of a job that one process prewarms, and what the environment of a launcher says."""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch.distributed as dist
 
 import gearcache
-from gearcache.errors import OptionError, PrewarmNotShared
+from gearcache.errors import OptionError
 from gearcache.prewarming.launched import Launched, launched
-from gearcache.prewarming.meeting import ShareMeeting
 from tests.scenarios import collectives
-from tests.support.commands import run, run_json
+from tests.support.commands import run_json
 from tests.support.relaunch import run_python
 
 
@@ -59,8 +56,6 @@ def test_the_environment_is_as_before(cache_dir: Path, monkeypatch: pytest.Monke
 
 
 def test_ranks_are_those_of_the_environment(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     target = "tests.scenarios.collectives:build"
@@ -68,8 +63,6 @@ def test_ranks_are_those_of_the_environment(cache_dir: Path, monkeypatch: pytest
     assert [(entry["rank"], len(entry["compiled"])) for entry in report["entries"]] == [(1, 2)]
     report = run_json("prewarm", target, "--world-size", "3", "--rank", "0")
     assert [entry["ranks"] for entry in report["entries"]] == ["world3global_rank0"], "what is given wins"
-    told = run("prewarm", target, "--plan", "plan.json", code=2).output
-    assert "`--world-size 2 --plan plan.json` plans for all ranks" in " ".join(told.split())
 
 
 def test_what_is_no_job_is_none_and_wrong_variables_are_named() -> None:
@@ -79,44 +72,9 @@ def test_what_is_no_job_is_none_and_wrong_variables_are_named() -> None:
     assert launched({}) is None
     assert launched({"WORLD_SIZE": "2"}) is None
     assert launched({"RANK": "0", "WORLD_SIZE": "1"}) is None
-    assert launched({"RANK": "1", "WORLD_SIZE": "2"}) == Launched(1, 2, False, 1)
-
-
-def meetings(monkeypatch: pytest.MonkeyPatch, roots: list[Path], timeout: float) -> list[ShareMeeting]:
-    """Meetings of the processes of a job, as threads of this one with one store."""
-    store = dist.HashStore()
-    monkeypatch.setattr("gearcache.prewarming.meeting.rendezvous", lambda *_, **__: iter([(store, 0, 0)]))
-    world = len(roots)
-    return [ShareMeeting(Launched(rank, world, True, world), root, timeout) for rank, root in enumerate(roots)]
-
-
-def meet(actions: list[Callable[[], object]]) -> list[Any]:
-    """Do each in a thread of its own; what they gave or raised."""
-    with ThreadPoolExecutor(len(actions)) as pool:
-        futures = [pool.submit(action) for action in actions]
-    return [future.exception() or future.result() for future in futures]
-
-
-def test_processes_with_other_caches_do_not_leave_work_to_each_other(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    first, second, other = meetings(monkeypatch, [tmp_path / "a", tmp_path / "a", tmp_path / "b"], 20)
-    work = {"x": 1, "y": 1}
-    left = meet([lambda each=each: each.divide(work) for each in (first, second, other)])
-    assert [[each(name) for name in ("x", "y")] for each in left] == [["", "process 1"], ["process 0", ""], ["", ""]]
-
-
-def test_who_fails_tells_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    first, second = meetings(monkeypatch, [tmp_path] * 2, 20)
-    found = meet([lambda: first.divide({"x": 1}), lambda: second.give_up("ValueError: no weights")])
-    assert isinstance(found[0], PrewarmNotShared)
-    assert "process 1 of 2: it failed: ValueError: no weights" in str(found[0])
-
-
-def test_who_is_missing_is_named_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    first, _, third = meetings(monkeypatch, [tmp_path] * 3, 0.2)
-    found = meet([lambda: first.divide({"x": 1}), lambda: third.divide({"x": 1})])
-    assert ["process 1 of 3: it did not answer within 0.2 s" in str(error) for error in found] == [True, True]
+    assert launched({"RANK": "1", "WORLD_SIZE": "2"}) == Launched(1, 2)
+    local = {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
+    assert launched({"RANK": "5", "WORLD_SIZE": "8", **local}) == Launched(5, 8, 1, 4)
 
 
 def test_a_process_of_a_job_does_not_act_as_another_rank(cache_dir: Path) -> None:

@@ -41,7 +41,7 @@ def test_the_text_tells_key_inputs_evidence_gears_frame_and_graph(
         "    class 'torch.nn.modules.linear:Linear' defines ['forward: function']",
         "    ids.size(0)=4: ",
         "LOAD_FAST                1 (ids)",
-        "  graph of ids.size(0)=2, ids.size(0)=4",
+        "  Graph of ids.size(0)=2, ids.size(0)=4",
         "aten::embedding.default(",
     ):
         assert part in text, part

@@ -69,7 +69,12 @@ def test_a_cold_start_has_trace_and_compiles_and_a_relaunch_has_none(
 ) -> None:
     _, cold, again = traces
     gears = [f"x.size(0)={size}" for size in (1, 2, 4)]
-    assert sorted(event["name"] for event in spans(cold, "compile")) == gears
+    compiles = spans(cold, "compile")
+    # Asynchronous: they may overlap in the thread that waits for them.
+    assert sorted(event["name"] for event in compiles if event["ph"] == "b") == gears
+    assert [event["id"] for event in compiles if event["ph"] == "b"] == [
+        event["id"] for event in compiles if event["ph"] == "e"
+    ]
     assert spans(cold, "trace")
     assert spans(cold, "publish")
     for category in ("trace", "compile", "publish"):
@@ -77,9 +82,9 @@ def test_a_cold_start_has_trace_and_compiles_and_a_relaunch_has_none(
     for trace in (cold, again):
         assert trace["displayTimeUnit"] == "ms"
         for event in trace["traceEvents"]:  # as Perfetto reads them
-            assert (event["ph"], event["ts"] >= 0) in (("M", True), ("X", True))
+            assert (event["ph"] in "MXbe", event["ts"] >= 0) == (True, True)
             assert (type(event["pid"]), type(event["tid"])) == (int, int)
-            assert event["ph"] == "M" or event["dur"] >= 0
+            assert event["ph"] != "X" or event["dur"] >= 0
         assert sorted(event["name"] for event in spans(trace, "gear")) == gears
         for category in ("key", "manifest", "evidence", "answer", "prepare"):
             assert spans(trace, category), category
@@ -111,7 +116,10 @@ def test_a_report_takes_both(traces: tuple[Path, dict[str, Any], dict[str, Any]]
         "x.size(0)=2": 4,
         "x.size(0)=4": 6,
     }
-    assert [(row["sizes"], row["calls"], row["padded"]) for row in traffic["outside"]] == [([3], 2, 2), ([9], 4, 0)]
+    assert traffic["outside"] == [
+        {"text": "x.size(0)=3", "calls": 2, "padded": 2},
+        {"text": "x.size(0)=9", "calls": 4, "padded": 0},
+    ]
     assert traffic["refused_calls"] == 4
 
 
@@ -136,23 +144,6 @@ def test_a_process_without_cached_methods_and_a_forked_child_write_nothing(tmp_p
         program_now = program.replace("FOLLOW", followed)
         subprocess.run([sys.executable, "-c", program_now], env=environ, timeout=60, check=True)
         assert (tmp_path / "start.json").exists() is is_written
-
-
-def test_nobody_writes_the_file_of_a_process_that_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    server, probe = (start_trace.Recorder(str(tmp_path / "start.json")) for _ in range(2))
-    for recorder in (server, probe):
-        recorder.follow(Followed())
-    server._began = 1.0
-    server.write()
-    probe.write()
-    probe.write()
-    assert json.loads((tmp_path / "start.json").read_text())["gearcache"]["began"] == 1.0
-    (record,) = caplog.records
-    assert "a process that runs has written it; `%p` in the name" in record.getMessage()
-    server.write()
-    server.release()
-    probe.write()
-    assert json.loads((tmp_path / "start.json").read_text())["gearcache"]["began"] != 1.0
 
 
 class Followed:

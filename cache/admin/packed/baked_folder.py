@@ -6,10 +6,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from msgspec import Struct, field
-
-from gearcache.cache.admin.packed.packed_files import members_of
-from gearcache.cache.admin.packed.packing import Sign, as_it_is, packing
+from gearcache.cache.admin.packed.packing import Packed, Sign, as_it_is, packing
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.files.atomic import make_folder, open_atomic
 from gearcache.cache.layout import Layout
@@ -18,15 +15,7 @@ from gearcache.errors import CacheError
 _FOLDER, _FILE = 0o755, 0o644
 
 
-class Baked(Struct):
-    """The content of a folder: names of entries, number and bytes of their blobs."""
-
-    entries: list[str] = field(default_factory=list)
-    blobs: int = 0
-    size: int = 0
-
-
-def write_folder(layout: Layout, entries: Iterable[EntryRow], folder: Path, sign: Sign = as_it_is) -> Baked:
+def write_folder(layout: Layout, entries: Iterable[EntryRow], folder: Path, sign: Sign = as_it_is) -> Packed:
     """Write a cache of entries, which stay in use meanwhile, into a new or empty folder; every byte is verified.
 
     A cache is made for one user, with modes 0700 and 0600, and a copy into an image keeps these modes. The modes of a
@@ -39,15 +28,14 @@ def write_folder(layout: Layout, entries: Iterable[EntryRow], folder: Path, sign
             raise CacheError(f"`{folder}` is not empty; name a new folder")
         folder.parent.mkdir(parents=True, exist_ok=True)
         with packing(layout, entries, sign) as packed:
-            for member in members_of(packed):
+            for member in packed.members():
                 path = folder / member.name
                 for parent in (folder, *reversed(path.relative_to(folder).parents[:-1])):
                     _make_readable(folder / parent)
                 with member.open() as source, open_atomic(path) as target:
                     shutil.copyfileobj(source, target)
                 path.chmod(_FILE)
-            names = sorted(entry.name for entry, _, _ in packed.manifests)
-            return Baked(names, len(packed.sizes), sum(packed.sizes.values()))
+            return packed.summary()
     except OSError as error:
         raise CacheError(f"`{folder}` cannot be written: {error.strerror or error}") from error
 

@@ -19,7 +19,7 @@ from typing import BinaryIO, cast
 from msgspec import Struct, field
 
 from gearcache.cache.admin.packed.archive import MAX_MEMBERS, BoundedReads, add_file, pieces
-from gearcache.cache.admin.packed.packing import packing
+from gearcache.cache.admin.packed.packing import Packed, packing
 from gearcache.cache.admin.row import EntryRow, Identity
 from gearcache.cache.blob_folder import prepare_entry, prepare_folder, present_size
 from gearcache.cache.entry_file import LOCK_SECONDS, Join, entry_bytes, write_entry
@@ -40,8 +40,8 @@ HEADER_NAME = "gearcache-bundle.json"
 _MAX_HEADER_SIZE = 4096
 
 
-class BundleSummary(Struct):
-    """What was written or taken, by name; `skipped` entries were present already. `size` is bytes of blobs.
+class TakenBundle(Struct):
+    """What was taken, by name; `skipped` entries were present already. `size` is bytes of blobs.
 
     `failed` maps entries that could not be taken to the reason.
     """
@@ -53,7 +53,7 @@ class BundleSummary(Struct):
     size: int = 0
 
 
-def write_bundle(layout: Layout, entries: Iterable[EntryRow], target: Path) -> BundleSummary:
+def write_bundle(layout: Layout, entries: Iterable[EntryRow], target: Path) -> Packed:
     """Write a bundle of entries, which stay in use meanwhile; every byte is verified while it is copied.
 
     Raises `CacheError` when an entry or a blob is missing, damaged or untrusted, or the target cannot be written. The
@@ -71,13 +71,12 @@ def write_bundle(layout: Layout, entries: Iterable[EntryRow], target: Path) -> B
                 add_file(tar, f"blobs/{digest}", blob, size)
         for entry, data, _ in packed.manifests:
             _add(tar, "/".join(filter(None, ("entries", *entry.identity, MANIFEST_NAME))), data)
-    names = [entry.name for entry, _, _ in packed.manifests]
-    return BundleSummary(names, blobs=len(packed.sizes), size=sum(packed.sizes.values()))
+    return packed.summary()
 
 
 def take_bundle(
     layout: Layout, source: Path, join: Join, *, trust: Trust | None = None, max_size: int | None = None
-) -> BundleSummary:
+) -> TakenBundle:
     """Add the entries of a bundle to the cache; an entry that is already present loses nothing, and `join` adds what it
     lacks.
 
@@ -104,10 +103,10 @@ class _Taking:
         self._source = source
         self._trust = trust
         self._max_size = max_size
-        self._summary = BundleSummary()
+        self._summary = TakenBundle()
         self._blob_sizes: dict[str, int] = {}
 
-    def run(self, join: Join) -> BundleSummary:
+    def run(self, join: Join) -> TakenBundle:
         store = DiskStore(self._layout)
         with self._open_tar() as tar, store.writing():
             members = self._members(tar)

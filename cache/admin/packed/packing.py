@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from msgspec import Struct
+
 from gearcache.cache.admin.row import EntryRow
+from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.locks.use import register_use
 from gearcache.cache.manifest import Manifest, read_manifest_to_copy
 from gearcache.cache.store import DiskStore
+from gearcache.errors import CorruptEntry
 
 #: Returns a manifest with the signatures to be stored with it.
 Sign = Callable[[bytes], bytes]
@@ -20,6 +27,23 @@ Sign = Callable[[bytes], bytes]
 def as_it_is(data: bytes) -> bytes:
     """Return a manifest unchanged, with the signatures that it has."""
     return data
+
+
+class Packed(Struct, frozen=True):
+    """What was written: names of entries, number and bytes of their blobs; of an image also its digest."""
+
+    entries: list[str]
+    blobs: int
+    size: int
+    digest: str = ""
+
+
+class Member(Struct, frozen=True):
+    """A file of a cache, named from its root on; `open` gives exactly `size` bytes."""
+
+    name: str
+    size: int
+    open: Callable[[], AbstractContextManager[BinaryIO]]
 
 
 class Packing:
@@ -40,6 +64,31 @@ class Packing:
         with self._store.blob_file(digest) as name, Path(name).open("rb") as file:
             yield file
 
+    def members(self) -> Iterator[Member]:
+        """Yield the files of a cache with these entries only: blobs first, then the manifests that name them.
+
+        `Member.open` verifies, with the errors of `blob`.
+        """
+        bucket = f"v{FORMAT_VERSION}"
+        for digest, size in self.sizes.items():
+            yield Member(f"{bucket}/blobs/{digest[:2]}/{digest}", size, partial(self._sized_blob, digest, size))
+        for entry, data, _ in self.manifests:
+            name = "/".join(filter(None, (bucket, "entries", *entry.identity, MANIFEST_NAME)))
+            yield Member(name, len(data), partial(_bytes, data))
+
+    def summary(self, digest: str = "") -> Packed:
+        """Return what it holds."""
+        names = sorted(entry.name for entry, _, _ in self.manifests)
+        return Packed(names, len(self.sizes), sum(self.sizes.values()), digest)
+
+    @contextmanager
+    def _sized_blob(self, digest: str, size: int) -> Iterator[BinaryIO]:
+        with self.blob(digest) as file:
+            stored_size = os.fstat(file.fileno()).st_size
+            if stored_size != size:
+                raise CorruptEntry(f"blob {digest}", f"it has {stored_size} bytes, where an entry says {size}")
+            yield file
+
 
 @contextmanager
 def packing(layout: Layout, entries: Iterable[EntryRow], sign: Sign = as_it_is) -> Iterator[Packing]:
@@ -54,3 +103,7 @@ def packing(layout: Layout, entries: Iterable[EntryRow], sign: Sign = as_it_is) 
             if use is not None:
                 stack.callback(use.close)
         yield Packing(layout, rows, sign)
+
+
+def _bytes(data: bytes) -> AbstractContextManager[BinaryIO]:
+    return nullcontext(io.BytesIO(data))

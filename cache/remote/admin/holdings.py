@@ -15,7 +15,7 @@ from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
 from gearcache.cache.remote.engines.web import INDEX, MAX_INDEX
 from gearcache.cache.remote.lookup import MAX_SIZE
 from gearcache.cache.remote.names import BLOBS, ENTRIES, EntryName, parse_name
-from gearcache.cache.remote.requests.read_each import read_each
+from gearcache.cache.remote.requests.parallel import read_each
 from gearcache.cache.remote.tier import Tier
 
 #: Limit of listed names; a tier with more objects is not listed as a whole.
@@ -49,26 +49,16 @@ def is_called(entry: EntryName, text: str) -> bool:
 
 def holdings(tier: Tier, deadline: Deadline) -> Holdings:
     """List the manifests of a tier; `RemoteError`, also for a website without a list of them."""
-    result = listed(tier, ENTRIES, deadline)
-    if not result.manifests and tier.url.scheme in ("http", "https"):
-        index = ENTRIES + INDEX
-        if tier.ask(lambda remote: remote.get(index, MAX_INDEX, deadline)) is None:
-            raise RemoteError(tier.label, f"it has no `{index}`, which `gearcache push --index` writes")
-    return result
-
-
-def listed(tier: Tier, prefix: str, deadline: Deadline) -> Holdings:
-    """List the manifests below a prefix; `RemoteError`. A website has a list of all, and of each entry alone."""
-    if tier.url.scheme in ("http", "https") and len(prefix.split("/")) <= len(ENTRIES.split("/")) + 1:
-        names = [name for name in _names(tier, ENTRIES, deadline) if name.startswith(prefix)]
-    else:
-        names = _names(tier, prefix, deadline)
     result = Holdings()
-    for name in names:
+    for name in _names(tier, ENTRIES, deadline):
         if (entry := parse_name(name)) is not None:
             result.manifests.setdefault(entry, []).append(name)
         elif name.rpartition("/")[2] == INDEX:
             result.indexes.append(name)
+    if not result.manifests and tier.url.scheme in ("http", "https"):
+        index = ENTRIES + INDEX
+        if tier.ask(lambda remote: remote.get(index, MAX_INDEX, deadline)) is None:
+            raise RemoteError(tier.label, f"it has no `{index}`, which `gearcache push --index` writes")
     return result
 
 

@@ -1,4 +1,4 @@
-"""Survey a tier: reachability, speed, conditional writes, clock, and content."""
+"""Survey a tier: reachability, speed, conditional writes, and content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from gearcache.cache.remote.admin.command_retries import SECONDS
 from gearcache.cache.remote.admin.holdings import Holdings, holdings, read_manifests
-from gearcache.cache.remote.engines.protocol import Clocked, Deadline
+from gearcache.cache.remote.engines.protocol import Deadline
 from gearcache.cache.remote.lookup import read_tier_entry
 from gearcache.cache.remote.names import PROBES, EntryName
 from gearcache.cache.remote.tier import Tier
@@ -40,8 +40,6 @@ class TierSurvey(Struct):
     put_seconds: float | None = None
     #: Whether a lease is given to only one of several hosts.
     leases: bool | None = None
-    #: The tier's clock minus this host's.
-    clock_skew: float | None = None
     entries: int | None = None
     manifests: int | None = None
     size: int | None = None
@@ -76,7 +74,6 @@ def _try(tier: Tier, result: TierSurvey) -> None:
     try:
         if not tier.url.read_only:
             result.put_seconds = _seconds(lambda: tier.ask(lambda remote: remote.put(name, _PROBE, deadline)))
-        result.clock_skew = _skew(tier, name, deadline)
         result.get_seconds = _seconds(lambda: tier.ask(lambda remote: remote.get(name, len(_PROBE), deadline)))
         if not tier.url.read_only:
             if tier.ask(lambda remote: remote.get(name, len(_PROBE), deadline)) != _PROBE:
@@ -96,15 +93,6 @@ def _seconds(work: Callable[[], object]) -> float:
         work()
         times.append(time.perf_counter() - begin)
     return median(times)
-
-
-def _skew(tier: Tier, name: str, deadline: Deadline) -> float | None:
-    remote = tier.remote
-    if not isinstance(remote, Clocked):
-        return None
-    before = time.time()
-    moment = tier.ask(lambda _: remote.clock(name, deadline))
-    return None if moment is None else moment - (before + time.time()) / 2
 
 
 def _read(tier: Tier, contents: Holdings, trust: Trust, result: TierSurvey) -> None:

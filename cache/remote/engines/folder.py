@@ -84,10 +84,6 @@ class FolderRemote:
 
         self._do(deadline, name, remove, None)
 
-    def clock(self, name: str, deadline: Deadline) -> float | None:
-        """Return when a file was written, by the clock of the share's server, in seconds since 1970."""
-        return self._do(deadline, name, lambda folder, leaf: _look(folder, leaf).st_mtime, None)
-
     def _read(self, folder: int, leaf: str, limit: int) -> bytes | None:
         # Opening it asks the server; a look at the folder may be answered from the client's cache.
         descriptor = os.open(leaf, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)

@@ -125,19 +125,6 @@ class ObjectRemote:
 
         self._do(deadline, remove, "delete", name=name)
 
-    def clock(self, name: str, deadline: Deadline) -> float | None:
-        """Return when an object was stored, in whole seconds since 1970."""
-
-        def read(store: Any) -> float | None:
-            import obstore
-
-            try:
-                return float(obstore.head(store, name)["last_modified"].timestamp())
-            except FileNotFoundError:
-                return None
-
-        return self._do(deadline, read, "clock", name=name)
-
     def _do(self, deadline: Deadline, work: Callable[[Any], _Result], operation: str, **arguments: Any) -> _Result:
         """Return the result of `work` with a client. It runs in a thread: a list takes many requests, and credentials
         take others.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -89,14 +89,3 @@ class Remote(Protocol):
 
     def delete(self, name: str, deadline: Deadline) -> None:
         """Remove an object, if it exists."""
-
-
-@runtime_checkable
-class Clocked(Protocol):
-    """An engine that can report its time, for commands that inspect a fleet; nothing else depends on it."""
-
-    def clock(self, name: str, deadline: Deadline) -> float | None:
-        """Return its time now in seconds since 1970, where it reports one; raises `RemoteError`.
-
-        `name` is an object that was stored a moment ago; in a read-only tier it is missing.
-        """

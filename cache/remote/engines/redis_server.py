@@ -127,15 +127,6 @@ class RedisRemote:
 
         self._do(deadline, remove)
 
-    def clock(self, name: str, deadline: Deadline) -> float | None:
-        """Return the time of the server, in seconds since 1970."""
-
-        def read(client: Any) -> float:
-            seconds, microseconds = client.time()
-            return float(seconds) + float(microseconds) / 1e6
-
-        return self._do(deadline, read)
-
     def _do(self, deadline: Deadline, work: Callable[[Any], _Result]) -> _Result:
         lines: list[_Line] = []
         is_over = threading.Event()

@@ -15,7 +15,7 @@ from gearcache.cache.remote.requests.deadline import within
 from gearcache.child_process import messages_as_output, python_command, python_environment, receive, send
 
 #: Allowed operations; each is a method of the engine.
-_OPERATIONS = ("get", "size", "put", "names", "delete", "clock")
+_OPERATIONS = ("get", "size", "put", "names", "delete")
 _PROGRAM = """\
 from gearcache.cache.remote.engines.objects import ObjectRemote
 from gearcache.cache.remote.engines.relay import serve

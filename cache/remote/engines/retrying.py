@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from gearcache.cache.remote.engines.protocol import Clocked, Creates, Deadline, Remote
+from gearcache.cache.remote.engines.protocol import Creates, Deadline, Remote
 from gearcache.cache.remote.requests.retries import tried
 
 #: Seconds before an operation is tried again.
@@ -42,11 +42,6 @@ class Patient:
 
     def delete(self, name: str, deadline: Deadline) -> None:
         again(lambda: self._remote.delete(name, deadline), deadline)
-
-    def clock(self, name: str, deadline: Deadline) -> float | None:
-        """Return the time of an engine that has a clock; None for others."""
-        remote = self._remote
-        return again(lambda: remote.clock(name, deadline), deadline) if isinstance(remote, Clocked) else None
 
 
 def again(work: Callable[[], _Result], deadline: Deadline) -> _Result:

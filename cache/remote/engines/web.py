@@ -5,12 +5,10 @@ The file `index.txt` below a key lists its content, one name a line; `gearcache 
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import socket
 import ssl
 from collections.abc import Callable, Container
-from email.utils import parsedate_to_datetime
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -82,27 +80,15 @@ class WebRemote:
     def delete(self, name: str, deadline: Deadline) -> None:
         raise RemoteError(self.label, "it is read only")
 
-    def clock(self, name: str, deadline: Deadline) -> float | None:
-        """Return the time of the server in whole seconds since 1970, from its answers."""
-        times: list[float] = []
-
-        def note(answer: http.client.HTTPResponse) -> None:
-            with contextlib.suppress(TypeError, ValueError, OverflowError, OSError):  # the header may hold any text
-                times.append(parsedate_to_datetime(answer.getheader("Date", "")).timestamp())
-
-        self._ask("HEAD", name, lambda _: None, deadline, note)
-        return times[0] if times else None
-
     def _ask(
         self,
         method: str,
         name: str,
         read: Callable[[http.client.HTTPResponse], _Result],
         deadline: Deadline,
-        look: Callable[[http.client.HTTPResponse], object] = lambda _: None,
         absent: Container[int] = _ABSENT,
     ) -> _Result | None:
-        """Return the result of `read` for an object; None where it is absent. `look` sees the head of any answer."""
+        """Return the result of `read` for an object; None where it is absent."""
         check_name(self.label, name)
         cutter = Cutter()
 
@@ -119,7 +105,7 @@ class WebRemote:
                         connection.sock, server_hostname=connection.host, do_handshake_on_connect=False
                     )
                     connection.sock.do_handshake()
-                return self._request(connection, method, name, read, look, absent)
+                return self._request(connection, method, name, read, absent)
             finally:
                 connection.close()
                 cutter.close()
@@ -135,13 +121,11 @@ class WebRemote:
         method: str,
         name: str,
         read: Callable[[http.client.HTTPResponse], _Result],
-        look: Callable[[http.client.HTTPResponse], object],
         absent: Container[int],
     ) -> _Result | None:
         path = f"{self._parts.path.rstrip('/')}/{quote(name)}"
         connection.request(method, path, headers={"Connection": "close", "Accept-Encoding": "identity"})
         with connection.getresponse() as answer:
-            look(answer)
             if answer.status in absent:
                 return None
             if answer.status != 200:

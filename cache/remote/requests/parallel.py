@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
+
+from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
 
 #: Requests that one lookup or upload makes at once.
 MOST_AT_ONCE = 8
@@ -48,3 +50,25 @@ def at_once(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_R
     if errors:
         raise errors[min(errors)]
     return [results[number] for number in range(len(item_list))]
+
+
+def read_each(
+    remote: Remote, names: Sequence[str], limit: int, deadline: Deadline
+) -> tuple[dict[str, bytes], dict[str, RemoteError]]:
+    """Return the bytes of objects by name, without removed ones, and the errors of those that cannot be read.
+
+    An object that only another user may read, or that has more than `limit` bytes, is not a fault of the tier. Raises
+    `RemoteError` where none can be read, or the time is over.
+    """
+
+    def get(name: str) -> tuple[str, bytes | RemoteError | None]:
+        try:
+            return name, remote.get(name, limit, deadline)
+        except RemoteError as error:
+            return name, error
+
+    answers = at_once(get, names)
+    faults = {name: data for name, data in answers if isinstance(data, RemoteError)}
+    if faults and (len(faults) == len(answers) or not deadline.left):
+        raise next(iter(faults.values()))
+    return {name: data for name, data in answers if isinstance(data, bytes)}, faults

@@ -24,12 +24,14 @@ from gearcache.cache.quantities import size_text as size_text
 from gearcache.cache.remote.trust import Trust
 from gearcache.commands.output.document import print_json as print_json
 from gearcache.commands.output.printing import note as note
+from gearcache.commands.output.printing import shortened
 from gearcache.commands.output.printing import tell as tell
 from gearcache.commands.output.printing import warn as warn
-from gearcache.commands.output.shortened import shortened
 from gearcache.commands.output.verbosity import verbosity_options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+#: `package.module:function` or `file.py:function`; shells complete the file.
+TARGET = click.Path()
 _DIGEST_SHOWN = 12
 _COMMAND_SHOWN = 72
 
@@ -44,30 +46,23 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-class Size(click.ParamType):  # type: ignore[type-arg]
-    """A size such as `10GB`, in bytes."""
+class Quantity(click.ParamType):  # type: ignore[type-arg]
+    """A number with a unit, such as the size `10GB` in bytes, or the age `7d` in seconds."""
 
-    name = "size"
-
-    def convert(self, value: Any, parameter: Any, context: Any) -> int:
-        """Return bytes, or fail with a message that names the allowed forms."""
-        try:
-            return value if isinstance(value, int) else parse_size(value)
-        except ValueError as error:
-            self.fail(str(error), parameter, context)
-
-
-class Age(click.ParamType):  # type: ignore[type-arg]
-    """An age such as `7d`, in seconds."""
-
-    name = "age"
+    def __init__(self, name: str, parse: Callable[[str], float]) -> None:
+        self.name = name
+        self._parse = parse
 
     def convert(self, value: Any, parameter: Any, context: Any) -> float:
-        """Return seconds, or fail with a message that names the allowed forms."""
+        """Return the number, or fail with a message that names the allowed forms."""
         try:
-            return value if isinstance(value, float) else parse_age(value)
+            return self._parse(value) if isinstance(value, str) else value
         except ValueError as error:
             self.fail(str(error), parameter, context)
+
+
+SIZE = Quantity("size", parse_size)
+AGE = Quantity("age", parse_age)
 
 
 def cache_dir_option(function: Function) -> Function:
@@ -140,7 +135,7 @@ def note_other_formats(layout: Layout) -> None:
         kind = "a newer" if folder.version > FORMAT_VERSION else "an older"
         note(
             f"`{folder.path}` holds {count(folder.entries, 'entry', 'entries')} of {kind} gearcache "
-            f"({size_text(folder.size)}), left alone; `gearcache clear --format {folder.version}` removes them"
+            f"({size_text(folder.size)}), left alone: delete the folder when no process of that version uses it"
         )
 
 

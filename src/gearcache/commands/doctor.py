@@ -10,15 +10,13 @@ from typing import Any
 import click
 
 from gearcache.cache.admin.health import HealthCheck, check_health, guarded_all
+from gearcache.commands.checks.entry_checks import check_ranks, check_variants
 from gearcache.commands.checks.host_checks import check_host, check_settings
 from gearcache.commands.checks.key_checks import check_keys
-from gearcache.commands.checks.rank_checks import check_ranks
 from gearcache.commands.checks.tier_checks import check_tiers
-from gearcache.commands.checks.variant_checks import check_variants
-from gearcache.commands.common import Exit, common_options, layout_at, print_json, stop
-from gearcache.commands.deployments.target_names import complete_target
+from gearcache.commands.common import TARGET, Exit, common_options, layout_at, print_json, stop
+from gearcache.commands.output.listing import between_words
 from gearcache.commands.output.printing import printable, styled
-from gearcache.commands.output.table import between_words
 from gearcache.commands.output.verbosity import is_quiet
 
 #: A longer name, such as that of a method, would leave no room for the message.
@@ -31,7 +29,7 @@ _MARKS = {True: "ok", False: "FAIL", None: "-"}
     "--ready",
     "target",
     metavar="TARGET",
-    shell_complete=complete_target,
+    type=TARGET,
     help="Check one thing only: that all gears which this function calls are here, whole, and would be hits.",
 )
 @click.option(
@@ -43,7 +41,7 @@ _MARKS = {True: "ok", False: "FAIL", None: "-"}
 @click.option(
     "--tiers",
     is_flag=True,
-    help="Look at the tiers instead, those of $GEARCACHE_REMOTES or the URLs: reach, times, leases, clock, signatures.",
+    help="Look at the tiers instead, those of $GEARCACHE_REMOTES or the URLs: reach, times, leases, signatures.",
 )
 @click.argument("urls", nargs=-1, metavar="[URL]...")
 @common_options

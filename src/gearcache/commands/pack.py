@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from msgspec.structs import asdict
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.packed.baked_folder import Baked, write_folder
-from gearcache.cache.admin.packed.bundle import BundleSummary, write_bundle
-from gearcache.cache.admin.packed.image.image_folder import ImageSummary, write_image
+from gearcache.cache.admin.packed.baked_folder import write_folder
+from gearcache.cache.admin.packed.bundle import write_bundle
+from gearcache.cache.admin.packed.image.image_folder import write_image
 from gearcache.cache.admin.packed.image.layer import ROOT
 from gearcache.commands.common import common_options, count, environment_trust, layout_at, note_faults, print_json
 from gearcache.commands.entries.entry_names import entry_argument, find_all
@@ -53,22 +54,20 @@ def command(
     if not rows:
         note_faults(catalog)
         raise click.UsageError(f"there is nothing to pack in `{catalog.layout.root}`")
-    digest = root = ""
-    summary: ImageSummary | Baked | BundleSummary
+    root = ""
     if image is not None:
-        summary = image_summary = write_image(catalog.layout, rows, image, environment_trust().signed)
-        root, digest = f"/{ROOT}", image_summary.digest
+        packed = write_image(catalog.layout, rows, image, environment_trust().signed)
+        root = f"/{ROOT}"
     elif folder is not None:
-        summary = write_folder(catalog.layout, rows, folder, environment_trust().signed)
+        packed = write_folder(catalog.layout, rows, folder, environment_trust().signed)
         root = str(folder.absolute())
     else:
         assert file is not None
-        summary = write_bundle(catalog.layout, rows, file)
+        packed = write_bundle(catalog.layout, rows, file)
     target = image or folder or file
     if as_json:
-        fields = {"entries": summary.entries, "blobs": summary.blobs, "size": summary.size}
-        print_json("pack", {"target": str(target), "digest": digest, "root": root, **fields})
+        print_json("pack", {"target": str(target), "root": root, **asdict(packed)})
     else:
-        contents = f"{count(len(summary.entries), 'entry', 'entries')} with {count(summary.blobs, 'blob')}"
-        tell(f"packed {contents} into `{target}`", *filter(None, [digest]))
+        contents = f"{count(len(packed.entries), 'entry', 'entries')} with {count(packed.blobs, 'blob')}"
+        tell(f"packed {contents} into `{target}`", *filter(None, [packed.digest]))
     note_faults(catalog)

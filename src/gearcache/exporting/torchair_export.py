@@ -41,9 +41,8 @@ def dynamo_export(
 ) -> None:
     """Export one call of `model` into the folder `export_path`: `<name>.air`, `dynamo.pbtxt`, weight files.
 
-    The export is written beside the folder and replaces it as a whole: readers see the old export or the new one, also
-    after a crash. A folder with anything but an unedited export is refused; `overwrite=True` replaces it with all its
-    content.
+    The export is written beside the folder and replaces it as a whole. A folder with anything but an unedited export is
+    refused; `overwrite=True` replaces it with all its content.
 
     In a process group every rank must call it. Each writes `<name><rank>.air` and `rank_<n>/`, and with
     `config.export.experimental.auto_atc_config_generated` rank 0 also `model_relation_config.json` and

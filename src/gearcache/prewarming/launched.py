@@ -10,13 +10,12 @@ from gearcache.errors import OptionError
 
 
 class Launched(Struct, frozen=True):
-    """The launcher's data about this process: rank, world size, and whether the processes can meet."""
+    """The launcher's data about this process: its place in the job, and among the processes of this host."""
 
     rank: int
     world_size: int
-    can_meet: bool
-    #: Number of processes on this host.
-    local_size: int
+    local_rank: int = 0
+    local_size: int = 1
 
 
 def launched(environ: Mapping[str, str]) -> Launched | None:
@@ -31,9 +30,9 @@ def launched(environ: Mapping[str, str]) -> Launched | None:
         raise OptionError(f"$RANK is {rank}, but $WORLD_SIZE is {world}; it must be 0 to {world - 1}")
     if world == 1:
         return None
-    local = _number(environ, "LOCAL_WORLD_SIZE") if environ.get("LOCAL_WORLD_SIZE") else 1
-    can_meet = bool(environ.get("MASTER_ADDR") and environ.get("MASTER_PORT"))
-    return Launched(rank, world, can_meet, max(local, 1))
+    if not environ.get("LOCAL_RANK") or not environ.get("LOCAL_WORLD_SIZE"):
+        return Launched(rank, world)
+    return Launched(rank, world, _number(environ, "LOCAL_RANK"), max(1, _number(environ, "LOCAL_WORLD_SIZE")))
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:

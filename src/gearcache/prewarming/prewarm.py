@@ -21,7 +21,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from gearcache.errors import GearcacheError
 from gearcache.guards.evidence.names import a_type
 from gearcache.prewarming.environment import with_temporary_name
 from gearcache.prewarming.job import acting_as
@@ -29,7 +28,7 @@ from gearcache.prewarming.report import Prewarmed as Prewarmed
 from gearcache.prewarming.report import PrewarmInterrupted as PrewarmInterrupted
 from gearcache.prewarming.report import PrewarmReport as PrewarmReport
 from gearcache.prewarming.session import PrewarmSession
-from gearcache.prewarming.share import LeftTo, Shard, Sharing
+from gearcache.prewarming.share import LeftTo, Shard
 from gearcache.serving.call import session
 
 
@@ -66,7 +65,7 @@ def prewarm(
         world_size=world_size,
         device=device,
         dry_run=dry_run,
-        sharing=None if shard is None else Shard(*shard),
+        shard=None if shard is None else Shard(*shard),
     )
     if isinstance(error, KeyboardInterrupt):
         raise PrewarmInterrupted(report) from None
@@ -84,14 +83,15 @@ def run_prewarm(
     world_size: int | None,
     device: str | torch.device,
     dry_run: bool,
-    sharing: Sharing | None = None,
+    shard: Shard | None = None,
+    left_to: LeftTo | None = None,
     reads: bool = False,
     fetches: bool = False,
 ) -> tuple[PrewarmReport, BaseException | None]:
     """Like `prewarm`, but returns the report and the exception that the function raised, if any.
 
-    With `reads` a dry run reads stored entries to the last byte, as a load does. With `sharing` the function runs
-    twice: the first run compiles nothing and counts the work that is to be divided.
+    With `reads` a dry run reads stored entries to the last byte, as a load does. With `shard` the function runs twice:
+    the first run compiles nothing and counts the work that is to be divided. `left_to` is a division made elsewhere.
     """
     _check(function, jobs, ranks, world_size)
     all_ranks: list[int | None] = list(ranks) or (list(range(world_size)) if world_size else [None])
@@ -120,19 +120,11 @@ def run_prewarm(
             open_session.close()
         return open_session, None
 
-    left_to: LeftTo | None = None
-    if sharing is not None:
+    if shard is not None:
         look, error = run(only_looks=True, left_to=None)
-        if error is None:
-            try:
-                left_to = sharing.divide(look.work)
-            except (GearcacheError, KeyboardInterrupt) as reason:
-                error = reason
-        else:
-            with contextlib.suppress(GearcacheError):
-                sharing.give_up(f"{type(error).__name__}: {error}")
         if error is not None:
             return _report(look, error), error
+        left_to = shard.divide(look.work)
     prewarmed, error = run(only_looks=dry_run, left_to=left_to)
     return _report(prewarmed, error), error
 

@@ -36,8 +36,6 @@ class Prewarmed(Struct):
     left_to: str = ""
     #: Bytes of the blobs that were loaded or, in a dry run, are stored.
     size: int = 0
-    #: The components of its key, in a dry run: for comparison with entries elsewhere.
-    components: dict[str, Any] = field(default_factory=dict)
 
     def named(self, gears: Iterable[str]) -> list[str]:
         """Return the short names of some of its gears."""
@@ -45,8 +43,8 @@ class Prewarmed(Struct):
         return [names.get(gear, gear) for gear in gears]
 
     def to_plain(self) -> dict[str, Any]:
-        """Return everything as JSON data except the components and the advice, which is for people."""
-        return {name: value for name, value in asdict(self).items() if name not in ("components", "advice")}
+        """Return everything as JSON data except the advice, which is for people."""
+        return {name: value for name, value in asdict(self).items() if name != "advice"}
 
 
 class PrewarmReport(Struct):

@@ -235,7 +235,6 @@ class PrewarmSession:
         blobs = self._blobs.setdefault(entry.entry, {})
         blobs |= state.blobs
         entry.size = sum(blobs.values())
-        entry.components = dict(binding.entry.key.lowered())
 
     def _other_dims(self, entry: Prewarmed, binding: Binding, call: Call) -> str:
         """Return the dims without gears whose sizes differ from the first call of an entry, in words."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -18,16 +17,6 @@ from gearcache.errors import OptionError
 LeftTo = Callable[[str], str]
 
 _SHARD = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
-
-
-class Sharing(Protocol):
-    """Divides the work; `work` is the number of gears by the name of each entry that this process needs."""
-
-    def divide(self, work: Mapping[str, int]) -> LeftTo:
-        """Return a function that says which process compiles an entry."""
-
-    def give_up(self, reason: str) -> None:
-        """Report to the others that this process cannot announce its work."""
 
 
 class Shard(Struct, frozen=True):
@@ -64,8 +53,9 @@ class Shard(Struct, frozen=True):
         return f"{self.number}/{self.count}"
 
     def divide(self, work: Mapping[str, int]) -> LeftTo:
-        """Return a function that says which other shard compiles an entry."""
-        shares = divide(work, self.count)
+        """Return a function that says which other shard compiles an entry; `work` is the number of gears by entry."""
+        # Of more shares than entries the last ones are empty.
+        shares = divide_among(dict.fromkeys(range(min(self.count, len(work))), work))
 
         def left_to(name: str) -> str:
             index = shares.get(name)
@@ -74,20 +64,6 @@ class Shard(Struct, frozen=True):
             return "" if index == self.number - 1 else f"shard {index + 1}/{self.count}"
 
         return left_to
-
-    def give_up(self, reason: str) -> None:
-        """Do nothing: no other process waits."""
-
-
-def divide(work: Mapping[str, int], count: int) -> dict[str, int]:
-    """Return which of `count` shares each entry is in, from 0: the largest first, each to the share with the least."""
-    loads = [0] * count
-    shares: dict[str, int] = {}
-    for name in sorted(work, key=lambda name: (-work[name], name)):
-        share = min(range(count), key=lambda index: (loads[index], index))
-        shares[name] = share
-        loads[share] += work[name]
-    return shares
 
 
 def divide_among(offers: Mapping[int, Mapping[str, int]]) -> dict[str, int]:

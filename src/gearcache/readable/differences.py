@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from gearcache.cache.manifest import Manifest
-from gearcache.readable.entry import check_lines, cut, evidence_lines, source_lines, understood, variants_of
+from gearcache.readable.entry import understood, variants_of
+from gearcache.readable.variant import check_lines, cut, evidence_lines, source_lines
 
 _MISSING = "missing"
 

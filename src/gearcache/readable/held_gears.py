@@ -5,7 +5,7 @@ Needs no torch and runs nothing: `gearcache verify` names and removes gears on a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -50,20 +50,25 @@ def without_blobs(manifest: Manifest, lost: frozenset[str]) -> Manifest | None:
         of_gears = frozenset[str]().union(*(gear.blobs for gear in held_gears(manifest)))
         if not gears or not needed_blobs <= manifest.blobs.keys() or not manifest.blobs.keys() <= of_gears:
             return None
-        producer = {
-            **manifest.producer,
-            "variants": len(variants),
-            "gears": [str(gear["text"]) for gear in gears],
-            "compile_seconds": round(float(sum(gear.get("seconds", 0.0) for gear in gears)), 3),
-        }
         return replace(
             manifest,
             payload={**manifest.payload, "variants": variants},
             blobs={digest: size for digest, size in manifest.blobs.items() if digest in needed_blobs},
-            producer=producer,
+            producer=producer_with(manifest, variants),
         )
     except (KeyError, TypeError, AttributeError, ValueError):
         return None
+
+
+def producer_with(manifest: Manifest, variants: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what a manifest says of its producer, with the gears of some variants in place of its own."""
+    gears = [gear for variant in variants for gear in variant["gears"]]
+    return {
+        **manifest.producer,
+        "variants": len(variants),
+        "gears": [str(gear["text"]) for gear in gears],
+        "compile_seconds": round(float(sum(gear.get("seconds", 0.0) for gear in gears)), 3),
+    }
 
 
 def _rows(payload: Mapping[str, Any]) -> list[dict[str, Any]]:

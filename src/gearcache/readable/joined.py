@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gearcache.cache.manifest import Manifest
 from gearcache.guards.dispatch.stored.stored_rows import IMPOSSIBLE, blobs_of_rows, covers, rows, shared, union
+from gearcache.readable.held_gears import producer_with
 
 #: The most traces of a joined entry, including those of other versions of the code. If a process adds a trace beyond
 #: its `max_variants`, it drops those of edited code.
@@ -90,17 +91,10 @@ def _whole(manifest: Manifest, is_there: Callable[[str, int], bool]) -> dict[str
 
 def _manifest(manifests: Sequence[Manifest], payload: dict[str, Any], variants: Sequence[dict[str, Any]]) -> Manifest:
     sizes = {digest: size for manifest in reversed(manifests) for digest, size in manifest.blobs.items()}
-    gears = [gear for variant in variants for gear in variant["gears"]]
-    producer = {
-        **manifests[0].producer,
-        "variants": len(variants),
-        "gears": [str(gear["text"]) for gear in gears],
-        "compile_seconds": round(float(sum(gear.get("seconds", 0.0) for gear in gears)), 3),
-    }
     return replace(
         manifests[0],
         payload=payload,
         blobs={digest: sizes[digest] for digest in sorted(blobs_of_rows(payload))},
         created=max(manifest.created for manifest in manifests),
-        producer=producer,
+        producer=producer_with(manifests[0], variants),
     )

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from gearcache.cache.manifest import Manifest
 from gearcache.guards.access import Access
-from gearcache.readable.entry import path_text, understood, variants_of
+from gearcache.readable.entry import understood, variants_of
+from gearcache.readable.variant import path_text
 from gearcache.reporting.safe_texts import number
 
 #: The fields that a lookup and a call compare, in addition to the sources.

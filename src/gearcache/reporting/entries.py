@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.counts import Counts
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.manifest import Manifest
 from gearcache.commands.common import short_name
 from gearcache.errors import CacheError
 from gearcache.readable.differences import differences
-from gearcache.readable.entry import check_lines, evidence_lines, input_lines, understood, variants_of
+from gearcache.readable.entry import understood, variants_of
+from gearcache.readable.variant import check_lines, evidence_lines, input_lines
 from gearcache.reporting.safe_texts import gear_name, number, shown, whole
 
 _LINES = 6
@@ -25,9 +25,9 @@ class EntryDetails:
     For each method it keeps the key of the previous entry, to compare the next one with it.
     """
 
-    def __init__(self, catalog: Catalog, counts: Counts, most: int) -> None:
+    def __init__(self, catalog: Catalog, most: int) -> None:
         self.faults: list[str] = []
-        self._catalog, self._counts, self._most = catalog, counts, most
+        self._catalog, self._most = catalog, most
 
     def plain(self, entries: list[EntryRow]) -> list[dict[str, Any]]:
         """Return the entries as JSON data, in their order."""
@@ -60,7 +60,7 @@ class EntryDetails:
             "size": entry.size,
             "created": round(entry.created, 3),
             "last_use": round(entry.last_use, 3),
-            "hits": self._counts.hits(entry),
+            "hits": entry.hits,
             "compile_seconds": number(entry.compile_seconds),
             "torch": shown(entry.torch),
         }

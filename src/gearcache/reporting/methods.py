@@ -11,7 +11,6 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from gearcache.cache.admin.counts import Counts
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.keys.key import CacheKey
 from gearcache.commands.figures.savings import Used
@@ -37,7 +36,6 @@ def method_rows(
     methods: Sequence[Used],
     entries: Sequence[EntryRow],
     rows: Sequence[Mapping[str, Any]],
-    counts: Counts,
     records: Sequence[Sequence[_Record]],
 ) -> list[dict[str, Any]]:
     """Return the methods as JSON data, in the order of `methods`; then those that the cache does not know.
@@ -48,7 +46,7 @@ def method_rows(
     by_label: dict[str, list[_Method]] = {}
     for entry, row in zip(entries, rows, strict=True):
         method = _method_of(by_label, entry.label, row["method"], row["owner"])
-        method.used.add(entry, counts.hits(entry))
+        method.used.add(entry)
         method.shown.append(row)
     for process_records in records:
         for record in process_records:

@@ -17,13 +17,11 @@ from typing import Any
 from msgspec import Struct, field
 
 from gearcache.cache.quantities import size_text
-from gearcache.reporting.pictures import KINDS, WIDTH, heat_map, kind_of, timeline
+from gearcache.commands.output.listing import percent
 from gearcache.reporting.safe_texts import duration_text
 
 #: The most rows of a table, methods, and reasons of misses on the page; `--json` has all.
 ROWS, METHODS, REASONS = 12, 200, 200
-#: The most spans of a start in its table.
-SPANS = 100
 _LONG_GEAR = 160
 
 
@@ -41,16 +39,14 @@ def page(document: dict[str, Any]) -> str:
         size=size_text,
         seconds=duration_text,
         moment=_moment,
-        percent=_percent,
+        percent=percent,
         pointer=_pointer,
         gear=_gear,
         raw=_is_raw,
     )
-    environment.globals.update(
-        count=_count, heat_map=heat_map, timeline=timeline, kind_of=kind_of, kinds=KINDS, picture_width=WIDTH
-    )
+    environment.globals.update(count=_count)
     policy = f"default-src 'none'; style-src 'sha256-{_digest(style)}'; base-uri 'none'; form-action 'none'"
-    limits = {"rows": ROWS, "methods": METHODS, "reasons": REASONS, "spans": SPANS}
+    limits = {"rows": ROWS, "methods": METHODS, "reasons": REASONS}
     html: str = environment.from_string(template).render(
         **document,
         style=style,
@@ -115,10 +111,6 @@ def _moment(seconds: float) -> str:
         return "no date"
 
 
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f}%"
-
-
 def _count(number: int, singular: str, plural: str = "") -> str:
     """Return the singular or the plural, depending on a number."""
     return singular if number == 1 else plural or f"{singular}s"
@@ -126,8 +118,7 @@ def _count(number: int, singular: str, plural: str = "") -> str:
 
 def _gear(text: str, names: Mapping[str, str]) -> str:
     """Return a gear by its short name; the middle of a very long name is cut out."""
-    gear, space, layout = text.partition(" (")  # the layout follows a gear that a deploy compiles
-    name = names.get(text) or names.get(gear, gear) + space + layout
+    name = names.get(text, text)
     return name if len(name) <= _LONG_GEAR else f"{name[:80]} … {name[-70:]}"
 
 

@@ -1,4 +1,4 @@
-"""Reads the files of `GEARCACHE_TRACE`: the spans of a start, and the calls of that process."""
+"""Reads the files of `GEARCACHE_TRACE`: a process, and the calls of its methods."""
 
 from __future__ import annotations
 
@@ -14,28 +14,21 @@ from gearcache.reporting.safe_texts import counted, gear_name, number, shown, wh
 
 #: A file of gearcache has at most 4 MB of spans; reading takes 20 times as much memory.
 LARGEST = 16 << 20
-_SPANS = 5000
 _METHODS = 2000
 _ROWS = 2000
-_KINDS = 40
 
 
 def read_recorded(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return a start and its methods as plain data; `CacheError` for a file that is not a trace of gearcache."""
     try:
-        content, events = _parts(json.loads(_read(path)))
-        spans = [_span(event) for event in events if event.get("ph") == "X"]
+        content = _own_part(json.loads(_read(path)))
         methods = [_method(method) for method in content["methods"][:_METHODS]]
         start = {
-            "file": shown(path.name),
+            "file": shown(str(path)),
             "command": shown(content.get("command", "")),
             "pid": whole(content.get("pid")),
             "began": number(content.get("began")),
             "seconds": round(number(content.get("seconds")), 6),
-            "final": content["final"] if isinstance(content.get("final"), bool) else None,
-            "dropped": whole(content.get("dropped")) + max(0, len(spans) - _SPANS),
-            "kinds": _kinds(spans),
-            "spans": sorted(spans, key=lambda span: (span["begin"], -span["seconds"]))[:_SPANS],
         }
     except OSError as error:
         raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
@@ -44,16 +37,14 @@ def read_recorded(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return start, methods
 
 
-def _parts(document: Any) -> tuple[dict[str, Any], list[Any]]:
-    """Return gearcache's own data and the events; `ValueError` for anything else."""
-    if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
-        raise ValueError("it has no list `traceEvents`")
-    own = document.get("gearcache")
+def _own_part(document: Any) -> dict[str, Any]:
+    """Return gearcache's own data; `ValueError` for anything else."""
+    own = document.get("gearcache") if isinstance(document, dict) else None
     if not isinstance(own, dict):
         raise ValueError("it has no part `gearcache`: another program has written it")
     if not isinstance(own.get("methods"), list):
         raise ValueError("its part `gearcache` has no list `methods`")
-    return own, document["traceEvents"]
+    return own
 
 
 def _reason_text(error: Exception) -> str:
@@ -71,30 +62,6 @@ def _read(path: Path) -> bytes:
     if len(data) > LARGEST:
         raise ValueError(f"it has more than {LARGEST} bytes, which no such file needs")
     return data
-
-
-def _span(event: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "name": shown(event["name"], 120),
-        "category": shown(event.get("cat", ""), 40),
-        "begin": round(number(event["ts"]) / 1e6, 6),
-        "seconds": round(number(event["dur"]) / 1e6, 6),
-        "thread": whole(event.get("tid")),
-    }
-
-
-def _kinds(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the time of each kind of span, the longest first; spans inside one of the same kind count once."""
-    kinds: dict[str, dict[str, Any]] = {}
-    ends: dict[tuple[str, int], float] = {}
-    for span in sorted(spans, key=lambda each: (each["begin"], -each["seconds"])):
-        row = kinds.setdefault(span["category"], {"category": span["category"], "spans": 0, "seconds": 0.0})
-        row["spans"] += 1
-        lane, end = (span["category"], span["thread"]), span["begin"] + span["seconds"]
-        row["seconds"] += max(0.0, end - max(span["begin"], ends.get(lane, 0.0)))
-        ends[lane] = max(end, ends.get(lane, 0.0))
-    rows = sorted(kinds.values(), key=lambda row: -row["seconds"])[:_KINDS]
-    return [{**row, "seconds": round(row["seconds"], 6)} for row in rows]
 
 
 def _method(record: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import Any
@@ -64,12 +63,3 @@ def counted(value: Any, most: int = 1000, name_of: Callable[[Any], str] = shown)
         text = name_of(name) if index < most else "others"
         sums[text] = sums.get(text, 0) + whole(n)
     return sums
-
-
-def finite(value: Any) -> Any:
-    """Return JSON data with texts in place of numbers that JSON lacks, as `--json` prints them."""
-    if isinstance(value, dict):
-        return {name: finite(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [finite(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

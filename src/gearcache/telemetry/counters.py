@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from msgspec import Struct, field
 
 from gearcache.events import Event, emit
@@ -34,70 +32,32 @@ class Counters(Struct):
 
     def note(self, event: Event) -> None:
         """Count an event, and notify the listeners."""
-        _COUNT.get(event.kind, _ignore)(self, event)
+        match event.kind:
+            case "hit":
+                self.hits += 1
+            case "miss":
+                self.misses += 1
+                self.miss_reasons.append(event.detail)
+            case "trace":
+                self.traces += 1
+                self.trace_seconds += event.seconds
+            case "compile":
+                self.compiles += 1
+                self.compile_seconds += event.seconds
+            case "load":
+                self.loads += len(event.gears)
+                self.load_seconds += event.seconds
+                self.bytes_loaded += event.bytes
+            case "publish":
+                self.bytes_stored += event.bytes
+            case "fetch":
+                self.fetches += len(event.gears)
+                self.bytes_fetched += event.bytes
+            case "upload":
+                self.uploads += event.bytes > 0
+                self.bytes_uploaded += event.bytes
+            case "lease":
+                self.lease_seconds += event.seconds
+            case "fault":
+                self.faults += 1
         emit(event)
-
-
-def _ignore(counters: Counters, event: Event) -> None:
-    """Count nothing."""
-
-
-def _hit(counters: Counters, event: Event) -> None:
-    counters.hits += 1
-
-
-def _miss(counters: Counters, event: Event) -> None:
-    counters.misses += 1
-    counters.miss_reasons.append(event.detail)
-
-
-def _trace(counters: Counters, event: Event) -> None:
-    counters.traces += 1
-    counters.trace_seconds += event.seconds
-
-
-def _compile(counters: Counters, event: Event) -> None:
-    counters.compiles += 1
-    counters.compile_seconds += event.seconds
-
-
-def _load(counters: Counters, event: Event) -> None:
-    counters.loads += len(event.gears)
-    counters.load_seconds += event.seconds
-    counters.bytes_loaded += event.bytes
-
-
-def _publish(counters: Counters, event: Event) -> None:
-    counters.bytes_stored += event.bytes
-
-
-def _fault(counters: Counters, event: Event) -> None:
-    counters.faults += 1
-
-
-def _fetch(counters: Counters, event: Event) -> None:
-    counters.fetches += len(event.gears)
-    counters.bytes_fetched += event.bytes
-
-
-def _upload(counters: Counters, event: Event) -> None:
-    counters.uploads += event.bytes > 0
-    counters.bytes_uploaded += event.bytes
-
-
-def _lease(counters: Counters, event: Event) -> None:
-    counters.lease_seconds += event.seconds
-
-
-_COUNT: dict[str, Callable[[Counters, Event], None]] = {
-    "hit": _hit,
-    "miss": _miss,
-    "trace": _trace,
-    "compile": _compile,
-    "load": _load,
-    "publish": _publish,
-    "fetch": _fetch,
-    "upload": _upload,
-    "lease": _lease,
-    "fault": _fault,
-}

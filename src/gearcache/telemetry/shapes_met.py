@@ -9,7 +9,7 @@ import torch
 
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.stored.variant import StoredVariant
-from gearcache.guards.gears.parse import GearSpec
+from gearcache.guards.gears.parse import GearSpec, RangeAxis
 from gearcache.telemetry.gear_use import calls_of
 
 Shape = tuple[int, ...]
@@ -45,7 +45,8 @@ class ShapesMet:
 
     def add(self, graph: GraphCall) -> None:
         """Read the counters of a graph from now on, even after it is dropped: only its counters are kept, no model."""
-        self._graphs.append((graph.variant, _rows(graph), graph.counter, graph.shapes))
+        rows = tuple(tuple(row) for row in graph.gear.sizes)
+        self._graphs.append((graph.variant, rows, graph.counter, graph.shapes))
 
     def dims(self) -> list[tuple[str, int]]:
         """Return the dims that a shape lists: argument path and dim."""
@@ -84,20 +85,12 @@ class ShapesMet:
         return [(axis.path, axis.dim) for axis in (*self._spec.axes, *self._spec.dynamic_axes)]
 
 
-def _rows(graph: GraphCall) -> Rows:
-    return tuple(tuple(row) for row in graph.gear.sizes)
-
-
 def _matching(tensors: Mapping[str, torch.Tensor], path: str) -> list[tuple[str, torch.Tensor]]:
-    from gearcache.guards.gears.parse import RangeAxis
-
     return [(name, tensor) for name, tensor in tensors.items() if RangeAxis(path, 0, 1).matches(name)]
 
 
 def _shape(variant: StoredVariant, rows: Rows, dims: list[tuple[str, int]]) -> Shape | None:
     """Return the sizes of some dims; None if a dim is dynamic or does not exist."""
-    from gearcache.guards.gears.parse import RangeAxis
-
     sizes = []
     for path, dim in dims:
         axis = RangeAxis(path, dim, 1)

@@ -17,8 +17,6 @@ class SpanRecorder(Protocol):
 
     def answered(self) -> None: ...
 
-    def release(self) -> None: ...
-
 
 _recorder: SpanRecorder | None = None
 

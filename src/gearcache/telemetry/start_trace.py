@@ -23,7 +23,6 @@ from gearcache.events import Event, LateEvent, tell_at_once
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.spans import record_by, recorder
 from gearcache.telemetry.trace_document import Span, together, trace_events
-from gearcache.telemetry.trace_file import TraceFile
 from gearcache.version import __version__
 
 VARIABLE = "GEARCACHE_TRACE"
@@ -57,7 +56,7 @@ class Recorder:
 
     def __init__(self, path: str) -> None:
         # Absolute, because a program may change its working folder.
-        self._file = TraceFile(Path(path.replace("%p", str(os.getpid()))).absolute())
+        self._path = Path(path.replace("%p", str(os.getpid()))).absolute()
         self._process = os.getpid()
         self._zero = time.perf_counter()
         self._began = time.time()
@@ -109,23 +108,21 @@ class Recorder:
         """Write the file; a fault is logged once and breaks nothing."""
         if os.getpid() != self._process or not self._methods:
             return
+        from gearcache.cache.files.atomic import regular_target, write_atomic
+
         self._is_due = True
         # The lock may be held by this thread, interrupted by a signal handler: it then writes once more.
         while self._is_due and self._lock.acquire(timeout=_LONGEST_WRITE if is_final else 0):
             try:
                 self._is_due = False
-                self._file.write(json.dumps(self._document(is_final)).encode())
+                write_atomic(regular_target(self._path), json.dumps(self._document(is_final)).encode())
             except Exception as error:
                 raise_interrupt(error)
                 if not self._is_warned:
                     self._is_warned = True
-                    logger.warning("%s: `%s` cannot be written: %s", VARIABLE, self._file.path, error)
+                    logger.warning("%s: `%s` cannot be written: %s", VARIABLE, self._path, error)
             finally:
                 self._lock.release()
-
-    def release(self) -> None:
-        """Let other processes write the file: this one no longer does."""
-        self._file.release()
 
     def _document(self, is_final: bool = False) -> dict[str, Any]:
         return {
@@ -158,9 +155,6 @@ def record_start(path: str) -> None:
 
 def stop_recording() -> None:
     """Stop recording, and leave the file to others: in a forked child, and in commands that only read."""
-    trace_recorder = recorder()
-    if trace_recorder is not None:
-        trace_recorder.release()
     record_by(None)
     tell_at_once(None)
 

@@ -49,6 +49,11 @@ class SuggestedGears(Struct, frozen=True):
         return 1 - self.least_work / self.work if self.work else 0.0
 
     @property
+    def number(self) -> int:
+        """How many gears these are."""
+        return math.prod(map(len, self.sizes.values()))
+
+    @property
     def definitions(self) -> list[str]:
         """The symbols that `gears` refers to, as lines of Python."""
         return [f"{symbol} = {_source(symbol)}" for symbol in self._symbols()]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 #: The record of a method about which nothing is known.
@@ -20,10 +19,6 @@ NOTHING: dict[str, Any] = {
     "shapes": [],
     "reasons": [],
 }
-#: More than the number of threads that Linux allows.
-_LANE = 1 << 22
-#: Times are written to a tenth of a microsecond.
-_EQUAL = 1e-6
 
 
 class Span(NamedTuple):
@@ -35,72 +30,25 @@ class Span(NamedTuple):
     seconds: float
     thread: int
 
-    @property
-    def end(self) -> float:
-        """Seconds since `import gearcache`."""
-        return self.begin + self.seconds
-
 
 def trace_events(spans: Sequence[Span], process: int, command: str) -> list[dict[str, Any]]:
-    """Return the events of the Chrome trace format."""
+    """Return the events of the Chrome trace format.
+
+    Spans of one thread must be nested. Compiles run beside the thread that waits for them: they are asynchronous
+    events, which Perfetto draws in rows of their own.
+    """
     events: list[dict[str, Any]] = [
         {"name": "process_name", "ph": "M", "ts": 0, "pid": process, "tid": process, "args": {"name": command}},
     ]
-    rows = _rows(spans)
-    for lane in sorted({lane for lane in rows if lane >= _LANE}):
-        name = f"compiles {lane // _LANE}"
-        events.append({"name": "thread_name", "ph": "M", "ts": 0, "pid": process, "tid": lane, "args": {"name": name}})
-    for span, lane in zip(spans, rows, strict=True):
-        event = {"name": span.name, "cat": span.category, "ph": "X"}
-        times = {"ts": round(1e6 * span.begin, 1), "dur": round(1e6 * span.seconds, 1)}
-        events.append({**event, **times, "pid": process, "tid": lane})
+    for number, span in enumerate(spans):
+        event = {"name": span.name, "cat": span.category, "ts": round(1e6 * span.begin, 1), "pid": process}
+        event["tid"] = span.thread
+        if span.category == "compile":
+            end = round(1e6 * (span.begin + span.seconds), 1)
+            events += [{**event, "ph": "b", "id": number}, {**event, "ph": "e", "id": number, "ts": end}]
+        else:
+            events.append({**event, "ph": "X", "dur": round(1e6 * span.seconds, 1)})
     return events
-
-
-def _rows(spans: Sequence[Span]) -> list[int]:
-    """Return a row for each span: that of its thread, or a new one for compiles that ran beside the thread's work.
-
-    Spans in one row must be nested. A compile is reported by the thread that waits for it.
-    """
-    rows = [span.thread for span in spans]
-    compiles = [index for index, span in enumerate(spans) if span.category == "compile"]
-    threads = {spans[index].thread for index in compiles}
-    by_begin = {
-        thread: sorted((other_span.begin, other_span.end) for other_span in spans if other_span.thread == thread)
-        for thread in threads
-    }
-    by_end = {thread: sorted((end, begin) for begin, end in times) for thread, times in by_begin.items()}
-    lanes: dict[tuple[int, int], list[float]] = {}
-    for index in sorted(compiles, key=lambda each: (spans[each].begin, -spans[each].seconds)):
-        span = spans[index]
-        if not _crosses(span, by_begin[span.thread], by_end[span.thread]):
-            continue
-        for lane in range(1, len(compiles) + 1):
-            ends = lanes.setdefault((span.thread, lane), [])
-            while ends and ends[-1] <= span.begin:
-                ends.pop()
-            if not ends or span.end <= ends[-1]:
-                ends.append(span.end)
-                rows[index] = span.thread % _LANE + lane * _LANE
-                break
-    return rows
-
-
-def _crosses(span: Span, by_begin: list[tuple[float, float]], by_end: list[tuple[float, float]]) -> bool:
-    """Whether a span of the thread begins within this one and ends after it, or began before it and ends within."""
-    first, last = span.begin + _EQUAL, span.end - _EQUAL
-    return any(end > span.end + _EQUAL for end in _within(by_begin, first, last)) or any(
-        begin < span.begin - _EQUAL for begin in _within(by_end, first, last)
-    )
-
-
-def _within(times: list[tuple[float, float]], first: float, last: float) -> Iterator[float]:
-    """Yield the second time of each pair whose first time is between two times."""
-    for index in range(bisect_left(times, (first, 0.0)), len(times)):
-        key, value = times[index]
-        if key > last:
-            return
-        yield value
 
 
 def together(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

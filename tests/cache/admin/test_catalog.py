@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from hashlib import sha256
 from pathlib import Path
@@ -15,9 +14,8 @@ from gearcache.cache.admin.catalog import Catalog, Removal
 from gearcache.cache.admin.verify import Fault, verify
 from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.locks.use import register_use
 from gearcache.cache.store import DiskStore
-from gearcache.errors import CacheError, UnsafePath
+from gearcache.errors import UnsafePath
 
 KEYS = [
     CacheKey(f"Model.{name}", (("name", name), ("number", number)))
@@ -216,21 +214,6 @@ def test_a_remover_follows_no_link_out_of_the_cache(layout: Layout, tmp_path: Pa
     outcome = catalog.remove(entries)
     assert {type(fault) for fault in outcome.faults} == {UnsafePath}
     assert len(list(outside.rglob("manifest.msgpack"))) == 2
-
-
-def test_the_folder_of_another_format_stays_while_it_is_in_use(layout: Layout) -> None:
-    newer = layout.root / f"v{FORMAT_VERSION + 1}"
-    shutil.copytree(layout.bucket, newer)
-    catalog = Catalog(layout)
-    (found,) = catalog.other_formats()
-    held = register_use(newer / "entries" / "Model.decode" / KEYS[0].digest / "use")
-    assert held is not None
-    with pytest.raises(CacheError, match="in use"):
-        catalog.remove_format(found)
-    held.close()
-    assert newer.exists()
-    catalog.remove_format(found)
-    assert not newer.exists()
 
 
 def kinds(faults: list[Fault]) -> list[str]:

@@ -46,19 +46,6 @@ def test_rates_are_those_of_all_and_of_each_method(counted: Path) -> None:
     assert line.split() == ["Model.gone", "0", "0", "0", "B", "0", "1", "0.0%", "0.0", "s", "0.0", "s"]
 
 
-def test_a_reset_prints_what_was_counted_and_counts_from_then_on(counted: Path) -> None:
-    before = run_json("stats", "--reset")
-    assert (before["hits"], before["reset"], before["was_reset"]) == (4, True, False)
-    after = run_json("stats")
-    assert (after["hits"], after["misses"], after["hit_rate"], after["was_reset"]) == (0, 0, None, True)
-    assert after["since"] > before["since"]
-    use(counted, DECODE, 1)
-    text = run("stats").stdout
-    assert "Hits                1 of 1 lookup, 100.0%" in text
-    assert "Counted since       now, when it was reset" in text
-    assert "Compile time saved  90 s" in text
-
-
 def test_calls_count_as_hit_or_miss_and_a_prewarm_as_neither(cache_dir: Path) -> None:
     net = Net()
 

@@ -468,7 +468,7 @@ def test_counts_and_events_tell_what_a_tier_did(tmp_path: Path, share: str) -> N
     assert (counts["misses"], counts["hits"], counts["uploads"]) == (0, 1, 0)
     assert counts["bytes_fetched"] > 100
     label = share.partition("?")[0]
-    assert counts["label"] == label
+    assert counts["tier"] == label
     told = [event for event in events if event.tier]
     assert [(event.kind, event.tier) for event in told] == [("lease", label), ("upload", label), ("fetch", label)]
     assert all(event.seconds > 0 for event in told)

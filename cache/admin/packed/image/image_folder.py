@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import Struct, field
-
 from gearcache.cache.admin.packed.image.documents import (
     CONFIG_TYPE,
     INDEX_TYPE,
@@ -18,12 +16,11 @@ from gearcache.cache.admin.packed.image.documents import (
     describe,
     encode,
 )
-from gearcache.cache.admin.packed.image.labels import labels_of, machines_of
 from gearcache.cache.admin.packed.image.layer import ROOT, Layer, write_layer
-from gearcache.cache.admin.packed.packed_files import members_of
-from gearcache.cache.admin.packed.packing import Packing, Sign, as_it_is, packing
+from gearcache.cache.admin.packed.packing import Packed, Packing, Sign, as_it_is, packing
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.files.atomic import move_aside, open_atomic, write_atomic
+from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import ROOT_VARIABLE, Layout
 from gearcache.errors import CacheError
 
@@ -33,16 +30,7 @@ _UNFINISHED = ".layer"
 _CREATED = "1970-01-01T00:00:00Z"
 
 
-class ImageSummary(Struct):
-    """What an image holds: names of entries, number and bytes of their blobs, and the digest of its manifest."""
-
-    digest: str = ""
-    entries: list[str] = field(default_factory=list)
-    blobs: int = 0
-    size: int = 0
-
-
-def write_image(layout: Layout, entries: Iterable[EntryRow], folder: Path, sign: Sign = as_it_is) -> ImageSummary:
+def write_image(layout: Layout, entries: Iterable[EntryRow], folder: Path, sign: Sign = as_it_is) -> Packed:
     """Write an image of entries, which stay in use meanwhile; every byte is verified while it is copied.
 
     `sign` may sign manifests; its errors are passed on.
@@ -51,13 +39,12 @@ def write_image(layout: Layout, entries: Iterable[EntryRow], folder: Path, sign:
     image. Raises `CacheError` when an entry or a blob is missing, damaged or untrusted, when the folder holds something
     else, or when it cannot be written. The folder then has the old image, or none.
     """
-    blobs = folder / "blobs" / "sha256"
     try:
         if folder.exists() and any(folder.iterdir()) and not (folder / _MARK).is_file():
             raise CacheError(f"`{folder}` holds something else than an image; name a new folder")
-        blobs.mkdir(parents=True, exist_ok=True)
+        (folder / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
         with packing(layout, entries, sign) as packed:
-            return _write(packed, folder, blobs)
+            return _write(packed, folder)
     except OSError as error:
         raise CacheError(f"`{folder}` cannot be written: {error.strerror or error}") from error
     finally:
@@ -65,9 +52,9 @@ def write_image(layout: Layout, entries: Iterable[EntryRow], folder: Path, sign:
             (folder / _UNFINISHED).unlink()
 
 
-def _write(packed: Packing, folder: Path, blobs: Path) -> ImageSummary:
+def _write(packed: Packing, folder: Path) -> Packed:
     with open_atomic(folder / _UNFINISHED) as file:
-        layer = write_layer(file, members_of(packed))
+        layer = write_layer(file, packed.members())
     move_aside(folder / _UNFINISHED, _path(folder, layer.descriptor))
     machine = _machine(packed)
     config = encode(_config(packed, layer, machine))
@@ -89,14 +76,20 @@ def _write(packed: Packing, folder: Path, blobs: Path) -> ImageSummary:
     }
     write_atomic(folder / _MARK, encode({"imageLayoutVersion": "1.0.0"}))
     write_atomic(folder / _INDEX, encode({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [index_item]}))
-    names = sorted(entry.name for entry, _, _ in packed.manifests)
-    return ImageSummary(descriptor.digest, names, len(packed.sizes), sum(packed.sizes.values()))
+    return packed.summary(descriptor.digest)
 
 
 def _config(packed: Packing, layer: Layer, machine: str) -> dict[str, object]:
     # Not the version of gearcache, and the same time as Jib and Bazel: otherwise equal content would have different
-    # digests.
-    labels = labels_of([(entry, manifest) for entry, _, manifest in packed.manifests], layer)
+    # digests. The labels are those that Red Hat's Model Cache Vault writes for KServe.
+    labels = {
+        "io.kserve.km/cache-type": "gearcache",
+        "io.kserve.km/framework": "torch",
+        "io.kserve.km/cache-root-env": f"{ROOT_VARIABLE}=/{ROOT}",
+        "io.kserve.km/cache-mount-subpath": ROOT,
+        "io.kserve.km/cache-hash": layer.diff_id.partition(":")[2],
+        "io.gearcache.cache/format": str(FORMAT_VERSION),
+    }
     return {
         "created": _CREATED,
         "architecture": machine,
@@ -111,7 +104,11 @@ def _machine(packed: Packing) -> str:
     """Return the machine of the entries; hosts refuse images of another one. Entries without one count as this
     one's.
     """
-    machines = machines_of(manifest for _, _, manifest in packed.manifests)
+    machines = set[str]()
+    for _, _, manifest in packed.manifests:
+        versions = manifest.components.get("versions")
+        if isinstance(versions, dict) and isinstance(machine := versions.get("machine"), str) and machine:
+            machines.add(architecture_of(machine))
     if len(machines) > 1:
         raise CacheError(f"the entries are for {' and '.join(sorted(machines))}; an image is for one kind of machine")
     return machines.pop() if machines else architecture_of(platform.machine())

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from gearcache.cache.admin.packed.archive import add_file
 from gearcache.cache.admin.packed.image.documents import LAYER_TYPE, Descriptor
-from gearcache.cache.admin.packed.packed_files import Member as Member
+from gearcache.cache.admin.packed.packing import Member
 
 #: The folder of the cache in a layer: a container of this image, or one that mounts it at `/`, finds the cache there.
 ROOT = "var/cache/gearcache"

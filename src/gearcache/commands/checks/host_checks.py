@@ -16,8 +16,7 @@ from gearcache.cache.layout import REMOTES_VARIABLE as REMOTES
 from gearcache.cache.layout import VARIABLE_PREFIXES
 from gearcache.cache.remote.urls import masked
 from gearcache.child_process import python_command, python_environment
-from gearcache.commands.checks.thread_count import told_of_threads
-from gearcache.commands.checks.wrong_variables import wrong_variables
+from gearcache.commands.checks.wrong_variables import told_of_threads, wrong_variables
 from gearcache.errors import GearcacheError
 from gearcache.ge_cache.workers.scratch import scratch_folder
 from gearcache.options import KEY_FILE_VARIABLE as KEY_FILE

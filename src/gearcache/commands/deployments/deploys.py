@@ -18,7 +18,6 @@ from gearcache.commands.common import (
 )
 from gearcache.commands.output.printing import echo
 from gearcache.reporting.deploys import compare, read_side
-from gearcache.reporting.safe_texts import finite
 
 _SHOWN = 40
 _UNREAD_SHOWN = 5
@@ -40,7 +39,7 @@ def explain_caches(path_a: Path, path_b: Path, *, says_by_code: bool, as_json: b
             if not Layout(side).bucket.exists():
                 note(f"there is no cache of this version at `{side}`")
             note_other_formats(Layout(side.absolute()))
-    comparison = finite(compare(read_side(path_a), read_side(path_b)))
+    comparison = compare(read_side(path_a), read_side(path_b))
     if as_json:
         print_json("explain", comparison)
     else:

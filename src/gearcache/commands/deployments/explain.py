@@ -10,20 +10,22 @@ import click
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.manifest import Manifest
-from gearcache.cache.remote.names import EntryName
 from gearcache.commands.common import (
+    Exit,
     common_options,
+    count,
     entry_plain,
     layout_at,
     note,
     note_faults,
     print_json,
     short_name,
+    stop,
+    warn,
 )
 from gearcache.commands.deployments.deploys import are_caches, explain_caches
 from gearcache.commands.entries.entry_names import entry_argument, find_newest
 from gearcache.commands.output.printing import echo
-from gearcache.commands.tiers.tier_entries import in_tiers, remote_option
 from gearcache.errors import CacheError
 from gearcache.readable.differences import differences, differing_lines
 
@@ -33,7 +35,6 @@ _SHOWN = 40
 @click.command("explain")
 @entry_argument()
 @entry_argument("other", required=False)
-@remote_option
 @click.option(
     "--exit-code",
     "says_by_code",
@@ -41,9 +42,7 @@ _SHOWN = 40
     help="Of two caches: end with 1 where a host that holds A would compile something of B, or B cannot be read whole.",
 )
 @common_options
-def command(
-    entry: str, other: str | None, is_remote: bool, says_by_code: bool, cache_dir: Path | None, as_json: bool
-) -> None:
+def command(entry: str, other: str | None, says_by_code: bool, cache_dir: Path | None, as_json: bool) -> None:
     """Say how an entry differs from another, why calls miss, or what a deploy would compile.
 
     \b
@@ -55,8 +54,7 @@ def command(
                                        hold, and B what a new deploy was prewarmed with, the
                                        deploy compiles what only B has
 
-    ENTRY is a method, a key or its start, or a path, as for `show`. With `--remote` the tiers are asked as well: which
-    have the entry, and where the nearest one of the method differs.
+    ENTRY is a method, a key or its start, or a path, as for `show`.
     """
     if other is not None and are_caches(entry, other):
         explain_caches(Path(entry), Path(other), says_by_code=says_by_code, as_json=as_json)
@@ -64,13 +62,11 @@ def command(
     if says_by_code:
         raise click.UsageError("--exit-code needs two cache folders or bundles")
     if ":" in entry and other is None:
-        _explain_target(entry, is_remote, cache_dir, as_json)
+        _explain_target(entry, cache_dir, as_json)
         return
     catalog = Catalog(layout_at(cache_dir))
     wanted_entry = find_newest(catalog, entry)
     manifest = catalog.read(wanted_entry)
-    tiers = in_tiers(catalog.layout, EntryName(*wanted_entry.identity), manifest.components) if is_remote else []
-    in_json = {"tiers": [each.to_plain() for each in tiers]} if is_remote else {}
     if other is not None:
         stored_entry = find_newest(catalog, other)
         stored = catalog.read(stored_entry)
@@ -80,9 +76,7 @@ def command(
             note(f"`{wanted_entry.label}` has no other entry to compare `{short_name(wanted_entry)}` with")
             if as_json:
                 no_differences: dict[str, Any] = {"stored": None, "key": [], "variants": []}
-                print_json("explain", {"wanted": entry_plain(wanted_entry, catalog), **no_differences, **in_json})
-            else:
-                _print("In tiers", [line for each in tiers for line in each.lines()])
+                print_json("explain", {"wanted": entry_plain(wanted_entry, catalog), **no_differences})
             return
         stored_entry, stored = nearest
     keys = list(differences(manifest.components, stored.components))
@@ -95,7 +89,6 @@ def command(
                 "stored": entry_plain(stored_entry, catalog),
                 "key": [dict(zip(("path", "wanted", "stored"), item, strict=True)) for item in keys],
                 "variants": variants,
-                **in_json,
             },
         )
         return
@@ -105,7 +98,6 @@ def command(
     if not keys:
         echo("", "The keys are equal" + (", the ranks differ" if wanted_entry.ranks != stored_entry.ranks else ""))
     _print("What the traces depend on differs in", variants)
-    _print("In tiers", [line for each in tiers for line in each.lines()])
     note_faults(catalog)
 
 
@@ -133,7 +125,23 @@ def _nearest(catalog: Catalog, wanted_entry: EntryRow, manifest: Manifest) -> tu
     return best[1:] if best is not None else None
 
 
-def _explain_target(target: str, is_remote: bool, cache_dir: Path | None, as_json: bool) -> None:
-    from gearcache.commands.deployments.prewarm import explain_target
+def _explain_target(target: str, cache_dir: Path | None, as_json: bool) -> None:
+    """Look up what a function calls, and print for each entry whether it is stored, and if not, why."""
+    from gearcache.commands.deployments.prewarm import looked_up
 
-    explain_target(target, cache_dir, as_json, is_remote=is_remote)
+    layout_at(cache_dir)  # a command that only reads does not create a cache
+    report, error = looked_up(target, cache_dir)
+    if as_json:
+        print_json("explain", report.to_plain())
+    else:
+        for entry in report.entries:
+            state = f"{count(len(entry.present), 'gear')} present, {len(entry.missing)} missing"
+            echo(f"{entry.method}: {state}", f"  {entry.entry}")
+            if entry.missing:
+                echo(f"  missing: {'; '.join(entry.named(entry.missing))}", f"  because: {entry.reason}")
+            for call, cause in zip(entry.named(entry.failed), entry.failed.values(), strict=True):
+                echo(*f"  failed: {call}: {cause}".splitlines())
+        if not report.entries:
+            warn(f"`{target}` called no cached method")
+    if error is not None or not report.is_complete:
+        stop(Exit.WRONG)

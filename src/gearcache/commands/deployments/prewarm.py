@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gearcache.cache.layout import Layout, resolve_root
-from gearcache.cache.remote.names import EntryName
-from gearcache.commands.checks.thread_count import told_of_threads
+from gearcache.commands.checks.wrong_variables import told_of_threads
 from gearcache.commands.common import (
+    TARGET,
     Exit,
     common_options,
     count,
     dry_run_option,
-    layout_at,
     note,
     print_json,
     seconds_text,
@@ -30,28 +28,22 @@ from gearcache.commands.common import (
     warn,
 )
 from gearcache.commands.deployments.target import find_target
-from gearcache.commands.deployments.target_names import complete_target
 from gearcache.commands.output.listing import Column, Listing, number_of, or_dash
-from gearcache.commands.output.printing import echo
-from gearcache.commands.output.shortened import shortened
+from gearcache.commands.output.printing import echo, shortened
 from gearcache.commands.output.verbosity import is_quiet, is_verbose, show_log
-from gearcache.errors import PrewarmNotShared
-from gearcache.prewarming.launched import Launched, launched
-from gearcache.prewarming.plan import plan_of, write_plan
+from gearcache.prewarming.launched import launched
 from gearcache.prewarming.share import Shard
 from gearcache.terminal import is_drawable
 
 if TYPE_CHECKING:
-    from gearcache.commands.tiers.tier_entries import TierEntries
-    from gearcache.prewarming.meeting import ShareMeeting
-    from gearcache.prewarming.prewarm import Prewarmed, PrewarmReport
+    from gearcache.prewarming.prewarm import PrewarmReport
 
 #: Width of the reason why no graph can be made of a call, in columns.
 _CAUSE_WIDTH = 200
 
 
 @click.command("prewarm")
-@click.argument("target", shell_complete=complete_target)
+@click.argument("target", type=TARGET)
 @click.option(
     "--jobs", type=click.IntRange(1), help="Compile processes; else $GEARCACHE_JOBS, else the number of cores."
 )
@@ -60,12 +52,6 @@ _CAUSE_WIDTH = 200
 @click.option("--device", default="cpu", show_default=True, help="Where tensors on `meta` will be when it is served.")
 @click.option("--threads", type=click.IntRange(1), help="Threads of the serving process, which are in the key.")
 @click.option("--shard", metavar="I/N", help="Do share I of N alone, as 3/16; N such runs do all, each entry once.")
-@click.option(
-    "--plan",
-    "plan_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Compile nothing, and write what is missing to this file, as JSON; with --dry-run 1 while gears are missing.",
-)
 @dry_run_option
 @common_options
 def command(
@@ -76,7 +62,6 @@ def command(
     device: str,
     threads: int | None,
     shard: str | None,
-    plan_file: Path | None,
     dry_run: bool,
     cache_dir: Path | None,
     as_json: bool,
@@ -90,22 +75,15 @@ def command(
 
     What is stored already is not compiled again. Ctrl-C leaves a valid cache with what was finished.
 
-    Under `torchrun` rank and world size are those of $RANK and $WORLD_SIZE, unless --world-size is given, and the
-    processes of a host divide the work: each entry is compiled by one of them.
+    Under `torchrun` each process compiles for its own rank. With --world-size the processes of a host divide the work
+    instead, as with --shard.
     """
     if ranks and world_size is None:
         raise click.UsageError("--rank needs --world-size, which is part of the key")
     if any(rank >= (world_size or 0) for rank in ranks):
         raise click.UsageError(f"--rank is at most {(world_size or 0) - 1} with --world-size {world_size}")
     share = Shard.parse(shard) if shard is not None else None
-    if plan_file is not None and not plan_file.absolute().parent.is_dir():
-        raise click.UsageError(f"--plan: there is no folder `{plan_file.absolute().parent}`")
     process = launched(os.environ)
-    if process is not None and plan_file is not None and world_size is None:
-        raise click.UsageError(
-            f"--plan is written by one process, and $WORLD_SIZE is {process.world_size}: run it without torchrun; "
-            f"`--world-size {process.world_size} --plan {plan_file}` plans for all ranks"
-        )
     _show_progress()
     function = find_target(target)
     import torch
@@ -122,9 +100,10 @@ def command(
         warn(advice)
     if process is not None and world_size is None:
         world_size, ranks = process.world_size, (process.rank,)
+    elif process is not None and process.local_size > 1 and share is None and not dry_run:
+        share = Shard(process.local_rank + 1, process.local_size)
     if process is not None and jobs is None and not os.environ.get("GEARCACHE_JOBS"):
         jobs = max(1, (os.cpu_count() or 1) // process.local_size)
-    only_looks = dry_run or plan_file is not None
     # Output of the function is not output of the command.
     with contextlib.redirect_stdout(sys.stderr):
         report, failure = run_prewarm(
@@ -134,15 +113,12 @@ def command(
             ranks=ranks,
             world_size=world_size,
             device=target_device,
-            dry_run=only_looks,
-            sharing=share or (None if process is None or only_looks else _meeting(process, cache_dir)),
+            dry_run=dry_run,
+            shard=share,
         )
-    is_ours = isinstance(failure, PrewarmNotShared)
-    if failure is not None and not report.interrupted and not is_ours:
+    if failure is not None and not report.interrupted:
         traceback.print_exception(failure, file=sys.stderr)
     raised = None if failure is None else f"{type(failure).__name__}: {failure}"
-    if plan_file is not None:
-        _write_plan(plan_file, report, target, cache_dir, share, raised)
     if as_json:
         print_json("prewarm", {**report.to_plain(), "error": raised})
     else:
@@ -151,40 +127,9 @@ def command(
         note("interrupted; what was finished is stored, and the next run goes on from there")
         stop(Exit.INTERRUPTED)
     if failure is not None:
-        echo(f"error: {failure}" if is_ours else f"error: `{target}` raised {type(failure).__name__}", err=True)
-    is_done = report.is_complete or (plan_file is not None and not dry_run and not report.failed)
-    if failure is not None or not is_done or not report.entries:
+        echo(f"error: `{target}` raised {type(failure).__name__}", err=True)
+    if failure is not None or not report.is_complete or not report.entries:
         stop(Exit.WRONG)
-
-
-def _meeting(process: Launched, cache_dir: Path | None) -> ShareMeeting | None:
-    """Return the meeting in which the processes of a launcher divide their work; None if they cannot meet."""
-    if not process.can_meet:
-        note("$MASTER_ADDR and $MASTER_PORT are not set, so this process does the work of its rank alone")
-        return None
-    from gearcache.options import resolve_settings
-    from gearcache.prewarming.meeting import ShareMeeting
-
-    return ShareMeeting(
-        process, resolve_root(cache_dir, os.environ), resolve_settings(None, has_gears=False).lock_timeout
-    )
-
-
-def _write_plan(
-    path: Path, report: PrewarmReport, target: str, cache_dir: Path | None, share: Shard | None, error: str | None
-) -> None:
-    import torch
-
-    plan = plan_of(
-        report,
-        target=target,
-        root=resolve_root(cache_dir, os.environ),
-        torch_version=str(torch.__version__),
-        shard=share.text if share is not None else None,
-        error=error,
-    )
-    write_plan(path, plan)
-    note(f"wrote the plan `{path}`")
 
 
 def _show_progress() -> None:
@@ -277,34 +222,3 @@ def looked_up(
     if error is not None:
         traceback.print_exception(error, file=sys.stderr)
     return report, error
-
-
-def explain_target(target: str, cache_dir: Path | None, as_json: bool, *, is_remote: bool = False) -> None:
-    """Look up what a function calls, and print for each entry whether it is stored, and if not, why."""
-    layout = layout_at(cache_dir)  # a command that only reads does not create a cache
-    report, error = looked_up(target, cache_dir)
-    tiers = {entry.entry: _in_tiers(layout, entry) for entry in report.entries if entry.entry} if is_remote else {}
-    if as_json:
-        tiers_plain = {path: [tier.to_plain() for tier in tier_entries] for path, tier_entries in tiers.items()}
-        print_json("explain", {**report.to_plain(), **({"tiers": tiers_plain} if is_remote else {})})
-    else:
-        for entry in report.entries:
-            state = f"{count(len(entry.present), 'gear')} present, {len(entry.missing)} missing"
-            echo(f"{entry.method}: {state}", f"  {entry.entry}")
-            if entry.missing:
-                echo(f"  missing: {'; '.join(entry.named(entry.missing))}", f"  because: {entry.reason}")
-            for tier_entries in tiers.get(entry.entry, []):
-                echo(*(f"  tier {line}" for line in tier_entries.lines()))
-            for call, cause in zip(entry.named(entry.failed), entry.failed.values(), strict=True):
-                echo(*f"  failed: {call}: {cause}".splitlines())
-        if not report.entries:
-            warn(f"`{target}` called no cached method")
-    if error is not None or not report.is_complete:
-        stop(Exit.WRONG)
-
-
-def _in_tiers(layout: Layout, entry: Prewarmed) -> list[TierEntries]:
-    from gearcache.commands.tiers.tier_entries import in_tiers
-
-    label, digest, ranks = Layout(layout.root).identify(Path(entry.entry))
-    return in_tiers(layout, EntryName(label, digest, ranks), entry.components)

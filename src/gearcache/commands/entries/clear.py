@@ -14,7 +14,7 @@ from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.blob_folder import present_size
 from gearcache.cache.manifest import OtherFormat
 from gearcache.commands.common import (
-    Age,
+    AGE,
     Exit,
     common_options,
     count,
@@ -43,20 +43,18 @@ from gearcache.errors import CorruptEntry
     shell_complete=complete_entry,
     help="Remove this entry, or all of a method (`*`: any text). Repeatable.",
 )
-@click.option("--older-than", type=Age(), help="Remove entries unused for this long, e.g. `7d`.")
+@click.option("--older-than", type=AGE, help="Remove entries unused for this long, e.g. `7d`.")
 @click.option(
     "--all", "everything", is_flag=True, help="Remove all entries, damaged ones too, leftovers and the quarantine."
 )
-@click.option("--format", "version", type=int, help="Remove what another format version of gearcache left here.")
 @click.option("--yes", is_flag=True, help="Do not ask before `--all` removes, as it does on a terminal.")
-@click.option("--wait", type=Age(), default="0s", show_default=True, help="Wait so long for processes to end.")
+@click.option("--wait", type=AGE, default="0s", show_default=True, help="Wait so long for processes to end.")
 @dry_run_option
 @common_options
 def command(
     names: tuple[str, ...],
     older_than: float | None,
     everything: bool,
-    version: int | None,
     yes: bool,
     wait: float,
     dry_run: bool,
@@ -67,14 +65,11 @@ def command(
 
     An entry that a live process has loaded stays, and its users are named; `--wait` waits for them. Exit code 4 then.
     """
-    if sum((bool(names), older_than is not None, everything, version is not None)) != 1:
-        raise click.UsageError("say what to remove: one of --entry, --older-than, --all and --format")
+    if sum((bool(names), older_than is not None, everything)) != 1:
+        raise click.UsageError("say what to remove: one of --entry, --older-than and --all")
     catalog = Catalog(layout_at(cache_dir))
-    if version is None and not catalog.layout.bucket.exists():  # nothing to lock either
+    if not catalog.layout.bucket.exists():  # nothing to lock either
         report_removal("clear", Removal(), catalog, dry_run=dry_run, as_json=as_json)
-        return
-    if version is not None:
-        _clear_format(catalog, version, dry_run, as_json)
         return
     entries = _selected_entries(catalog, names, older_than)
     if everything and not (yes or dry_run) and sys.stdin is not None and sys.stdin.isatty():
@@ -116,19 +111,6 @@ def _clear_rest(catalog: Catalog, outcome: Removal, dry_run: bool) -> None:
     outcome.blobs += len(collected.blobs)
     outcome.quarantined += collected.quarantined
     catalog.clear_quarantine(outcome, dry_run=dry_run)
-
-
-def _clear_format(catalog: Catalog, version: int, dry_run: bool, as_json: bool) -> None:
-    format_folder = next((folder for folder in catalog.other_formats() if folder.version == version), None)
-    if format_folder is None:
-        versions = ", ".join(str(folder.version) for folder in catalog.other_formats()) or "none"
-        raise click.UsageError(f"there is no other format {version} in `{catalog.layout.root}`; there is {versions}")
-    freed = format_folder.size if dry_run else catalog.remove_format(format_folder)
-    if as_json:
-        print_json("clear", {"format": version, "entries": format_folder.entries, "freed": freed, "dry_run": dry_run})
-    else:
-        verb = "would remove" if dry_run else "removed"
-        tell(f"{verb} {count(format_folder.entries, 'entry', 'entries')} of format {version}, {size_text(freed)}")
 
 
 def report_removal(name: str, outcome: Removal, catalog: Catalog, *, dry_run: bool, as_json: bool) -> None:

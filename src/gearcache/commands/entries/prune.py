@@ -7,17 +7,17 @@ from pathlib import Path
 import click
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.commands.common import Age, Size, common_options, dry_run_option, layout_at
+from gearcache.commands.common import AGE, SIZE, common_options, dry_run_option, layout_at
 from gearcache.commands.entries.clear import report_removal
 
 
 @click.command("prune")
-@click.option("--max-size", type=Size(), help="Keep the last used entries up to so many bytes, as `10GB`.")
-@click.option("--older-than", type=Age(), help="Remove entries that nobody used for so long, as `30d`.")
+@click.option("--max-size", type=SIZE, help="Keep the last used entries up to so many bytes, as `10GB`.")
+@click.option("--older-than", type=AGE, help="Remove entries that nobody used for so long, as `30d`.")
 @click.option("--remote", "remotes", multiple=True, metavar="URL", help="Prune this tier, not the cache. Repeatable.")
 @click.option(
     "--grace",
-    type=Age(),
+    type=AGE,
     default="60s",
     show_default=True,
     help="With --remote: wait so long for uploads that are under way before blobs that no entry names go.",

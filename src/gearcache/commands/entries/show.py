@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import click
@@ -14,7 +13,6 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.files.trust import read_trusted
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest
-from gearcache.cache.remote.names import EntryName
 from gearcache.cache.remote.trust import Signature
 from gearcache.commands.common import (
     ago_text,
@@ -31,22 +29,11 @@ from gearcache.commands.common import (
 )
 from gearcache.commands.entries.entry_names import entry_argument, find_newest
 from gearcache.commands.output.printing import echo
-from gearcache.commands.tiers.tier_entries import in_tiers, remote_option
 from gearcache.guards.gears.short_names import short_names
-from gearcache.readable.entry import (
-    check_lines,
-    evidence_lines,
-    frame_lines,
-    gear_lines,
-    graphs,
-    input_lines,
-    key_lines,
-    source_lines,
-    understood,
-    variants_of,
-)
+from gearcache.readable.entry import key_lines, understood, variants_of
+from gearcache.readable.variant import PARTS, evidence_lines, part_lines
 
-_SECTIONS = ("key", "inputs", "checks", "evidence", "sources", "gears", "frame", "graph")
+_SECTIONS = ("key", *PARTS)
 _SUMMARY = ("key", "inputs", "checks", "sources", "gears")
 #: Lines shown per section.
 _SHOWN = 12
@@ -60,11 +47,8 @@ _SHOWN = 12
 @click.option(
     "--full", is_flag=True, help="Show every part in full: whole names of gears, evidence, frame and graph too."
 )
-@remote_option
 @common_options
-def command(
-    entry: str, only: tuple[str, ...], full: bool, is_remote: bool, cache_dir: Path | None, as_json: bool
-) -> None:
+def command(entry: str, only: tuple[str, ...], full: bool, cache_dir: Path | None, as_json: bool) -> None:
     """Show one entry: what identifies it, what it depends on, its gears, its frame and graph.
 
     ENTRY is a method (`Model.decode`), a key or its start, both (`Model.decode-3f2a`), or a path.
@@ -75,17 +59,14 @@ def command(
     signatures = list(environment_trust().signatures(read_trusted(catalog.path(row), MAX_MANIFEST_SIZE), entry))
     sections = _SECTIONS if full or as_json else only or _SUMMARY
     limit = None if full or only or as_json else _SHOWN
-    tiers = in_tiers(catalog.layout, EntryName(*row.identity), manifest.components) if is_remote else []
     with understood(manifest):
         plain = _plain(row, manifest, catalog, signatures) if as_json else {}
         lines = [] if as_json else [*_head(row, catalog, signatures), *_body(manifest, catalog, sections, limit)]
     if as_json:
-        print_json("show", {**plain, **({"tiers": [each.to_plain() for each in tiers]} if is_remote else {})})
+        print_json("show", plain)
         return
     for line in lines:
         echo(line)
-    if tiers:
-        echo("", "In tiers", *(f"  {line}" for each in tiers for line in each.lines()))
     note_other_formats(catalog.layout)
 
 
@@ -114,29 +95,6 @@ def _signature_text(signature: Signature) -> str:
     )
 
 
-def _parts(
-    variant: dict[str, Any], manifest: Manifest, catalog: Catalog, gear_names: Mapping[str, str] = MappingProxyType({})
-) -> dict[str, Iterator[tuple[str, list[str]]]]:
-    """Return section -> (title, lines); lines are read on demand. `gear_names` has the names of gears, by text."""
-
-    def once(title: str, lines: Any) -> Iterator[tuple[str, list[str]]]:
-        yield title, list(lines)
-
-    def drawn() -> Iterator[tuple[str, list[str]]]:
-        for gears, lines in graphs(variant, catalog.layout):
-            yield f"Graph of {', '.join(gears)}", lines
-
-    return {
-        "inputs": once("Inputs", input_lines(variant)),
-        "checks": once("Checked on every call, beside the tensors", check_lines(variant)),
-        "evidence": once("Evidence, checked at each load", evidence_lines(variant)),
-        "sources": once("Source, compared at each load", source_lines(variant)),
-        "gears": once("Gears", gear_lines(variant, manifest, gear_names)),
-        "frame": once("Frame", frame_lines(variant, manifest)),
-        "graph": drawn(),
-    }
-
-
 def _body(manifest: Manifest, catalog: Catalog, sections: tuple[str, ...], limit: int | None) -> Iterator[str]:
     if "key" in sections:
         yield from ("", "Key components")
@@ -147,9 +105,10 @@ def _body(manifest: Manifest, catalog: Catalog, sections: tuple[str, ...], limit
     for number, variant in enumerate(variants):
         if len(variants) > 1:
             yield from ("", f"Variant {number + 1} of {len(variants)}")
-        parts = _parts(variant, manifest, catalog, gear_names)
         for section in sections:
-            for title, lines in parts.get(section, ()):
+            if section == "key":
+                continue
+            for title, lines in part_lines(section, variant, manifest, catalog.layout, gear_names):
                 yield from ("", title)
                 yield from _indented(lines or ["none"], limit, f"--only {section}")
         if limit is not None:
@@ -167,15 +126,9 @@ def _indented(lines: list[str], limit: int | None, option: str) -> Iterator[str]
 def _plain(entry: EntryRow, manifest: Manifest, catalog: Catalog, signatures: list[Signature]) -> dict[str, Any]:
     variants = []
     for variant in variants_of(manifest):
-        parts = _parts(variant, manifest, catalog)
-        variants.append(
-            {
-                section: [{"title": title, "lines": lines} for title, lines in parts[section]]
-                if section == "graph"
-                else next(parts[section])[1]
-                for section in parts
-            }
-        )
+        texts = {part: list(part_lines(part, variant, manifest, catalog.layout)) for part in PARTS}
+        drawn = [{"title": title, "lines": lines} for title, lines in texts.pop("graph")]
+        variants.append({**{part: lines for part, ((_, lines),) in texts.items()}, "graph": drawn})
     return {
         **entry_plain(entry, catalog),
         "users": [{"pid": user.pid, "command": user.command} for user in catalog.users(entry)],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -26,10 +25,9 @@ from gearcache.commands.common import (
     tell,
 )
 from gearcache.commands.output.printing import echo
-from gearcache.commands.output.verbosity import is_quiet, is_verbose
+from gearcache.commands.output.verbosity import bar, is_verbose
 from gearcache.guards.gears.short_names import short_names
 from gearcache.readable.held_gears import held_gears, without_blobs
-from gearcache.terminal import is_drawable
 
 _GEARS = Parts(held_gears, without_blobs)
 
@@ -50,7 +48,8 @@ def command(repair: bool, cache_dir: Path | None, as_json: bool) -> None:
     error.
     """
     layout = layout_at(cache_dir)
-    verification = _verify_with_bar(layout, repair)
+    with bar("verify") as progress:
+        verification = verify(layout, repair=repair, trust=environment_trust(), parts=_GEARS, progress=progress)
     if as_json:
         print_json("verify", {"root": str(layout.root), "exists": layout.bucket.exists(), **_plain(verification)})
     elif layout.bucket.exists():
@@ -109,24 +108,6 @@ def _gears(fault: Fault) -> str:
         return count(len(distinct), "gear")
     listing = "; ".join(name or "without named dims" for name in distinct)
     return f"{'gear' if len(distinct) == 1 else 'gears'} {listing}"
-
-
-def _verify_with_bar(layout: Layout, repair: bool) -> Verification:
-    trust = environment_trust()
-    if not is_drawable(sys.stderr) or is_quiet():
-        return verify(layout, repair=repair, trust=trust, parts=_GEARS)
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("verify", total=None)
-        return verify(
-            layout,
-            repair=repair,
-            trust=trust,
-            parts=_GEARS,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-        )
 
 
 def _plain(verification: Verification) -> dict[str, object]:

@@ -11,10 +11,10 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.files.atomic import regular_target, write_atomic
 from gearcache.collection import paused_collection
 from gearcache.commands.common import common_options, layout_at, note_other_formats, print_json, size_text, tell, warn
+from gearcache.commands.output.document import finite
 from gearcache.errors import PublishError
 from gearcache.reporting.document import report_document
 from gearcache.reporting.page import page
-from gearcache.reporting.safe_texts import finite
 
 _DEFAULT = Path("cache.html")
 _STDOUT = Path("-")
@@ -32,13 +32,7 @@ _FAULTS = 20
     "traces",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     multiple=True,
-    help="File that a process with GEARCACHE_TRACE has written: its timeline and its calls. Repeatable.",
-)
-@click.option(
-    "--compare",
-    "other",
-    type=click.Path(exists=True, path_type=Path),
-    help="Another cache folder or a bundle: what it holds otherwise, as `gearcache explain A B` says.",
+    help="File that a process with GEARCACHE_TRACE has written: its calls, and why they missed. Repeatable.",
 )
 @click.option(
     "--details",
@@ -51,12 +45,11 @@ _FAULTS = 20
 def command(
     output: Path | None,
     traces: tuple[Path, ...],
-    other: Path | None,
     details: int,
     cache_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Write one HTML file that shows the cache: what it saved, each method, why calls missed, how a start went.
+    """Write one HTML file that shows the cache: what it saved, each method, why calls missed.
 
     The file needs no network and no other file, and opens from disk. `--json` prints the same data.
     """
@@ -64,7 +57,7 @@ def command(
         raise click.UsageError("--output - and --json would both be stdout")
     layout = layout_at(cache_dir)
     with paused_collection():
-        document = finite(report_document(Catalog(layout), os.environ, traces=traces, other=other, details=details))
+        document = finite(report_document(Catalog(layout), os.environ, traces=traces, details=details))
     if output is not None or not as_json:
         try:
             text = page(document)

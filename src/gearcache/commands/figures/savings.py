@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct, field
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.counts import Counts
+from gearcache.cache.admin.folder_marks import LAST_MARK
 from gearcache.cache.admin.row import EntryRow, total_size
+from gearcache.cache.admin.tally import misses
+from gearcache.cache.layout import Layout
 from gearcache.options import resolve_settings
 
 
@@ -47,13 +50,13 @@ class Used(Struct):
         """Compiled gears."""
         return sum(len(entry.gears) for entry in self.entries)
 
-    def add(self, entry: EntryRow, hits: int) -> None:
+    def add(self, entry: EntryRow) -> None:
         """Add an entry."""
         self.entries.append(entry)
-        self.hits += hits
+        self.hits += entry.hits
         self.compiled += entry.compile_seconds
         # A hit loads one trace, and which one is not counted; entries also keep traces of code that no longer exists.
-        self.saved += hits * entry.compile_seconds / max(1, entry.variants)
+        self.saved += entry.hits * entry.compile_seconds / max(1, entry.variants)
 
     def to_plain(self) -> dict[str, Any]:
         """Return everything as JSON data."""
@@ -70,12 +73,12 @@ class Used(Struct):
         }
 
 
-def used_by_methods(entries: Iterable[EntryRow], counts: Counts) -> list[Used]:
+def used_by_methods(entries: Iterable[EntryRow], layout: Layout) -> list[Used]:
     """Return what the cache saved by method, the most seconds first."""
     used_by_label: dict[str, Used] = {}
     for entry in entries:
-        used_by_label.setdefault(entry.label, Used(entry.label)).add(entry, counts.hits(entry))
-    for label, reasons in counts.misses().items():
+        used_by_label.setdefault(entry.label, Used(entry.label)).add(entry)
+    for label, reasons in misses(layout).items():
         used_by_label.setdefault(label, Used(label)).missed.update(reasons)
     return sorted(used_by_label.values(), key=lambda each: (-each.saved, -each.hits, each.label))
 
@@ -86,24 +89,29 @@ def limits_in_force(environ: Mapping[str, str]) -> tuple[int | None, float | Non
     return settings.max_size, settings.max_age
 
 
-def used_in_all(entries: Iterable[EntryRow], counts: Counts, methods: Iterable[Used]) -> Used:
+def used_in_all(methods: Iterable[Used]) -> Used:
     """Return what the cache saved in total; `methods` are those of `used_by_methods`."""
     total = Used()
-    for entry in entries:
-        total.add(entry, counts.hits(entry))
     for used in methods:
+        for entry in used.entries:
+            total.add(entry)
         total.missed += used.missed
     return total
 
 
-def used_plain(
-    catalog: Catalog, counts: Counts, total: Used, limits: tuple[int | None, float | None]
-) -> dict[str, Any]:
+def counted_since(layout: Layout) -> float:
+    """Return when the cache was made, in seconds since 1970, as its mark is written then; 0 if unknown."""
+    for folder in (layout.root, layout.bucket):
+        with suppress(OSError):
+            return (folder / LAST_MARK).lstat().st_mtime
+    return 0.0
+
+
+def used_plain(catalog: Catalog, total: Used, limits: tuple[int | None, float | None]) -> dict[str, Any]:
     """Return the sums as JSON data, with the limits and the size of the quarantine."""
     quarantined = catalog.quarantined()
     return {
-        "since": counts.since,
-        "was_reset": counts.was_reset,
+        "since": counted_since(catalog.layout),
         "limits": dict(zip(("max_size", "max_age"), limits, strict=True)),
         **total.to_plain(),
         "quarantined": len(quarantined),

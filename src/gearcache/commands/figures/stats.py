@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import click
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.counts import Counts, reset_counts
 from gearcache.cache.admin.row import total_size
-from gearcache.cache.remote.tier_counts import reset_tier_counts, tier_counts
+from gearcache.cache.remote.tier_counts import tier_counts
 from gearcache.commands.common import (
     ago_text,
     common_options,
     count,
     layout_at,
-    note,
     note_faults,
     print_json,
     seconds_text,
     size_text,
-    warn,
 )
-from gearcache.commands.figures.savings import Used, limits_in_force, used_by_methods, used_in_all, used_plain
+from gearcache.commands.figures.savings import (
+    Used,
+    counted_since,
+    limits_in_force,
+    used_by_methods,
+    used_in_all,
+    used_plain,
+)
 from gearcache.commands.output.listing import Column, Listing, percent
 from gearcache.commands.output.printing import echo
-from gearcache.commands.tiers.tier_table import TIERS, tier_plain
 
 _METHODS = Listing(
     (
@@ -44,62 +46,68 @@ _METHODS = Listing(
 )
 
 
+_TIERS = Listing(
+    (
+        Column("Tier", "tier"),
+        Column("Hits", "hits", is_right=True),
+        Column("Misses", "misses", is_right=True),
+        Column("Faults", "faults", is_right=True),
+        Column("Fetched", "bytes_fetched", size_text, is_right=True, spare=1),
+        Column("Uploads", "uploads", is_right=True, spare=3),
+        Column("Uploaded", "bytes_uploaded", size_text, is_right=True, spare=2),
+        Column("Saved", "compile_seconds_saved", seconds_text, is_right=True),
+    )
+)
+
+
 @click.command("stats")
-@click.option("--reset", is_flag=True, help="Print what was counted, and count from now on.")
 @common_options
-def command(reset: bool, cache_dir: Path | None, as_json: bool) -> None:
+def command(cache_dir: Path | None, as_json: bool) -> None:
     """Say what the cache was good for: hits, misses by reason, compile seconds saved, bytes, for each method.
 
-    Counted over all processes since the cache was made, or since the last `--reset`. A hit is a process that loads an
-    entry to serve calls; it saves the compile time of the entry's gears. A prewarm counts neither as hit nor as miss.
+    Counted over all processes since the cache was made. A hit is a process that loads an entry to serve calls; it saves
+    the compile time of the entry's gears. A prewarm counts neither as hit nor as miss.
     Hits of entries that were removed are gone with them. The limits are those of the environment of this command.
     """
     layout = layout_at(cache_dir)
     catalog = Catalog(layout)
-    entries, counts = catalog.entries(), Counts(layout)
-    methods = used_by_methods(entries, counts)
-    total = used_in_all(entries, counts, methods)
+    methods = used_by_methods(catalog.entries(), layout)
+    total = used_in_all(methods)
     limits = limits_in_force(os.environ)
     by_method = [{"method": each.method, **each.to_plain()} for each in methods]
-    by_tier = [tier_plain(each) for each in tier_counts(layout)]
+    by_tier = tier_counts(layout)
     if as_json:
-        plain = {
+        in_all = {
             "root": str(layout.root),
             "exists": layout.bucket.exists(),
-            **used_plain(catalog, counts, total, limits),
+            **used_plain(catalog, total, limits),
             "methods": by_method,
             "tiers": by_tier,
         }
-        print_json("stats", {**plain, "reset": reset})
+        print_json("stats", in_all)
     else:
-        _print(catalog, counts, total, limits)
-        for listing, rows in ((_METHODS, by_method), (TIERS, by_tier)):
+        _print(catalog, total, limits)
+        for listing, rows in ((_METHODS, by_method), (_TIERS, by_tier)):
             if rows:
                 echo("")
                 listing.print(rows)
-    if counts.fault is not None:
-        warn(f"{counts.fault}; everything is counted since the cache was made")
     note_faults(catalog)
-    if reset and layout.bucket.exists():
-        reset_counts(layout, entries, time.time())
-        reset_tier_counts(layout)
-        note("hits and misses count from now on")
 
 
-def _print(catalog: Catalog, counts: Counts, total: Used, limits: tuple[int | None, float | None]) -> None:
+def _print(catalog: Catalog, total: Used, limits: tuple[int | None, float | None]) -> None:
     size, quarantined = total_size(total.entries), catalog.quarantined()
     aside = sum(item.size for item in quarantined)
     limit, max_age = "none", limits[1]
     if limits[0] is not None:
         default = "" if os.environ.get("GEARCACHE_MAX_SIZE") else " by default"
         limit = f"{size_text(limits[0])}{default}, {percent((size + aside) / limits[0] if limits[0] else None)} used"
-    moment = "when it was reset" if counts.was_reset else "when the cache was made"
+    since = counted_since(catalog.layout)
     lines = [
         ("Cache", str(catalog.layout.root)),
         ("Entries", f"{len(total.entries)} with {count(total.gears, 'gear')}, {size_text(size)}"),
         ("Limit", limit),
         *([("Age limit", f"{max_age / 86400:g} d without use")] if max_age is not None else []),
-        *([("Counted since", f"{ago_text(counts.since)}, {moment}")] if counts.since else []),
+        *([("Counted since", f"{ago_text(since)}, when the cache was made")] if since else []),
         ("Hits", f"{total.hits} of {count(total.hits + total.misses, 'lookup')}, {percent(total.rate)}"),
         ("Misses", str(total.misses)),
         *((f"  {reason}", str(number)) for reason, number in sorted(total.missed.items())),

@@ -103,7 +103,7 @@ def _print(
     echo(f"  gears={proposal.suggestion.gears!r}")
     for dim in proposal.suggestion.open_dims:
         echo(f"  {dim} stays open: leave it as your code has it")
-    echo(f"  {count(_product(proposal), 'gear')}, {proposal.suggestion.padded:.1%} of the work is padding")
+    echo(f"  {count(proposal.suggestion.number, 'gear')}, {proposal.suggestion.padded:.1%} of the work is padding")
     if traffic.gears:
         text = f"  now: {count(len(traffic.gears), 'gear')}"
         if proposal.padded_now is not None and proposal.saved is not None:
@@ -134,13 +134,6 @@ def _sizes_now(traffic: MethodTraffic) -> str:
     return f"gears {', '.join(texts)}" if texts else "no gears"
 
 
-def _product(proposal: Proposal) -> int:
-    number = 1
-    for sizes in proposal.suggestion.sizes.values():
-        number *= len(sizes)
-    return number
-
-
 def _plain(traffic: MethodTraffic, proposal: Proposal | None, problem: str) -> dict[str, Any]:
     size_lists = proposal.suggestion if proposal is not None else None
     return {
@@ -160,7 +153,7 @@ def _plain(traffic: MethodTraffic, proposal: Proposal | None, problem: str) -> d
             "gears": size_lists.source,
             "open": list(size_lists.open_dims),
             "sizes": [{"dim": dim, "sizes": sizes} for dim, sizes in size_lists.sizes.items()],
-            "number": _product(proposal),
+            "number": size_lists.number,
             "padding": round(size_lists.padded, 4),
             "padding_now": None if proposal.padded_now is None else round(proposal.padded_now, 4),
             "saved": None if proposal.saved is None else round(proposal.saved, 4),

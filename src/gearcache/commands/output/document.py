@@ -25,7 +25,7 @@ def print_json(command: str, fields: Mapping[str, Any]) -> None:
     try:
         text = _json(document)
     except ValueError:
-        text = _json(_finite(document))
+        text = _json(finite(document))
     click.echo(printable_json(text))
 
 
@@ -42,9 +42,10 @@ def _value(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Return JSON data with texts in place of numbers that JSON lacks."""
     if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
+        return {name: finite(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

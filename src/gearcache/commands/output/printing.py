@@ -9,6 +9,9 @@ import click
 from gearcache.commands.output.verbosity import is_quiet
 from gearcache.terminal import is_drawable
 
+#: The share of the end in a shortened text: it holds the method of a class and the arguments of a command.
+_SHARE_OF_END = 0.65
+
 
 def echo(*lines: str, err: bool = False) -> None:
     """Print lines; each one remains a single line."""
@@ -49,6 +52,20 @@ def printable_json(text: str) -> str:
     if text.replace("\n", "").isprintable():
         return text
     return "".join(letter if letter == "\n" or letter.isprintable() else _escaped_in_json(letter) for letter in text)
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text of at most `width` letters; a longer one loses its middle.
+
+    The part after the last dot of a name is kept if one letter fits before it: `NameThat…Model.decode`.
+    """
+    if len(text) <= width:
+        return text
+    room = max(1, width - 1)
+    end = round(room * _SHARE_OF_END)
+    name_length = len(text) - text.rfind(".") if "." in text else 0
+    end = min(room - 1, max(end, name_length)) if room > 1 else room
+    return f"{text[: room - end]}…{text[len(text) - end :]}"
 
 
 def _escaped(letter: str) -> str:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
+
+from gearcache.terminal import is_drawable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _KEY = "gearcache.verbosity"
@@ -36,6 +40,20 @@ def is_quiet() -> bool:
 def is_verbose() -> bool:
     """Whether the running command was asked to print more."""
     return _verbosity() == "verbose"
+
+
+@contextmanager
+def bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Show the progress on a terminal while the block runs; yields a function of the parts done and of all parts."""
+    if not is_drawable(sys.stderr) or is_quiet():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def show_log(level: int) -> None:

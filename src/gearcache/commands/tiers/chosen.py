@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import click
 
 from gearcache.cache.layout import REMOTES_VARIABLE, Layout
 from gearcache.cache.remote.tier import Tier, open_tiers
 from gearcache.cache.remote.urls import TierURL, parse_urls
-from gearcache.commands.output.verbosity import is_quiet
 from gearcache.errors import OptionError
-from gearcache.terminal import is_drawable
 
 
 def tiers_at(layout: Layout, urls: Sequence[str], option: str, *, to_write: bool = False) -> list[Tier]:
@@ -42,20 +38,6 @@ def split_names(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the names of entries and the URLs among the arguments of a command."""
     urls = [text for text in arguments if "://" in text or text.startswith("folder:")]
     return [text for text in arguments if text not in urls], urls
-
-
-@contextmanager
-def bar(title: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show the progress on a terminal while the block runs; yields the function to call after each part."""
-    if not is_drawable(sys.stderr) or is_quiet():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=total)
-        yield lambda: progress.advance(task)
 
 
 def _writable(tier_urls: list[TierURL], source: str, *, is_given: bool) -> list[TierURL]:

@@ -17,8 +17,9 @@ from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
 from gearcache.cache.remote.names import EntryName
 from gearcache.cache.remote.tier import Tier
 from gearcache.commands.common import (
+    SIZE,
+    TARGET,
     Exit,
-    Size,
     common_options,
     count,
     environment_trust,
@@ -30,9 +31,9 @@ from gearcache.commands.common import (
     tell,
     warn,
 )
-from gearcache.commands.deployments.target_names import complete_target
-from gearcache.commands.output.shortened import shortened
-from gearcache.commands.tiers.chosen import bar, split_names, tiers_at
+from gearcache.commands.output.printing import shortened
+from gearcache.commands.output.verbosity import bar
+from gearcache.commands.tiers.chosen import split_names, tiers_at
 from gearcache.readable.joined import MOST_VARIANTS, joined
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -47,13 +48,13 @@ _WHY_WIDTH = 300
     "--require",
     "target",
     metavar="TARGET",
-    shell_complete=complete_target,
+    type=TARGET,
     help="Exit code 1 when gears are missing that this function calls, as `prewarm --dry-run TARGET` finds them.",
 )
 @click.option(
     "--file", "file", type=_FILE, help="Take all entries of a bundle that `gearcache pack --file` wrote, of no tier."
 )
-@click.option("--max-size", type=Size(), help="With --file: refuse one that holds more than so many bytes, as `10GB`.")
+@click.option("--max-size", type=SIZE, help="With --file: refuse one that holds more than so many bytes, as `10GB`.")
 @common_options
 def command(
     names: tuple[str, ...],
@@ -126,8 +127,8 @@ def _fetch_entries(layout: Layout, entries: list[str], tiers: list[Tier]) -> tup
     holdings_by_tier, problems = _list_tiers(tiers)
     selected = _select_entries(holdings_by_tier, entries, tiers, is_whole=not problems)
     pull = Pull(layout, environment_trust(), joined)
-    with bar("pull", len(selected)) as advance:
-        for entry in selected:
+    with bar("pull") as progress:
+        for number, entry in enumerate(selected, 1):
             pull.bring(
                 entry,
                 [
@@ -136,7 +137,7 @@ def _fetch_entries(layout: Layout, entries: list[str], tiers: list[Tier]) -> tup
                     if entry in tier_holdings.manifests
                 ],
             )
-            advance()
+            progress(number, len(selected))
     return pull.outcome, problems
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ from gearcache.commands.common import (
     warn,
 )
 from gearcache.commands.entries.entry_names import entry_argument, find_all
-from gearcache.commands.tiers.chosen import bar, split_names, tiers_at
+from gearcache.commands.output.verbosity import bar
+from gearcache.commands.tiers.chosen import split_names, tiers_at
 from gearcache.readable.joined import covers_manifests
 
 
@@ -56,7 +58,12 @@ def command(
     rows = list(named_entries.values()) or catalog.entries()
     entry_names = [EntryName(*entry.identity) for entry in rows]
     trust = environment_trust()
-    with bar("push", len(tiers) * len(entry_names)) as advance:
+    numbers = itertools.count(1)
+    with bar("push") as progress:
+
+        def advance() -> None:
+            progress(next(numbers), len(tiers) * len(entry_names))
+
         outcomes = [push_entries(tier, layout, entry_names, trust, covers_manifests, advance) for tier in tiers]
     indexes = {tier.label: _index(tier) for tier in tiers} if index else {}
     if as_json:

@@ -14,18 +14,9 @@ from gearcache.commands.output.listing import Column, Listing, or_dash
 from gearcache.commands.output.printing import echo
 from gearcache.commands.tiers.chosen import tiers_at
 
-#: A smaller difference of clocks is not reported: engines give whole seconds.
-_SAME_CLOCK_SECONDS = 2.0
-
 
 def _milliseconds(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1000:.1f} ms"
-
-
-def _clock(skew: float | None) -> str:
-    if skew is None:
-        return "-"
-    return "same" if abs(skew) < _SAME_CLOCK_SECONDS else f"{skew:+.0f} s"
 
 
 def _signers(signers: dict[str, int]) -> str:
@@ -40,10 +31,9 @@ _TIERS = Listing(
         Column("Get", "get_seconds", _milliseconds, is_right=True),
         Column("Put", "put_seconds", _milliseconds, is_right=True),
         Column("Leases", "leases", lambda leases: {True: "yes", False: "no", None: "-"}[leases]),
-        Column("Clock", "clock_skew", _clock, spare=1),
         Column("Entries", "entries", or_dash),
-        Column("Manifests", "manifests", or_dash, spare=3),
-        Column("Size", "size", lambda size: "-" if size is None else size_text(size), spare=2),
+        Column("Manifests", "manifests", or_dash, spare=2),
+        Column("Size", "size", lambda size: "-" if size is None else size_text(size), spare=1),
         Column("Signed by", "signers", _signers),
     )
 )

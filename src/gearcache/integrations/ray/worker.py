@@ -19,7 +19,6 @@ from gearcache.cache.remote.trust import Trust
 from gearcache.errors import CacheError, OptionError
 from gearcache.prewarming.prewarm import run_prewarm
 from gearcache.prewarming.report import PrewarmReport
-from gearcache.prewarming.share import LeftTo
 from gearcache.readable.joined import joined
 
 
@@ -114,7 +113,7 @@ class NodeWorker:
             world_size=self._work.world_size,
             device=self._work.device,
             dry_run=dry_run,
-            sharing=None if left_to is None else _Given(left_to),
+            left_to=None if left_to is None else lambda name: left_to.get(name, ""),
         )
 
     @property
@@ -129,20 +128,6 @@ class NodeWorker:
     def _names(self, report: PrewarmReport) -> list[str]:
         """Return the name of the entry of each row; empty for a call without one."""
         return [_name(*self._layout.identify(Path(row.entry))) if row.entry else "" for row in report.entries]
-
-
-class _Given:
-    """Shares that were divided elsewhere."""
-
-    def __init__(self, left_to: Mapping[str, str]) -> None:
-        self._left_to = left_to
-
-    def divide(self, work: Mapping[str, int]) -> LeftTo:
-        """Return the given division; entries that it does not contain are compiled here."""
-        return lambda name: self._left_to.get(name, "")
-
-    def give_up(self, reason: str) -> None:
-        """Do nothing: no other process waits."""
 
 
 def _name(label: str, digest: str, ranks: str) -> str:

@@ -207,7 +207,6 @@ OPERATIONS: dict[str, Callable[[FolderRemote, str], Any]] = {
     "put": lambda remote, top: remote.put(f"{top}b", b"data", soon()),
     "create": lambda remote, top: remote.put(f"{top}b", b"data", soon(), create=True),
     "delete": lambda remote, top: remote.delete(f"{top}a", soon()),
-    "clock": lambda remote, top: remote.clock(f"{top}a", soon()),
 }
 
 
