@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gearcache.guards.access import Access, own_attributes
+from gearcache.guards.access import own_attributes
 
 _MAX_DEPTH = 12
 
@@ -38,28 +38,6 @@ def _find(value: Any, path: str, tensors: dict[str, torch.Tensor], seen_ids: set
         seen_ids.add(id(value))
         for (kind, name), child in children:
             _find(child, f"{path}.{name}" if kind == "attr" else f"{path}[{name!r}]", tensors, seen_ids, depth + 1)
-
-
-def find_varying(arguments: Mapping[str, Any]) -> dict[Access, torch.Tensor | float]:
-    """Return the tensors, ints and floats (no bools) among arguments, where `find_tensors` looks."""
-    values: dict[Access, torch.Tensor | float] = {}
-    seen_ids: set[int] = set()
-
-    def look(access: Access, value: Any) -> None:
-        if isinstance(value, torch.Tensor) or type(value) in (int, float):
-            values[access] = value
-            return
-        if id(value) in seen_ids or issubclass(type(value), (str, bytes, int, float, type(None))):
-            return
-        if len(access.steps) <= _MAX_DEPTH and (children := _children(value)):
-            seen_ids.add(id(value))
-            for (kind, name), child in children:
-                if kind == "attr" or type(name) in (str, int):
-                    look(access.then(kind, name), child)
-
-    for name, value in arguments.items():
-        look(Access(("argument", name)), value)
-    return values
 
 
 def _children(value: Any) -> list[tuple[tuple[str, Any], Any]]:

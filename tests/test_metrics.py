@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from prometheus_client import CollectorRegistry, start_http_server
 
 import gearcache
 from gearcache import metrics
@@ -34,9 +35,14 @@ def scrape(port: int) -> dict[str, float]:
 @pytest.fixture
 def port(cache_dir: Path) -> Iterator[int]:
     """Where the metrics of this process can be scraped."""
-    server = metrics.serve(0)
-    yield server.port
-    server()
+    registry = CollectorRegistry()
+    remove = metrics.register(registry)
+    server, thread = start_http_server(0, addr="127.0.0.1", registry=registry)
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+    thread.join()
+    remove()
 
 
 def test_a_scrape_tells_hits_misses_times_bytes_and_gear_use(port: int, cache_dir: Path) -> None:

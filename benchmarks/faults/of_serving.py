@@ -32,7 +32,7 @@ FAULTS = [
         "A stance that forbids compiling is followed",
         f"{_SERVING}/miss/verdict.py",
         '    if call.stance == "eager_on_recompile":\n',
-        '    if call.stance == "eager_on_recompile" and facts.has_delayed:\n',
+        '    if call.stance == "eager_on_recompile" and facts.missing:\n',
         ("tests/serving/call/test_stance.py::test_eager_on_recompile_uses_what_is_loaded_and_compiles_nothing",),
     ),
     Fault(
@@ -76,8 +76,8 @@ FAULTS = [
     Fault(
         "The weights of a module that is gone are given up",
         f"{_SERVING}/call/stance.py",
-        "_followers: weakref.WeakSet[Follower] = weakref.WeakSet()\n",
-        "_followers: set[Follower] = set()\n",
+        "_followers: weakref.WeakSet[Any] = weakref.WeakSet()\n",
+        "_followers: set[Any] = set()\n",
         ("tests/serving/find/test_unload.py::test_the_memory_of_the_weights_goes_with_the_module",),
     ),
     Fault(

@@ -61,8 +61,8 @@ def _exchange(*changes: tuple[str, str, Any]) -> Callable[[], None]:
 
 
 def _unwatched() -> None:
-    _in_place("serving.find.binding_watch", "BindingWatch.over", lambda self, variants: lambda: True)
-    _in_place("serving.find.binding_watch", "BindingWatch.is_outdated", lambda self, variants, scope: False)
+    _in_place("serving.find.basis", "BindingWatch.over", lambda self, bases: lambda: True)
+    _in_place("serving.find.basis", "BindingWatch.is_outdated", lambda self, bases, scope: False)
 
 
 def _unnoted(*kinds: str) -> Callable[[], None]:

@@ -70,33 +70,6 @@ def _in_words(condition: str | None, capture: Capture) -> str | None:
     return re.sub(r"\b[su]\d+\b", lambda match: dim_names.get(match[0], match[0]), condition)
 
 
-def gear_options(capture: Capture, symbols: Symbols, planned: list[PlannedGear]) -> tuple[str, str]:
-    """Return the formed gears as GE's options: `ge.inputShape` and `ge.dynamicDims`.
-
-    A -1 is a dim that differs between gears; each entry of the second text lists the sizes of those dims, inputs in the
-    order of the graph.
-    """
-    rows = [
-        [
-            [symbols.value(size, gear.assignment) if gear.assignment else None for size in item.sizes]
-            for item in capture.inputs
-        ]
-        for gear in planned
-    ]
-    concrete = [gear_sizes for gear_sizes, gear in zip(rows, planned, strict=True) if gear.assignment]
-    shapes, moving = [], []
-    for index, item in enumerate(capture.inputs):
-        texts = []
-        for dim, size in enumerate(item.sizes):
-            dim_sizes = {gear_sizes[index][dim] for gear_sizes in concrete}
-            if len(dim_sizes) > 1:
-                moving.append((index, dim))
-            texts.append("-1" if len(dim_sizes) > 1 else str(dim_sizes.pop() if dim_sizes else symbols.value(size, {})))
-        shapes.append(f"{item.access.text}:{','.join(texts)}")
-    dims = [",".join(str(gear_sizes[index][dim]) for index, dim in moving) for gear_sizes in concrete] if moving else []
-    return ";".join(shapes), ";".join(dict.fromkeys(dims))
-
-
 def matching_inputs(capture: Capture, axis: Axis | RangeAxis) -> list[CapturedInput]:
     """Return the inputs that an axis names; `GearSpecError` when none exists, or none has such a dim."""
     matching = [item for item in capture.inputs if any(map(axis.matches, _names(capture, item)))]

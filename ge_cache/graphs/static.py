@@ -23,7 +23,6 @@ from gearcache.ge_cache.dependencies.custom_operators import record_expanded
 from gearcache.ge_cache.graphs import inference_regions
 from gearcache.ge_cache.graphs.arguments import given_arguments
 from gearcache.ge_cache.graphs.autocast import check_autocast
-from gearcache.ge_cache.graphs.cloned import cloned_inputs
 from gearcache.ge_cache.graphs.number_inputs import GearSymbols, NumberRow, number_rows
 from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs, placed_outputs
 from gearcache.ge_cache.private_torch import fake as private_fake
@@ -47,8 +46,6 @@ class GearGraph(Struct):
     attributes: dict[str, GearInput]
     results: list[Result]
     written_inputs: list[int] = field(default_factory=list)
-    #: See `ge_cache.graphs.cloned`.
-    cloned_inputs: list[int] = field(default_factory=list)
     written_attributes: list[str] = field(default_factory=list)
     random_operators: list[str] = field(default_factory=list)
     #: For a graph with dynamic dims: `sizes` and `strides` per input, and `hints` per symbol.
@@ -234,7 +231,6 @@ def record(
         attributes={},
         results=plan.results,
         written_inputs=[index for index in range(len(inputs)) if written_flags[index]],
-        cloned_inputs=cloned_inputs(module, len(inputs)),
         written_attributes=[names[index] for index in range(len(names)) if written_flags[len(inputs) + index]],
         random_operators=_random_operators(module),
         operators=operators,

@@ -29,9 +29,8 @@ import torch
 from msgspec.structs import replace
 
 from gearcache.errors import PaddedResultError
-from gearcache.guards.dispatch.adapted_gear import AdaptedGear, Runner, Unfit
-from gearcache.guards.dispatch.copied_call import copied_gear
 from gearcache.guards.dispatch.fills import Fills
+from gearcache.guards.dispatch.padded_gear import PaddedGear, Runner, Unfit
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.gears.expressions import expression_function
 from gearcache.guards.gears.short_names import sizes_name
@@ -46,39 +45,36 @@ def padded_gear(
     tensors: Sequence[torch.Tensor],
     text: str,
     fills: Fills,
-    *,
-    copies: bool = False,
-) -> AdaptedGear | Unfit:
-    """Return a gear of smaller tensors on a gear's graph, or why there is none: an `Adapter`, with the fills.
+) -> PaddedGear | Unfit:
+    """Return a gear of smaller tensors on a gear's graph, or why there is none.
 
-    `copies`: tensors of other strides are copied, too.
+    `run` is the gear's own runner, `text` the name of the new gear. The tensors are compared with it afterwards.
     """
     if variant.padding is None or gear.is_dynamic:
         return Unfit(f"gear {sizes_name(gear.text)} cannot be padded to", is_minor=True)
     if any(tensors[index].dim() <= dim for _, index, _, dim in variant.padding["symbols"]):
         return Unfit(f"gear {sizes_name(gear.text)} has tensors of another rank", is_minor=True)
-    real, full = _symbols(variant.padding, gear, tensors, copies=copies)
+    real, full = _symbols(variant.padding, gear, tensors)
     result = _padded_gear(variant, gear, run, tensors, real, full, text, fills)
     if isinstance(result, str):
         is_smaller = any(real[name] > full[name] for name in real)
         return Unfit(f"gear {sizes_name(gear.text)} {result}", is_minor=is_smaller)
-    copied = copied_gear(variant, result.gear, result.run, tensors, text) if copies else result
-    return copied if isinstance(copied, AdaptedGear) else result
+    return result
 
 
 def _symbols(
-    plan: Mapping[str, Any], gear: StoredGear, tensors: Sequence[torch.Tensor], *, copies: bool
+    plan: Mapping[str, Any], gear: StoredGear, tensors: Sequence[torch.Tensor]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Return the values of the symbols in a call, and in the gear.
 
-    A stride counts as that of the gear: the tensors are compared with it afterwards, or copied.
+    A stride counts as that of the gear: the tensors are compared with it afterwards.
     """
     rows = {"size": gear.sizes, "stride": gear.strides}
     full = {name: rows[kind][index][dim] or 0 for name, index, kind, dim in plan["symbols"]}
     real = {
         name: getattr(tensors[index], kind)(dim)
         for name, index, kind, dim in plan["symbols"]
-        if kind == "size" or (name in plan["padded"] and not copies)
+        if kind == "size" or name in plan["padded"]
     }
     return {name: real.get(name, full[name]) for name in full}, full
 
@@ -92,7 +88,7 @@ def _padded_gear(
     full: Values,
     text: str,
     fills: Fills,
-) -> AdaptedGear | str:
+) -> PaddedGear | str:
     """Return a gear, or why there is none; `real` and `full` are the symbols' values in the call and in the gear."""
     plan = variant.padding
     assert plan is not None
@@ -150,7 +146,7 @@ def _padded_gear(
     outputs = [(_list(row, real), _list(steps, real)) for row, steps in plan["outputs"]]
     written_indices = [index for index in padded_indices if index in gear.written]
     doubtful_outputs = {index: text for proof in proofs for index in proof["doubtful"]}
-    return AdaptedGear(
+    return PaddedGear(
         small_gear,
         _runner(run, gear, sizes, values, written_indices, outputs, doubtful_outputs),
         sum(map(_product, gear.sizes)),

@@ -55,10 +55,6 @@ class Problems:
         """Return the problem to tell people: that of a number, as its graph takes the sizes, else the decisive one."""
         return next((problem for _, problem in self._problems if problem.kind == "number"), None) or self.decisive()
 
-    def are_of(self, kind: str) -> bool:
-        """Return whether one of the problems has this kind."""
-        return any(problem.kind == kind for _, problem in self._problems)
-
     def sentence(self) -> tuple[str, str, str]:
         """Return argument, found, allowed."""
         problem = self.decisive()

@@ -16,7 +16,9 @@ from gearcache.serving.call.method import CachedMethod as CachedMethod
 from gearcache.serving.call.parameters import Parameters
 
 if TYPE_CHECKING:
-    from gearcache.cached import Cached, Decorator
+    from typing_extensions import Unpack
+
+    from gearcache.cached import Cached, CacheOptions, Decorator
     from gearcache.serving.call.decorated_method import CachedFunction
 
 Gears = Mapping[str, Any]
@@ -25,45 +27,11 @@ R = TypeVar("R")
 
 
 @overload
-def cache_compile(
-    func: Callable[P, R],
-    /,
-    *,
-    config: Any = ...,
-    dynamic: bool | None = ...,
-    cache_dir: str | os.PathLike[str] | None = ...,
-    global_rank: int | None = ...,
-    tp_rank: int | None = ...,
-    pp_rank: int | None = ...,
-    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
-    ge_cache: bool = ...,
-    gears: Gears | None = ...,
-    input_signature: Any = ...,
-    constants: Sequence[str] = ...,
-    fullgraph: bool = ...,
-    remotes: str | Sequence[str] | None = ...,
-) -> Cached[P, R]: ...
+def cache_compile(func: Callable[P, R], /, **options: Unpack[CacheOptions]) -> Cached[P, R]: ...
 
 
 @overload
-def cache_compile(
-    func: None = None,
-    /,
-    *,
-    config: Any = ...,
-    dynamic: bool | None = ...,
-    cache_dir: str | os.PathLike[str] | None = ...,
-    global_rank: int | None = ...,
-    tp_rank: int | None = ...,
-    pp_rank: int | None = ...,
-    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
-    ge_cache: bool = ...,
-    gears: Gears | None = ...,
-    input_signature: Any = ...,
-    constants: Sequence[str] = ...,
-    fullgraph: bool = ...,
-    remotes: str | Sequence[str] | None = ...,
-) -> Decorator: ...
+def cache_compile(func: None = None, /, **options: Unpack[CacheOptions]) -> Decorator: ...
 
 
 def cache_compile(
@@ -94,7 +62,8 @@ def cache_compile(
       for each shape and value. Ints of the module become dynamic when they change, with True too. Beside gears,
       other dims are static until they differ, and ints follow `dynamic`.
       `torch._dynamo.mark_dynamic`, similar marks, and `torch.compiler.set_stance` mean what they mean for
-      `torch.compile`. Marks count when something is compiled; those of the first call are in the key.
+      `torch.compile`, but `eager_then_compile` compiles at once. Marks count when something is compiled; those of the
+      first call are in the key.
     - `cache_dir`: root of the cache; defaults to `$TORCHAIR_CACHE_HOME`, else `./.torchair_cache`.
     - `global_rank`, `tp_rank`, `pp_rank`: ranks of this process; `global_rank` defaults to that of
       `torch.distributed`, if it is initialised at the first call.

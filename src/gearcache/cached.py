@@ -1,9 +1,20 @@
-"""What `cache_compile` returns, as type checkers and editors see it. gearcache does not import it at run time."""
+"""What `cache_compile` takes and returns, as type checkers and editors see it; gearcache does not import it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    overload,
+    runtime_checkable,
+)
 
 from typing_extensions import Self
 
@@ -16,6 +27,24 @@ Rest = ParamSpec("Rest")
 Instance = TypeVar("Instance", contravariant=True)
 Result = TypeVar("Result", covariant=True)
 Returned = TypeVar("Returned")
+
+
+class CacheOptions(TypedDict, total=False):
+    """The options of `gearcache.cache_compile`, which documents them."""
+
+    config: Any
+    dynamic: bool | None
+    cache_dir: str | os.PathLike[str] | None
+    global_rank: int | None
+    tp_rank: int | None
+    pp_rank: int | None
+    custom_decompositions: Mapping[Any, Callable[..., Any]] | None
+    ge_cache: bool
+    gears: Mapping[str, Any] | None
+    input_signature: Any
+    constants: Sequence[str]
+    fullgraph: bool
+    remotes: str | Sequence[str] | None
 
 
 @runtime_checkable  # for type checkers: `gearcache.CachedMethod` is a class at run time

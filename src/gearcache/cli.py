@@ -1,14 +1,4 @@
-"""The command line. Data on stdout, everything else on stderr; one file per command in `gearcache.commands`.
-
-| exit code | meaning |
-|---|---|
-| 0 | done, nothing wrong |
-| 1 | something is wrong: damaged entries, failed checks, gears that failed or are missing |
-| 2 | usage error, a variable of a wrong value, or the name matches no entry |
-| 3 | the cache cannot be read or written |
-| 4 | entries stayed because processes use them |
-| 130 | interrupted by Ctrl-C |
-"""
+"""The command line. Data on stdout, everything else on stderr; one file per command in `gearcache.commands`."""
 
 from __future__ import annotations
 
@@ -87,25 +77,14 @@ GROUPS = {
     },
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
-#: Commands of earlier versions, and what does their work.
-GONE = {
-    "diff": "gearcache explain A B",
-    "du": "gearcache stats",
-    "dir": "gearcache doctor --settings",
-    "config": "gearcache doctor --settings",
-    "remote": "gearcache doctor --tiers",
-    "bundle": "gearcache pack --file FILE",
-    "unbundle": "gearcache pull --file FILE",
-    "completion": "gearcache --completion SHELL",
-}
 #: Commands that show what is wrong with a variable beside all others.
 _TELL_THEMSELVES = ("doctor",)
 
 EPILOG = """\b
 Exit codes:
   0    done, nothing wrong
-  1    something is wrong: damaged entries, failed checks, missing gears
-  2    usage error, or the name matches no entry
+  1    something is wrong: damaged entries, failed checks, gears that failed or are missing
+  2    usage error, a variable of a wrong value, or the name matches no entry
   3    the cache cannot be read or written
   4    entries stayed because processes use them
   130  interrupted by Ctrl-C
@@ -129,14 +108,6 @@ class CommandGroup(click.Group):
         click_command: click.Command = importlib.import_module(f"gearcache.commands.{COMMANDS[name].module}").command
         click_command.epilog = f"\b\nExample:\n  {COMMANDS[name].example}"
         return click_command
-
-    def resolve_command(
-        self, context: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; one that is gone is a usage error that says what replaces it."""
-        if args and args[0] in GONE:
-            context.fail(f"there is no command `{args[0]}` any more: `{GONE[args[0]]}` does its work")
-        return super().resolve_command(context, args)
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Note whether help is asked for, whatever is wrong."""

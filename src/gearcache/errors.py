@@ -27,7 +27,6 @@
     ├── RecompileRefused              the stance `fail_on_recompile` forbids a compile (also `RuntimeError`)
     ├── RanksDisagree                 the ranks of a job cannot serve the same graphs (also `RuntimeError`)
     ├── CompileNotAgreed              a call would compile in a job whose ranks have agreed (also `RuntimeError`)
-    ├── UnsupportedStance             a stance forces a backend that no cached method has (also `ValueError`)
     ├── TooManyVariants               an entry already holds `max_variants` variants
     ├── MissingTorch                  torch is not installed (also `ImportError`)
     ├── UnsupportedTorch              torch is older than all tested releases (also `ImportError`)
@@ -61,8 +60,32 @@ class GearcacheError(Exception):
         return type(self), self.data
 
 
+class _Sentence(GearcacheError):
+    """An error whose data is its text."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class _OfGear(GearcacheError):
+    """A failure of one gear of a method."""
+
+    def __init__(self, method: str, gear: str, cause: str) -> None:
+        super().__init__(method, gear, cause)
+        self.method, self.gear, self.cause = method, gear, cause
+
+
 class CacheError(GearcacheError):
     """A fault of the cache itself; it becomes one warning and a compile without the cache."""
+
+
+class _OfFile(CacheError):
+    """A fault of one file."""
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        super().__init__(str(path), reason)
+        self.path, self.reason = Path(path), reason
 
 
 class UnkeyableValue(CacheError, TypeError):
@@ -81,12 +104,8 @@ class UnkeyableValue(CacheError, TypeError):
         )
 
 
-class CorruptEntry(CacheError):
+class CorruptEntry(_OfFile):
     """A manifest or blob that does not match its digest or format."""
-
-    def __init__(self, path: Path | str, reason: str) -> None:
-        super().__init__(str(path), reason)
-        self.path, self.reason = Path(path), reason
 
     def __str__(self) -> str:
         return f"`{self.path}` is corrupt: {self.reason}"
@@ -106,12 +125,8 @@ class LockTimeout(CacheError, TimeoutError):
         )
 
 
-class PublishError(CacheError):
+class PublishError(_OfFile):
     """An entry could not be written."""
-
-    def __init__(self, path: Path | str, reason: str) -> None:
-        super().__init__(str(path), reason)
-        self.path, self.reason = Path(path), reason
 
     def __str__(self) -> str:
         return f"could not write `{self.path}`: {self.reason}"
@@ -133,12 +148,8 @@ class UnsignedEntry(UnsafePath):
     """An entry that is not signed, or with another key."""
 
 
-class BundleError(CacheError):
+class BundleError(_OfFile):
     """A bundle that cannot be written, read or trusted; the rest of the cache is unchanged."""
-
-    def __init__(self, path: Path | str, reason: str) -> None:
-        super().__init__(str(path), reason)
-        self.path, self.reason = Path(path), reason
 
     def __str__(self) -> str:
         return f"bundle `{self.path}`: {self.reason}"
@@ -226,45 +237,23 @@ class UncacheableGuard(CaptureError):
         return f"`{self.method}` cannot be cached: {self.cause}, which gearcache cannot check{detail}"
 
 
-class GraphError(GearcacheError, RuntimeError):
+class GraphError(_OfGear, RuntimeError):
     """A compiled graph that failed while it ran; the method itself mostly fails for such a call too."""
-
-    def __init__(self, method: str, gear: str, cause: str) -> None:
-        super().__init__(method, gear, cause)
-        self.method, self.gear, self.cause = method, gear, cause
 
     def __str__(self) -> str:
         return f"`{self.method}`, gear {_short_gear(self.gear)}: the compiled graph failed: {self.cause}"
 
 
-class OptionError(GearcacheError, ValueError):
+class OptionError(_Sentence, ValueError):
     """An option or environment variable with an invalid value; the text names the valid ones."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
 
-    def __str__(self) -> str:
-        return self.message
-
-
-class UnsupportedMethod(GearcacheError, TypeError):
+class UnsupportedMethod(_Sentence, TypeError):
     """Something that `cache_compile` cannot take; the text says what it takes instead."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
 
-    def __str__(self) -> str:
-        return self.message
-
-
-class CompileError(GearcacheError):
+class CompileError(_OfGear):
     """A backend failed on one gear; the other gears are kept."""
-
-    def __init__(self, method: str, gear: str, cause: str) -> None:
-        super().__init__(method, gear, cause)
-        self.method, self.gear, self.cause = method, gear, cause
 
     def __str__(self) -> str:
         return f"`{self.method}`, gear {_short_gear(self.gear)}: the backend failed: {self.cause}"
@@ -310,15 +299,8 @@ class PaddedResultError(GearcacheError, RuntimeError):
         )
 
 
-class GearSpecError(GearcacheError, ValueError):
+class GearSpecError(_Sentence, ValueError):
     """An invalid gear spec; nothing was changed."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
-    def __str__(self) -> str:
-        return self.message
 
 
 class InputError(GearcacheError, ValueError):
@@ -394,18 +376,6 @@ class CompileNotAgreed(GearcacheError, RuntimeError):
             f"compiles alone: {self.reason}; declare such calls and call gearcache.agree again on all ranks, or use "
             f"on_miss='eager'"
         )
-
-
-class UnsupportedStance(GearcacheError, ValueError):
-    """A stance of `torch.compiler.set_stance` that cached methods cannot follow."""
-
-    def __init__(self, backend: str) -> None:
-        super().__init__(backend)
-        self.backend = backend
-
-    def __str__(self) -> str:
-        stance = f"torch.compiler.set_stance: force_backend is {self.backend!r}"
-        return f"{stance}; for a cached method only 'eager' is possible"
 
 
 class MissingTorch(GearcacheError, ImportError):

@@ -1,7 +1,7 @@
 """Metrics for Prometheus, through `prometheus_client` (`pip install 'gearcache[metrics]'`).
 
-    gearcache.metrics.register()           # into prometheus_client's registry, which your server already exports
-    gearcache.metrics.serve(9464)          # or on a port of their own
+    gearcache.metrics.register()  # into prometheus_client's registry
+    prometheus_client.start_http_server(9464)  # unless your server exports that already
 
 | metric | labels | what |
 |---|---|---|
@@ -88,38 +88,6 @@ def register(registry: CollectorRegistry | None = None) -> Callable[[], None]:
         collector.unregister()
 
     return remove
-
-
-def serve(port: int, address: str = "127.0.0.1", registry: CollectorRegistry | None = None) -> Server:
-    """Register, and answer scrapes on `address:port` from a daemon thread; returns what stops both.
-
-    Port 0 takes any free one; it is the `port` of what is returned. `OSError` where the port is taken.
-    """
-    client = _client()
-    used_registry = client.CollectorRegistry() if registry is None else registry
-    remove = register(used_registry)
-    try:
-        server, thread = client.start_http_server(port, addr=address, registry=used_registry)
-    except OSError:
-        remove()
-        raise
-
-    return Server(server, thread, remove)
-
-
-class Server:
-    """A thread that answers scrapes, until it is called or its process ends."""
-
-    def __init__(self, server: Any, thread: Any, remove: Callable[[], None]) -> None:
-        self._server, self._thread, self._remove = server, thread, remove
-        self.port: int = server.server_port
-
-    def __call__(self) -> None:
-        """Stop serving, and remove the metrics."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-        self._remove()
 
 
 def _bytes_of(folder: str) -> int:

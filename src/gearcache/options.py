@@ -25,7 +25,6 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "backend": ("auto", "inductor", "torchair", "eager"),
     "validate": ("inputs", "gears"),
     "on_miss": (None, "compile", "raise", "eager", "pad", "background"),
-    "on_strides": ("compile", "copy"),
     "filling": ("proven", "vouched"),
     "gear_execution": ("static", "ge"),
     "count_shapes": (False, True),
@@ -151,12 +150,6 @@ class CompilerConfig(_Checked):
       or `pad` (fill the inputs named by `pad_values` up to the next gear and cut the outputs). None is `raise`
       for methods with gears and `compile` for others. With `background` no call waits for a compile, at declared gears
       neither: the method itself serves while another process builds (a fork: CPU only).
-    - `on_strides`: what happens to a tensor with a gear's sizes but other strides (a transposed or sliced batch):
-      `compile` makes another variant, `copy` copies the tensor to the gear's strides (static graphs only). A
-      tensor that the method writes, or with which a result shares memory, is never copied. Results have the
-      strides that they have for tensors of the gear's strides, and a method that reads strides sees those.
-      Only graphs for contiguous tensors get copies, and not if a copy of a view is written or returned
-      (`x.t().contiguous()`): whether that shares memory with the argument depends on its strides.
     - `pad_values`: argument path -> number to fill with, or `{dim: number}` to pad these dims only. A method whose
       results padding could affect is refused with the operator's name.
     - `filling`: `proven`, or `vouched`: you guarantee that padding does not affect results, for example because the
@@ -184,7 +177,6 @@ class CompilerConfig(_Checked):
     inference_config: InferenceConfig = field(default_factory=InferenceConfig)
     validate: str = "inputs"
     on_miss: str | None = None
-    on_strides: str = "compile"
     pad_values: dict[str, Any] = field(default_factory=dict)
     filling: str = "proven"
     strict: bool | None = None
@@ -208,7 +200,6 @@ class Settings(Struct, frozen=True):
     policy: str
     validate: str
     on_miss: str
-    on_strides: str
     pad_values: Mapping[str, Any]
     filling: str
     strict: bool
@@ -268,7 +259,6 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         pad_values=dict(config.pad_values),
         filling=config.filling,
         on_miss=config.on_miss or ("raise" if has_gears else "compile"),
-        on_strides=config.on_strides,
         strict=strict,
         jobs=config.jobs or values["jobs"],
         max_variants=config.max_variants,

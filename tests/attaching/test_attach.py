@@ -234,21 +234,6 @@ def test_a_forward_that_cannot_be_served_any_more_is_refused_by_name(cache_dir: 
     torch.testing.assert_close(net(X), eager(net, X))
 
 
-def test_direct_forwards_and_warm_are_no_calls_and_that_is_told(cache_dir: Path) -> None:
-    words = "no call of the module has come here; a direct `model.forward(...)` is not served: call the module itself"
-    served = attached(Net().eval(), gears=None)
-    assert repr(served) == f"<attached Net.forward, nothing loaded; {words}>"
-    with torch.no_grad():
-        served.module.forward(X)
-        served.warm(X)
-        assert served.stats.calls == 0
-        assert words in repr(served)
-        assert words in served.explain()
-        served.module(X)
-    assert "no call" not in repr(served) + served.explain()
-    assert served.was_called
-
-
 # -- before traffic, and threads -------------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import marshal
 import pickle
 import sys
@@ -100,21 +99,6 @@ def test_names_that_were_bound_before_install_follow_and_go_back(program: Any) -
         assert program.later is torchair.inference.readable_cache
         del program.later
         assert dict(vars(program)) == own
-
-
-def test_what_cannot_follow_is_named(program: Any) -> None:
-    def kept(self: Any) -> None: ...
-
-    members = {"compiled": staticmethod(program.cached), "gears": program.set_dim_gears, "kept": kept}
-    program.Model = type("Model", (), members | {"__module__": "a_program"})
-    program.static = functools.partial(program.cached, dynamic=False)
-    with pytest.warns(UserWarning, match="torchair's own functions stay in") as warned:
-        compat.install()
-    (message,) = [str(item.message) for item in warned if "torchair's own functions" in str(item.message)]
-    for name in ("Model.compiled", "Model.gears", "static"):
-        assert f"`a_program.{name}`" in message
-    assert "kept" not in message
-    assert warned[0].filename == __file__
 
 
 class Sum(nn.Module):

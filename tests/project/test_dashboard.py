@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, start_http_server
 
 from gearcache import metrics
 from gearcache.events import Event, emit
@@ -83,11 +83,13 @@ def ask(port: int, expression: str) -> Any:
 @pytest.mark.thorough  # scrapes take ten seconds; the tests above compare names and labels
 @pytest.mark.skipif(PROMETHEUS is None, reason="there is no Prometheus: see scripts/servers.sh")
 def test_a_real_prometheus_answers_every_panel(cache_dir: Path, tmp_path: Path) -> None:
-    server, port = metrics.serve(0), free_port()
+    registry, port = CollectorRegistry(), free_port()
+    remove = metrics.register(registry)
+    server, thread = start_http_server(0, addr="127.0.0.1", registry=registry)
     config = tmp_path / "prometheus.json"  # YAML takes JSON
     job = {"job_name": "g", "scrape_interval": "200ms", "scrape_timeout": "200ms"}
     config.write_text(
-        json.dumps({"scrape_configs": [{**job, "static_configs": [{"targets": [f"127.0.0.1:{server.port}"]}]}]})
+        json.dumps({"scrape_configs": [{**job, "static_configs": [{"targets": [f"127.0.0.1:{server.server_port}"]}]}]})
     )
     assert PROMETHEUS is not None
     command = [PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}"]
@@ -124,6 +126,9 @@ def test_a_real_prometheus_answers_every_panel(cache_dir: Path, tmp_path: Path) 
         methods = {row["metric"]["method"] for row in ask(port, "gearcache_load_seconds_count")}
         assert "Net.decode" in methods
     finally:
-        server()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+        remove()
         process.terminate()
         process.wait(30)

@@ -7,20 +7,14 @@ from typing import Any
 from gearcache.ranks.plan import MOST_COMPILES, Leader, PieceVote, vote_of
 
 
-def vote(*pieces: tuple[str, str], how: str = "raise", place: str = "p") -> dict[str, Any]:
-    return vote_of(how, [PieceVote(f"Net.{work}", state, work, place, "why") for work, state in pieces])
+def vote(*pieces: tuple[str, str], place: str = "p") -> dict[str, Any]:
+    return vote_of([PieceVote(f"Net.{work}", state, work, place, "why") for work, state in pieces])
 
 
 def test_of_the_ranks_that_lack_the_same_the_one_with_least_to_do_compiles() -> None:
     lacking = vote(("a", "missing"), ("b", "missing"), ("c", "stored"))
     found = Leader().decide([vote(("a", "stored"), ("b", "stored")), lacking, lacking])
     assert found == {"do": "compile", "who": {"a@p": 1, "b@p": 2}}
-
-
-def test_ranks_that_want_other_ends_raise() -> None:
-    found = Leader().decide([vote(), vote(), vote(how="eager")])
-    assert (found["do"], found["rank"], found["how"]) == ("stop", 2, "raise")
-    assert "on_disagree is 'eager'" in found["reason"]
 
 
 def test_what_stays_missing_ends_after_some_rounds() -> None:

@@ -11,8 +11,7 @@ from torch import Tensor
 
 import gearcache
 from gearcache.errors import GearcacheError
-from gearcache.ranks.agree import agree
-from tests.support.rank_actors import TWO_BY_FOUR, Job, Net, cached, config
+from tests.support.rank_actors import TWO_BY_FOUR, Job, Net, agree, cached, config
 
 #: Where a method is kept that takes part, and where one may only not compile by itself.
 NEAR = ("list", "dict", "partial", "module in a list")

@@ -18,8 +18,7 @@ import gearcache
 from gearcache.errors import GearcacheError, RanksDisagree
 from gearcache.ranks import job as meeting_job
 from gearcache.ranks import team, whereabouts
-from gearcache.ranks.agree import agree
-from tests.support.rank_actors import Job, Net, cached, counted, geared, warnings_from_now_on
+from tests.support.rank_actors import Job, Net, agree, cached, counted, geared, warnings_from_now_on
 
 Report = dict[str, Any]
 
@@ -94,8 +93,8 @@ def wrongly(job: Job, rank: int, report: Report) -> None:
     """Agree, with something wrong on one rank, as often as the options have it; then all alike."""
     model = Net()
     method = geared(model)
-    for number, (wrong_rank, how, wrong) in enumerate(job.options["calls"]):
-        given = {"model": model, "timeout": job.timeout, "on_disagree": how} | (wrong if rank == wrong_rank else {})
+    for number, (wrong_rank, wrong) in enumerate(job.options["calls"]):
+        given = {"model": model, "timeout": job.timeout} | (wrong if rank == wrong_rank else {})
         if given["model"] == "empty":
             given["model"] = nn.Linear(2, 2)
         told(lambda given=given: agree(**given), report, f"wrong {number}")

@@ -55,7 +55,7 @@ class StoredGear(Struct, frozen=True):
     header: dict[str, Any]
     blobs: dict[str, str]
     written: list[int] = field(default_factory=list)
-    #: Inputs that it copied because of their strides before it returns or writes a view of them.
+    #: Of earlier entries; nothing reads it.
     cloned: list[int] = field(default_factory=list)
     #: Input dims `(input, dim)` that were only assumed to follow the gear.
     assumed: list[list[int]] = field(default_factory=list)

@@ -4,59 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import Any
 
 import torch
-from msgspec.structs import replace
 
 from gearcache.attaching.attachment import Attachment
-from gearcache.attaching.generation_hint import hint_at_generation
-from gearcache.attaching.repeated import RepeatedAttachment, find_blocks
 from gearcache.serving.call.parameters import Parameters
-
-
-@overload
-def attach(
-    module: torch.nn.Module,
-    /,
-    *,
-    gears: Mapping[str, Any] | None = ...,
-    repeated: Literal[False] | None = ...,
-    config: Any = ...,
-    dynamic: bool | None = ...,
-    cache_dir: str | os.PathLike[str] | None = ...,
-    global_rank: int | None = ...,
-    tp_rank: int | None = ...,
-    pp_rank: int | None = ...,
-    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
-    ge_cache: bool = ...,
-    input_signature: Any = ...,
-    constants: Sequence[str] = ...,
-    fullgraph: bool = ...,
-    remotes: str | Sequence[str] | None = ...,
-) -> Attachment: ...
-
-
-@overload
-def attach(
-    module: torch.nn.Module,
-    /,
-    *,
-    gears: Mapping[str, Any] | None = ...,
-    repeated: str | Sequence[str] | Literal[True],
-    config: Any = ...,
-    dynamic: bool | None = ...,
-    cache_dir: str | os.PathLike[str] | None = ...,
-    global_rank: int | None = ...,
-    tp_rank: int | None = ...,
-    pp_rank: int | None = ...,
-    custom_decompositions: Mapping[Any, Callable[..., Any]] | None = ...,
-    ge_cache: bool = ...,
-    input_signature: Any = ...,
-    constants: Sequence[str] = ...,
-    fullgraph: bool = ...,
-    remotes: str | Sequence[str] | None = ...,
-) -> RepeatedAttachment: ...
 
 
 def attach(
@@ -64,7 +17,6 @@ def attach(
     /,
     *,
     gears: Mapping[str, Any] | None = None,
-    repeated: str | Sequence[str] | bool | None = None,
     config: Any = None,
     dynamic: bool | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
@@ -77,19 +29,15 @@ def attach(
     constants: Sequence[str] = (),
     fullgraph: bool = True,
     remotes: str | Sequence[str] | None = None,
-) -> Attachment | RepeatedAttachment:
+) -> Attachment:
     """Serve every call of a module, from any caller, with compiled graphs kept on disk.
 
     The options are those of `cache_compile`. Only the default of `dynamic` is that of `module.compile()`: the first
     graph is static, and sizes and ints that differ in a later call become dynamic. `gears` and `input_signature` use
     the argument names of the module's `forward`, also behind decorators. The module's hooks run around the graph.
 
-    - `repeated`: attach blocks of the module instead of the module: those of the list at a path (`"layers"`), of
-      several paths, or with True of all lists with equal blocks. Equal blocks are compiled once. `gears` and all
-      other options then refer to the `forward` of a block.
-
     Raises `UnsupportedMethod` for a module that cannot be cached, `AlreadyAttached` for one that is attached,
-    `ValueError` if `repeated` finds no blocks, and everything that `cache_compile` raises.
+    and everything that `cache_compile` raises.
     """
     parameters = Parameters(
         config=config,
@@ -106,10 +54,6 @@ def attach(
         fullgraph=fullgraph,
         remotes=remotes,
     )
-    if repeated is not None and repeated is not False:
-        blocks = find_blocks(module, repeated)
-        return RepeatedAttachment(module, blocks, replace(parameters, blocks=len(blocks)))
     attachment = Attachment(module, parameters)
     attachment.attach()
-    hint_at_generation(module)
     return attachment

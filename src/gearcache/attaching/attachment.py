@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from msgspec import Struct
 
-from gearcache.attaching.forwards import check_module, forward_of
-from gearcache.attaching.named_forward import BY_POSITION, with_own_names
+from gearcache.attaching.forward import BY_POSITION, check_module, forward_of, with_own_names
 from gearcache.errors import AlreadyAttached, CaptureError
 from gearcache.ge_cache.private_torch.module_hooks import backward_hooks, call_with_hooks, has_hooks
 from gearcache.serving.call.method import CachedMethod
@@ -53,8 +52,6 @@ class Attachment:
         self.module = module
         self._parameters = parameters
         self._previous_seam: Any = _ABSENT
-        #: Whether calls arrived while the module had another forward.
-        self._was_called_before = False
         self._served = self._serve_forward()
         self._entrance = _entrance(self)
 
@@ -111,33 +108,14 @@ class Attachment:
         """Serve the current forward of the module."""
         with _exchange:
             check_module(self.module)
-            right = self._served.method.right
-            self._was_called_before = self.was_called
+            is_missing = self._served.method.right.is_missing
             self._served = self._serve_forward()
-            if right.is_missing:  # the ranks of a job have agreed on the previous forward
-                self._served.method.right.withdraw(is_eager=right.is_eager)
-                self._served.method.follow_stance()
+            if is_missing:  # the ranks of a job have agreed on the previous forward
+                self._served.method.right.withdraw()
             return self._served
 
     def __repr__(self) -> str:
-        return "; ".join([self.state[:-1], *self._message_without_calls()]) + ">"
-
-    @property
-    def state(self) -> str:
-        """Which forward is served and from where, in one line, for error messages."""
         return f"<{'attached' if self.is_attached else 'detached'} {repr(self.method)[len('<cached ') : -1]}>"
-
-    @property
-    def was_called(self) -> bool:
-        """Whether any call of the module has arrived here and passed hooks and argument checks to reach the forward.
-
-        It reads the counters, so that calls need not record it; a trace by another tool does not count.
-        """
-        stats = self.stats
-        return self._was_called_before or bool(stats.calls or stats.eager_calls or stats.refused_calls)
-
-    def _message_without_calls(self) -> list[str]:
-        return [] if self.was_called else [words_without_calls("the module", "model", "itself", self.is_attached)]
 
     @property
     def name(self) -> str:
@@ -160,11 +138,8 @@ class Attachment:
         return self.method.entry_path
 
     def explain(self) -> str:
-        """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears.
-
-        If no call of the module has come here, it says so.
-        """
-        return "\n".join([self.method.explain(), *self._message_without_calls()])
+        """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears."""
+        return self.method.explain()
 
     def suggest_gears(self, k: int) -> SuggestedGears:
         """Return at most `k` gears that minimise the padded work for the recorded shapes (`.stats.shapes`)."""
@@ -198,7 +173,7 @@ class Attachment:
                 return
             if _whose(present) is self.module:
                 attachment = attachment_of(present)
-                raise AlreadyAttached(type(self.module).__name__, attachment.state if attachment else repr(present))
+                raise AlreadyAttached(type(self.module).__name__, repr(attachment or present))
             self._previous_seam = present
             attributes[SEAM] = self._entrance
 
@@ -230,12 +205,6 @@ def attachment_of(seam: Any) -> Attachment | None:
     """Return the attachment at a module's seam; None if the seam holds something else."""
     attachment = getattr(seam, _ATTACHMENT, None)
     return attachment if isinstance(attachment, Attachment) else None
-
-
-def words_without_calls(what: str, name: str, themselves: str, is_attached: bool) -> str:
-    """Return the message for an attachment without calls: a direct call of the forward bypasses it unseen."""
-    message = f"no call of {what} has come here; a direct `{name}.forward(...)` is not served"
-    return f"{message}: call {what} {themselves}" if is_attached else message
 
 
 def _whose(seam: Any) -> Any:

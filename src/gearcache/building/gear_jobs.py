@@ -28,7 +28,7 @@ from gearcache.ge_cache.process_groups import renamed, role, stored_groups
 from gearcache.guards.dispatch.stored.variant import StoredGear
 from gearcache.guards.evidence.names import a_type, module_of
 from gearcache.readable.graph import pack_graph
-from gearcache.serving.call.decorators import INFERENCE_MODE
+from gearcache.serving.call.functions import INFERENCE_MODE
 
 logger = logging.getLogger("gearcache")
 
@@ -151,7 +151,6 @@ def _record(
             header={},
             blobs={},
             written=graph.written_inputs,
-            cloned=graph.cloned_inputs,
             assumed=gear.assumed if gear is not None else [],
             regions=graph.regions,
             conditions=graph.conditions,

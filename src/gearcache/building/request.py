@@ -45,7 +45,7 @@ class BuildRequest(Struct, frozen=True):
     jobs: int
     #: Seconds after which the compile of a gear in a worker times out.
     compile_timeout: float
-    #: The autograd mode that decorators set for the method, see `gearcache.serving.call.decorators`.
+    #: The autograd mode that decorators set for the method, see `gearcache.serving.call.functions`.
     mode: str = ""
     #: The grad modes to build for, if the method asks for the mode: that of the call first, then off.
     grad_modes: tuple[bool, ...] = (False,)

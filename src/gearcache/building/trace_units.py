@@ -14,7 +14,7 @@ from gearcache.building.tracer import Tracer
 from gearcache.errors import CaptureError, CompileError, GearSpecError, MethodRaises, UncacheableGuard, UnkeyableValue
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.references import frame_references
-from gearcache.ge_cache.graphs.plan import PlannedGear, gear_options
+from gearcache.ge_cache.graphs.plan import PlannedGear
 from gearcache.ge_cache.graphs.static import lift_attributes
 from gearcache.guards.dispatch.frame import UnstorableConstant, encode_code
 from gearcache.guards.evidence.operators import record_operators
@@ -22,8 +22,6 @@ from gearcache.guards.evidence.traced_files import UnnamedCode, record_sources
 from gearcache.guards.gears.parse import GearSpec, gear_text
 
 logger = logging.getLogger("gearcache")
-#: How many items of a list a log line shows.
-_LISTED = 8
 
 
 class TraceUnit(Struct):
@@ -105,9 +103,6 @@ class Units:
         capture, planned = self._tracer.geared()
         possible = {gear.sizes for gear in planned}
         self.impossible = [gear_text(spec, gear) for gear in spec.gears if gear not in possible]
-        if self._request.backend.is_ge:
-            options = gear_options(capture, capture.symbols(), planned)
-            logger.info("%s: ge.inputShape=%s ge.dynamicDims=%s", capture.method, *map(_shortened, options))
         if self._request.fills is not None:
             yield from self._padded_units(capture, planned)
             return
@@ -293,9 +288,3 @@ def _relates_ints(capture: Capture) -> bool:
 
 def _texts(spec: GearSpec, gears: list[PlannedGear]) -> str:
     return ", ".join(gear.text(spec) for gear in gears)
-
-
-def _shortened(text: str) -> str:
-    """Return the text of GE's options, with the middle cut out of a long one."""
-    items = text.split(";")
-    return text if len(items) <= _LISTED else ";".join([*items[: _LISTED - 1], f"… {len(items)} in all"])

@@ -25,10 +25,11 @@ from gearcache.ge_cache.graphs.plan import PlannedGear, matching_inputs, plan_ge
 from gearcache.ge_cache.graphs.static import gear_symbols
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import shapes as private_shapes
-from gearcache.guards.access import Access, Scope
-from gearcache.guards.arguments import find_tensors, parameter_names, replace_tensors
+from gearcache.guards.access import Access
+from gearcache.guards.arguments import find_tensors, replace_tensors
 from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.parse import GearSpec
+from gearcache.serving.call.call import scope_of
 from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.interrupts import raise_interrupt
 
@@ -188,10 +189,7 @@ class Tracer:
         """Return the dims of the arguments and the module that vary although they are not declared."""
         if self._is_static:
             return []
-        method: Any = self._request.function
-        instance = parameter_names(method)[0]
-        cells = dict(zip(method.__func__.__code__.co_freevars, method.__func__.__closure__ or (), strict=True))
-        scope = Scope({instance: method.__self__, **arguments}, method.__func__.__globals__, cells)
+        scope = scope_of(self._request.function, arguments)
         dims = []
         for place, dim in self._request.changing:
             try:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import functools
 import importlib.abc
-import inspect
 import sys
 import threading
 import types
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gearcache.compat.entrances import is_being_reexported, is_owned
@@ -34,7 +32,7 @@ class Replacement(importlib.abc.MetaPathFinder):
     def begin(self) -> None:
         """Replace in imported modules, and from now on in modules at their import. Names bound earlier follow.
 
-        Warns of class attributes and partials that hold a replaced function: these are not changed.
+        Class attributes and partials that hold a replaced function are not changed.
         """
         with self._lock:
             if self._is_active:
@@ -108,36 +106,12 @@ class Replacement(importlib.abc.MetaPathFinder):
     def _follow(self) -> None:
         """Replace names that programs bound earlier (`from torchair.inference import cache_compile`)."""
         functions = {id(original): function for original, function in self._replaced.values()}
-        if not functions:
-            return
-        names: list[str] = []
         for place, module in _modules().items():
             if is_owned(place):
                 continue
             for name, value in list(vars(module).items()):
                 if id(value) in functions:
                     vars(module)[name] = functions[id(value)]
-                else:
-                    names += [f"`{place}.{where}`" for where in _holder_names(module, name, value, functions)]
-        if names:
-            warnings.warn(
-                f"gearcache.compat.torchair.install(): torchair's own functions stay in {', '.join(names)}, which were "
-                "bound before it: what they compile goes through torchair's cache. Call install() before the program's "
-                "other imports",
-                UserWarning,
-                stacklevel=4,
-            )
-
-
-def _holder_names(module: types.ModuleType, name: str, value: Any, functions: Mapping[int, Any]) -> Iterator[str]:
-    """Yield the names under which a class of a module, or a partial, holds one of the functions."""
-    if issubclass(type(value), functools.partial):  # `isinstance` asks the object, and some warn or import then
-        if id(value.func) in functions:
-            yield name
-    elif issubclass(type(value), type) and inspect.getattr_static(value, "__module__", None) == module.__name__:
-        for attribute, member in list(vars(value).items()):
-            if id(getattr(member, "__func__", member) if isinstance(member, staticmethod) else member) in functions:
-                yield f"{name}.{attribute}"
 
 
 def _modules() -> dict[str, types.ModuleType]:

@@ -143,8 +143,8 @@ def install() -> None:
     """Put these functions in place of torchair's and npugraph_ex's own, at every entrance. Safe to call twice.
 
     Imports neither package: one that is imported later is changed at its import. Names that modules bound earlier
-    (`from torchair.inference import cache_compile`) are replaced too; a `UserWarning` names classes and partials that
-    hold one.
+    (`from torchair.inference import cache_compile`) are replaced too; class attributes and partials that hold one are
+    not: call it before the program's other imports.
     """
     _replacement.begin()
     watch_ge()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import types
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -33,9 +33,8 @@ class Reach:
         self._seen: dict[int, Any] = {}
         self._near = deque(values)
         self._far: deque[Any] = deque()
-        #: The near modules, and the far ones.
+        #: All modules, near and far.
         self.modules: list[torch.nn.Module] = []
-        self.far_modules: list[torch.nn.Module] = []
         #: The near cached methods and attachments, and the far cached methods.
         self.held: list[CachedMethod | Attachment] = []
         self._far_methods: list[CachedMethod] = []
@@ -48,14 +47,9 @@ class Reach:
     def methods(self) -> list[CachedMethod]:
         """All cached methods: near ones, far ones, and those of this process that belong to one of the modules."""
         near = [item.method if isinstance(item, Attachment) else item for item in self.held]
-        alive = self.methods_of([*self.modules, *self.far_modules])
+        ids = set(map(id, self.modules))
+        alive = [method for method in followers() if id(method.instance) in ids]  # wherever they are kept
         return list({id(method): method for method in (*near, *self._far_methods, *alive)}.values())
-
-    @staticmethod
-    def methods_of(modules: Sequence[torch.nn.Module]) -> list[CachedMethod]:
-        """Return the cached methods of this process that belong to some modules, wherever they are kept."""
-        ids = set(map(id, modules))
-        return [method for method in followers() if isinstance(method, CachedMethod) and id(method.instance) in ids]
 
     def _is_new(self, value: Any) -> bool:
         if _is(value, _OPAQUE) or id(value) in self._seen:
@@ -84,7 +78,7 @@ class Reach:
         if not self._is_new(value):
             return
         if _is(value, torch.nn.Module):
-            self.far_modules.append(value)
+            self.modules.append(value)
         if _is(value, CachedMethod):
             self._far_methods.append(value)
         elif _is(value, Attachment):

@@ -26,7 +26,7 @@ from gearcache.prewarming.survey import survey
 if TYPE_CHECKING:
     from gearcache.prewarming.coverage import Gap
     from gearcache.serving.call.call import Call
-    from gearcache.serving.call.session import Preparable
+    from gearcache.serving.call.method import CachedMethod
     from gearcache.serving.find.binding import Binding
 
 logger = logging.getLogger("gearcache")
@@ -73,7 +73,7 @@ class PrewarmSession:
         self._serials: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._next_serial = itertools.count()
         #: Methods with declared arguments, kept until they are prewarmed: only the function may refer to their model.
-        self._declared: list[Preparable] = []
+        self._declared: list[CachedMethod] = []
         #: The blobs of each entry that was looked up: bytes by digest.
         self._blobs: dict[str, dict[str, int]] = {}
         #: For the first call of each entry: the sizes of its geared dims, and its shapes by argument path.
@@ -92,12 +92,12 @@ class PrewarmSession:
     def rank(self, rank: int | None) -> None:
         self._rank = rank
 
-    def created(self, method: Preparable) -> None:
+    def created(self, method: CachedMethod) -> None:
         """Record a new cached method."""
         serial = self._serials[method] = next(self._next_serial)
         self._uncalled[serial] = method.name
 
-    def declared(self, method: Preparable) -> None:
+    def declared(self, method: CachedMethod) -> None:
         """Record a cached method with declared arguments: it needs no call."""
         if not any(other is method for other in self._declared):
             self._declared.append(method)
@@ -118,7 +118,7 @@ class PrewarmSession:
                     self.warm(method, args, kwargs, is_needed=False)
                 self._cover(method)
 
-    def _note_failed_call(self, method: Preparable, error: Exception) -> None:
+    def _note_failed_call(self, method: CachedMethod, error: Exception) -> None:
         """Record a call of a method for which there is not even a key."""
         self._entry(method.name, "").failed[self._call_text(method.name)] = str(error)
 
@@ -126,7 +126,7 @@ class PrewarmSession:
         """Return the name of the present call of a method in the report: its number in the order of the calls."""
         return f"call {max(1, self._call_counts[method])}"
 
-    def _cover(self, method: Preparable) -> None:
+    def _cover(self, method: CachedMethod) -> None:
         """Compile the declared sizes that the graphs of declared calls leave out; a dry run reports them.
 
         If no graph can be made for a part, because the method refuses such sizes, that fact is stored.
@@ -137,7 +137,7 @@ class PrewarmSession:
             args, kwargs = method.declared_call(gap.first)
             self.warm(method, args, kwargs, is_needed=False, gap=gap)
 
-    def _next_gap(self, method: Preparable, tried: list[str]) -> Gap | None:
+    def _next_gap(self, method: CachedMethod, tried: list[str]) -> Gap | None:
         args, kwargs = method.declared_call(None)  # outside stand-ins: examples are on `meta` if the weights are
         with self._lock, method.locked(), stand_ins(self._device):
             call = method.call_of(args, kwargs)
@@ -165,7 +165,7 @@ class PrewarmSession:
 
     def warm(
         self,
-        method: Preparable,
+        method: CachedMethod,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         *,
@@ -196,7 +196,7 @@ class PrewarmSession:
             else:
                 self._compile(binding, call, entry, is_needed=is_needed, gap=gap)
 
-    def call(self, method: Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, method: CachedMethod, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compile what a call needs, then run the original method: results have shapes on `meta`, too."""
         self.warm(method, args, kwargs)
         try:

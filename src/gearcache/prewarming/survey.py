@@ -134,7 +134,7 @@ def _findings(
 
 def _blob_problem(binding: Binding, digest: str, *, reads: bool) -> str:
     """Return why a blob cannot be used, empty if it can; without `reads` only its existence is checked."""
-    if not binding.entry.has_blob(digest):
+    if not binding.entry.store.has_blob(digest):
         return f"blob {digest} is missing"
     try:
         if reads:

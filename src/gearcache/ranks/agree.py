@@ -15,27 +15,26 @@ from gearcache.ranks.model import Model
 from gearcache.ranks.part import RankPart, told
 from gearcache.ranks.stopped import Stopped
 
-_ENDS = ("raise", "eager")
 _TIMEOUT = 600.0
 #: Seconds: 30 days. Locks and stores accept at most about 292 years, and no number beyond floats.
 _LONGEST = 30 * 86400
 _MOST_SHOWN = 40
 
 
-class _Running:
-    """The lock of the running call; a process that is forked in the meantime has its own."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
+#: The lock of the running call.
+_running = threading.Lock()
 
 
-_running = _Running()
-os.register_at_fork(after_in_child=_running.__init__)  # type: ignore[misc]
+def _after_fork() -> None:
+    """Give a process that is forked in the meantime its own lock."""
+    global _running
+    _running = threading.Lock()
 
 
-def agree(
-    model: Any, timeout: float = _TIMEOUT, on_disagree: str = "raise", *, warm: Callable[[], object] | None = None
-) -> bool:
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def agree(model: Any, timeout: float = _TIMEOUT, *, warm: Callable[[], object] | None = None) -> None:
     """Make sure that every rank of the job has loaded the declared gears, and that no rank compiles alone from then on.
 
     Call it once on every rank, after `torch.distributed.init_process_group` and before the first collective. The
@@ -48,38 +47,35 @@ def agree(
       or dict of these. The ranks agree on what `.warm()` compiles: the gears of methods with declared arguments.
     - `timeout`: seconds after which `agree` ends on every rank, at most 30 days, whatever happens to one of them; a few
       more if rank 0 or the store is gone.
-    - `on_disagree`: `"raise"`: all ranks raise the same `RanksDisagree`; `"eager"`: all run the methods themselves.
     - `warm`: a function that calls `.warm(...)` of methods whose arguments are not declared.
 
-    Returns whether all ranks serve graphs. With one process, without a process group, and in a process forked from a
-    rank, it does nothing, except that methods of an earlier agreement may compile again.
+    With one process, without a process group, and in a process forked from a rank, it does nothing, except that methods
+    of an earlier agreement may compile again.
     Raises `RanksDisagree` (`.rank`, `.reason`) on all ranks if one of them cannot do its part, dies, or does not come;
     `OptionError` or `TypeError` for an invalid parameter, once the other ranks know of it (they raise
     `RanksDisagree`); `OptionError` also while another thread of this process is in `agree`, and in a process that
     `warm` has forked.
     """
-    job, lock = present_job(), _running.lock
+    job, lock = present_job(), _running
     if not lock.acquire(blocking=False):
         error = OptionError("agree: it is running in this process already; call it from one thread, and not in `warm`")
         if job is not None:  # the others pair their calls with this one
             _leave(job, error)
         raise error
     try:
-        problem = _problem(timeout, on_disagree, warm)
+        problem = _problem(timeout, warm)
         if job is not None:
-            return _agree(job, model, timeout, on_disagree, warm, problem)
-        if problem is not None:
+            _agree(job, model, timeout, warm, problem)
+        elif problem is not None:
             raise problem
-        Model(model).give_back()
-        return True
+        else:
+            Model(model).give_back()
     finally:
         lock.release()
 
 
-def _problem(timeout: Any, on_disagree: Any, warm: Any) -> OptionError | None:
+def _problem(timeout: Any, warm: Any) -> OptionError | None:
     """Return what is wrong with the parameters."""
-    if not isinstance(on_disagree, str) or on_disagree not in _ENDS:
-        return OptionError(f"agree: on_disagree is {_shown(on_disagree)}; allowed: 'raise', 'eager'")
     is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
     if not is_number or not 0 < timeout <= _LONGEST:
         return OptionError(
@@ -109,19 +105,17 @@ def _agree(
     job: Job,
     model: Any,
     timeout: float,
-    on_disagree: str,
     warm: Callable[[], object] | None,
     problem: OptionError | None,
-) -> bool:
+) -> None:
     # A rank with invalid parameters takes part too: the others would wait for it, and be out of step afterwards.
-    part = RankPart(job, _TIMEOUT if problem else timeout, "raise" if problem else on_disagree, problem)
+    part = RankPart(job, _TIMEOUT if problem else timeout, problem)
     try:
         part.meet(model, warm)
     except Stopped as stop:
-        return part.end(stop)
+        part.end(stop)
     except BaseException as error:
         part.meeting.leave(told(error))
         raise
     finally:
         part.close()
-    return True

@@ -35,7 +35,7 @@ class Arrival:
             present = [other for other in seat.others if seat.line.has([self._arrival_name(other)])]
             for other in present:
                 token = seat.line.ask(self._arrival_name(other))
-                seat.line.tell(f"seen/{token}", {"stop": [stop.rank, stop.reason, stop.how]})
+                seat.line.tell(f"seen/{token}", {"stop": [stop.rank, stop.reason]})
             seat.linger([f"ended/{seat.token}/{other}" for other in present])
         return stop
 
@@ -74,7 +74,7 @@ class Arrival:
             if (arrival := seat.line.ask(f"seen/{seat.token}")) is not None:
                 return arrival
             stop = seat.words.ended()
-            return None if stop is None else {"stop": [stop.rank, stop.reason, stop.how]}
+            return None if stop is None else {"stop": [stop.rank, stop.reason]}
 
         try:
             arrival = seat.line.poll(read_arrival, lambda: seat.end, lambda: seat.say("rank 0, which gathers all"))

@@ -35,22 +35,21 @@ class _Collecting(Struct):
     rank: int | None = None
     thread: int = field(default_factory=threading.get_ident)
 
-    def created(self, method: session.Preparable) -> None:
+    def created(self, method: CachedMethod) -> None:
         """Do nothing: the ranks agree on a method when it is warmed."""
 
-    def declared(self, method: session.Preparable) -> None:
+    def declared(self, method: CachedMethod) -> None:
         """Do nothing."""
 
-    def call(self, method: session.Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, method: CachedMethod, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the method itself for another thread; `OptionError` in this one."""
         if threading.get_ident() == self.thread:
             raise OptionError(f"agree: warm calls `{method.name}`; it may only call `.warm(...)`, which runs nothing")
         with torch.no_grad():
             return method.function(*args, **kwargs)
 
-    def warm(self, method: session.Preparable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def warm(self, method: CachedMethod, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record a call."""
-        assert isinstance(method, CachedMethod)
         self.pieces.append(Piece(method, args, kwargs))
 
 

@@ -35,7 +35,7 @@ class Words:
 
     def end(self, stop: Stopped) -> Stopped:
         """End the agreement for ranks not met yet; returns its outcome, which another rank may have set before."""
-        message = {"time": time.time(), "rank": stop.rank, "reason": stop.reason, "how": stop.how}
+        message = {"time": time.time(), "rank": stop.rank, "reason": stop.reason}
         return _stop_of(self._line.settle(_OVER, message, self._counts))
 
     def ended(self) -> Stopped | None:
@@ -62,7 +62,7 @@ class Words:
 
 
 def _stop_of(message: Any) -> Stopped:
-    return Stopped(message["rank"], message["reason"], message["how"])
+    return Stopped(message["rank"], message["reason"])
 
 
 def _about_text(about: str) -> str:

@@ -10,7 +10,7 @@ import torch
 from gearcache.attaching.attachment import Attachment
 from gearcache.guards.evidence.names import a_type
 from gearcache.prewarming.reach import Reach
-from gearcache.serving.call.build_right import mark, mark_of, unmark
+from gearcache.serving.call.build_right import mark, unmark
 from gearcache.serving.call.method import CachedMethod
 
 
@@ -30,39 +30,25 @@ class Model:
         self.warmable = list({id(item): item for item in (*reach.held, *others)}.values())
         #: The cached methods that stand for the model in messages.
         self.named = near_methods or reach.methods
-        self._agreed = [*near_methods, *reach.methods_of(reach.modules)]
-        self._modules, self._far_modules = reach.modules, reach.far_modules
-        self._methods = reach.methods
+        self._modules, self._methods = reach.modules, reach.methods
 
     def add(self, methods: Iterable[CachedMethod]) -> None:
         """Add further methods, which `warm` has named."""
-        further = list(methods)
-        self._agreed += further
-        self._methods += further
+        self._methods += methods
 
-    def withdraw(self, *, is_eager: bool | None = None) -> None:
-        """Let no method compile alone, including methods that are made from these modules later.
-
-        `is_eager`: whether the agreed methods run without graphs; None leaves that unchanged.
-        """
-        for module in (*self._modules, *self._far_modules):
-            mark(module, is_eager=bool(mark_of(module)))
+    def withdraw(self) -> None:
+        """Let no method compile alone, including methods that are made from these modules later."""
+        for module in self._modules:
+            mark(module)
         for method in self._methods:
-            method.right.withdraw(is_eager=method.right.is_eager)
-        if is_eager is not None:
-            for module in self._modules:
-                mark(module, is_eager=is_eager)
-            for method in self._agreed:
-                method.right.withdraw(is_eager=is_eager)
-                method.follow_stance()
+            method.right.withdraw()
 
     def give_back(self) -> None:
         """Let all methods compile as they do without a job."""
-        for module in (*self._modules, *self._far_modules):
+        for module in self._modules:
             unmark(module)
         for method in self._methods:
             method.right.give_back()
-            method.follow_stance()
 
 
 def _flat_items(model: Any) -> Iterator[Any]:

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from gearcache.cache.locks.waits import waits_end_after
 from gearcache.errors import GearcacheError, OptionError, RanksDisagree
@@ -26,15 +26,14 @@ _MOST_NAMED = 3
 class RankPart:
     """One rank's part in an agreement."""
 
-    def __init__(self, job: Job, timeout: float, on_disagree: str, problem: OptionError | None) -> None:
+    def __init__(self, job: Job, timeout: float, problem: OptionError | None) -> None:
         """`problem`: what is wrong with a parameter of this rank, which stops all ranks."""
         self.meeting = Meeting(job.next_meeting(), job.rank, job.world, timeout)
         self._process = os.getpid()
-        self._how = on_disagree
         self._model: Model | None = None
         self._team: Team | None = None
         self._leader = Leader()
-        self._problem: Exception | None = problem
+        self._problem = problem
         #: The failure of this rank, and whether it has begun to work.
         self._error: Exception | None = problem
         self._has_begun = False
@@ -52,7 +51,7 @@ class RankPart:
             if isinstance(vote, str):
                 failure = vote
             if failure:
-                vote = {"how": self._how, "failed": failure} | ({"raises": True} if self._problem else {})
+                vote = {"failed": failure}
             decision = self.meeting.decide(vote, self._leader.decide)
             team = self._team
             assert team is not None
@@ -62,17 +61,11 @@ class RankPart:
                 failure = self._failure(lambda: team.compile(decision["who"]))  # noqa: B023
             else:
                 failure = self._failure(team.load)
-        assert self._model is not None
-        self._model.withdraw(is_eager=False)
         with suppress(GearcacheError, OSError):  # all ranks continue: a failure must not end that now
             team.tell_what_is_left_out()
 
     def _begin(self, pieces: list[Piece], model: Any, warm: Callable[[], object] | None) -> None:
-        try:
-            self._model = Model(model)
-        except Exception as error:  # no method is known that could run without graphs
-            self._problem = self._problem or error
-            raise
+        self._model = Model(model)
         self._model.withdraw()  # from here on no method compiles alone, in any thread, even if this fails
         if self._problem is not None:
             raise self._problem
@@ -86,7 +79,7 @@ class RankPart:
         assert self._team is not None
         try:
             with waits_end_after(self.meeting.patience):
-                return vote_of(self._how, self._team.look_up())
+                return vote_of(self._team.look_up())
         except Exception as error:
             self._error = error
             return told(error)
@@ -99,21 +92,16 @@ class RankPart:
         except Stopped:
             raise
         except Exception as error:
-            self._error = self._problem or error
-            return told(self._error)
+            self._error = error
+            return told(error)
         return ""
 
-    def end(self, stop: Stopped) -> bool:
-        """End without an agreement, as all ranks do; a rank with a wrong parameter raises the error for it."""
+    def end(self, stop: Stopped) -> NoReturn:
+        """End without an agreement: all ranks raise the same, and one with a wrong parameter the error for it."""
         error = RanksDisagree(stop.rank, stop.reason)
-        if (stop.how or self._how) == "raise":
-            if not self._has_begun and isinstance(self._error, (OptionError, TypeError)):
-                raise self._error from error
-            raise error from (self._error or stop.__cause__)
-        if self._model is not None:
-            self._model.withdraw(is_eager=True)
-        logger.warning("%s; all ranks run the methods of this model without graphs", error)
-        return False
+        if not self._has_begun and isinstance(self._error, (OptionError, TypeError)):
+            raise self._error from error
+        raise error from (self._error or stop.__cause__)
 
     def close(self) -> None:
         """Leave the meeting."""

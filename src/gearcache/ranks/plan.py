@@ -1,8 +1,7 @@
 """How the first rank decides from all votes: which rank compiles what, when all load, and when the meeting ends.
 
-A vote is `{"how": on_disagree, "pieces": [PieceVote as a list, …]}`, or `{"how": on_disagree, "failed": reason}`, with
-`"raises"` if a parameter is invalid, so that no rank continues. A decision is one of `{"do": "load"}`, `{"do": "go"}`,
-`{"do": "compile", "who": {"<work>@<place>": rank}}`, `{"do": "stop", …}`.
+A vote is `{"pieces": [PieceVote as a list, …]}`, or `{"failed": reason}`. A decision is one of `{"do": "load"}`,
+`{"do": "go"}`, `{"do": "compile", "who": {"<work>@<place>": rank}}`, `{"do": "stop", …}`.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ class PieceVote(Struct, frozen=True):
         return f"{self.work}@{self.place}"
 
 
-def vote_of(how: str, pieces: list[PieceVote]) -> dict[str, Any]:
+def vote_of(pieces: list[PieceVote]) -> dict[str, Any]:
     """Return the vote of a rank that has not failed."""
-    return {"how": how, "pieces": [list(astuple(piece)) for piece in pieces]}
+    return {"pieces": [list(astuple(piece)) for piece in pieces]}
 
 
 class Leader:
@@ -53,27 +52,19 @@ class Leader:
     def decide(self, votes: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the decision for the votes of all ranks, in their order."""
         for rank, vote in enumerate(votes):
-            if vote.get("raises"):
-                return _stop(rank, vote["failed"], "raise")
-        hows = {vote["how"] for vote in votes if "how" in vote}
-        how = hows.pop() if len(hows) == 1 else "raise"
-        if hows:
-            rank = next(rank for rank, vote in enumerate(votes) if vote.get("how", "") != votes[0].get("how", ""))
-            return _stop(rank, f"its on_disagree is {votes[rank].get('how')!r}, and that of others is not", "raise")
-        for rank, vote in enumerate(votes):
             if "failed" in vote:
-                return _stop(rank, vote["failed"], how)
+                return _stop(rank, vote["failed"])
         pieces = [[PieceVote(*item) for item in vote["pieces"]] for vote in votes]
         missing = _missing(pieces)
         if missing and self._compiles == MOST_COMPILES:
             rank, piece = missing[0]
             reason = f"`{piece.name}` is missing although it was compiled {MOST_COMPILES} times: {piece.reason}"
-            return _stop(rank, reason, how)
+            return _stop(rank, reason)
         if missing:
             self._compiles += 1
             return {"do": "compile", "who": _compilers(missing)}
         if (stop := _unequal(pieces)) is not None:
-            return _stop(*stop, how)
+            return _stop(*stop)
         is_loaded = all(piece.state != "stored" for rank_pieces in pieces for piece in rank_pieces)
         return {"do": "go" if is_loaded else "load"}
 
@@ -112,5 +103,5 @@ def _unequal(pieces: list[list[PieceVote]]) -> tuple[int, str] | None:
     return None
 
 
-def _stop(rank: int, reason: str, how: str) -> dict[str, Any]:
-    return {"do": "stop", "rank": rank, "reason": reason, "how": how}
+def _stop(rank: int, reason: str) -> dict[str, Any]:
+    return {"do": "stop", "rank": rank, "reason": reason}

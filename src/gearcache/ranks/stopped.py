@@ -6,11 +6,11 @@ GONE = "the store of the job cannot be reached any more: who hosts it may have e
 
 
 class Stopped(Exception):
-    """The ranks do not agree: the rank that is the cause, and why. `how` is the common `on_disagree`, if known."""
+    """The ranks do not agree: the rank that is the cause, and why."""
 
-    def __init__(self, rank: int, reason: str, how: str = "") -> None:
-        super().__init__(rank, reason, how)
-        self.rank, self.reason, self.how = rank, reason, how
+    def __init__(self, rank: int, reason: str) -> None:
+        super().__init__(rank, reason)
+        self.rank, self.reason = rank, reason
 
 
 def silent(timeout: float) -> str:

@@ -20,7 +20,7 @@ from gearcache.ranks.shared_folders import Places
 from gearcache.serving.call.call import Call
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.fleet.adoption import adopt, key_of
-from gearcache.serving.fleet.work_text import work_text
+from gearcache.serving.fleet.entry_tiers import work_text
 
 logger = logging.getLogger("gearcache")
 #: Backends that compile from a job alone, in a process that does not know the ranks, or do not compile.
@@ -100,10 +100,8 @@ class PieceWork:
     def compile(self) -> dict[str, Any]:
         """Compile and store what is missing; returns the data that other ranks need to adopt it."""
         call = self._call()
-        with (
-            self._method.right.granted(self._meeting.seconds_left),
-            self._meeting.busy(f"compile `{self._method.name}`"),
-        ):
+        self._meeting.begin_work(f"compile `{self._method.name}`")
+        with self._method.right.granted(self._meeting.seconds_left):
             try:
                 with collected_code() as codes:
                     binding = self._method.prepare(call)

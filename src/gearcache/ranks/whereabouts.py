@@ -42,8 +42,8 @@ class Whereabouts:
     def was_at(self, rank: int) -> str:
         """Return what a rank last reported to be doing, as the end of a sentence."""
         token = self._tokens.get(rank)
-        beat = self._line.ask(f"beat/{token}") if token else None
-        return f", which was to {beat[0]}" if beat else ""
+        work = self._line.ask(f"works/{token}") if token else None
+        return f", which was to {work}" if work else ""
 
     def named(self, ranks: list[int]) -> list[tuple[int, str]]:
         """Return the first of some ranks with what they do, and the number of the others (as rank -1)."""

@@ -7,7 +7,6 @@ from typing_extensions import assert_type
 
 import gearcache
 from gearcache.attaching.attachment import Attachment
-from gearcache.attaching.repeated import RepeatedAttachment
 
 
 def use(model: torch.nn.Module, x: torch.Tensor) -> None:
@@ -16,8 +15,3 @@ def use(model: torch.nn.Module, x: torch.Tensor) -> None:
     served.warm(x)
     assert_type(served.stats, gearcache.Stats)
     assert_type(served.explain(), str)
-    assert_type(gearcache.attach(model, repeated=False), Attachment)
-    blocks = gearcache.attach(model, repeated="layers")
-    assert_type(blocks, RepeatedAttachment)
-    assert_type(gearcache.attach(model, repeated=True), RepeatedAttachment)
-    blocks.detach()

@@ -79,17 +79,6 @@ def test_fail_on_recompile_names_the_method_and_lets_a_stored_graph_be_loaded(ca
     assert (cached.stats.traces, cached.stats.hits) == (0, 1)
 
 
-def test_eager_then_compile_learns_the_dynamic_dim_from_two_calls(cache_dir: Path) -> None:
-    net = Net()
-    cached = _cached(net, cache_dir, dynamic=None)
-    torch.compiler.set_stance("eager_then_compile")
-    assert _right(net, cached, 3)
-    assert (cached.stats.traces, cached.stats.calls) == (0, 1)
-    for size in (5, 7):
-        assert _right(net, cached, size)
-    assert (cached.stats.traces, cached.stats.gears) == (1, {"dynamic": 2})
-
-
 RELAUNCHED = """
 import json, sys, torch, gearcache
 from tests.support.scenarios import strict_config

@@ -15,7 +15,7 @@ import gearcache
 from gearcache.errors import CompileError
 from gearcache.ge_cache import eager
 from gearcache.guards.watch.facts import WatchedFacts
-from gearcache.serving.find import basis, binding_watch
+from gearcache.serving.find import basis
 from tests.support.scenarios import strict_config
 
 
@@ -34,7 +34,7 @@ CHANGES: list[Callable[[Net], Any]] = [
     lambda net: setattr(net.weight, "data", torch.full((2,), 7.0)),
 ]
 #: Where in a first call the other thread gets its turn.
-MOMENTS = [(eager.EagerBackend, "load"), (WatchedFacts, "collect"), (basis, "Watched"), (binding_watch, "joined")]
+MOMENTS = [(eager.EagerBackend, "load"), (WatchedFacts, "collect"), (basis, "Watched"), (basis, "joined")]
 
 
 @pytest.fixture

@@ -329,7 +329,10 @@ def test_the_session_of_a_build_and_those_of_its_workers_have_the_lowest_priorit
         (tmp_path / "found").write_text("".join(found))
         worker.end()
 
-    assert forked_build.ForkedBuild(work, SECONDS).wait().error == ""
+    build = forked_build.ForkedBuild(work, SECONDS)
+    while (report := build.poll()) is None:
+        time.sleep(0.02)
+    assert report.error == ""
     assert (tmp_path / "found").read_text() == "nice 19\n" * 2
 
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 import gearcache
-from gearcache.errors import InputError
 from tests.support.scenarios import strict_config
 
 GEARS = {"x": {0: [2, 4]}}
@@ -68,69 +67,6 @@ def test_other_strides_are_another_variant(options: dict[str, Any], cache_dir: P
         for x in (sliced(4), torch.randn(2, 6), transposed(4)):
             assert_as_eager(again, net.run, x)
         assert again.stats.compiles == 0
-
-
-def test_copies_are_made_where_the_user_says_so(cache_dir: Path) -> None:
-    net = Net()
-    cached = gearcache.cache_compile(net.run, config=strict_config(on_strides="copy"), gears=GEARS)
-    for x in (torch.randn(4, 6), transposed(4), sliced(4), transposed(2), sliced(2), torch.randn(2, 6), sliced(4)):
-        assert_as_eager(cached, net.run, x, strides=False)
-    assert cached.stats.compiles == 2
-    assert cached.stats.calls == 7
-    assert cached.stats.shapes == {(4,): 4, (2,): 3}
-    with pytest.raises(InputError, match="of dtype"):
-        cached(sliced(4).double())
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        cached(torch.randn(4, 5))
-
-
-def test_nothing_is_copied_into_strides_that_overlap(cache_dir: Path) -> None:
-    net = Net()
-    cached = gearcache.cache_compile(net.run, config=strict_config(on_strides="copy"), dynamic=False)
-    for x in (torch.randn(1, 6).expand(4, 6), torch.randn(4, 6), sliced(4)):
-        assert_as_eager(cached, net.run, x, strides=False)
-    assert cached.stats.compiles == 2, "the third call is copied into the strides of the second one"
-
-
-class Cloning(torch.nn.Module):
-    """Methods for which a copy of a view is one or not, as the strides of `x` are."""
-
-    def returns(self, x: Tensor) -> Tensor:
-        return x.t().contiguous()
-
-    def computes(self, x: Tensor) -> Tensor:
-        return x.t().contiguous() * 2 + x.reshape(-1).sum()
-
-
-@pytest.mark.parametrize("name", [name for name in vars(Cloning) if name[0] != "_"])
-def test_what_may_be_a_view_or_a_copy_is_never_copied(name: str, cache_dir: Path) -> None:
-    method = getattr(Cloning(), name)
-    cached = gearcache.cache_compile(method, config=strict_config(on_strides="copy"), dynamic=False)
-    whole = torch.arange(32.0).view(4, 8)  # sums of whole numbers are the same in any order
-    for x in (whole[:, :4].contiguous(), whole[:, 4:].contiguous().t(), whole.clone()[:, ::2]):
-        twin = torch.empty_strided((4, 8), (8, 1)).as_strided(x.shape, x.stride()).copy_(x)
-        found, expected = cached(x), method(twin)
-        assert torch.equal(found, expected)
-        assert _shares(found, x) == _shares(expected, twin)
-        assert torch.equal(x, twin)
-    assert cached.stats.compiles == (1 if name == "computes" else 3)
-
-
-def _shares(left: Tensor, right: Tensor) -> bool:
-    return left.untyped_storage().data_ptr() == right.untyped_storage().data_ptr()
-
-
-@pytest.mark.parametrize("name", ["write", "view"])
-def test_what_is_written_or_shared_is_never_copied(name: str, cache_dir: Path) -> None:
-    net = Net()
-    method = getattr(net, name)
-    cached = gearcache.cache_compile(method, config=strict_config(on_strides="copy"), gears=GEARS)
-    for x in (torch.randn(4, 6), transposed(4), sliced(4)):
-        assert_as_eager(cached, method, x)
-    assert cached.stats.compiles == 4
-    if name == "view":
-        x = transposed(4)
-        assert cached(x)[0].data_ptr() == x.data_ptr()
 
 
 def test_another_dtype_is_another_variant_where_misses_compile(cache_dir: Path) -> None:

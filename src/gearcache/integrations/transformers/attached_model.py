@@ -109,9 +109,9 @@ class AttachedModel:
             served_by = vars(self.model).get(SEAM)
             if served_by is self:
                 return
-            other = attachment_of(served_by)
-            if isinstance(served_by, AttachedModel) or other is not None:
-                raise AlreadyAttached(type(self.model).__name__, other.state if other is not None else repr(served_by))
+            other = served_by if isinstance(served_by, AttachedModel) else attachment_of(served_by)
+            if other is not None:
+                raise AlreadyAttached(type(self.model).__name__, repr(other))
             self._replaced = []
             for namespace, name, value in self._replacements:
                 self._replaced.append(namespace.get(name, _ABSENT))

@@ -10,9 +10,7 @@ import torch
 from msgspec.structs import replace
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.decoder import CausalDecoder
-from gearcache.integrations.transformers.filling import filled, filled_mask, geared
 from gearcache.integrations.transformers.model_call import (
     ModelCall,
     UnservedCall,
@@ -21,11 +19,10 @@ from gearcache.integrations.transformers.model_call import (
     sees_nothing,
 )
 from gearcache.integrations.transformers.model_state import ModelState
-from gearcache.integrations.transformers.pieces import pieces
 from gearcache.integrations.transformers.sequence_cache import OpenSlots, SequenceCache
-from gearcache.integrations.transformers.sizes import Sizes
+from gearcache.integrations.transformers.sizes import Sizes, filled, filled_mask, geared
 from gearcache.integrations.transformers.slots import forms_of
-from gearcache.integrations.transformers.support import has_windows
+from gearcache.integrations.transformers.support import CACHE, has_windows
 from gearcache.serving.call.method import CachedMethod
 from gearcache.serving.call.parameters import Parameters
 
@@ -85,7 +82,7 @@ class CausalReader:
         positions = positions.expand(call.rows, -1)
         logits: Any = None
         begin = 0
-        for count, width in pieces(call.tokens, slots.begin, self._sizes.prompt, self._sizes.cache_length):
+        for count, width in self._sizes.pieces(call.tokens, slots.begin):
             part = slice(begin, begin + count)
             filled_tensors = [filled(tensor[:, part], batch, width) for tensor in (ids, positions)]
             logits = self._method(width)(

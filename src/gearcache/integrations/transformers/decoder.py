@@ -9,7 +9,7 @@ import torch
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
-from gearcache.integrations.transformers.cache_name import CACHE
+from gearcache.integrations.transformers.support import CACHE
 
 
 class DoesNotFit(Exception):

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from transformers.generation.configuration_utils import ALL_STATIC_CACHE_IMPLEMENTATIONS
 
-from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.model_call import UnservedCall
 from gearcache.integrations.transformers.model_state import ModelState
+from gearcache.integrations.transformers.support import CACHE
 
 #: Arguments with which `generate` reads drafts of several tokens, or uses another loop.
 _OTHER_LOOPS = ("assistant_model", "custom_generate", "prompt_lookup_num_tokens", "prefill_chunk_size")

@@ -8,8 +8,8 @@ import torch
 from msgspec import Struct
 from transformers import Cache, DynamicCache
 
-from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.sequence_cache import SequenceCache
+from gearcache.integrations.transformers.support import CACHE
 
 #: Arguments that a served call may have; graphs take no other argument that is not None or False.
 _ARGUMENTS = {
@@ -61,11 +61,8 @@ def read_call(
 
     `device` is the model's; `is_hooked` says that hooks see the result, which otherwise only `generate` reads.
     """
-    if args:
-        return UnservedCall("args", f"{len(args)} arguments by position", "arguments by name")
-    for name, value in kwargs.items():
-        if name not in _ARGUMENTS and value is not None and value is not False:
-            return UnservedCall(name, "given", ", ".join(sorted(_ARGUMENTS)))
+    if (miss := other_arguments(args, kwargs, _ARGUMENTS)) is not None:
+        return miss
     ids, mask, positions = (kwargs.get(name) for name in ("input_ids", "attention_mask", "position_ids"))
     if not are_tokens(ids, device):
         return UnservedCall("input_ids", in_words(ids), f"int64 tokens of the shape (batch, tokens) on {device}")
@@ -98,6 +95,16 @@ def read_call(
             "position_ids", in_words(positions), f"int64 positions of the shape (batch, tokens) on {device}"
         )
     return ModelCall(ids, mask, positions, cache, past)
+
+
+def other_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], allowed: set[str]) -> UnservedCall | None:
+    """Return an argument that no graph takes; None if there is none."""
+    if args:
+        return UnservedCall("args", f"{len(args)} arguments by position", "arguments by name")
+    for name, value in kwargs.items():
+        if name not in allowed and value is not None and value is not False:
+            return UnservedCall(name, "given", ", ".join(sorted(allowed)))
+    return None
 
 
 def _is_new(cache: Any) -> bool:

@@ -8,9 +8,16 @@ import torch
 from msgspec import Struct
 from transformers import DynamicCache, EncoderDecoderCache
 
-from gearcache.integrations.transformers.cache_name import CACHE
-from gearcache.integrations.transformers.model_call import UnservedCall, are_tokens, in_words, is_mask, sees_nothing
+from gearcache.integrations.transformers.model_call import (
+    UnservedCall,
+    are_tokens,
+    in_words,
+    is_mask,
+    other_arguments,
+    sees_nothing,
+)
 from gearcache.integrations.transformers.sequence_cache import SequenceCache
+from gearcache.integrations.transformers.support import CACHE
 
 _OF_ENCODER = {"input_ids", "attention_mask", "return_dict"}
 _OF_MODEL = {"decoder_input_ids", "attention_mask", "encoder_outputs", CACHE, "use_cache", "return_dict"}
@@ -47,7 +54,7 @@ def read_encoder_call(
     args: tuple[Any, ...], kwargs: dict[str, Any], device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor] | UnservedCall:
     """Return tokens and mask, (batch, tokens) each, or why no graph encodes them."""
-    miss = _unknown(args, kwargs, _OF_ENCODER)
+    miss = other_arguments(args, kwargs, _OF_ENCODER)
     ids: Any = kwargs.get("input_ids")
     if miss is not None:
         return miss
@@ -64,7 +71,7 @@ def read_seq2seq_call(
     `sample` has the dtype and device of hidden states and their size as its last dim; `is_hooked` says that hooks see
     the result, which otherwise only `generate` reads.
     """
-    miss = _unknown(args, kwargs, _OF_MODEL)
+    miss = other_arguments(args, kwargs, _OF_MODEL)
     if miss is not None:
         return miss
     ids: Any = kwargs.get("decoder_input_ids")
@@ -95,15 +102,6 @@ def read_seq2seq_call(
     ):
         return UnservedCall(CACHE, "of another model, batch or prompt", "what an attached `generate` has returned")
     return Seq2SeqCall(ids, hidden, tokens_and_mask[1], cache, own.get_seq_length())
-
-
-def _unknown(args: tuple[Any, ...], kwargs: dict[str, Any], allowed: set[str]) -> UnservedCall | None:
-    if args:
-        return UnservedCall("args", f"{len(args)} arguments by position", "arguments by name")
-    for name, value in kwargs.items():
-        if name not in allowed and value is not None and value is not False:
-            return UnservedCall(name, "given", ", ".join(sorted(allowed)))
-    return None
 
 
 def _are_states(hidden: Any, sample: torch.Tensor) -> TypeGuard[torch.Tensor]:

@@ -8,8 +8,8 @@ import torch
 from transformers import Cache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from gearcache.integrations.transformers.cache_name import CACHE
 from gearcache.integrations.transformers.decoder import SlotLayer
+from gearcache.integrations.transformers.support import CACHE
 
 
 class EncodedLayer(SlotLayer):

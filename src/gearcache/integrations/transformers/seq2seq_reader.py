@@ -10,8 +10,6 @@ import torch
 from msgspec.structs import replace
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from gearcache.integrations.transformers.cache_name import CACHE
-from gearcache.integrations.transformers.filling import filled, filled_mask, geared
 from gearcache.integrations.transformers.model_call import UnservedCall, other_weights
 from gearcache.integrations.transformers.model_state import ModelState
 from gearcache.integrations.transformers.seq2seq_call import (
@@ -22,8 +20,9 @@ from gearcache.integrations.transformers.seq2seq_call import (
 )
 from gearcache.integrations.transformers.seq2seq_decoder import Seq2SeqDecoder
 from gearcache.integrations.transformers.sequence_cache import OpenSlots, SequenceCache
-from gearcache.integrations.transformers.sizes import Sizes
+from gearcache.integrations.transformers.sizes import Sizes, filled, filled_mask, geared
 from gearcache.integrations.transformers.slots import forms_of
+from gearcache.integrations.transformers.support import CACHE
 from gearcache.serving.call.method import CachedMethod
 from gearcache.serving.call.parameters import Parameters
 

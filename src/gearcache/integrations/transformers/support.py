@@ -1,15 +1,17 @@
-"""Decides which models can be attached, and says why one cannot."""
+"""Decides which models can be attached, says why one cannot, and names their cache in this release of transformers."""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 from typing import Any
 
 import transformers
 from transformers.cache_utils import get_layer_types_and_kwargs
+from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from gearcache.errors import UnsupportedMethod
 from gearcache.guards.evidence.names import a_type
-from gearcache.integrations.transformers.cache_name import CACHE, takes_cache
 from gearcache.integrations.transformers.slots import LayerShapes
 
 #: Kinds of layers in which a token sees no later token, and stores only keys and values.
@@ -90,3 +92,14 @@ def layer_shapes(model: Any) -> LayerShapes:
     every_heads = heads if isinstance(heads, list) else [heads] * count
     every_size = size if isinstance(size, list) else [size] * count
     return [(head, width, width) for head, width in zip(every_heads, every_size, strict=True)]
+
+
+_NAMES = ("cache", "past_key_values")
+_fields = {field.name for field in dataclasses.fields(CausalLMOutputWithPast)}
+#: The name in this release: `past_key_values` up to 5.23.
+CACHE: str = next(name for name in _NAMES if name in _fields)
+
+
+def takes_cache(model: Any) -> bool:
+    """Whether the forward of a model takes its cache under this release's name: user code may not."""
+    return CACHE in inspect.signature(model.forward).parameters

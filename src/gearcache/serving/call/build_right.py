@@ -17,8 +17,8 @@ from gearcache.errors import CompileNotAgreed
 
 #: Values of `on_miss` that serve calls without a graph and without waiting.
 _EAGER = ("eager", "background")
-#: By the id of a module: the module, and whether its methods run without graphs because the ranks could not agree.
-_marks: dict[int, tuple[weakref.ref[Any], bool]] = {}
+#: The marked modules by their ids.
+_marks: dict[int, weakref.ref[Any]] = {}
 
 
 class BuildRight:
@@ -26,21 +26,18 @@ class BuildRight:
 
     def __init__(self, instance: Any = None) -> None:
         """`instance` is the module of the method; if a job has agreed on it, there is no right from the beginning."""
-        is_eager = mark_of(instance)
-        self._is_withdrawn = is_eager is not None
+        self._is_withdrawn = is_marked(instance)
         self._builder: int | None = None
         #: Seconds after which the compile of a gear times out.
         self.seconds = math.inf
-        #: Whether all ranks run the method itself, because they could not agree.
-        self.is_eager = bool(is_eager)
 
-    def withdraw(self, *, is_eager: bool = False) -> None:
-        """Let nothing compile from now on, except in a thread with a grant; with `is_eager`, run no graph either."""
-        self._is_withdrawn, self.is_eager = True, is_eager
+    def withdraw(self) -> None:
+        """Let nothing compile from now on, except in a thread with a grant."""
+        self._is_withdrawn = True
 
     def give_back(self) -> None:
         """Let calls compile as they do without a job: there is no job any more."""
-        self._is_withdrawn = self.is_eager = False
+        self._is_withdrawn = False
 
     @property
     def is_missing(self) -> bool:
@@ -73,10 +70,10 @@ class BuildRight:
         raise CompileNotAgreed(method, why)
 
 
-def mark(module: Any, *, is_eager: bool) -> None:
+def mark(module: Any) -> None:
     """Mark a module: its methods may not compile alone."""
     key = id(module)
-    _marks[key] = weakref.ref(module, lambda _: _marks.pop(key, None)), is_eager
+    _marks[key] = weakref.ref(module, lambda _: _marks.pop(key, None))
 
 
 def unmark(module: Any) -> None:
@@ -84,7 +81,7 @@ def unmark(module: Any) -> None:
     _marks.pop(id(module), None)
 
 
-def mark_of(instance: Any) -> bool | None:
-    """Return whether methods of a marked module run without graphs; None for an unmarked module."""
+def is_marked(instance: Any) -> bool:
+    """Whether a module is marked."""
     entry = _marks.get(id(instance))
-    return entry[1] if entry is not None and entry[0]() is instance else None
+    return entry is not None and entry() is instance

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import torch
 
-from gearcache.errors import MissingTorchNames, PreparationError
+from gearcache.errors import CaptureError, MissingTorchNames, PreparationError
 from gearcache.serving.call.parameters import Parameters
-from gearcache.serving.miss.host_faults import host_remedy
 from gearcache.torch_release import NEWEST, TESTED_TEXT, is_tested
 
 logger = logging.getLogger("gearcache")
 #: After this many in a row a method runs uncached at once: each attempt may take as long as a compile.
 _MANY = 3
 _FOLDER = Path(__file__).parents[1]
+#: What a probe raises that does not suit a release of torch.
+_KINDS = (AssertionError, AttributeError, KeyError, NameError, NotImplementedError, TypeError)
 #: Missing names of torch that this process has warned about.
 _warned_names: set[tuple[str, ...]] = set()
 
@@ -40,6 +41,8 @@ class Failures:
 
     def add(self, error: Exception, parameters: Parameters) -> None:
         """Warn about an exception, once for each; raises `PreparationError` if the options are strict."""
+        from gearcache.serving.miss.host_faults import host_remedy  # a hit does not need it
+
         cause = f"{type(error).__name__}: {error}"
         failure = PreparationError(self._name, cause, _place(error), host_remedy(error) or _release_remedy())
         if parameters.settings().strict:
@@ -70,3 +73,22 @@ def _place(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(_FOLDER)]
     return f"`{own[-1].name}`, {Path(own[-1].filename).name}:{own[-1].lineno}" if own else "gearcache"
+
+
+def is_probe_fault(error: CaptureError) -> bool:
+    """Whether a probe raised the error that ended a trace, on a torch that was not tested.
+
+    It may be called with unexpected arguments, or find that an attribute was renamed: on an untested release that says
+    nothing about the method.
+    """
+    if is_tested(str(torch.__version__)):
+        return False
+    folder = Path(__file__).parents[2] / "ge_cache"
+    folders = (folder, folder.resolve())  # it is a symlink
+    cause: BaseException | None = error.__cause__
+    while cause is not None:
+        frames = traceback.extract_tb(cause.__traceback__)
+        if isinstance(cause, _KINDS) and frames and any(map(Path(frames[-1].filename).is_relative_to, folders)):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False

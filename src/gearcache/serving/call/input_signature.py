@@ -15,8 +15,8 @@ from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.input_specs import Difference, InputSpecs, containers, difference, leaves
 from gearcache.guards.gears.parse import GearSpec, parse_gears, taken_dims, with_specs
 from gearcache.guards.gears.tensor_spec import ExampleSpec, TensorSpec
+from gearcache.serving.call.call import at_their_places, place_of_argument
 from gearcache.serving.call.parameters import Parameters
-from gearcache.serving.call.wrapped_names import at_their_places, place_of_argument
 
 if TYPE_CHECKING:
     from gearcache.guards.gears.example_sizes import Special

@@ -24,9 +24,8 @@ from gearcache.guards.gears.input_specs import InputSpecs
 from gearcache.serving.call import session
 from gearcache.serving.call.build_right import BuildRight
 from gearcache.serving.call.call import Call
-from gearcache.serving.call.decorators import undecorated
 from gearcache.serving.call.failures import Failures, warn_lacking
-from gearcache.serving.call.functions import place_of, with_named_instance
+from gearcache.serving.call.functions import place_of, undecorated, with_named_instance
 from gearcache.serving.call.input_signature import InputSignature
 from gearcache.serving.call.parameters import Parameters
 from gearcache.serving.call.preparing import MethodLock, is_preparing, preparing
@@ -184,11 +183,6 @@ class CachedMethod:
             lines.append(f"left out of the graphs: {', '.join(left_out)}")
         return "\n".join(lines)
 
-    @property
-    def is_unused(self) -> bool:
-        """Whether this object has not looked up any call."""
-        return self._binding is None and self._tried is None and not self._refusal
-
     def set_inputs(self, /, *inputs: Any, **named: Any) -> None:
         """Declare the arguments of all later calls, as `input_signature=` of `cache_compile` does.
 
@@ -213,14 +207,16 @@ class CachedMethod:
         With `on_miss="background"` it only starts the compile, unless you pass `wait=True`; `OptionError` for
         `wait=False` with another `on_miss`, which always waits. If the method has an argument `wait`, it gets it.
         """
-        from gearcache.serving.call.warm_wait import begin_build, take_wait
+        is_background, waits = self._is_background, True
+        if is_background or "wait" in kwargs:  # else a relaunch does not import the code that forks
+            from gearcache.serving.miss.background import begin_build, take_wait
 
-        waits = take_wait(self.name, self._function.__func__, kwargs, is_background=self._is_background)
+            waits = take_wait(self.name, self._function.__func__, kwargs, is_background=is_background)
         args, kwargs = self.filled(args, kwargs)
         if (open_session := session.current()) is not None:
             open_session.warm(self, args, kwargs)
             return
-        if self._is_background:
+        if is_background:
             begin_build(self._prepare_locked, Call(self._function, self._bind(args, kwargs), waits=False), waits=waits)
         if waits:
             self._prepare_locked(self.call_of(args, kwargs))
@@ -290,7 +286,7 @@ class CachedMethod:
             if dispatch is not None:
                 self._usual_dispatch = notes
                 self._dispatch = private_core.traced_as(dispatch, _as_it_is)
-            is_eager = self.right.is_eager or present_stance() == FORCE_EAGER
+            is_eager = present_stance() == FORCE_EAGER
             type(self).__call__ = CachedMethod._run_eagerly if is_eager else self._dispatch  # type: ignore[method-assign]
 
     def _put_back(self) -> None:
@@ -301,9 +297,7 @@ class CachedMethod:
 
     def _run_eagerly(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the method itself, without autograd like every cached call."""
-        is_forced = present_stance() == FORCE_EAGER
-        reason = "stance" if is_forced else "ranks" if self.right.is_eager else "function mode"
-        self._outcomes.ran_eagerly(reason)
+        self._outcomes.ran_eagerly("stance" if present_stance() == FORCE_EAGER else "function mode")
         return self._run_original(args, kwargs)
 
     def _run_original(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -37,8 +37,6 @@ class Parameters(Struct, frozen=True, eq=False, kw_only=True):
     constants: Sequence[str] = ()
     fullgraph: bool = True
     remotes: str | Sequence[str] | None = None
-    #: How many modules of a model share these parameters; their variants may be stored in one entry.
-    blocks: int = 1
     #: The name to use for the class of the module, unless the config sets one; "" is the class's own name.
     label: str = ""
     #: Plain data that separates entries of equal methods, given by an integration.
@@ -81,10 +79,10 @@ class Parameters(Struct, frozen=True, eq=False, kw_only=True):
         """Return the options with the current environment; `is_geared`: the first call's tensors have gears."""
         has_gears = bool(self.gears) or is_geared or self.input_signature.are_open
         settings = resolve_settings(self.config, has_gears=has_gears)
-        if self.remotes is not None:
-            remotes = self.remotes if isinstance(self.remotes, str) else tuple(self.remotes)
-            settings = replace(settings, remotes=remotes, remotes_source="cache_compile: remotes")
-        return replace(settings, max_variants=settings.max_variants * self.blocks) if self.blocks > 1 else settings
+        if self.remotes is None:
+            return settings
+        remotes = self.remotes if isinstance(self.remotes, str) else tuple(self.remotes)
+        return replace(settings, remotes=remotes, remotes_source="cache_compile: remotes")
 
 
 def _check_decompositions(decompositions: Any) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from gearcache.guards.gears.parse import GearSpec, gear_text
-from gearcache.serving.find.activate import BlobReader
 from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.shapes_met import ShapesMet
-from gearcache.telemetry.spans import SpanRecorder, span
+from gearcache.telemetry.spans import SpanRecorder
 
 _MOST_SHAPES = 2000
 _MOST_REASONS = 200
@@ -114,23 +112,3 @@ class RecordedShapes:
             "dims": dims,
             "shapes": shapes,
         }
-
-
-class RecordedBlobs:
-    """Records how long reading and verifying each blob takes."""
-
-    def __init__(self, store: BlobReader) -> None:
-        self._store = store
-
-    def read_blob(self, digest: str) -> bytes:
-        """Return the bytes of a blob."""
-        with span("blob", digest[:12]):
-            return self._store.read_blob(digest)
-
-    @contextmanager
-    def blob_file(self, digest: str) -> Iterator[str]:
-        """Yield the name of a file with the content of a blob; the time of its use does not count."""
-        with ExitStack() as stack:
-            with span("blob", digest[:12]):
-                name = stack.enter_context(self._store.blob_file(digest))
-            yield name

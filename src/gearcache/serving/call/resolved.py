@@ -6,7 +6,7 @@ import inspect
 import os
 import types
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec import Struct, field
@@ -25,10 +25,10 @@ from gearcache.guards.evidence.overrides import overrides_component
 from gearcache.guards.gears.parse import GearSpec, RangeAxis, fill_dims, gears_of_arguments, parse_gears, with_specs
 from gearcache.options import Settings
 from gearcache.serving.call.build_right import BuildRight
-from gearcache.serving.call.call import Call
+from gearcache.serving.call.call import Call, at_their_places
 from gearcache.serving.call.input_signature import InputSignature
 from gearcache.serving.call.parameters import Parameters
-from gearcache.serving.call.wrapped_names import at_their_places
+from gearcache.serving.call.session import Session
 from gearcache.version import __version__
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class ResolvedMethod(Struct, eq=False):
     places: Mapping[str, str]
     #: Paths of ints that are to be constants of the graphs.
     constants: tuple[str, ...] = ()
-    #: The autograd mode that decorators set for the method, see `gearcache.serving.call.decorators`.
+    #: The autograd mode that decorators set for the method, see `gearcache.serving.call.functions`.
     mode: str = ""
     #: Whether loaded graphs serve calls; a prewarm only makes sure that everything is stored.
     serves: bool = True
@@ -74,15 +74,6 @@ class ResolvedMethod(Struct, eq=False):
         return Fills(self.settings.pad_values, self.settings.filling == "vouched")
 
 
-class Overrides(Protocol):
-    """Settings that a prewarm uses in place of those of its methods; None leaves a setting unchanged."""
-
-    cache_dir: str | None
-    jobs: int | None
-    world_size: int | None
-    rank: int | None
-
-
 def resolve(
     name: str,
     function: types.MethodType,
@@ -91,12 +82,13 @@ def resolve(
     signature: InputSignature,
     call: Call,
     state: dict[str, Any],
-    overrides: Overrides | None = None,
+    overrides: Session | None = None,
     right: BuildRight | None = None,
 ) -> ResolvedMethod:
     """Determine backend, gears, ranks and key of a bound method.
 
-    `mode` is the autograd mode that decorators set; `overrides` are those of an open prewarm.
+    `mode` is the autograd mode that decorators set; the settings of `overrides`, an open prewarm, replace those of the
+    method.
 
     The tensors of `call`, the present one, may carry gears (`set_dim_gears`) and marks.
     """

@@ -9,42 +9,33 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import Protocol
+from typing import Any
 
-from gearcache.errors import UnsupportedStance
+from gearcache.errors import OptionError
 from gearcache.ge_cache.private_torch import shapes as private_shapes
 
 FORCE_EAGER = "force_eager"
-#: Stances under which the first call without a stored graph runs eagerly, and the second one compiles.
-DELAYED = ("eager_then_compile", "aot_eager_then_compile")
 
 
-class Follower(Protocol):
-    """Is notified of a change of stance."""
-
-    def follow_stance(self) -> None:
-        """Act on the present stance."""
-        ...
-
-
-_followers: weakref.WeakSet[Follower] = weakref.WeakSet()
+#: The cached methods of this process.
+_followers: weakref.WeakSet[Any] = weakref.WeakSet()
 _lock = threading.Lock()
 os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 _watched = False
 
 
-def follow(follower: Follower) -> None:
-    """Notify a follower of every change of stance from now on, for as long as it exists."""
+def follow(method: Any) -> None:
+    """Notify a cached method of every change of stance from now on, for as long as it exists."""
     global _watched
     with _lock:
-        _followers.add(follower)
+        _followers.add(method)
         if not _watched:
             private_shapes.watch_stance(_notify_followers)
             _watched = True
 
 
-def followers() -> list[Follower]:
-    """Return all existing followers."""
+def followers() -> list[Any]:
+    """Return all cached methods of this process."""
     with _lock:
         return list(_followers)
 
@@ -52,16 +43,18 @@ def followers() -> list[Follower]:
 def present_stance() -> str:
     """Return the stance of `torch.compile`; a forced backend `eager` counts as `force_eager`.
 
-    `UnsupportedStance` for another forced backend, which a graph on disk cannot follow.
+    `OptionError` for another forced backend, which a graph on disk cannot follow.
     """
     stance, backend = private_shapes.stance()
     if backend is None:
         return stance
     if backend == "eager":
         return FORCE_EAGER
-    raise UnsupportedStance(str(backend))
+    raise OptionError(
+        f"torch.compiler.set_stance: force_backend is {str(backend)!r}; for a cached method only 'eager' is possible"
+    )
 
 
 def _notify_followers() -> None:
-    for follower in followers():
-        follower.follow_stance()
+    for method in followers():
+        method.follow_stance()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec import Struct
@@ -27,17 +26,8 @@ from gearcache.guards.evidence.tree import evidence_failure
 from gearcache.serving.find.basis import Bases, Basis
 from gearcache.telemetry.spans import span
 
-
-class BlobReader(Protocol):
-    """The reading half of a store: verified bytes and verified files."""
-
-    def read_blob(self, digest: str) -> bytes:
-        """Return the bytes of a blob."""
-        ...
-
-    def blob_file(self, digest: str) -> AbstractContextManager[str]:
-        """Yield the name of a file with the content of a blob, to be opened inside the `with`."""
-        ...
+if TYPE_CHECKING:
+    from gearcache.cache.protocol import Store
 
 
 class ActiveVariant(Struct):
@@ -181,7 +171,7 @@ def activate(
     bases: Bases,
     method: types.FunctionType,
     backend: Backend,
-    store: BlobReader,
+    store: Store,
     *,
     validate: bool,
     folder: Callable[[str], Path] | None = None,
@@ -265,7 +255,7 @@ def scope_of_instance(scope: Scope, method: types.FunctionType) -> Scope:
 
 def _artifact(
     gear: StoredGear,
-    store: BlobReader,
+    store: Store,
     examples: Callable[[], list[torch.Tensor]],
     folder: Callable[[str], Path] | None,
     keeps_compiled: bool,

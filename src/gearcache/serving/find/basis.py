@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import types
+from collections.abc import Callable
 
 import torch
 
@@ -127,3 +129,36 @@ def joined(bases: list[Basis]) -> Watched:
         facts.include(basis.facts)
     watched = Watched(facts)
     return next((basis.watched for basis in bases if not basis.watched.holds()), watched)
+
+
+logger = logging.getLogger("gearcache")
+
+
+class BindingWatch:
+    """The watch over the bases of the loaded variants of one binding."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._bases: list[Basis] = []
+        self._watched: Watched | None = None
+
+    def over(self, bases: list[Basis]) -> Callable[[], bool]:
+        """Return a function that checks whether everything is unchanged since these bases were recorded."""
+        if self._watched is None or self._bases != bases:
+            self._bases, self._watched = bases, joined(bases)
+        return self._watched.holds
+
+    def is_outdated(self, bases: list[Basis], scope: Scope) -> bool:
+        """Whether one of the bases of the loaded graphs has changed, even if no dispatch has checked it yet.
+
+        If objects were exchanged, but the evidence holds and the same weights are in place, the graphs are still right,
+        and the present objects are watched from here on. `scope` is that of a call.
+        """
+        if not bases or self.over(bases)() or self._watched is None:
+            return False
+        change = self._watched.change()
+        if not all(basis.is_right(scope) for basis in self._bases):
+            logger.info("%s: changed since it was loaded: %s", self._name, change)
+            return True
+        self._watched = None
+        return False

@@ -14,7 +14,7 @@ from gearcache.guards.gears.parse import gear_text
 from gearcache.serving.call.call import Call, scope_of
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import ActiveVariant
-from gearcache.serving.find.binding_watch import BindingWatch
+from gearcache.serving.find.basis import BindingWatch
 from gearcache.serving.find.entry import Entry
 from gearcache.serving.find.loaded import Answer, Frame, LoadedVariants
 from gearcache.serving.find.variants import Variants
@@ -84,7 +84,7 @@ class Binding:
         instance = self.method.function.__self__
         method, scope = self.method.original(), scope_of(self.method.function, {})
         try:
-            unchanged = self._watch.over(self.loaded.variants) if self.loaded.gears else None
+            unchanged = self._watch.over(self.loaded.bases()) if self.loaded.gears else None
             gears, admits = self.method.signature.for_dispatch(self.loaded.gears, self.method.places)
             if self.method.settings.validate != "inputs":
                 admits = None
@@ -108,7 +108,7 @@ class Binding:
 
         If objects were exchanged but everything that the graphs depend on is unchanged, they stay loaded.
         """
-        return self._watch.is_outdated(self.loaded.variants, call.scope)
+        return self._watch.is_outdated(self.loaded.bases(), call.scope)
 
     def note_state(self) -> None:
         """Accept the current global state, in both grad modes: it has the key of this binding."""

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from gearcache.cache.keys.fingerprint import state_component
 from gearcache.serving.call.build_right import BuildRight
-from gearcache.serving.call.call import Call
+from gearcache.serving.call.call import Call, at_their_places
 from gearcache.serving.call.input_signature import InputSignature
 from gearcache.serving.call.parameters import Parameters
-from gearcache.serving.call.resolved import Overrides, resolve
-from gearcache.serving.call.wrapped_names import at_their_places
+from gearcache.serving.call.resolved import resolve
+from gearcache.serving.call.session import Session
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.entry import Entry
 from gearcache.telemetry.counters import Counters
@@ -52,7 +52,7 @@ class Bindings:
         """Iterate over the bindings."""
         return iter(list(self._bindings.values()))
 
-    def for_call(self, call: Call, overrides: Overrides | None) -> Binding:
+    def for_call(self, call: Call, overrides: Session | None) -> Binding:
         """Return the binding of a call; makes key and store for a new one.
 
         `InputError` for a call that differs from its declaration.

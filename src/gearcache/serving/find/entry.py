@@ -194,10 +194,6 @@ class Entry:
             text = f"the variants of {self.key.short_name} cannot be read: {type(error).__name__}: {error}"
             return Reason("unreadable", text)
 
-    def has_blob(self, digest: str) -> bool:
-        """Whether a blob is stored; its content is not verified."""
-        return self.store.has_blob(digest)
-
     def size_of(self, variants: list[StoredVariant]) -> int:
         """Return the bytes of all blobs of some variants."""
         return sum(self._blob_sizes.get(digest, 0) for digest in {item for each in variants for item in blobs_of(each)})

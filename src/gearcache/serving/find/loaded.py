@@ -21,6 +21,7 @@ from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.spec import GearSpec, gear_text
 from gearcache.serving.call.call import Call
 from gearcache.serving.find.activate import ActiveVariant, ArgumentCheck, inputs_of, misfit, numbers_of, tensors_of
+from gearcache.serving.find.basis import Basis
 
 if TYPE_CHECKING:
     from gearcache.guards.dispatch.other_gears import GearFit
@@ -29,11 +30,8 @@ if TYPE_CHECKING:
 Frame = Callable[..., Any]
 
 
-class Unloaded(Struct, frozen=True):
-    """Why nothing was loaded for a call: the reason of the miss; empty if the lookup has found nothing new."""
-
-    kind: str = ""
-    text: str = ""
+#: The answer of a lookup that compares only what earlier ones have reported.
+NOTHING_NEW = Reason("", "")
 
 
 class Answer(Struct, frozen=True):
@@ -42,8 +40,9 @@ class Answer(Struct, frozen=True):
     frame: Frame | None = None
     #: Why no loaded graph takes the call.
     problems: Problems = Problems()
-    #: Why no stored variant was loaded for it; None if one was, or if none was needed.
-    unloaded: Unloaded | None = None
+    #: Why no stored variant was loaded for it: the reason of the miss, `NOTHING_NEW` if the lookup has found none; None
+    #: if one was loaded, or if none was needed.
+    unloaded: Reason | None = None
 
 
 #: By id. Without a lock: a fork while another thread holds it would leave it locked in the child.
@@ -75,6 +74,10 @@ class LoadedVariants:
     def gear_texts(self) -> list[str]:
         """Return the texts of the loaded gears."""
         return [graph.gear.text for active in self.variants for graph in active.graphs]
+
+    def bases(self) -> list[Basis]:
+        """Return what the loaded variants rest on, each once."""
+        return list(dict.fromkeys(active.basis for active in self.variants))
 
     def left_out(self) -> list[str]:
         """Return the messages that the method logs and the graphs do not."""

@@ -16,17 +16,16 @@ from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import (
     ActiveVariant,
     ArgumentCheck,
-    BlobReader,
     EvidenceCheck,
     activate,
     tensors_of,
 )
 from gearcache.serving.find.basis import Bases
 from gearcache.serving.find.entry import Absence, Entry, Sibling
-from gearcache.serving.find.loaded import Answer, LoadedVariants, Unloaded, takes, takes_tensors
+from gearcache.serving.find.loaded import NOTHING_NEW, Answer, LoadedVariants, takes, takes_tensors
 from gearcache.telemetry.history import Record
 from gearcache.telemetry.interrupts import raise_interrupt
-from gearcache.telemetry.spans import recorder, span
+from gearcache.telemetry.spans import span
 
 #: How often a variant is loaded while another thread changes the module.
 _ATTEMPTS = 3
@@ -83,13 +82,11 @@ class Variants:
             answer = answer if unloaded is not None else self.loaded.find(call, arguments)
         return Answer(None, answer, unloaded) if isinstance(answer, Problems) else Answer(answer)
 
-    def load(self, call: Call, *, counted: bool = True) -> Unloaded | None:
+    def load(self, call: Call, *, counted: bool = True) -> Reason | None:
         """Load the stored variants that fit a call; returns None, or why there was none."""
         return self._load(call, ArgumentCheck(call.scope), counted=counted, problems=None)
 
-    def _load(
-        self, call: Call, arguments: ArgumentCheck, *, counted: bool, problems: Problems | None
-    ) -> Unloaded | None:
+    def _load(self, call: Call, arguments: ArgumentCheck, *, counted: bool, problems: Problems | None) -> Reason | None:
         """Load the stored variants that fit a call; returns None, or why there was none.
 
         `counted=False`: a load of what this process has just stored is not a hit. `problems` of loaded variants that
@@ -107,15 +104,15 @@ class Variants:
             return None
         if absence is not None and not misses:
             self.entry.note_absence(absence)
-            return Unloaded(absence.reason.kind, absence.reason.text)
+            return absence.reason
         if not misses:
-            return Unloaded()
+            return NOTHING_NEW
         from gearcache.serving.find.nearest import nearest_reasons
 
         reasons = nearest_reasons(misses, call.scope)
         kind = min((reason.kind for reason in reasons), key=_TELLING.index)  # the most specific
         self._record.history.miss(*reasons, kind=kind)
-        return Unloaded(kind, "; ".join(reason.text for reason in reasons))
+        return Reason(kind, "; ".join(reason.text for reason in reasons))
 
     def adopt_siblings(self) -> None:
         """Store in this entry what siblings have served, so that other hosts find it by its key; raises `CacheError`.
@@ -230,14 +227,14 @@ class Variants:
         except Exception as error:
             return self._unreadable(error)
 
-    def distrust(self, error: Exception) -> Unloaded:
+    def distrust(self, error: Exception) -> Reason:
         """Drop all loaded variants for good: the entry does not contain what was compiled."""
         reason = self._unreadable(error)
         for active in self.loaded.variants:
             self._unusable[id(active.variant)] = active.variant, "unreadable"
         self.loaded.forget()
         self._record.history.miss(reason, kind=reason.kind)
-        return Unloaded(reason.kind, reason.text)
+        return reason
 
     def sound(self, variants: list[StoredVariant]) -> list[StoredVariant]:
         """Return the variants that are worth keeping: all except those found to be of an unknown form."""
@@ -292,13 +289,6 @@ class Variants:
         self.loaded.variants.append(active)
         return None
 
-    def _blobs(self) -> BlobReader:
-        if recorder() is None:
-            return self.entry.store
-        from gearcache.serving.call.recorded_calls import RecordedBlobs
-
-        return RecordedBlobs(self.entry.store)
-
     def _active(
         self, variant: StoredVariant, call: Call, arguments: ArgumentCheck, bases: Bases
     ) -> ActiveVariant | None:
@@ -311,7 +301,7 @@ class Variants:
                 bases,
                 self._method.original(),
                 self._method.backend,
-                self._blobs(),
+                self.entry.store,
                 validate=self._method.settings.validate == "inputs",
                 folder=self.entry.folder,
                 keeps_compiled=self._method.ge_cache,

@@ -245,7 +245,7 @@ class RemoteEntry:
                 missing: dict[str, int] = {}
                 for variant, candidate in selected:
                     sizes = candidate.manifest.blobs
-                    missing |= {name: sizes[name] for name in blobs_of(variant) if not self._entry.has_blob(name)}
+                    missing |= {name: sizes[name] for name in blobs_of(variant) if not self._entry.store.has_blob(name)}
                 try:
                     fetch_blobs(lookup.tier, missing, store.put_blob, deadline)
                     break
@@ -276,7 +276,7 @@ class RemoteEntry:
         selected: list[tuple[StoredVariant, TierEntry]] = []
         for candidate in candidates.values():
             for variant in self._usable(candidate, needs):
-                missing = [digest for digest in blobs_of(variant) if not self._entry.has_blob(digest)]
+                missing = [digest for digest in blobs_of(variant) if not self._entry.store.has_blob(digest)]
                 gears = _gears(variant)
                 if not tier.damaged.isdisjoint(missing) or gears <= held_gears:
                     continue

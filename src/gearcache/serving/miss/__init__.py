@@ -1,1 +1,1 @@
-"""A call without a graph: the decision about it, padding, copies, builds."""
+"""A call without a graph: the decision about it, padding, builds."""

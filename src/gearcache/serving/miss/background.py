@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -194,9 +196,7 @@ class BackgroundBuilds:
             logger.warning("%s", report.error)
             return
         cause = report.error if report.kind == "RuntimeError" else f"{report.kind}: {report.error}"
-        self._note_failure(
-            self._build_likeness, cause, seconds, raises=report.kind in ("MethodRaises", "OperationRaises")
-        )
+        self._note_failure(self._build_likeness, cause, seconds, raises=report.kind == "MethodRaises")
 
     def _note_failure(self, call_likeness: Any, cause: str, seconds: float, *, raises: bool = False) -> None:
         """Let like calls run without a graph for some time; `raises`: the method itself raises, so the user knows."""
@@ -222,3 +222,23 @@ def _check_fork(method: ResolvedMethod) -> None:
             f"option `on_miss` is 'background' for `{method.name}`; it forks the process, for which no CUDA device or "
             "NPU may be in use: take 'eager' with `.warm()` in a thread, or `gearcache prewarm`"
         )
+
+
+def take_wait(name: str, function: Callable[..., Any], kwargs: dict[str, Any], *, is_background: bool) -> bool:
+    """Take `wait` out of the arguments of `warm`, unless the method has one of this name; returns whether to wait.
+
+    By default `warm` does not wait with `on_miss="background"`. `OptionError` for a value that is not a bool, and for
+    False if every `warm` waits.
+    """
+    if "wait" not in kwargs or "wait" in inspect.signature(function, follow_wrapped=False).parameters:
+        return not is_background
+    wait = kwargs.pop("wait")
+    if not isinstance(wait, bool) or not (wait or is_background):
+        raise OptionError(f"`{name}`: warm: wait is {wait!r}; it must be True, or False with on_miss='background'")
+    return wait
+
+
+def begin_build(prepare: Callable[[Call], object], call: Call, *, waits: bool) -> None:
+    """Start the background build of what a call needs; with `waits`, return when it has ended, well or not."""
+    while prepare(call) is None and waits and wait_for_slot():
+        pass

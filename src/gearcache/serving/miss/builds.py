@@ -23,17 +23,14 @@ from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import MISFITS
 from gearcache.guards.gears.parse import GearSpec, gear_text
 from gearcache.serving.call.call import Call
-from gearcache.serving.call.failures import warn_lacking
+from gearcache.serving.call.failures import is_probe_fault, warn_lacking
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.loaded import Answer, missing_gears
 from gearcache.serving.find.variants import Variants
-from gearcache.serving.fleet.entry_tiers import EntryTiers
-from gearcache.serving.fleet.work_text import work_text
+from gearcache.serving.fleet.entry_tiers import EntryTiers, work_text
 from gearcache.serving.miss.compiles import Compiles
-from gearcache.serving.miss.delayed_calls import DelayedCalls
 from gearcache.serving.miss.host_faults import keeps_from_compiling
 from gearcache.serving.miss.outdated import are_of_one_trace, outdated
-from gearcache.serving.miss.probe_faults import is_probe_fault
 from gearcache.telemetry.history import Record
 
 if TYPE_CHECKING:
@@ -47,13 +44,13 @@ _INCOMPLETE = "gears of it are missing"
 class Builds:
     """The builds of one binding: each is stored, and then loaded as a relaunch loads it."""
 
-    def __init__(self, method: ResolvedMethod, variants: Variants, record: Record, delayed: DelayedCalls) -> None:
+    def __init__(self, method: ResolvedMethod, variants: Variants, record: Record) -> None:
         self._method = method
         self._entry = variants.entry
         self._variants = variants
         self._history = record.history
         self.tiers = EntryTiers(method, variants, record.history)
-        self.compiles = Compiles(method, variants, record, delayed)
+        self.compiles = Compiles(method, variants, record)
         #: Why the last build failed, as in `EAGER_REASONS`.
         self.obstacle = "fault"
         #: The digests of variants that were compiled for a job.

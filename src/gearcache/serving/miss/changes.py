@@ -45,9 +45,9 @@ def _add(changes: Changes, variant: StoredVariant, scope: Scope) -> None:
         return
     changes.constants |= {Access.from_plain(path) for path in variant.constants}
     for index, item in enumerate(variant.inputs):
-        if (tensor := _value_at(item.access, scope)) is not None and isinstance(tensor, torch.Tensor):
-            for gear in variant.gears:
-                changes.dims += [(item.access, dim) for dim in differing_dims(tensor, gear.sizes[index])]
+        tensor = _value_at(item.access, scope)
+        for gear in variant.gears:
+            changes.dims += [(item.access, dim) for dim in _differing_dims(tensor, gear.sizes[index])]
     changes.numbers |= numbers
 
 
@@ -93,7 +93,7 @@ def _value_at(access: Access, scope: Scope) -> Any:
         return None
 
 
-def differing_dims(tensor: Any, sizes: Sequence[int | None]) -> list[int]:
+def _differing_dims(tensor: Any, sizes: Sequence[int | None]) -> list[int]:
     """Return the dims in which a tensor differs from sizes of the same rank; a dynamic dim (None) always differs."""
     if not isinstance(tensor, torch.Tensor) or tensor.dim() != len(sizes):
         return []

@@ -18,8 +18,7 @@ from gearcache.guards.gears.parse import GearSpec
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.variants import Variants
-from gearcache.serving.miss.changes import Changes
-from gearcache.serving.miss.delayed_calls import DelayedCalls
+from gearcache.serving.miss.changes import Changes, changes_from
 from gearcache.telemetry.history import Record
 from gearcache.torch_release import is_tested
 
@@ -33,13 +32,12 @@ logger = logging.getLogger("gearcache")
 class Compiles:
     """The compiles of one binding; each one uses the findings of the previous one."""
 
-    def __init__(self, method: ResolvedMethod, variants: Variants, record: Record, delayed: DelayedCalls) -> None:
+    def __init__(self, method: ResolvedMethod, variants: Variants, record: Record) -> None:
         self._method = method
         self._entry = variants.entry
         self._variants = variants
         self._history = record.history
         self._counters = record.counters
-        self._delayed = delayed
         self._findings: Findings | None = None
         #: The thread count of compiled code, if that of this process differs during a build.
         self.threads: int | None = None
@@ -56,9 +54,8 @@ class Compiles:
         from gearcache.building.build import build
         from gearcache.building.request import BuildInterrupted
         from gearcache.ge_cache.private_torch.fake import normal_modes
-        from gearcache.serving.fleet.unagreed_build import warn_unagreed
 
-        warn_unagreed(self._method)
+        _warn_unagreed(self._method)
         request = self._request(call, spec, present)  # reads the modes of the call
         place = "" if self._entry.is_in_memory else str(self._entry.layout.root)
         request = replace(request, why=why, place=place)
@@ -95,7 +92,8 @@ class Compiles:
     def _request(self, call: Call, spec: GearSpec, present: list[StoredVariant]) -> BuildRequest:
         from gearcache.building.request import BuildRequest, Findings
 
-        changes = self._delayed.changes(call, self._variants.known) if self._method.dynamic is not False else Changes()
+        is_static = self._method.dynamic is False
+        changes = Changes() if is_static else changes_from(call.scope, self._variants.known)
         return BuildRequest(
             name=self._method.name,
             function=self._method.function,
@@ -171,3 +169,23 @@ def _grad_modes(present: list[StoredVariant], call: Call) -> tuple[bool, ...]:
         if len(other_checks) < len(variant.call_checks) and first_failure(other_checks, Walker(call.scope)) is None:
             return (True,)
     return (False, True)
+
+
+logger = logging.getLogger("gearcache")
+#: The method that this process has warned about.
+_warned: list[str] = []
+
+
+def _warn_unagreed(method: ResolvedMethod) -> None:
+    """Warn once per process that this rank compiles although the ranks of its job have not agreed."""
+    world = method.ranks.world_size or 1
+    if world == 1 or not method.serves or method.right.is_granted or _warned:
+        return
+    _warned.append(method.name)
+    logger.warning(
+        "`%s` is compiled by rank %s of %d by itself: ranks that hit go on meanwhile and wait in the next collective, "
+        "until their watchdog ends the job; call gearcache.agree(model) on all ranks before the first collective",
+        method.name,
+        method.ranks.global_rank or 0,
+        world,
+    )

@@ -33,7 +33,6 @@ from gearcache.ge_cache.workers.program import keep_priority, watch_parent
 from gearcache.serving.miss.process_activity import STILL_SECONDS, ProcessActivity
 
 _NICE = 19
-_POLL_SECONDS = 0.02
 _CONNECTIONS = ("socket:", "pipe:", "anon_inode:")
 #: For each module that is being imported, a weak reference to its lock (Python's `importlib._bootstrap`).
 _module_locks: dict[Any, Any] = getattr(importlib._bootstrap, "_module_locks", {})
@@ -58,7 +57,7 @@ class ForkedBuild:
     def __init__(self, work: Callable[[], None], seconds: float) -> None:
         self._deadline = time.monotonic() + seconds
         self._seconds = seconds
-        self._parent = os.getpid()
+        parent = os.getpid()
         self._read, write = os.pipe()
         life_line_end, self._life_line = os.pipe()
         with warnings.catch_warnings():
@@ -72,17 +71,12 @@ class ForkedBuild:
         if self._pid == 0:
             os.close(self._read)
             os.close(self._life_line)
-            _run(work, write, life_line_end, self._parent)
+            _run(work, write, life_line_end, parent)
         os.close(write)
         os.close(life_line_end)
         os.set_blocking(self._read, False)
         self._pulse = ProcessActivity(self._pid)
         self._received = b""
-
-    @property
-    def is_here(self) -> bool:
-        """Whether this process started it, and not the parent of this process."""
-        return self._parent == os.getpid()
 
     def poll(self) -> Report | None:
         """Return the report; None while the build is running. It must not be called after it returned a report."""
@@ -95,12 +89,6 @@ class ForkedBuild:
         if self._pulse.is_still():
             return self._end(Report("TimeoutError", f"it did nothing for {STILL_SECONDS:g} s and was stopped"))
         return None
-
-    def wait(self) -> Report:
-        """Wait for the end of the build and return its report."""
-        while (report := self.poll()) is None:
-            time.sleep(_POLL_SECONDS)
-        return report
 
     def _read_report(self) -> Report:
         with contextlib.suppress(Exception):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -20,8 +19,6 @@ from gearcache.errors import (
     TooManyVariants,
     UnknownGear,
 )
-from gearcache.guards.dispatch.copied_call import copied_gear
-from gearcache.guards.dispatch.padded_call import padded_gear
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
@@ -32,10 +29,9 @@ from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.loaded import Answer, Frame, misfits, missing_gears, takes_tensors
 from gearcache.serving.find.nearest import nearest_reasons
 from gearcache.serving.find.variants import Variants
-from gearcache.serving.miss.adapted_calls import Adapted, AdaptedCalls, Obstacle, obstacle_of
 from gearcache.serving.miss.background import BackgroundBuilds
 from gearcache.serving.miss.builds import Builds
-from gearcache.serving.miss.delayed_calls import DelayedCalls
+from gearcache.serving.miss.padded_calls import Obstacle, PaddedCall, PaddedCalls, obstacle_of
 from gearcache.serving.miss.refused_calls import RefusedCalls
 from gearcache.serving.miss.verdict import (
     Compile,
@@ -62,18 +58,16 @@ class UnservedCalls:
         self._right, self._method_serves, self._on_miss = method.right, method.serves, settings.on_miss
         on_miss = "compile" if self._is_background else settings.on_miss
         self._rules = MissRules(method.name, method.spec, on_miss, is_compared=settings.validate == "inputs")
-        self._copies = settings.on_strides == "copy" and settings.validate == "inputs"
         self._variants = variants
         self._record = record
-        self._delayed = DelayedCalls()
         self._refused = RefusedCalls()
-        self._adapted = AdaptedCalls()
-        self._pads = partial(padded_gear, fills=method.fills, copies=self._copies)
+        self._fills = method.fills
+        self._padded = PaddedCalls(self._fills)
         #: Set when the cache and its fallback have failed: the method itself then serves calls without a loaded graph.
         self._runs_original = False
         #: Set when the entry is full; it is never reset.
         self._is_full = False
-        self.builds = Builds(method, variants, record, self._delayed)
+        self.builds = Builds(method, variants, record)
         self._background = BackgroundBuilds(method, self.builds, variants, record)
 
     def serve(self, call: Call, answer: Answer) -> Frame | None:
@@ -91,17 +85,11 @@ class UnservedCalls:
             if isinstance(verdict.error, UnknownGear):  # other errors would remain with any gears
                 self._record.shapes.count_call(call.tensors)
             raise verdict.error
-        if self._copies and isinstance(verdict, (Compile, Eager)) and problems.are_of("stride"):
-            copied = self._adapted.add(copied_gear, self._variants.loaded.variants, call, "")
-            if isinstance(copied, Adapted):
-                self._record.use.add(copied.graph.gear.text, copied.graph.counter)
-                self._record.shapes.add(copied.graph)
-                return self._accept(copied, call)
         if isinstance(verdict, Eager):
-            self._count_eager(call, verdict)
+            self._count_eager(call, verdict.reason)
             return None
         padded = self._pad(call) if isinstance(verdict, Pad) else None
-        if isinstance(padded, Adapted):
+        if isinstance(padded, PaddedCall):
             return self._accept(padded, call)
         if padded is not None:
             may_help = holds_sizes(facts.missing, call.sizes(rules.spec)) or self._is_of_strides(padded)
@@ -118,8 +106,8 @@ class UnservedCalls:
             raise InputError(self._rules.name, *built.problems.sentence())
         return built.frame
 
-    def _accept(self, adapted: Adapted, call: Call) -> Frame:
-        return self._variants.loaded.accept(adapted.active, adapted.graph, adapted.tensors, call)
+    def _accept(self, padded: PaddedCall, call: Call) -> Frame:
+        return self._variants.loaded.accept(padded.active, padded.graph, padded.tensors, call)
 
     def forecast(self, call: Call, variants: Sequence[StoredVariant]) -> InputError | str:
         """Return what happens to a call that no graph of `variants` takes: an error, or the gear that is compiled.
@@ -132,7 +120,7 @@ class UnservedCalls:
         if isinstance(graph, InputError):
             return graph
         if graph.is_outside and rules.on_miss == "pad":
-            obstacle, sizes = obstacle_of(self._pads, variants, call), call.sizes(rules.spec)
+            obstacle, sizes = obstacle_of(variants, call, self._fills), call.sizes(rules.spec)
             if obstacle is None or holds_sizes(missing_gears(variants, call, rules.spec), sizes):
                 return ""
             if self._is_of_strides(obstacle):
@@ -150,29 +138,24 @@ class UnservedCalls:
         return Known(
             loaded=problems.gears,
             missing=tuple(self.builds.missing_gears(call)) if is_asked else (),
-            has_delayed=bool(self._delayed),
             why=why,
         )
 
-    def _count_eager(self, call: Call, verdict: Eager) -> None:
-        if verdict.is_delayed:
-            self._delayed.add(call)
+    def _count_eager(self, call: Call, reason: str) -> None:
         self._record.shapes.count_call(call.tensors)
-        self._record.outcomes.ran_eagerly(verdict.reason)
+        self._record.outcomes.ran_eagerly(reason)
 
     def _build(self, call: Call, verdict: Compile | Pad, why: str) -> Answer | None:
         """Compile and load the gears of a verdict, and return the answer; None if the method itself has to run."""
         if self._method_serves and not self._right.may_build(self._rules.name, self._on_miss, why):
-            self._record.outcomes.ran_eagerly("ranks")
-            self._record.shapes.count_call(call.tensors)
+            self._count_eager(call, "ranks")
             return None
         if self._is_background and not call.waits:
             frame_or_reason = self._background.serve(call, verdict.spec, why)
             if not isinstance(frame_or_reason, str):
                 return Answer(frame_or_reason)
             if call.is_run:
-                self._record.outcomes.ran_eagerly(frame_or_reason)
-                self._record.shapes.count_call(call.tensors)
+                self._count_eager(call, frame_or_reason)
             return None
         reason = "max_variants" if self._is_full else self.builds.obstacle
         # A caller that only prepares calls needs the error each time.
@@ -230,12 +213,12 @@ class UnservedCalls:
             self._record.shapes.count_call(call.tensors)
         return rules.outside(call, obstacle.reason)
 
-    def _pad(self, call: Call) -> Adapted | Obstacle:
+    def _pad(self, call: Call) -> PaddedCall | Obstacle:
         """Pad a call to a loaded gear, or return why that is impossible."""
         spec = call.spec(self._rules.spec)
         text = gear_text(spec, call.sizes(spec))
-        answer = self._adapted.add(self._pads, self._variants.loaded.variants, call, text)
-        if isinstance(answer, Adapted):
+        answer = self._padded.add(self._variants.loaded.variants, call, text)
+        if isinstance(answer, PaddedCall):
             self._record.use.add(text, answer.graph.counter, is_padded=True)
             self._record.shapes.add(answer.graph)
             name = sizes_name(text, [gear_text(spec, gear) for gear in spec.gears])

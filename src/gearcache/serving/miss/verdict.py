@@ -15,7 +15,6 @@ from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.gears.parse import GearSpec, gear_text
 from gearcache.guards.gears.short_names import short_names, sizes_name
 from gearcache.serving.call.call import Call
-from gearcache.serving.call.stance import DELAYED
 
 Gear = tuple[int, ...]
 
@@ -31,8 +30,6 @@ class Eager(Struct, frozen=True):
 
     #: One of `gearcache.telemetry.outcomes.EAGER_REASONS`.
     reason: str
-    #: Whether a delaying stance holds this call back, and the next one compiles.
-    is_delayed: bool = False
 
 
 class Pad(Struct, frozen=True):
@@ -76,8 +73,6 @@ class Known(Struct, frozen=True):
     loaded: tuple[str, ...] = ()
     #: The gears of the spec that no loaded variant has for such a call.
     missing: tuple[Gear, ...] = ()
-    #: Whether a delaying stance has held back a call before.
-    has_delayed: bool = False
     #: Why no loaded or stored graph serves the call.
     why: str = ""
 
@@ -101,8 +96,6 @@ def decide(call: Call, problems: Problems, rules: MissRules, facts: Known) -> Ve
         return Eager("on_miss")
     if call.stance == "fail_on_recompile":
         return Refuse(RecompileRefused(rules.name, facts.why))
-    if call.stance in DELAYED and not facts.has_delayed:
-        return Eager("stance", is_delayed=True)
     if call.stance == "eager_on_recompile":
         return Eager("stance")
     if torch.is_grad_enabled():  # cached methods are inference

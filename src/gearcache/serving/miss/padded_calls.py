@@ -1,7 +1,4 @@
-"""Serves calls of one binding by graphs of other gears: from padded tensors, or from copies with the gear's strides.
-
-Each such call becomes a gear in the dispatch.
-"""
+"""Serves calls of one binding by graphs of larger gears, from padded tensors. Each becomes a gear in the dispatch."""
 
 from __future__ import annotations
 
@@ -11,20 +8,22 @@ from collections.abc import Sequence
 import torch
 from msgspec import Struct
 
-from gearcache.guards.dispatch.adapted_gear import AdaptedGear, Adapter, Runner, Unfit
+from gearcache.guards.dispatch.fills import Fills
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.inputs import Problem, find_problem
+from gearcache.guards.dispatch.padded_call import padded_gear
+from gearcache.guards.dispatch.padded_gear import PaddedGear, Runner, Unfit
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.serving.call.call import Call
 from gearcache.serving.find.activate import ActiveVariant, tensors_of
 
-#: The most adapted gears that are kept ready; each costs a table entry, a tensor check and a frame.
-MAX_ADAPTED = 256
+#: The most padded gears that are kept ready; each costs a table entry, a tensor check and a frame.
+MAX_PADDED = 256
 #: Problems of tensors whose graph is another one.
 _OF_OTHERS = ("shape", "rank")
 
 
-class Adapted(Struct, frozen=True):
+class PaddedCall(Struct, frozen=True):
     """A graph of a loaded variant for a call, and the call's inputs for it."""
 
     active: ActiveVariant
@@ -33,73 +32,74 @@ class Adapted(Struct, frozen=True):
 
 
 class Obstacle(Struct, frozen=True):
-    """Why no graph was adapted to a call: a problem of its tensors, or a reason of a gear; both None without graphs."""
+    """Why a call was padded to no graph: a problem of its tensors, or a reason of a gear; both None without graphs."""
 
     reason: str | None = None
     problem: Problem | None = None
 
 
-class AdaptedCalls:
-    """Makes adapted gears on demand and drops the oldest. Called under the lock of its binding's owner."""
+class PaddedCalls:
+    """Makes padded gears on demand and drops the oldest. Called under the lock of its binding's owner."""
 
-    def __init__(self) -> None:
+    def __init__(self, fills: Fills) -> None:
+        self._fills = fills
         self._graphs: deque[tuple[ActiveVariant, GraphCall]] = deque()
 
-    def add(self, adapt: Adapter, variants: Sequence[ActiveVariant], call: Call, text: str) -> Adapted | Obstacle:
-        """Make a gear for a call, called `text`, from the smallest loaded gear that can be adapted."""
+    def add(self, variants: Sequence[ActiveVariant], call: Call, text: str) -> PaddedCall | Obstacle:
+        """Make a gear for a call, called `text`, from the smallest loaded gear that it can be padded to."""
         obstacles: list[Problem | Unfit] = []
-        adapted_ids = {id(graph) for _, graph in self._graphs}
-        candidates: list[tuple[AdaptedGear, ActiveVariant, GraphCall, tuple[torch.Tensor, ...]]] = []
+        padded_ids = {id(graph) for _, graph in self._graphs}
+        candidates: list[tuple[PaddedGear, ActiveVariant, GraphCall, tuple[torch.Tensor, ...]]] = []
         for active in variants:
             if (tensors := _given(active.variant, call)) is None:
                 continue
             for graph in active.graphs:
-                if id(graph) in adapted_ids:
+                if id(graph) in padded_ids:
                     continue
-                attempt = _attempt(adapt, active.variant, graph.gear, graph.runner, tensors, text)
-                if isinstance(attempt, AdaptedGear):
+                attempt = _attempt(active.variant, graph.gear, graph.runner, tensors, text, self._fills)
+                if isinstance(attempt, PaddedGear):
                     candidates.append((attempt, active, graph, tensors))
                 else:
                     obstacles.append(attempt)
         if not candidates:
             return _obstacle(obstacles)
         smallest, active, graph, tensors = min(candidates, key=lambda item: item[0].work)
-        adapted = graph.resized(smallest.gear, smallest.run)
-        active.graphs.append(adapted)
-        self._graphs.append((active, adapted))
-        if len(self._graphs) > MAX_ADAPTED:
+        padded = graph.resized(smallest.gear, smallest.run)
+        active.graphs.append(padded)
+        self._graphs.append((active, padded))
+        if len(self._graphs) > MAX_PADDED:
             self._forget(*self._graphs.popleft())
-        return Adapted(active, adapted, tensors)
+        return PaddedCall(active, padded, tensors)
 
     def _forget(self, active: ActiveVariant, graph: GraphCall) -> None:
         active.graphs = [item for item in active.graphs if item is not graph]
 
 
-def obstacle_of(adapt: Adapter, variants: Sequence[StoredVariant], call: Call) -> Obstacle | None:
-    """Return why no gear of some stored variants can be adapted to a call; None if one can."""
+def obstacle_of(variants: Sequence[StoredVariant], call: Call, fills: Fills) -> Obstacle | None:
+    """Return why a call can be padded to no gear of some stored variants; None if it can."""
     obstacles: list[Problem | Unfit] = []
     for variant in variants:
         if (tensors := _given(variant, call)) is None:
             continue
         for gear in variant.gears:
-            attempt = _attempt(adapt, variant, gear, _not_run, tensors, "")
-            if isinstance(attempt, AdaptedGear):
+            attempt = _attempt(variant, gear, _not_run, tensors, "", fills)
+            if isinstance(attempt, PaddedGear):
                 return None
             obstacles.append(attempt)
     return _obstacle(obstacles)
 
 
 def _attempt(
-    adapt: Adapter,
     variant: StoredVariant,
     gear: StoredGear,
     run: Runner,
     tensors: tuple[torch.Tensor, ...],
     text: str,
-) -> AdaptedGear | Problem | Unfit:
-    """Return an adapted gear; else why there is none, or why it does not take the tensors."""
-    adapted = adapt(variant, gear, run, tensors, text)
-    return adapted if isinstance(adapted, Unfit) else find_problem(variant.inputs, adapted.gear, tensors) or adapted
+    fills: Fills,
+) -> PaddedGear | Problem | Unfit:
+    """Return a padded gear; else why there is none, or why it does not take the tensors."""
+    padded = padded_gear(variant, gear, run, tensors, text, fills)
+    return padded if isinstance(padded, Unfit) else find_problem(variant.inputs, padded.gear, tensors) or padded
 
 
 def _obstacle(obstacles: Sequence[Problem | Unfit]) -> Obstacle:
@@ -119,4 +119,4 @@ def _given(variant: StoredVariant, call: Call) -> tuple[torch.Tensor, ...] | Non
 
 
 def _not_run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    raise AssertionError("only asked whether it can be adapted to")
+    raise AssertionError("only asked whether it can be padded to")
