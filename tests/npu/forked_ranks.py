@@ -1,4 +1,4 @@
-"""Ranks of a job on the emulated device: forks of the process of the tests, which has imported torchair and Dynamo."""
+"""Ranks of a job on the emulated device: forks of one process that has imported torchair and Dynamo."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-_FORKS = multiprocessing.get_context("fork")
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["tests.npu.rank_server"])
 
 
 def run_ranks(
@@ -23,9 +24,10 @@ def run_ranks(
 
     All end with `exit_code`; other than with 0, they report nothing. Their output is in files of `folder`.
     """
+    variables = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **environ}
     outputs = [folder / f"output-{rank}" for rank in range(len(ranks))]
     processes = [
-        _FORKS.Process(target=_rank, args=(module, list(arguments), environ, output), daemon=True)
+        _FORKS.Process(target=_rank, args=(module, list(arguments), variables, output), daemon=True)
         for arguments, output in zip(ranks, outputs, strict=True)
     ]
     for process in processes:
@@ -36,11 +38,9 @@ def run_ranks(
     return [{} if exit_code else json.loads(output.read_text().splitlines()[-1]) for output in outputs]
 
 
-def _rank(module: str, arguments: list[str], environ: dict[str, str], output: Path) -> None:
-    from tests.npu import native
-
-    native.COUNTS["compile"] = native.COUNTS["cached"] = 0
-    os.environ.update(environ)
+def _rank(module: str, arguments: list[str], variables: dict[str, str], output: Path) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
     sys.argv[1:] = arguments
     with output.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
         try:
