@@ -45,6 +45,7 @@ def going_on(model: Any, cache: Any, ids: torch.Tensor, seed: int, **options: An
     return model.generate(ids, **{CACHE: cache}, **{**OPTIONS, **options}).sequences.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BRANCHES)
 def test_branches_of_one_prefix_go_their_own_ways(name: str, attach: Attach) -> None:
     """As those of plain transformers, in which order ever they go on."""
@@ -76,6 +77,7 @@ def test_beams_leave_a_copy_as_it_was(attach: Attach) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_branches_of_an_encoder_decoder_go_their_own_ways(attach: Attach) -> None:
     import transformers
 
