@@ -25,7 +25,7 @@ probes = Probes()
 def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
     """Refuse reads of what an exception says."""
     original(self, *arguments, **keywords)
-    if self.exc_type not in _OF_GENERATORS:
+    if getattr(self, "exc_type", None) not in _OF_GENERATORS:  # one of a user's class has none yet in torch 2.15
         self.args = _Unread(trace, self)
 
 
