@@ -25,7 +25,7 @@ probes = Probes()
 def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
     """Refuse reads of what an exception says."""
     original(self, *arguments, **keywords)
-    if getattr(self, "exc_type", None) not in _OF_GENERATORS:  # one of a user's class has none yet in torch 2.15
+    if self.exc_type not in _OF_GENERATORS:
         self.args = _Unread(trace, self)
 
 
@@ -57,7 +57,7 @@ class _Unread(list[Any]):
     def __init__(self, trace: Any, exception: Any) -> None:
         super().__init__(exception.args)
         self._trace = trace
-        self._name = exception.python_type().__name__
+        self._name = exception.exc_type.__name__  # `python_type()` has no answer yet in torch 2.15
 
     def _refuse(self) -> None:
         self._trace.refuse(
