@@ -470,7 +470,8 @@ def test_counts_and_events_tell_what_a_tier_did(tmp_path: Path, share: str) -> N
     label = share.partition("?")[0]
     assert counts["tier"] == label
     told = [event for event in events if event.tier]
-    assert [(event.kind, event.tier) for event in told] == [("lease", label), ("upload", label), ("fetch", label)]
+    # Uploads are those of another thread, which may be the first to tell.
+    assert sorted((event.kind, event.tier) for event in told) == [("fetch", label), ("lease", label), ("upload", label)]
     assert all(event.seconds > 0 for event in told)
 
 
