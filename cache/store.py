@@ -54,9 +54,10 @@ class DiskStore(BlobFolder):
         self._uses: dict[Path, Use] = {}
 
     def lookup(self, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
-        """Find the entry of a key without taking a lock; raises `UnsafePath` and nothing else.
+        """Find the entry of a key without taking a lock.
 
-        A hit costs the same in a cache of any size; the explanation of an absent entry does not.
+        Raises `UnsafePath`, and what a signal handler of the program raises meanwhile, and nothing else. A hit costs the
+        same in a cache of any size; the explanation of an absent entry does not.
         """
         path = self.layout.manifest(key)
         try:
@@ -74,6 +75,8 @@ class DiskStore(BlobFolder):
         except UnsignedEntry as error:
             return Miss(MissReason.UNSIGNED, str(error))
         except OSError as error:
+            if error.errno is None:  # not the system's: a `TimeoutError` of a signal handler
+                raise
             return Miss(MissReason.UNREADABLE, f"`{path}` cannot be read: {error.strerror}")
 
     def publish(

@@ -149,3 +149,14 @@ def test_objects_in_memory_are_loaded_and_cannot_be_changed(tmp_path: Path) -> N
             assert ctypes.CDLL(name).answer() == number
             with pytest.raises(OSError, match="not permitted"):
                 Path(name).write_bytes(b"other")
+
+
+def test_what_a_signal_handler_raises_is_no_fault_of_the_disk(
+    store: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: object) -> None:
+        raise TimeoutError("the request took too long")
+
+    monkeypatch.setattr("gearcache.cache.store.read_manifest", interrupted)
+    with pytest.raises(TimeoutError, match="took too long"):
+        store.lookup(KEY)

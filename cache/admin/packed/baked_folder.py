@@ -30,7 +30,7 @@ def write_folder(layout: Layout, entries: Iterable[EntryRow], folder: Path, sign
         with packing(layout, entries, sign) as packed:
             for member in packed.members():
                 path = folder / member.name
-                for parent in (folder, *reversed(path.relative_to(folder).parents[:-1])):
+                for parent in reversed(path.relative_to(folder).parents):
                     _make_readable(folder / parent)
                 with member.open() as source, open_atomic(path) as target:
                     shutil.copyfileobj(source, target)
