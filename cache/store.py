@@ -56,8 +56,8 @@ class DiskStore(BlobFolder):
     def lookup(self, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
         """Find the entry of a key without taking a lock.
 
-        Raises `UnsafePath`, what a signal handler of the program raises meanwhile, and nothing else. A hit costs the same
-        in a cache of any size; the explanation of an absent entry does not.
+        Raises `UnsafePath`, what a signal handler of the program raises meanwhile, and nothing else. A hit costs the
+        same in a cache of any size; the explanation of an absent entry does not.
         """
         path = self.layout.manifest(key)
         try:
