@@ -16,6 +16,7 @@ from gearcache.ge_cache.dependencies.fact_checks import FactChecks
 from gearcache.ge_cache.dependencies.library_functions import check_tensors, library_checks, library_functions
 from gearcache.ge_cache.dependencies.log import TraceLog
 from gearcache.ge_cache.dependencies.paths import Paths, by_name
+from gearcache.ge_cache.private_torch import nodes as private_nodes
 from gearcache.guards.access import FAULTS, Access, Walker
 from gearcache.guards.dispatch.frame import named_tuple_of
 from gearcache.guards.evidence.checks import Check, observe
@@ -149,7 +150,7 @@ def _names_in(code: types.CodeType) -> Iterable[str]:
 
 def _ambient_autocast(graph: torch.fx.GraphModule) -> set[tuple[str, str]]:
     """Return the autocast questions of regions that name no dtype: `torch.get_autocast_dtype` of their device."""
-    regions = [node for node in graph.graph.nodes if getattr(node.target, "__name__", "") == "_enter_autocast"]
+    regions = [node for node in graph.graph.nodes if private_nodes.enters_autocast(node)]
     return {("get_autocast_dtype", str(node.args[0])) for node in regions if node.args[1] is None}
 
 

@@ -14,6 +14,7 @@ from torch import fx
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.ge_cache.private_torch import nodes as private_nodes
 from gearcache.guards.evidence.operators import is_outside
 from gearcache.guards.evidence.registry import has_kernel
 
@@ -40,15 +41,11 @@ def check_autocast(method: str, captured: fx.GraphModule, recorded: fx.GraphModu
 
 
 def _devices_with_autocast(captured: fx.GraphModule, recorded: fx.GraphModule) -> set[str]:
-    regions = [node.args for node in captured.graph.nodes if getattr(node.target, "__name__", "") == "_enter_autocast"]
+    regions = [node.args for node in captured.graph.nodes if private_nodes.enters_autocast(node)]
     devices = {str(device) for device, _, is_on, *_ in regions if is_on}
     values = [node.meta.get("val") for node in recorded.graph.find_nodes(op="placeholder")]
     used = {value.device.type for value in values if isinstance(value, torch.Tensor)}
-    return devices | {device for device in used if _is_on(device)}
-
-
-def _is_on(device: str) -> bool:
-    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return devices | {device for device in used if private_core.has_autocast(device)}
 
 
 def _way_out(operator: Any, devices: set[str]) -> str:

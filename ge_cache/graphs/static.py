@@ -245,8 +245,7 @@ def record(
 def _is_seen_after_dispatch(module: fx.GraphModule) -> bool:
     """Return whether parts of a graph show only after dispatch: casts, `torch.vmap`, chosen kernels of attention."""
     regions = any(
-        getattr(node.target, "__name__", "") == "_enter_autocast" or private_nodes.chooses_attention(node)
-        for node in module.graph.nodes
+        private_nodes.enters_autocast(node) or private_nodes.chooses_attention(node) for node in module.graph.nodes
     )
     return regions or torch.is_autocast_enabled("cpu") or bool(private_nodes.transforms_of(module.graph))
 

@@ -69,6 +69,11 @@ def chooses_attention(node: fx.Node) -> bool:
     return node.target is torch.nn.attention._sdpa_kernel
 
 
+def enters_autocast(node: fx.Node) -> bool:
+    """Whether a captured node begins a region of autocast: (device, dtype, on or off, cached)."""
+    return getattr(node.target, "__name__", "") == "_enter_autocast"
+
+
 def is_grad_switch(node: fx.Node) -> bool:
     """Return whether a captured node only turns autograd on or off, which has no effect in a graph without it."""
     return node.target in (torch._C._set_grad_enabled, torch.set_grad_enabled) and not node.users

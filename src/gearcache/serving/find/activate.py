@@ -199,7 +199,7 @@ def activate(
             with span("gear", gear.text), torch.inference_mode(False), torch.no_grad():
                 run = backend.load(_artifact(gear, store, examples, folder, keeps_compiled), attributes, device)
             # Autocast is the same at every call, because it is part of the state.
-            if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+            if private_core.has_autocast(device.type):
                 run = _without_autocast(run, device.type)
             if any(0 in sizes for sizes in gear.sizes):
                 run = _with_distinct_results(run)
