@@ -27,8 +27,9 @@ def turn() -> Iterator[None]:
 
     The innermost of all locks: in a turn no code may wait for the lock of a method or of a key. Not to be nested.
     """
+    private_threads.import_to_the_end(private_threads.TRACE_MODULES)
     with _lock, private_threads.compile_lock():
-        from gearcache.ge_cache.private_torch.every_probe import OF_TURNS  # imports Dynamo, as the lock does
+        from gearcache.ge_cache.private_torch.every_probe import OF_TURNS  # imports Dynamo
         from gearcache.ge_cache.private_torch.probe import listening
 
         put_back()  # left over from an interrupt

@@ -3,15 +3,53 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+#: What a trace imports for most of its imports' time, in its order.
+TRACE_MODULES = (
+    "gearcache.ge_cache.private_torch.every_probe",
+    "torch._inductor.codecache",
+    "torch._functorch.aot_autograd",
+)
+#: What Inductor adds.
+INDUCTOR_MODULES = ("torch._inductor.compile_fx",)
+#: Modules whose imports have ended.
+_imported: set[str] = set()
+
+
+def import_to_the_end(modules: tuple[str, ...]) -> None:
+    """Import modules in a thread of their own, where no signal handler can interrupt it.
+
+    Python runs handlers in the main thread only. A package whose import was interrupted stays broken for the life of
+    the process: its submodules remain in `sys.modules`, and are not set as attributes of the package again.
+    """
+    if _imported.issuperset(modules):
+        return
+    failures: list[BaseException] = []
+
+    def import_all() -> None:
+        try:
+            for module in modules:
+                importlib.import_module(module)
+            _imported.update(modules)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=import_all, name="gearcache-import")
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+
 
 def compile_lock() -> Any:
-    """Return the lock under which Dynamo compiles for `torch.compile`; imports all that a trace needs."""
+    """Return the lock under which Dynamo compiles for `torch.compile`."""
     from torch._dynamo import convert_frame
 
     return convert_frame.compile_lock

@@ -7,6 +7,7 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import gearcache
 from gearcache.serving.miss.compiles import Compiles
 from gearcache.telemetry import progress, wait_line
 from gearcache.telemetry.progress import BuildProgress
+from gearcache.telemetry.wait_line import WaitLine
 from tests.support.scenarios import strict_config
 
 
@@ -143,3 +145,30 @@ def test_a_long_wait_is_one_line(
     other.join()
     assert (first.stats.compiles, second.stats.compiles) == (1, 0)
     assert capfd.readouterr().err.count(WAITS) == int(is_shown)
+
+
+@pytest.mark.parametrize("begin", [lambda: BuildProgress("Model.encode", 4), lambda: WaitLine("Model.encode", 9.0)])
+def test_a_signal_handler_that_raises_as_the_display_begins_leaves_nothing_that_tells_of_it_later(
+    begin: Callable[[], BuildProgress | WaitLine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = stream(monkeypatch)
+    monkeypatch.setattr(wait_line, "_SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(progress, "_FIRST_BEAT", 0.05)
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        started.append(thread)
+        if not isinstance(thread, threading.Timer) or isinstance(display, WaitLine):
+            raise TimeoutError
+
+    display = begin()
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(TimeoutError), display:
+        pass
+    assert started
+    for thread in started:
+        thread.join(5)
+        assert not thread.is_alive()
+    assert written.getvalue() == ""

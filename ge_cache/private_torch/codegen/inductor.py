@@ -17,6 +17,7 @@ from gearcache.ge_cache.capture.exchanged import exchanged
 from gearcache.ge_cache.private_torch.codegen.cpp_objects import ObjectMaker, as_written, objects_by
 from gearcache.ge_cache.private_torch.codegen.instruction_sets import probed_alike, vectors_of
 from gearcache.ge_cache.private_torch.core import OpOverload, storage_key
+from gearcache.ge_cache.private_torch.threads import INDUCTOR_MODULES, import_to_the_end
 from gearcache.guards.evidence.code import is_users
 from gearcache.guards.evidence.operators import is_outside
 
@@ -37,6 +38,7 @@ def inductor_compile(
     Inductor has written, instead of Inductor. `vectors` are the allowed vector instructions; None allows all of the
     CPU's.
     """
+    import_to_the_end(INDUCTOR_MODULES)
     from torch._inductor.compile_fx import compile_fx_aot, compile_fx_inner
 
     def wrapped(graph: Any, example_inputs: Any, **keywords: Any) -> Any:

@@ -54,8 +54,21 @@ class BuildProgress:
         self._ended = threading.Event()
 
     def __enter__(self) -> BuildProgress:
+        try:
+            self._start()
+        except BaseException:  # of a signal handler: without a `with`, nobody else would stop the threads
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def _start(self) -> None:
         if not shows_progress():
-            return self
+            return
         self._line.start()
         if is_drawable(sys.stderr):
             from rich.console import Console
@@ -68,11 +81,8 @@ class BuildProgress:
             self._bar.start(refresh=True)
         if self._bar is None:
             threading.Thread(target=self._beat, daemon=True).start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _stop(self) -> None:
         self._line.cancel()
         self._ended.set()
         if self._bar is not None:

@@ -23,7 +23,11 @@ class WaitLine:
         self._timer.daemon = True
 
     def __enter__(self) -> WaitLine:
-        self._timer.start()
+        try:
+            self._timer.start()
+        except BaseException:  # of a signal handler: without a `with`, nobody else would stop the timer
+            self.end()
+            raise
         return self
 
     def __exit__(

@@ -122,3 +122,50 @@ def test_a_working_folder_that_was_removed_is_named(tmp_path: Path) -> None:
     assert lenient == [[3.0, 3.0], 1, 1]
     assert "The working folder of this process was removed" in said
     assert "report it" not in said
+
+
+IMPORTED = """
+import importlib.abc, json, os, signal, sys
+import torch, gearcache
+from gearcache import cache_compile, CompilerConfig
+
+class Expired(Exception):
+    pass
+
+def expire(*_):
+    raise Expired
+
+class Finder(importlib.abc.MetaPathFinder):
+    # Finds nothing; a signal arrives at the first import of each of these modules.
+    modules = ["sympy.printing", "torch._dynamo.variables.lazy", "torch._functorch.partitioners"]
+
+    def find_spec(self, name, path, target=None):
+        if name in self.modules:
+            self.modules.remove(name)
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+class Net(torch.nn.Module):
+    def run(self, x):
+        return x * 3
+
+assert "torch._dynamo" not in sys.modules
+signal.signal(signal.SIGUSR1, expire)
+sys.meta_path.insert(0, Finder())
+cached = cache_compile(Net().run, cache_dir=sys.argv[1], config=CompilerConfig(backend="eager"))
+expired = 0
+with torch.no_grad():
+    while True:
+        try:
+            result = cached(torch.ones(2)).tolist()
+            break
+        except Expired:
+            expired += 1
+stats = cached.stats
+print(json.dumps([expired, Finder.modules, result, stats.traces, stats.faults, stats.eager_calls]))
+"""
+
+
+def test_a_signal_handler_that_raises_leaves_no_half_imported_compiler(tmp_path: Path) -> None:
+    expired, left, result, traces, faults, eager_calls = run_python(IMPORTED, str(tmp_path / "cache"))
+    assert 1 <= expired <= 3  # a second signal may come before the first was handled
+    assert (left, result, traces, faults, eager_calls) == ([], [3.0, 3.0], 1, 0, 0)

@@ -66,7 +66,7 @@ class Compiles:
             if stop.result.variants:
                 with contextlib.suppress(Exception):  # the interrupt takes precedence
                     self._entry.publish(stop.result, present)
-            raise
+            raise KeyboardInterrupt from None
         self._findings = result.findings
         for error in result.errors:
             logger.error("%s", error)
