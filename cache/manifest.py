@@ -2,7 +2,7 @@
 
 A manifest file is ``magic, u16 format version, u64 body length, sha256 of the body, body`` (big endian), then
 nothing or its signatures (`cache.signatures.trailer`); the body is one msgpack map of the fields of `Manifest`.
-No extension types, no pickle: decoding runs no code.
+No pickle: decoding runs no code.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import struct
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
-import msgpack
-from msgspec import Struct
+from msgspec import Struct, msgpack
+from msgspec.structs import asdict
 
 from gearcache.cache.files.trust import read_trusted
-from gearcache.cache.keys.key import FORMAT_VERSION, Plain
+from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import is_digest, is_label
 from gearcache.errors import CacheError, CorruptEntry, UnsignedEntry
 
@@ -35,11 +35,11 @@ MAX_TIME = 1e11
 MAX_SECONDS = 1e10
 
 _HEADER = struct.Struct(f">{len(MAGIC)}sHQ32s")
-_PRODUCER: dict[str, Callable[[object], bool]] = {
+_PRODUCER: dict[str, Callable[[Any], bool]] = {
     "torch": lambda value: type(value) is str,
     "variants": lambda value: type(value) is int and 0 <= value <= MAX_ITEMS,
-    "gears": lambda value: type(value) in (list, tuple) and all(type(text) is str for text in cast("list[str]", value)),
-    "compile_seconds": lambda value: type(value) in (int, float) and 0 <= cast(float, value) <= MAX_SECONDS,
+    "gears": lambda value: type(value) in (list, tuple) and all(type(text) is str for text in value),
+    "compile_seconds": lambda value: type(value) in (int, float) and 0 <= value <= MAX_SECONDS,
     "folders": lambda value: type(value) is bool,
 }
 _LEAVES = frozenset((type(None), bool, int, float, str, bytes))
@@ -49,7 +49,7 @@ class OtherFormat(CorruptEntry):
     """A manifest of another format version: this version cannot read it, and it is not damaged either."""
 
 
-class Manifest(Struct, frozen=True):
+class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything stored for one key, except the bytes of its blobs (sha256 -> size).
 
     Fields that commands compute with are checked when the manifest is read; payload and components are not.
@@ -57,25 +57,21 @@ class Manifest(Struct, frozen=True):
 
     name: str
     key_digest: str
-    components: dict[str, Plain]
-    payload: dict[str, Plain]
+    components: dict[str, Any]
+    payload: dict[str, Any]
     blobs: dict[str, int]
     created: float
-    producer: dict[str, Plain]
-
-
-_FIELDS = Manifest.__struct_fields__
+    producer: dict[str, Any]
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """The bytes of a manifest; tuples become lists. `TypeError` or `ValueError` for values that cannot be stored."""
-    body_fields = {name: getattr(manifest, name) for name in _FIELDS}
-    _check_plain(body_fields)
-    problem = _check_fields(body_fields)
+    _check_plain(asdict(manifest))
+    problem = _check_fields(manifest)
     if problem:
         raise ValueError(problem)
     try:
-        body = cast(bytes, msgpack.packb(body_fields))
+        body = msgpack.encode(manifest)
     except OverflowError as error:
         raise ValueError("integers of a manifest have at most 64 bits") from error
     data = _HEADER.pack(MAGIC, FORMAT_VERSION, len(body), sha256(body).digest()) + body
@@ -156,36 +152,28 @@ def is_signed(data: bytes) -> bool:
 
 def _decode_body(body: memoryview, path: Path) -> Manifest:
     try:
-        # msgpack checks everything while it reads, in C where possible: a second walk would double the time of a
-        # lookup. Timestamps bypass the hook and are refused by their length; msgpack bounds the nesting.
-        body_fields = msgpack.unpackb(
-            body,
-            strict_map_key=True,
-            object_hook=_check_names,
-            ext_hook=_refuse_extension,
-            max_array_len=MAX_ITEMS,
-            max_map_len=MAX_ITEMS,
-            max_ext_len=0,
-        )
-    # msgpack names some of its errors and adds that "other exceptions can be raised".
-    except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
-        raise CorruptEntry(path, f"its body cannot be decoded: {error or type(error).__name__}") from error
-    problem = _check_fields(body_fields)
+        manifest = msgpack.decode(body, type=Manifest)
+    except (ValueError, RecursionError) as error:
+        raise CorruptEntry(path, f"its body cannot be decoded: {error}") from error
+    problem = _check_fields(manifest)
     if problem:
         raise CorruptEntry(path, problem)
-    return Manifest(**body_fields)
+    return manifest
 
 
-def _check_plain(value: object) -> None:
+def _check_plain(value: Any) -> None:
+    """Raise for a value that would not come back as it is."""
     level = [value]
     for _ in range(MAX_NESTING):
-        below: list[object] = []
+        below: list[Any] = []
         for node in level:
             kind = type(node)
             if kind is dict:
-                below += _check_names(cast("dict[str, object]", node)).values()
+                if any(type(name) is not str for name in node):
+                    raise TypeError("a map key that is no text")
+                below += node.values()
             elif kind is list or kind is tuple:
-                below += cast("list[object]", node)
+                below += node
             elif kind not in _LEAVES:
                 raise TypeError(f"a value of type `{kind.__qualname__}`")
         if not below:
@@ -194,37 +182,19 @@ def _check_plain(value: object) -> None:
     raise ValueError(f"nested more than {MAX_NESTING} deep")
 
 
-def _check_names(mapping: dict[str, object]) -> dict[str, object]:
-    # msgpack lets bytes pass as names even with `strict_map_key`.
-    for name in mapping:
-        if type(name) is not str:
-            raise TypeError(f"a map key of type `{type(name).__qualname__}`")
-    return mapping
-
-
-def _refuse_extension(code: int, data: bytes) -> None:
-    raise TypeError(f"an extension of type {code}")
-
-
-def _check_fields(body_fields: object) -> str:
-    """Return the fault of the top level, or an empty text."""
-    if not isinstance(body_fields, dict) or sorted(body_fields) != sorted(_FIELDS):
-        return f"its fields are not {', '.join(_FIELDS)}"
-    if type(body_fields["key_digest"]) is not str or not is_digest(body_fields["key_digest"]):
+def _check_fields(manifest: Manifest) -> str:
+    """Return the fault of a field, or an empty text."""
+    if not is_digest(manifest.key_digest):
         return "`key_digest` is not a sha256"
-    label, _, digest = body_fields["name"].rpartition("-") if type(body_fields["name"]) is str else ("", "", "")
-    if digest != body_fields["key_digest"] or not is_label(label):
+    label, _, digest = manifest.name.rpartition("-")
+    if digest != manifest.key_digest or not is_label(label):
         return "`name` is not the name of a method and its `key_digest`"
-    # A NaN fails every comparison.
-    if type(body_fields["created"]) is not float or not 0 <= body_fields["created"] <= MAX_TIME:
+    if not 0 <= manifest.created <= MAX_TIME:  # a NaN fails every comparison
         return "`created` is not a time"
-    for name in ("components", "payload", "blobs", "producer"):
-        if type(body_fields[name]) is not dict:
-            return f"`{name}` is not a map"
-    for digest, size in body_fields["blobs"].items():
-        if not is_digest(digest) or type(size) is not int or not 0 <= size <= MAX_BLOB_SIZE:
+    for digest, size in manifest.blobs.items():
+        if not is_digest(digest) or not 0 <= size <= MAX_BLOB_SIZE:
             return "`blobs` does not map sha256 to sizes"
-    for name, value in body_fields["producer"].items():
+    for name, value in manifest.producer.items():
         if name in _PRODUCER and not _PRODUCER[name](value):
             return f"`producer.{name}` is of another type, or beyond all bounds"
     return ""

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgpack
 import torch
+from msgspec import msgpack
 
 from gearcache.ge_cache.aten import decode_tensor, to_python
 from gearcache.ge_cache.backend import Artifact, Backend, Runner, Stage, StoredArtifact
@@ -32,11 +32,11 @@ class EagerBackend(Backend):
 
     def compile(self, job: CompileJob, stage: Stage) -> Artifact:
         """Encode the graph."""
-        return Artifact({"inputs": job.inputs_and_numbers}, {_GRAPH: msgpack.packb(job.graph, use_bin_type=True)})
+        return Artifact({"inputs": job.inputs_and_numbers}, {_GRAPH: msgpack.encode(job.graph)})
 
     def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
         """Write the graph as a function over the inputs and the live attributes."""
-        graph = msgpack.unpackb(artifact.read(_GRAPH), raw=False, strict_map_key=False)
+        graph = msgpack.decode(artifact.read(_GRAPH))
         if artifact.groups:
             from gearcache.ge_cache.process_groups import renamed, role
 

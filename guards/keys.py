@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable, KeysView, Mapping
 from typing import Any
 
-import msgpack
+from msgspec import msgpack
 
 #: Classes of keys that equal only themselves, or a key of another form that `plain_key` converts to them.
 _ITSELF = (type(None), bool, int, str, bytes, float, complex)
@@ -69,8 +69,7 @@ def _compares_as(kind: type, base: type) -> bool:
 
 def packed(key: Any) -> bytes:
     """Return a key of `plain_key` as bytes, for an access path; `NotKey` where it cannot be rebuilt."""
-    data: bytes = msgpack.packb(_encode(key))
-    return data
+    return msgpack.encode(_encode(key))
 
 
 def _encode(key: Any) -> Any:
@@ -81,7 +80,7 @@ def _encode(key: Any) -> Any:
         return ["int", repr(key)]
     if kind in (tuple, frozenset):
         items = [_encode(item) for item in key]
-        return [kind.__name__, items if kind is tuple else sorted(items, key=msgpack.packb)]
+        return [kind.__name__, items if kind is tuple else sorted(items, key=msgpack.encode)]
     if _is_of_torch(kind, _ENUMS):
         return ["torch", str(key).removeprefix("torch.")]
     if _is_of_torch(kind, _DEVICE):
@@ -107,10 +106,10 @@ def _decode(data: Any) -> Any:
 def unpacked(data: bytes) -> Any:
     """Inverse of `packed`; `ValueError` for other bytes."""
     try:
-        key = _decode(msgpack.unpackb(data, strict_map_key=False))
+        key = _decode(msgpack.decode(data))
         if packed(plain_key(key)) == data:
             return key
-    except (NotKey, LookupError, TypeError, AttributeError, RuntimeError, msgpack.UnpackException) as error:
+    except (NotKey, LookupError, TypeError, AttributeError, RuntimeError, ValueError) as error:
         raise ValueError(f"no key: {data[:40]!r}") from error
     raise ValueError(f"no key: {data[:40]!r}")
 

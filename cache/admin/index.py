@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import diskcache
-import msgpack
+from msgspec import msgpack
 
-from gearcache.cache.admin.journal import cut_journal, read_journal, unpack
+from gearcache.cache.admin.journal import cut_journal, read_journal
 from gearcache.cache.admin.row import EntryRow, Identity
 from gearcache.cache.files.regular_files import open_regular
 from gearcache.cache.files.trust import check_folders, open_trusted
@@ -83,7 +83,7 @@ class Index:
                 if (shard_entries := shards.get(entry.digest[:_SHARD])) is not None:
                     shard_entries.append(entry)
             for shard, shard_entries in shards.items():
-                body: bytes = msgpack.packb(shard_entries)
+                body = msgpack.encode(shard_entries)
                 if shard_entries:
                     self._cache.set(shard, sha256(body).digest() + body)
                 else:
@@ -91,12 +91,12 @@ class Index:
             if self._journal_size:
                 cut_journal(self._folder, self._journal_size)
 
-    def _read(self, shard: str) -> Iterator[EntryRow]:
+    def _read(self, shard: str) -> list[EntryRow]:
         data = self._cache.get(shard, default=b"")
         digest, body = data[:_SUM_SIZE], data[_SUM_SIZE:]
         if sha256(body).digest() != digest:
             raise ValueError(f"the shard {shard} of the index is damaged")
-        return map(EntryRow._make, unpack(body))
+        return msgpack.decode(body, type=list[EntryRow])
 
 
 def shard_of(identity: Identity) -> str:

@@ -11,9 +11,8 @@ import os
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
-import msgpack
+from msgspec import msgpack
 
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.files.regular_files import open_regular
@@ -27,7 +26,7 @@ _SUM_SIZE = 8
 
 def append_entry(folder: Path, entry: EntryRow) -> None:
     """Append an entry to the journal in the folder of the index; raises `OSError` when that cannot be done now."""
-    body: bytes = msgpack.packb(entry)
+    body = msgpack.encode(entry)
     record = len(body).to_bytes(4, "big") + sha256(body).digest()[:_SUM_SIZE] + body
     folder.mkdir(mode=0o700, exist_ok=True)
     descriptor = open_regular(folder / JOURNAL_NAME, os.O_RDWR | os.O_CREAT | os.O_APPEND)
@@ -45,7 +44,7 @@ def read_journal(folder: Path) -> tuple[list[EntryRow], int]:
         with open_trusted(folder / JOURNAL_NAME) as descriptor, open(descriptor, "rb", closefd=False) as file:
             data = file.read(2 * MAX_JOURNAL_SIZE)
         return list(_entries(data)), len(data)
-    except (OSError, CacheError, ValueError, TypeError):
+    except (OSError, CacheError, ValueError):
         return [], 0
 
 
@@ -68,10 +67,5 @@ def _entries(data: bytes) -> Iterator[EntryRow]:
         body = data[start : start + size]
         if len(body) != size or sha256(body).digest()[:_SUM_SIZE] != data[at + 4 : start]:
             return  # torn: the start of the next record is unknown
-        yield EntryRow._make(unpack(body))
+        yield msgpack.decode(body, type=EntryRow)
         at = start + size
-
-
-def unpack(body: bytes) -> Any:
-    """Unpack msgpack into entries: tuples, and nothing that runs code."""
-    return msgpack.unpackb(body, use_list=False, strict_map_key=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -36,7 +36,7 @@ class EntryRow(NamedTuple):
     ranks: str
     manifest_size: int
     blobs_size: int
-    gears: Sequence[str]
+    gears: tuple[str, ...]
     variants: int
     compile_seconds: float
     torch: str

@@ -16,9 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgpack
-from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec import Struct, msgpack
+from msgspec.structs import replace
 
 from gearcache.cache.locks.host import boot_id
 from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
@@ -46,22 +45,13 @@ class Holder(Struct, frozen=True):
 
     def encoded(self) -> bytes:
         """Return the bytes of a lease."""
-        data: bytes = msgpack.packb(asdict(self))
-        return data
+        return msgpack.encode(self)
 
     @staticmethod
     def decoded(data: bytes) -> Holder | None:
         """Return the holder of a lease; None for invalid bytes."""
-        with suppress(Exception):
-            plain: Any = msgpack.unpackb(data)
-            return Holder(
-                str(plain["identity"]),
-                str(plain["host"]),
-                int(plain["pid"]),
-                int(plain["beat"]),
-                float(plain["at"]),
-                str(plain["space"]),
-            )
+        with suppress(ValueError):
+            return msgpack.decode(data, type=Holder)
         return None
 
     @property

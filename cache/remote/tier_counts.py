@@ -7,7 +7,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import msgpack
+from msgspec import Struct, msgpack
+from msgspec.structs import asdict
 
 from gearcache.cache.files.atomic import write_atomic
 from gearcache.cache.files.trust import read_trusted
@@ -19,9 +20,19 @@ _FOLDER = "tiers"
 _LOCK = "tiers.lock"
 _LOCK_SECONDS = 0.2
 _LARGEST = 4096
+
+
 #: Lookups that brought something and that brought nothing, failed requests, stored entries; bytes in both directions;
 #: seconds of compiling that were saved.
-FIELDS = ("hits", "misses", "faults", "uploads", "bytes_fetched", "bytes_uploaded", "seconds_saved")
+class _Counts(Struct):
+    label: str
+    hits: float = 0
+    misses: float = 0
+    faults: float = 0
+    uploads: float = 0
+    bytes_fetched: float = 0
+    bytes_uploaded: float = 0
+    seconds_saved: float = 0
 
 
 class TierCounts:
@@ -32,16 +43,16 @@ class TierCounts:
         self._label = label
 
     def add(self, **amounts: float) -> None:
-        """Add to some of `FIELDS`."""
+        """Add to some of the counts."""
         folder = self._layout.bucket / _FOLDER
         path = folder / sha256(self._label.encode()).hexdigest()[:16]
         with suppress(OSError, CacheError):
             folder.mkdir(mode=0o700, exist_ok=True)
             with store_lock(self._layout.locks_folder / _LOCK, _LOCK_SECONDS, alone=True):
-                counts = _read(path) or {"label": self._label, **dict.fromkeys(FIELDS, 0)}
+                counts = _read(path) or _Counts(self._label)
                 for name, amount in amounts.items():
-                    counts[name] += amount
-                write_atomic(path, msgpack.packb(counts))
+                    setattr(counts, name, getattr(counts, name) + amount)
+                write_atomic(path, msgpack.encode(counts))
 
 
 def tier_counts(layout: Layout) -> list[dict[str, Any]]:
@@ -50,15 +61,14 @@ def tier_counts(layout: Layout) -> list[dict[str, Any]]:
     with suppress(OSError):
         for path in sorted((layout.bucket / _FOLDER).iterdir()):
             if (counts := _read(path)) is not None:
-                plain = {"tier": counts.pop("label"), "compile_seconds_saved": round(counts.pop("seconds_saved"), 3)}
-                rows.append({**plain, **{name: int(number) for name, number in counts.items() if name in FIELDS}})
+                numbers = asdict(counts)
+                plain = {"tier": numbers.pop("label"), "compile_seconds_saved": round(numbers.pop("seconds_saved"), 3)}
+                rows.append({**plain, **{name: int(number) for name, number in numbers.items()}})
     return rows
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(path: Path) -> _Counts | None:
     try:
-        counts = msgpack.unpackb(read_trusted(path, _LARGEST))
-        is_sound = isinstance(counts["label"], str) and all(isinstance(counts[name], (int, float)) for name in FIELDS)
-    except Exception:  # a foreign file may raise anything
+        return msgpack.decode(read_trusted(path, _LARGEST), type=_Counts)
+    except (OSError, CacheError, ValueError):
         return None
-    return counts if is_sound else None

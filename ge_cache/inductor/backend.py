@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgpack
 import torch
+from msgspec import msgpack
 
 from gearcache.errors import BackendUnavailable
 from gearcache.ge_cache.backend import Artifact, Backend, Runner, Stage, StoredArtifact
@@ -162,7 +162,7 @@ class InductorBackend(Backend):
         if any(kind == "constant" for kind, _ in bound.values()):
             from gearcache.ge_cache.aten import decode_tensor
 
-            stored = msgpack.unpackb(artifact.read(CONSTANTS), raw=False)
+            stored = msgpack.decode(artifact.read(CONSTANTS))
             constants = {name: decode_tensor(plain, device) for name, plain in stored.items()}
         for name, weight in attributes.items():
             if private_core.has_own_dispatch(weight):

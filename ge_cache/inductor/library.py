@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import torch
+from msgspec import msgpack
 from msgspec.structs import replace
 
 from gearcache.ge_cache.aten import decode_tensor, encode_tensor, to_module
@@ -71,9 +71,7 @@ def build_library(job: CompileJob, stage: Stage) -> Artifact:
     used_constants = sorted(name for kind, name in bound.values() if kind == "constant")
     blobs = {LIBRARY: data}
     if used_constants:
-        blobs[CONSTANTS] = msgpack.packb(
-            {name: encode_tensor(folded[name]) for name in used_constants}, use_bin_type=True
-        )
+        blobs[CONSTANTS] = msgpack.encode({name: encode_tensor(folded[name]) for name in used_constants})
     if extern.exists():
         blobs[EXTERN] = extern.read_bytes()
     conditions = [checked_expression(text) for text in symbolic.assumptions()] if symbolic is not None else []

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import torch
-from msgspec import Struct, field
+from msgspec import Struct, field, msgpack
 
 from gearcache.ge_cache.backend import Stage
 from gearcache.ge_cache.compile_job import CompileJob
@@ -62,7 +61,7 @@ def build_repeats(
         operations = Operations(
             module.graph,
             [node for node in attributes if node.target in weights],
-            lambda name: msgpack.packb(job.graph["constants"][name]),
+            lambda name: msgpack.encode(job.graph["constants"][name]),
         )
         search = Search(operations)
         stretches = search.stretches()

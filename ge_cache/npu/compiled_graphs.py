@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import filelock
-import msgpack
+from msgspec import msgpack
 
 logger = logging.getLogger("gearcache")
 SUMS = "sums.msgpack"
@@ -63,9 +63,9 @@ def is_sealed(folder: Path) -> bool:
         if not _is_ours(state) or not stat.S_ISDIR(state.st_mode):
             return False
         present = set(_files(folder)) - {SUMS}  # all regular files: opening a pipe would block
-        sums = msgpack.unpackb((folder / SUMS).read_bytes(), raw=False)
+        sums = msgpack.decode((folder / SUMS).read_bytes())
         return bool(sums) and present == set(sums) and all(_digest(folder / name) == sums[name] for name in sums)
-    except (OSError, ValueError, AttributeError, TypeError, msgpack.UnpackException):
+    except (OSError, ValueError, AttributeError, TypeError):
         return False
 
 
@@ -95,7 +95,7 @@ def _seal(folder: Path) -> None:
             return  # nothing was written, so there is nothing to seal
         fresh = folder / f".{SUMS}"
         with fresh.open("wb") as file:
-            file.write(msgpack.packb(sums))
+            file.write(msgpack.encode(sums))
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(folder / SUMS)

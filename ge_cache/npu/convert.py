@@ -6,7 +6,7 @@ import ast
 import hashlib
 import re
 
-import msgpack
+from msgspec import msgpack
 
 from gearcache.ge_cache.backend import Artifact, Stage
 from gearcache.ge_cache.compile_job import CompileJob
@@ -58,7 +58,7 @@ def convert(job: CompileJob, options: NpuOptions, stage: Stage) -> Artifact:
         text, split = split_text
         header["operators"], blobs[OPERATORS] = split.plan, split.others
     compiled = compiled_text(text, "torchair kernel")
-    blobs[COMPILED] = msgpack.packb(encode_code(compiled), use_bin_type=True)
+    blobs[COMPILED] = msgpack.encode(encode_code(compiled))
     conditions = [checked_expression(item.replace("torch.sym_float", "float")) for item in conditions]
     return Artifact(header, blobs, conditions)
 

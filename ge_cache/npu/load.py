@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgpack
 import torch
+from msgspec import msgpack
 
 from gearcache.errors import GearSpecError
 from gearcache.ge_cache.backend import StoredArtifact
@@ -64,7 +64,7 @@ def load_kernel(
     elif is_ge:
         torchair_module()
     try:
-        execute(decode_code(msgpack.unpackb(parts[0], raw=False, strict_map_key=False), {}), namespace)
+        execute(decode_code(msgpack.decode(parts[0]), {}), namespace)
     except AssertionError as error:
         raise missing_group(artifact.read(CODE), error) from error
     check_groups(artifact.header["method"], artifact.header["groups"])

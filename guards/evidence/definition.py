@@ -12,8 +12,6 @@ import hashlib
 import types
 from typing import Any
 
-import msgpack
-
 from gearcache.guards.evidence.code import function_plain
 from gearcache.guards.evidence.constants import NotConstant, to_plain
 from gearcache.guards.evidence.names import name_of
@@ -34,7 +32,7 @@ def definition(value: Any) -> Any:
 
 def definition_digest(value: Any) -> str:
     """Return a short digest of a definition."""
-    return hashlib.sha256(msgpack.packb(definition(value), unicode_errors="surrogatepass")).hexdigest()[:16]
+    return hashlib.sha256(repr(definition(value)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _describe(value: Any, depth: int) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import msgpack
+from msgspec import msgpack
 
 from gearcache.guards.access import _STEPS, FAULTS, Access, Scope, Walker
 from gearcache.guards.evidence.checks import Check, Failure
@@ -50,7 +50,7 @@ def evidence_tree(checks: Iterable[Check]) -> Tree:
 
     def number(node: Any) -> int:
         plain = [node[0], [[step, argument, number(child)] for step, argument, child in node[1]]]
-        data = msgpack.packb(plain)
+        data = msgpack.encode(plain)
         if data not in numbers:
             numbers[data] = len(nodes)
             nodes.append(plain)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from typing import IO, Any
 
-import msgpack
+from msgspec import msgpack
 
 _LENGTH = 8
 
@@ -35,16 +35,14 @@ def python_environment() -> dict[str, str]:
 
 def send(stream: IO[bytes], message: Any) -> None:
     """Write one message."""
-    data = msgpack.packb(message, use_bin_type=True)
+    data = msgpack.encode(message)
     stream.write(len(data).to_bytes(_LENGTH, "little") + data)
     stream.flush()
 
 
 def receive(stream: IO[bytes]) -> Any:
     """Read one message; `EOFError` at the end of the stream."""
-    return msgpack.unpackb(
-        _exactly(stream, int.from_bytes(_exactly(stream, _LENGTH), "little")), raw=False, strict_map_key=False
-    )
+    return msgpack.decode(_exactly(stream, int.from_bytes(_exactly(stream, _LENGTH), "little")))
 
 
 def messages_as_output() -> IO[bytes]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import CellType, SimpleNamespace
 from typing import Any
 
-import msgpack
 import pytest
 import torch
+from msgspec import msgpack
 
 from gearcache.guards.access import Access, Scope, Walker
 
@@ -29,7 +29,7 @@ PATHS: list[tuple[Access, Any, str]] = [
 
 @pytest.mark.parametrize(("access", "value", "text"), PATHS, ids=[text for _, _, text in PATHS])
 def test_a_path_is_walked_and_printed(access: Access, value: Any, text: str) -> None:
-    again = Access.from_plain(msgpack.unpackb(msgpack.packb(access.to_plain())))
+    again = Access.from_plain(msgpack.decode(msgpack.encode(access.to_plain())))
     assert again == access
     assert hash(again) == hash(access)
     assert access.text == text
@@ -56,7 +56,7 @@ def tensor_path(*names: Any, root: tuple[str, str] = ("argument", "self"), dicti
     ],
 )
 def test_the_path_of_a_tensor_of_a_module_is_one_text(access: Access, plain: str | None) -> None:
-    found = msgpack.unpackb(msgpack.packb(access.to_plain()))
+    found = msgpack.decode(msgpack.encode(access.to_plain()))
     assert found == plain if plain is not None else isinstance(found, list)
     again = Access.from_plain(found)
     assert again == access

@@ -154,7 +154,7 @@ def loaded_after_import(*steps: tuple[list[str], tuple[str, ...]], has_torch: bo
 
 
 def test_gearcache_loads_no_layer_and_the_cache_layer_no_torch() -> None:
-    libraries = ("torch", "torch_npu", "numpy", "click", "rich", "diskcache", "filelock", "msgpack")
+    libraries = ("torch", "torch_npu", "numpy", "click", "rich", "diskcache", "filelock", "msgspec")
     layers = tuple(f"gearcache.{layer}" for layer in LAYERS)
     modules = [module_name(path) for path in layer_files("cache") if path != FINGERPRINT]
     others = ("torch", "torch_npu", "gearcache.guards", "gearcache.ge_cache", "gearcache.api")

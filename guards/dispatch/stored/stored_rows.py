@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
-import msgpack
+from msgspec import msgpack
 
 #: Parts of a variant that the variants of one entry mostly share; together nearly all of its bytes.
 SHARED_PARTS = ("frame", "references", "inputs", "attributes", "call_checks", "evidence", "sources")
@@ -38,7 +38,7 @@ def shared(whole_rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     for whole_row in whole_rows:
         row = dict(whole_row)
         for name in SHARED_PARTS:
-            data = msgpack.packb(row[name])  # `==` would equate `True` and `1`
+            data = msgpack.encode(row[name])  # `==` would equate `True` and `1`
             if data not in numbers:
                 numbers[data] = len(parts)
                 parts.append(row[name])
@@ -57,10 +57,10 @@ def compiled_gears(payload: Mapping[str, Any]) -> dict[bytes, Mapping[str, Any]]
 
 def gears_of_row(row: Mapping[str, Any]) -> dict[bytes, Mapping[str, Any]]:
     """Return the gears of a whole variant by their identity, as `compiled_gears`; errors as `rows`."""
-    trace = msgpack.packb({name: value for name, value in row.items() if name not in _OF_A_BUILD})
+    trace = msgpack.encode({name: value for name, value in row.items() if name not in _OF_A_BUILD})
     gears = {}
     for gear in row["gears"]:
-        plain = msgpack.packb({name: value for name, value in gear.items() if name not in _OF_A_COMPILE})
+        plain = msgpack.encode({name: value for name, value in gear.items() if name not in _OF_A_COMPILE})
         gears[sha256(trace + plain).digest()] = gear
     return gears
 
@@ -97,7 +97,7 @@ def union(payloads: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _impossible(payload: Mapping[str, Any]) -> dict[bytes, Any]:
     """Return the calls for which no graph can be made, by their identity."""
-    return {sha256(msgpack.packb([IMPOSSIBLE, plain])).digest(): plain for plain in payload.get(IMPOSSIBLE, [])}
+    return {sha256(msgpack.encode([IMPOSSIBLE, plain])).digest(): plain for plain in payload.get(IMPOSSIBLE, [])}
 
 
 def blobs_of_rows(payload: Mapping[str, Any]) -> set[str]:

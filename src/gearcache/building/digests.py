@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-import msgpack
+from msgspec import msgpack
 from msgspec.structs import asdict
 
 from gearcache.ge_cache.compile_job import CompileJob
@@ -57,4 +57,4 @@ def _spec(spec: Any) -> list[Any]:
 
 def _digest(value: Any) -> str:
     """Return the sha256 of some data; values that are not plain are represented by their `repr`."""
-    return hashlib.sha256(msgpack.packb(value, default=repr)).hexdigest()
+    return hashlib.sha256(msgpack.encode(value, enc_hook=repr)).hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgpack
+from msgspec import msgpack
 
 from gearcache.building.request import BuiltVariant
 from gearcache.building.trace_units import TraceUnit
@@ -86,7 +86,7 @@ def _with_own_name(frame: dict[str, Any], graph_name: str) -> tuple[dict[str, An
 def _check_storable(method: str, plain: Any) -> None:
     """Raise `CaptureError` for a text or number that a manifest cannot hold."""
     try:
-        msgpack.packb(plain)
+        msgpack.encode(plain)
     except UnicodeEncodeError as error:
         cause = f"it depends on the text {error.object!r}, whose lone surrogates cannot be stored"
         raise CaptureError(method, cause) from None

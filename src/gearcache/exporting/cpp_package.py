@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgpack
 import torch
+from msgspec import msgpack
 
 from gearcache.cache.files.atomic import write_atomic
 from gearcache.errors import CaptureError
@@ -109,7 +109,7 @@ def _gear(
         libraries[digest] = torch.frombuffer(bytearray(store.read_blob(digest)), dtype=torch.uint8)
     constants: dict[str, Any] = {}
     if CONSTANTS in gear.blobs:
-        constants = msgpack.unpackb(store.read_blob(gear.blobs[CONSTANTS]), raw=False)
+        constants = msgpack.decode(store.read_blob(gear.blobs[CONSTANTS]))
     bound: dict[str, str] = {}
     for internal, (kind, owner) in gear.header["bound"].items():
         key = f"attribute {owner}" if kind == "attribute" else f"constant {digest} {owner}"

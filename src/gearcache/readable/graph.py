@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgpack
+from msgspec import msgpack
 
 #: The name of an artifact's blob with its graph for readers; a backend that stores the graph itself needs none.
 PACKED_GRAPH = "graph.readable"
@@ -19,7 +19,7 @@ def pack_graph(graph: Mapping[str, Any]) -> bytes:
     """Return a recorded graph without its constants' bytes, compressed to a few per mille of the compiled code."""
     constants = {name: [dtype, sizes] for name, (dtype, sizes, *_) in graph["constants"].items()}
     plain = {"nodes": graph["nodes"], "outputs": graph["outputs"], "constants": constants}
-    return zlib.compress(msgpack.packb(plain, use_bin_type=True), 9)
+    return zlib.compress(msgpack.encode(plain), 9)
 
 
 def unpack_graph(name: str, data: bytes) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def unpack_graph(name: str, data: bytes) -> dict[str, Any]:
         if stream.unconsumed_tail:
             raise ValueError(f"the graph has more than {_MAX_BYTES} bytes")
     try:
-        graph = msgpack.unpackb(data, raw=False, strict_map_key=False)
+        graph = msgpack.decode(data)
     except Exception as error:  # msgpack: "other exceptions can be raised during unpacking"
         raise ValueError(f"the graph cannot be decoded: {error}") from error
     if not isinstance(graph, dict) or not {"nodes", "outputs", "constants"} <= set(graph):

@@ -12,9 +12,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import pytest
 from click.testing import CliRunner, Result
+from msgspec import msgpack
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.health import check_health
@@ -112,13 +112,13 @@ def cases() -> list[tuple[CacheKey, tuple[Any, ...], bytes]]:
         step = 3 if os.environ.get("THOROUGH") else 8
         for value in ODD if path[0] not in ("payload", "components") else ODD[turn % step :: step]:
             wanted = key(len(made))
-            made.append((wanted, path, framed(msgpack.packb(changed(sound(wanted), path, value)))))
+            made.append((wanted, path, framed(msgpack.encode(changed(sound(wanted), path, value)))))
     for name in ("\x1b[2J", "", "a\nb", "../x"):
         wanted = key(len(made))
         fields = sound(wanted)
         fields["producer"] = {name: 1, **fields["producer"]}
         fields["components"] = {name: {name: 1}, **fields["components"]}
-        made.append((wanted, ("names",), framed(msgpack.packb(fields))))
+        made.append((wanted, ("names",), framed(msgpack.encode(fields))))
     return made
 
 

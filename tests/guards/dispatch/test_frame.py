@@ -7,9 +7,9 @@ import types
 import weakref
 from typing import Any
 
-import msgpack
 import pytest
 import torch
+from msgspec import msgpack
 
 from gearcache.guards.dispatch.frame import UnstorableConstant, bind_frame, decode_code, encode_code, resolve_reference
 
@@ -52,7 +52,7 @@ def _nested(n: int) -> Any:
 
 
 def _stored(code: types.CodeType) -> Any:
-    return msgpack.unpackb(msgpack.packb(encode_code(code)), strict_map_key=False)
+    return msgpack.decode(msgpack.encode(encode_code(code)))
 
 
 @pytest.mark.parametrize(("function", "calls"), [(_handled, [(0,), (4,)]), (_constants, [()]), (_nested, [(3,)])])

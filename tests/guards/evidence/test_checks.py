@@ -6,9 +6,9 @@ import types
 from collections import OrderedDict
 from typing import Any
 
-import msgpack
 import pytest
 import torch
+from msgspec import msgpack
 
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.evidence.checks import Check, observe
@@ -124,10 +124,10 @@ def test_every_kind_is_tried() -> None:
 def test_a_check_holds_for_its_value_and_for_no_other(kind: str) -> None:
     value, argument, others = CASES[kind]
     check = observe(kind, VALUE, value, argument)
-    again = Check.from_plain(msgpack.unpackb(msgpack.packb(check.to_plain())))
+    again = Check.from_plain(msgpack.decode(msgpack.encode(check.to_plain())))
     assert again == check
     assert _failure(again, value) is None
-    tree = msgpack.unpackb(msgpack.packb(evidence_tree([check])), strict_map_key=False)
+    tree = msgpack.decode(msgpack.encode(evidence_tree([check])))
     assert evidence_failure(tree, Scope({"value": value}, {})) is None
     for other in others:
         failure = _failure(again, other)

@@ -6,8 +6,8 @@ import enum
 import itertools
 from typing import Any
 
-import msgpack
 import torch
+from msgspec import msgpack
 
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.evidence.checks import Check, observe
@@ -74,9 +74,7 @@ def _holds(check: Check, value: Any) -> bool:
 
 def test_no_two_different_constants_pass_each_other_s_check() -> None:
     checks = [observe("constant", ROOT, value) for value in DIFFERENT]
-    stored = [
-        Check.from_plain(msgpack.unpackb(msgpack.packb(check.to_plain()), strict_map_key=False)) for check in checks
-    ]
+    stored = [Check.from_plain(msgpack.decode(msgpack.encode(check.to_plain()))) for check in checks]
     for left, right in itertools.product(range(len(DIFFERENT)), repeat=2):
         for check in (checks[right], stored[right]):
             assert _holds(check, DIFFERENT[left]) == (left == right), f"{DIFFERENT[left]!r} for {DIFFERENT[right]!r}"

@@ -22,9 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import torch
-from msgspec import Struct, field
+from msgspec import Struct, field, msgpack
 from msgspec.structs import asdict
 
 from gearcache.events import Event, LateEvent, held_events, tell_at_once
@@ -92,7 +91,7 @@ class ForkedBuild:
 
     def _read_report(self) -> Report:
         with contextlib.suppress(Exception):
-            plain = msgpack.unpackb(self._received, raw=False)
+            plain = msgpack.decode(self._received)
             child = {"process": self._pid}
             events: list[Event] = [
                 LateEvent(**event | {"gears": tuple(event["gears"])} | child) for event in plain["events"]
@@ -169,7 +168,7 @@ def _run(work: Callable[[], None], write: int, life_line: int, parent: int) -> N
             reported = [
                 asdict(event) | {"ended": ended} for event, ended in timed_events if event.kind in _REPORTED_KINDS
             ]
-        data = msgpack.packb({"kind": kind, "error": error, "events": reported, "logged": log.lines}, use_bin_type=True)
+        data = msgpack.encode({"kind": kind, "error": error, "events": reported, "logged": log.lines})
         while data:
             data = data[os.write(write, data) :]
     finally:

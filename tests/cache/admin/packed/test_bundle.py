@@ -11,8 +11,8 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
-import msgpack
 import pytest
+from msgspec import msgpack
 from msgspec.structs import asdict
 
 from gearcache.cache.admin.catalog import Catalog
@@ -111,7 +111,7 @@ def header(**changes: object) -> tuple[str, bytes]:
 def manifest(name: str = "", blobs: dict[str, int] | None = None) -> bytes:
     key = KEYS[0]
     fields = asdict(Manifest(key.name, key.digest, {}, {}, blobs or {}, 1.0, {}))
-    return framed(msgpack.packb({**fields, "name": name or key.name}))
+    return framed(msgpack.encode({**fields, "name": name or key.name}))
 
 
 PLACE = f"entries/Model.decode/{KEYS[0].digest}/manifest.msgpack"

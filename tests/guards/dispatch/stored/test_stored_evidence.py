@@ -5,9 +5,9 @@ from __future__ import annotations
 import types
 from typing import Any
 
-import msgpack
 import pytest
 import torch
+from msgspec import msgpack
 
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.dispatch.stored.packed_entry import entry_from_plain, entry_to_plain
@@ -29,7 +29,7 @@ def tree_of(scope: Scope) -> Any:
         access = MODEL.then("attr", "layers").then("item", index)
         for name in ("scale", "bias"):
             checks.append(observe("constant", access.then("attr", name), getattr(layer, name)))
-    return msgpack.unpackb(msgpack.packb(evidence_tree(checks)))
+    return msgpack.decode(msgpack.encode(evidence_tree(checks)))
 
 
 @pytest.mark.parametrize("changed", [0, 1, 2])
@@ -58,7 +58,7 @@ def variant(argument: Any) -> StoredVariant:
 
 
 def test_equal_parts_of_variants_become_one_object_and_others_stay_apart() -> None:
-    plain = msgpack.unpackb(msgpack.packb(entry_to_plain([variant(1), variant(1), variant(True)])))
+    plain = msgpack.decode(msgpack.encode(entry_to_plain([variant(1), variant(1), variant(True)])))
     first, second, third = entry_from_plain(plain)
     assert first.inputs is second.inputs
     assert first.evidence is third.evidence
