@@ -1,5 +1,5 @@
 #!/bin/sh
-# Programs for tests that no package index has: unpacks nginx, libfuse, Prometheus and a headless Chromium of this Debian
+# Programs for tests that no package index has: unpacks libfuse, Prometheus and a headless Chromium of this Debian
 # or Ubuntu into a folder (default .servers), and Azurite of npm, installs nothing. Where that cannot be done, the tests
 # that need them are skipped with the reason.
 set -eu
@@ -34,7 +34,7 @@ unpack() {
     done
 }
 
-unpack libfuse3-3 nginx
+unpack libfuse3-3
 unpack prometheus
 needed=$(missing "$browser")
 # shellcheck disable=SC2086  # names without blanks
