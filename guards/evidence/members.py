@@ -118,14 +118,15 @@ def is_foreign(value: Any) -> bool:
 def classes_plain(class_by_access: dict[Access, tuple[type, bool]], names: Collection[str]) -> list[Any]:
     """Return `[names, classes, paths]`: for each class and base its name and members, and for each path its bases.
 
-    Whether a class is the library's is stored as well, since finding out reads the file system.
+    Whether a class is the library's is stored as well, since finding out reads the file system. Paths are in the order
+    of their texts: two traces may meet the classes in two orders.
     """
     members = Members(names)
     made_classes = {base for cls, is_made in class_by_access.values() if is_made for base in cls.__mro__}
     numbers: dict[type, int] = {}
     classes: list[Any] = []
     paths = []
-    for access, (cls, _) in class_by_access.items():
+    for access, (cls, _) in sorted(class_by_access.items(), key=lambda item: item[0].text):
         for base in cls.__mro__:
             if base not in numbers:
                 numbers[base] = len(classes)

@@ -19,6 +19,19 @@ class Thing:
     pass
 
 
+class Doubled:
+    def scaled(self, x):
+        return x * 2
+
+
+class Tripled:
+    def scaled(self, x):
+        return x * 3
+
+
+KINDS = {"query": Doubled(), "key": Tripled()}
+
+
 def positions(pattern):
     """As einops reads a pattern: loops over sets, in which each name has its place."""
     left, right = (side.split() for side in pattern.split("->"))
@@ -89,6 +102,12 @@ MADE = texts(
     Net,
     {
         "membership": 'kept = {name for name in WEIGHTS if name != "key"}\nreturn x + ("key" in kept) + len(kept)',
+        "objects of two classes": """
+        made = {}
+        for name in set(KINDS):
+            made[name] = KINDS[name].scaled(x)
+        return made["query"] - made["key"]
+        """,
         "a pattern": 'order, total = positions("b c a -> a b c")\nreturn x.unsqueeze(0).permute(order) * total',
     },
 )
