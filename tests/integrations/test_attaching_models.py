@@ -73,6 +73,23 @@ def test_models_that_slots_cannot_serve_are_refused_by_name(name: str) -> None:
     assert vars(model) == before
 
 
+def test_keys_and_values_whose_sizes_no_config_tells_are_measured(tmp_path: Path) -> None:
+    call = {"input_ids": tokens(2, 7), "max_new_tokens": 4, "do_sample": True}
+    torch.manual_seed(3)
+    expected = language_model("deepseek_v3").generate(**call)
+    config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss="raise")
+    for traces in (2, 0):
+        model = language_model("deepseek_v3")
+        torch.manual_seed(3)  # the token that measures must not draw
+        attached = attach_generate(model, batch=[2], prompt=[8], cache_length=16, config=config, cache_dir=tmp_path)
+        assert torch.equal(model.generate(**call), expected)
+        assert attached.stats.traces == traces
+    with torch.device("meta"):
+        model = language_model("deepseek_v3")
+    with pytest.raises(UnsupportedMethod, match="its config does not tell the sizes of its keys and values"):
+        attach_generate(model)
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [

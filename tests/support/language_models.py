@@ -32,6 +32,21 @@ _SIZES: dict[str, Any] = {
 }
 _GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128, "num_key_value_heads": 4}
 _GEMMA3 = {"head_dim": 8, "sliding_window": 6, "layer_types": ["sliding_attention", "full_attention"]}
+#: Multi-head latent attention: keys and values are of sizes that the release of transformers chooses.
+_DEEPSEEK = {
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 8,
+    "n_routed_experts": 4,
+    "n_group": 1,
+    "topk_group": 1,
+    "num_experts_per_tok": 2,
+    "first_k_dense_replace": 1,
+    "moe_intermediate_size": 16,
+    "num_key_value_heads": None,
+}
 #: Name -> classes of model and config, and what the config has beside the sizes.
 FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama": ("LlamaForCausalLM", "LlamaConfig", {}),
@@ -43,6 +58,7 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mistral": ("MistralForCausalLM", "MistralConfig", {"sliding_window": 6}),
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", _GPT2),
     "phi3": ("Phi3ForCausalLM", "Phi3Config", {}),
+    "deepseek_v3": ("DeepseekV3ForCausalLM", "DeepseekV3Config", _DEEPSEEK),
 }
 #: The same of encoder-decoders.
 _OWN: dict[str, Any] = {

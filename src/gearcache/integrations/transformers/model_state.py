@@ -7,7 +7,7 @@ from typing import Any
 from gearcache.integrations.transformers.model_call import UnservedCall
 from gearcache.integrations.transformers.sizes import Sizes
 from gearcache.integrations.transformers.slots import LayerShapes
-from gearcache.integrations.transformers.support import layer_shapes, reason_against
+from gearcache.integrations.transformers.support import measured_shapes, reason_against, told_shapes
 
 #: Names of attributes that make a module in training mode draw random numbers.
 _RANDOM = ("drop", "jitter")
@@ -19,9 +19,9 @@ class ModelState:
     """A model with the sizes of its keys and values; the graphs of one attachment take only these."""
 
     def __init__(self, model: Any) -> None:
-        self._model = model
+        self._model, self._told = model, told_shapes(model)
         #: Heads and head sizes of each layer.
-        self.shapes: LayerShapes = layer_shapes(model)
+        self.shapes: LayerShapes = self._told or measured_shapes(model)
 
     def apart(self, sizes: Sizes) -> dict[str, Any]:
         """Return the data that separates entries whose graphs take different keys and values."""
@@ -32,7 +32,7 @@ class ModelState:
         reason = reason_against(self._model)
         if reason is not None:
             return UnservedCall("config", f"changed since `attach_generate`: {reason}", "what `attach_generate` takes")
-        if layer_shapes(self._model) != self.shapes:
+        if told_shapes(self._model) != self._told:
             return UnservedCall(
                 "config",
                 "changed since `attach_generate`: other sizes of keys and values",

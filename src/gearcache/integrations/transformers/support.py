@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 from typing import Any
 
+import torch
 import transformers
 from transformers.cache_utils import get_layer_types_and_kwargs
 from transformers.modeling_outputs import CausalLMOutputWithPast
@@ -66,8 +67,8 @@ def reason_against(model: transformers.PreTrainedModel) -> str | None:
     if config._attn_implementation not in ATTENTION:
         allowed = " and ".join(map(repr, ATTENTION))
         return f"its attn_implementation is {config._attn_implementation!r}; allowed: {allowed}"
-    if model._get_static_cache_init_shape() is None:
-        return "its layers lie on several devices, or its keys and values have sizes that its config does not tell"
+    if len(set(getattr(model, "hf_device_map", {}).values())) > 1 or (getattr(model, "_tp_size", None) or 1) > 1:
+        return "its layers lie on several devices"
     return None
 
 
@@ -85,13 +86,32 @@ def has_windows(model: Any) -> bool:
     return kinds != {"full_attention"} or getattr(config, "sliding_window", None) is not None
 
 
-def layer_shapes(model: Any) -> LayerShapes:
-    """Return the number of heads, and the head sizes of keys and values, for each layer."""
-    heads, size = model._get_static_cache_init_shape()
+def told_shapes(model: Any) -> LayerShapes | None:
+    """Return the number of heads, and the head sizes of keys and values, for each layer; None if no config tells.
+
+    None for multi-head latent attention (DeepSeek): what such a layer keeps is up to the release of transformers.
+    """
+    shape = model._get_static_cache_init_shape()
+    if shape is None:
+        return None
     count = len(model.config.get_text_config(decoder=True).per_layer_config)
-    every_heads = heads if isinstance(heads, list) else [heads] * count
-    every_size = size if isinstance(size, list) else [size] * count
-    return [(head, width, width) for head, width in zip(every_heads, every_size, strict=True)]
+    every_heads, every_size = (item if isinstance(item, list) else [item] * count for item in shape)
+    return [(heads, size, size) for heads, size in zip(every_heads, every_size, strict=True)]
+
+
+def measured_shapes(model: Any) -> LayerShapes:
+    """Return what `told_shapes` does, of what the model keeps of one token; `UnsupportedMethod` if that fails."""
+    token = torch.zeros(1, 1, dtype=torch.int64, device=model.device)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            output = model.forward(input_ids=token, use_cache=True)
+        layers = [(layer.keys, layer.values) for layer in output[CACHE].layers]
+        return [(keys.shape[1], keys.shape[3], values.shape[3]) for keys, values in layers]
+    except Exception as error:
+        raise UnsupportedMethod(
+            f"attach_generate cannot serve `{type(model).__name__}`: its config does not tell the sizes of its keys "
+            f"and values, and one token does not either: {type(error).__name__}: {error}"
+        ) from error
 
 
 _NAMES = ("cache", "past_key_values")
