@@ -6,6 +6,7 @@ The form is a dict of lists, strings and numbers (no code): nodes in order, each
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from keyword import iskeyword
@@ -18,6 +19,7 @@ from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.guards.dispatch.check_code import checked_name
 from gearcache.guards.dispatch.generated import define
 from gearcache.guards.evidence.names import a_type
+from gearcache.guards.gears.expressions import MATH
 
 Plain = Any
 
@@ -30,9 +32,12 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = (
     | {f"operator.{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge", "and_", "or_")}
     | {
         f"torch.{name}": getattr(torch, name)
-        for name in ("sym_max", "sym_min", "sym_not", "sym_float", "sym_ite", "sym_int", "sym_sum", "_sym_sqrt")
+        for name in ("sym_max", "sym_min", "sym_not", "sym_float", "sym_ite", "sym_int", "sym_sum")
         if hasattr(torch, name)
     }
+    | {f"torch._sym_{name}": getattr(torch, f"_sym_{name}") for name in MATH if hasattr(torch, f"_sym_{name}")}
+    | {f"math.{name}": getattr(math, name) for name in ("trunc", "ceil", "floor")}
+    | {"builtins.round": round}
 )
 _FUNCTION_NAMES = {id(function): name for name, function in _FUNCTIONS.items()}
 _TORCH_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)

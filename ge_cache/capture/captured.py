@@ -90,4 +90,4 @@ class Capture(Struct):
 
     def symbols(self) -> Symbols:
         """Return the symbols of the sizes."""
-        return Symbols(self.shape_env, self.unbacked, self.numbers.symbols)
+        return Symbols(self.shape_env, self.unbacked, self.numbers.symbols, self.numbers.size_conditions)

@@ -61,6 +61,8 @@ class ComputedFloats:
         self.bases: dict[Any, frozenset[Any]] = {}
         #: Symbol -> the operation that made it, as sympy's expression over symbols of numbers and of earlier floats.
         self.operations: dict[Any, Any] = {}
+        #: The same of floats that were computed from sizes, and rounded: sympy must not compute with those either.
+        self.of_sizes: dict[Any, Any] = {}
 
 
 class ComputedFloat(Struct):

@@ -9,6 +9,7 @@ too, see `ge_cache.capture.computed`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -55,6 +56,11 @@ class Numbers(Struct):
     fixed: dict[Any, str] = field(default_factory=dict)
     #: Conditions of the trace on floats, as source over names; also that each is finite, as sympy supposes.
     float_conditions: list[str] = field(default_factory=list)
+    #: Conditions of the trace on floats that it computed from sizes, as torch has them, and as source over the symbols
+    #: of the sizes; None where sympy may not compute as Python does.
+    size_conditions: list[tuple[Any, str | None]] = field(default_factory=list)
+    #: Whether it computed floats from such floats, which sympy may join where it computes the sizes of results.
+    joins_floats: bool = False
     #: Why some of its symbols cannot be numbers, as far as the graph shows.
     refusals: list[tuple[str, frozenset[Any]]] = field(default_factory=list)
 
@@ -110,8 +116,25 @@ def take_numbers(graph: fx.Graph, shape_env: Any, computed: ComputedFloats) -> N
             last.append(node)
         last = node
     _take_computed(graph, numbers, computed, shape_env)
-    _take_conditions(numbers, computed, shape_env)
+    _take_conditions(numbers, computed, shape_env, _texts_of_sizes(graph, shape_env))
     return numbers
+
+
+def _texts_of_sizes(graph: fx.Graph, shape_env: Any) -> dict[Any, str]:
+    """Return how Python computes the floats of a graph from sizes, by symbol."""
+    sizes = private_symbols.size_texts(shape_env)
+    placeholders = [(node, node.meta["example_value"]) for node in graph.find_nodes(op="placeholder")]
+    named = {
+        node: sizes[value.node._expr]
+        for node, value in placeholders
+        if isinstance(value, torch.SymInt) and value.node._expr in sizes
+    }
+    texts = number_texts(graph, named)
+    return {
+        node.meta["example_value"].node._expr: text
+        for node, text in texts.items()
+        if isinstance(node.meta["example_value"], torch.SymFloat)
+    }
 
 
 def _take_computed(graph: fx.Graph, numbers: Numbers, computed: ComputedFloats, shape_env: Any) -> None:
@@ -152,8 +175,11 @@ def _take_computed(graph: fx.Graph, numbers: Numbers, computed: ComputedFloats, 
             graph.erase_node(node)
 
 
-def _take_conditions(numbers: Numbers, computed: ComputedFloats, shape_env: Any) -> None:
-    """Take the conditions on floats out of a trace; nothing else knows symbols of floats."""
+def _take_conditions(numbers: Numbers, computed: ComputedFloats, shape_env: Any, known: Mapping[Any, str]) -> None:
+    """Take the conditions on floats out of a trace; nothing else knows symbols of floats.
+
+    `known` are the floats that the graph computes from sizes.
+    """
     texts = {**numbers.texts, **numbers.names}
     numbers.float_conditions += map(FINITE.format, numbers.float_names.values())
     for made, operation in computed.operations.items():  # Dynamo drops what only its branches need
@@ -164,7 +190,13 @@ def _take_conditions(numbers: Numbers, computed: ComputedFloats, shape_env: Any)
         elif number_names(text):
             texts[made] = text
             numbers.float_conditions.append(FINITE.format(text))  # the operation may also raise an exception
+    of_sizes = computed.of_sizes
+    sizes = private_symbols.size_texts(shape_env, of_sizes, known)
+    numbers.joins_floats = any(of_sizes.keys() & operation.free_symbols for operation in of_sizes.values())
     for condition in private_symbols.take_float_conditions(shape_env):
+        if of_sizes.keys() & condition.free_symbols:
+            numbers.size_conditions.append((condition, private_symbols.comparison_text(condition, sizes)))
+            continue
         bases = frozenset().union(*(computed.bases.get(symbol, {symbol}) for symbol in condition.free_symbols))
         if not bases & numbers.sources.keys():
             continue  # about constants

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+from gearcache.guards.gears.expressions import expression_function
 
 Assignment = Mapping[Any, int]
 
@@ -12,14 +15,20 @@ class Symbols:
     """Read-only view of a capture's shape environment; `unbacked` has the sizes of symbols that lack a value in it."""
 
     def __init__(
-        self, shape_env: Any, unbacked: Assignment | None = None, numbers: Collection[Any] = frozenset()
+        self,
+        shape_env: Any,
+        unbacked: Assignment | None = None,
+        numbers: Collection[Any] = frozenset(),
+        size_conditions: Sequence[tuple[Any, str | None]] = (),
     ) -> None:
+        """`size_conditions`: see `ge_cache.capture.numbers.Numbers`."""
         import sympy
 
         self._sympy = sympy
         self._shape_env = shape_env
         self._unbacked = unbacked or {}
         self._numbers = set(numbers)
+        self._size_conditions = size_conditions
 
     def simplify(self, size: Any) -> Any:
         """Return an int or an expression in independent symbols (equal dims share one)."""
@@ -69,4 +78,16 @@ class Symbols:
             values = {symbol: self._sympy.Integer(assignment.get(symbol, self.hint(symbol))) for symbol in free}
             if condition.xreplace(values) == self._sympy.false:
                 return str(guard.expr)
+        return self._broken_size_condition(assignment)
+
+    def _broken_size_condition(self, assignment: Assignment) -> str | None:
+        """Return the first condition on floats computed from sizes that does not hold at a gear, or is not known to."""
+        if all(value == self.hint(symbol) for symbol, value in assignment.items()):
+            return None
+        by_name = {str(symbol): symbol for symbol in self._shape_env.var_to_range}
+        for condition, text in self._size_conditions:
+            names = sorted(by_name.keys() & set(re.findall(r"\w+", text or "")))
+            values = {name: self.value(by_name[name], assignment) for name in names}
+            if text is None or not expression_function(text, tuple(names))(**values):
+                return text or str(condition)
         return None

@@ -192,6 +192,8 @@ class SizePrinter:
 
     def text(self, expression: Any) -> str:
         """Return Python source; `CaptureError` when the expression is not simple arithmetic."""
+        if self._capture.numbers.joins_floats and private_symbols.computes_floats(expression):
+            raise CaptureError(self._capture.method, f"a size of its graph, `{expression}`, is computed with floats")
         text = private_symbols.print_expression(expression.xreplace(self._names) if self._names else expression)
         try:
             return checked_expression(text)
@@ -325,6 +327,11 @@ class SizePrinter:
             condition = self.simple(self._env.simplify(guard.expr))
             if condition not in (True, False) and getattr(condition, "free_symbols", None):
                 texts.append(self.text(condition))
+        for condition, text in self._capture.numbers.size_conditions:
+            if text is None:
+                cause = f"it decides on `{condition}`, which it computes from sizes with floats"
+                raise CaptureError(self._capture.method, cause)
+            texts.append(checked_expression(text))
         mixed = [self._mixed(condition) for condition in mixed_conditions(self._capture)]
         texts += [text for text in mixed if text != "True"]
         return list(dict.fromkeys(texts))

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.captured import Capture, CapturedInput
 from gearcache.ge_cache.capture.number_checks import number_text
 from gearcache.ge_cache.capture.number_choice import NumberRefused
@@ -49,6 +50,9 @@ class GearSymbols:
 
     def __init__(self, capture: Capture, symbols: Symbols, assignment: Mapping[Any, int]) -> None:
         self.open = capture.open_symbols(symbols, assignment)
+        if self.open and capture.numbers.size_conditions:
+            cause = "it decides on a float that it computes from a size, which has no gears"
+            raise CaptureError(capture.method, cause)
         self._symbols, self._assignment = symbols, assignment
         names = capture.numbers.names
         self._symbol_by_name = {name: symbol for symbol, name in names.items()}

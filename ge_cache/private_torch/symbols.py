@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -120,10 +122,74 @@ class SymbolicInputs:
 
 
 def print_expression(expression: Any) -> str:
-    """Return a size expression as Python source."""
+    """Return an expression over sizes and ints as Python source; `CaptureError` where its floats may be rounded
+    otherwise.
+    """
     from torch.utils._sympy.printers import PythonPrinter
 
-    return str(PythonPrinter().doprint(expression)).replace("torch.sym_float(", "float(")
+    if not is_faithful(expression):
+        raise CaptureError("", f"it computes `{expression}` with floats, which sympy may simplify")
+    text = str(PythonPrinter().doprint(expression))
+    text = text.replace("torch.sym_float(", "float(").replace("torch._sym_", "").replace("math.", "")
+    return re.sub(r"\b\d+\.\d{12,}(e[-+]?\d+)?", lambda number: repr(float(number[0])), text)
+
+
+#: Roundings of floats to ints, by the names of torch's functions for sympy.
+_ROUNDINGS = ("TruncToInt", "CeilToInt", "FloorToInt", "RoundToInt")
+#: Numbers of this many bits before and behind the point, times a size, are floats without rounding.
+_BITS = 6
+
+
+def is_exact(expression: Any) -> bool:
+    """Return whether floats compute an expression without rounding, so that sympy's real numbers are right.
+
+    Then it does not matter in which order the method computes it: `length * 0.5 + 0.5`, and not `length * 0.1`.
+    """
+    from torch.utils._sympy.functions import FloatTrueDiv, IntTrueDiv
+
+    if expression.is_integer:
+        return is_faithful(expression)
+    if expression.is_Number:
+        scaled = float(expression) * 2**_BITS
+        return bool(scaled.is_integer() and abs(scaled) <= 4**_BITS)
+    if isinstance(expression, (FloatTrueDiv, IntTrueDiv)):
+        number, divisor = expression.args
+        return is_exact(number) and divisor.is_number and abs(float(divisor)) in _POWERS_OF_TWO
+    return (is_conversion(expression) or expression.is_Add or expression.is_Mul) and all(map(is_exact, expression.args))
+
+
+_POWERS_OF_TWO = frozenset(2.0**power for power in range(-_BITS, _BITS + 1))
+
+
+def is_faithful(expression: Any) -> bool:
+    """Return whether an expression is computed as Python has computed it, whatever sympy made of it.
+
+    An operation whose result is rounded has to be the only one on its floats: so sympy cannot have joined two of them.
+    """
+    import sympy
+
+    if type(expression).__name__ in _ROUNDINGS:
+        (number,) = expression.args
+        return number.is_Symbol or is_exact(number) or _is_one_operation(number)
+    if expression.is_Number:
+        return True
+    is_float = isinstance(expression, sympy.Expr) and not expression.is_integer and not expression.is_Piecewise
+    if is_float and not expression.is_Symbol:
+        return is_exact(expression) or _is_one_operation(expression)
+    return all(map(is_faithful, expression.args))
+
+
+def _is_one_operation(expression: Any) -> bool:
+    """Return whether an expression is one operation on ints, of whose exact result its float is the nearest one."""
+    from torch.utils._sympy.functions import FloatPow, IntTrueDiv
+
+    if isinstance(expression, IntTrueDiv):
+        return all(map(is_faithful, expression.args))
+    name = type(expression).__name__.removeprefix("OpaqueUnaryFn_")
+    if not isinstance(expression, FloatPow) and name not in MATH:
+        return False
+    base, *exponent = expression.args
+    return is_conversion(base) and is_faithful(base.args[0]) and all(each.is_Float for each in exponent)
 
 
 def number_symbol(name: str) -> Any:
@@ -238,9 +304,13 @@ def _has_float(expression: Any) -> bool:
 
 
 def comparison_text(condition: Any, texts: Mapping[Any, str]) -> str | None:
-    """Return a comparison of numbers as Python source; None for what computes with them, as sympy is not exact."""
+    """Return comparisons of numbers as Python source; None for what computes with them, as sympy is not exact."""
     import sympy
 
+    if isinstance(condition, (sympy.And, sympy.Or)):
+        parts = [comparison_text(part, texts) for part in condition.args]
+        word = " and " if isinstance(condition, sympy.And) else " or "
+        return f"({word.join(map(str, parts))})" if None not in parts else None
     if not isinstance(condition, sympy.core.relational.Relational):
         return None
     sides = [_side_text(side, texts) for side in condition.args]
@@ -270,6 +340,38 @@ def operation_text(expression: Any, texts: Mapping[Any, str]) -> str | None:
     return f"{name}({sides[0]})" if name in MATH and len(sides) == 1 else None
 
 
+def size_texts(
+    shape_env: Any,
+    operations: Mapping[Any, Any] = MappingProxyType({}),
+    known: Mapping[Any, str] = MappingProxyType({}),
+) -> dict[Any, str]:
+    """Return the sizes of a trace, and the floats that it computed from them in `operations`, as Python source.
+
+    Of a float that is not `known`, the operation may be one that sympy has joined with another one (`3 * size * 0.1` is
+    `0.3 * size` for it): then it is left out.
+    """
+    texts = {
+        symbol: print_expression(shape_env.replace(symbol))
+        for symbol, sources in shape_env.var_to_sources.items()
+        if sources and symbol not in operations and not is_number_source(sources[0])
+    }
+    for symbol, operation in operations.items():
+        factors = operation.args if operation.is_Mul or operation.is_Add else ()
+        is_joined = any(each.is_integer for each in factors) and not all(map(is_exact, factors))
+        text = known.get(symbol) or (None if is_joined else operation_text(operation, texts))
+        if text is not None:
+            texts[symbol] = text
+    return texts
+
+
+def computes_floats(expression: Any) -> bool:
+    """Return whether a size is computed with floats."""
+    import sympy
+
+    parts = sympy.preorder_traversal(expression)
+    return any(isinstance(part, sympy.Expr) and not part.is_integer and not part.is_Piecewise for part in parts)
+
+
 def is_conversion(expression: Any) -> bool:
     """Return whether an operation makes an int a float of its value."""
     return type(expression).__name__ == "ToFloat"
@@ -284,9 +386,15 @@ def _side_text(side: Any, texts: Mapping[Any, str]) -> str | None:
         return f"(-{texts[-side]})"
     if is_conversion(side):
         return operation_text(side, texts)
-    if side.is_integer and all(symbol.is_integer and symbol in texts for symbol in side.free_symbols):
-        return f"({print_expression(side.xreplace({each: number_symbol(texts[each]) for each in side.free_symbols}))})"
+    if side.is_integer and texts.keys() >= side.free_symbols:
+        return f"({print_expression(side.xreplace({each: _named(each, texts[each]) for each in side.free_symbols}))})"
     return None
+
+
+def _named(symbol: Any, text: str) -> Any:
+    import sympy
+
+    return number_symbol(text) if symbol.is_integer else sympy.Symbol(text, real=True)
 
 
 def assumed(shape_env: Any, symbols: Collection[Any]) -> list[Any]:

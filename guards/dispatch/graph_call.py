@@ -17,7 +17,7 @@ from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.dispatch.tensors.memory import BoundSpans, find_overlap
 from gearcache.guards.dispatch.tensors.native import tensor_check
 from gearcache.guards.dispatch.tensors.tensor_checks import TensorChecks
-from gearcache.guards.gears.expressions import MATH, checked_expression
+from gearcache.guards.gears.expressions import NAMESPACE, checked_expression
 
 #: How many sets of addresses a graph remembers as free of overlap.
 _MAX_PLACES = 256
@@ -131,6 +131,7 @@ class GraphCall:
             "runner": self._run,
             "tick": self.counter.__next__,
             "mismatch": self._mismatch,
+            **NAMESPACE,
         }
         lines = []
         for index, stored in enumerate(self.variant.inputs):
@@ -162,7 +163,7 @@ class GraphCall:
         if floats:
             from gearcache.guards.dispatch.tensors.number_tensors import float_tensor
 
-            namespace |= {"tensor_of_float": float_tensor, **MATH}
+            namespace["tensor_of_float"] = float_tensor
             floats = [f"tensor_of_float({text})" for text in floats] if self._is_native else floats
         lines.append("tick()")
         call = f"run([{', '.join([*names, *floats, *ints])}])"

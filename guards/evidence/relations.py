@@ -14,7 +14,7 @@ from typing import Any
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.kind import Kind, Writer, of_relation
 from gearcache.guards.evidence.names import a_type
-from gearcache.guards.gears.expressions import FINITE, MATH, checked_expression, expression_function
+from gearcache.guards.gears.expressions import FINITE, NAMESPACE, checked_expression, expression_function
 
 
 def _are_distinct(value: Any, expected: Any, others: Sequence[Any]) -> bool:
@@ -70,7 +70,7 @@ def _numbers_words(path: str, expected: Any, wanted: str, present: str) -> str:
 def _numbers_source(writer: Writer, access: Access, expected: Any, compared: Any) -> str:
     builtin = writer.builtin
     local_names = {str(symbol): f"{writer.name('number')}{index}" for index, (symbol, _) in enumerate(expected[1])}
-    local_names |= {function.__name__: builtin(function) for function in (min, max, float, abs, *MATH.values())}
+    local_names |= {function.__name__: builtin(function) for function in (min, max, float, abs, *NAMESPACE.values())}
     kinds = [
         f"{builtin(type)}({local_names[str(symbol)]} := {writer.path(Access.from_plain(path))})"
         f" is {builtin(number_type(str(symbol)))}"

@@ -40,7 +40,11 @@ _NODES = (
 )
 #: Functions of `math` that may compute a float from numbers.
 MATH = {name: getattr(math, name) for name in ("sqrt", "sin", "cos", "tan", "tanh", "log2")}
-_FUNCTIONS = {"abs", "float", "max", "min", *MATH}
+#: Functions that make an int of a float. Python's `int` is `trunc`.
+ROUNDING: dict[str, Callable[..., Any]] = {"trunc": math.trunc, "ceil": math.ceil, "floor": math.floor, "round": round}
+#: What a function that computes expressions has in its namespace.
+NAMESPACE = {**MATH, **ROUNDING}
+_FUNCTIONS = {"abs", "float", "max", "min", *NAMESPACE}
 
 
 #: The condition that a float is finite, which sympy supposes of each.
@@ -73,4 +77,4 @@ def expression_function(text: str, names: tuple[str, ...]) -> Callable[..., Any]
     """Return an expression as a function of the named symbols (numbers, or symbolic ints with torch's max and min)."""
     parameters = ", ".join(checked_expression(name) for name in names)
     source = f"def value({parameters}{', ' if names else ''}max=max, min=min):\n    return {checked_expression(text)}\n"
-    return define(source, "value", dict(MATH), f"expression {text}")
+    return define(source, "value", dict(NAMESPACE), f"expression {text}")

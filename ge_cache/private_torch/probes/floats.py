@@ -1,4 +1,4 @@
-"""Make every float that a method computes from its numbers a symbol of its own, and report the others.
+"""Make every float that a method computes from its numbers, or rounds, a symbol of its own, and report the others.
 
 sympy computes with real numbers: it simplifies `n * 0.1 * 10` to `n`, and decides a branch on that without a guard. A
 symbol of its own has no such history: `capture.computed` writes down how Python computes its value.
@@ -17,7 +17,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic
 
 from gearcache.ge_cache.capture.computed import ComputedFloats
 from gearcache.ge_cache.private_torch.probe import Probes
-from gearcache.ge_cache.private_torch.symbols import is_number_source, number_sources
+from gearcache.ge_cache.private_torch.symbols import is_exact, is_number_source, number_sources
 
 probes = Probes()
 
@@ -30,7 +30,7 @@ def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any)
     expression = getattr(node, "_expr", None)
     if expression is not None and node.shape_env is not computed.shape_env:
         computed.begin(node.shape_env)
-    if expression is None or _is_inside_operator():
+    if expression is None or expression in computed.of_sizes or _is_inside_operator():
         return
     if _is_number(expression, node.shape_env, computed) and computed.nodes.setdefault(expression, node) is node:
         return  # the number itself, and not `number + 0`, which is equal and may have a zero of another sign
@@ -44,15 +44,21 @@ def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any)
             bases.add(symbol)
         else:
             is_of_numbers = False
-    hint = node.hint if is_of_numbers and bases else None
+    is_of_sizes = not is_of_numbers and not bases
+    if is_of_sizes and is_exact(expression):
+        return
+    hint = node.hint if (is_of_numbers and bases) or is_of_sizes else None
     if hint is None or not math.isfinite(hint):
         for symbol in bases:
             trace.note("symbol of a float", symbol)
         return
-    source = ConstantSource(f"computed_float_{len(computed.bases)}")
+    source = ConstantSource(f"computed_float_{len(computed.nodes)}")
     symbol = node.shape_env.create_unspecified_symbol(float(hint), source, DimDynamic.DYNAMIC)
-    computed.bases[symbol] = frozenset(bases)
-    computed.operations[symbol] = expression
+    if is_of_sizes:
+        computed.of_sizes[symbol] = expression
+    else:
+        computed.bases[symbol] = frozenset(bases)
+        computed.operations[symbol] = expression
     self.node = computed.nodes[symbol] = SymNode(symbol, node.shape_env, float, float(hint), fx_node=node.fx_node)
 
 
