@@ -261,7 +261,12 @@ class Units:
             name = self._request.names.get(text, text)
             logger.info("%s: gear %s will be compiled at its first call", capture.method, name)
             return None
-        return TraceUnit(static_capture, [(text, None)])
+
+        def static(error: CaptureError) -> Iterator[TraceUnit]:
+            self._tracer.stay_static(error, keeps_numbers=True)
+            yield from self._own_units(capture, [gear])
+
+        return TraceUnit(static_capture, [(text, None)], otherwise=static if self._tracer.may_be_static else None)
 
     def _note_failed_trace(self, capture: Capture, gear: PlannedGear, error: CaptureError | GearSpecError) -> None:
         """Record that a gear has no trace for the ints of a capture. If the method itself raises, it needs none."""

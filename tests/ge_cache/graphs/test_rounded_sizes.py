@@ -1,0 +1,167 @@
+"""Sizes that a method computes with floats: one graph serves all, and each rounds and branches as Python does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from gearcache.ge_cache.private_torch.symbols import is_exact, is_faithful, print_expression
+from tests.support.scenarios import strict_config
+
+#: Lengths at which `0.1 * n * 3`, `n * 0.7 * 0.3` and `n / 49 * 49` are not what real numbers would be.
+LENGTHS = (8, 12, 13, 16, 27, 32, 49, 53, 54, 55, 63, 64, 98, 99)
+
+
+class Net(nn.Module):
+    def half(self, x: Tensor) -> Tensor:
+        return x[:, : int(x.shape[1] * 0.5)] * 2
+
+    def pieces(self, x: Tensor) -> Tensor:
+        return x.new_zeros(math.ceil(x.shape[1] / 3), round(x.shape[1] / 2)) + x.sum()
+
+    def grid(self, x: Tensor) -> Tensor:
+        side = int(math.sqrt(x.shape[1]))
+        return x[:, : side * side].reshape(x.shape[0], side, -1)
+
+    def resized(self, x: Tensor) -> Tensor:
+        return nn.functional.interpolate(x[:, None], scale_factor=0.5, mode="linear")
+
+    def joined(self, x: Tensor) -> Tensor:
+        return x[:, : int(x.shape[1] * 0.7 * 0.3 / 0.21)]
+
+    def rounded_product(self, x: Tensor) -> Tensor:
+        return x[:, : math.floor(x.shape[1] * 0.7)]
+
+    def scaled(self, x: Tensor) -> Tensor:
+        rows = x[:, None, :, None]
+        return nn.functional.scaled_dot_product_attention(rows, rows, rows, scale=x.shape[1] * 0.7 * 0.3)
+
+    def products(self, x: Tensor) -> Tensor:
+        return x * 2 if x.shape[1] * 0.1 * 3 == x.shape[1] * 0.3 else x * 3
+
+    def quotients(self, x: Tensor) -> Tensor:
+        return x * 2 if x.shape[1] / 49 * 49 < x.shape[1] else x * 3
+
+    def square(self, x: Tensor) -> Tensor:
+        return x * 2 if int(math.sqrt(x.shape[1])) ** 2 == x.shape[1] else x * 3
+
+    def returned(self, x: Tensor) -> tuple[Tensor, float]:
+        return x + 1, x.shape[1] * 0.7 * 0.3
+
+
+EACH = len(LENGTHS)
+#: Name -> how many graphs serve all lengths, with dynamic sizes: a branch has one for each way.
+GRAPHS = {
+    "half": 1,
+    "pieces": 1,
+    "grid": 2,  # a whole square is not sliced
+    "resized": 1,
+    "products": 2,
+    "quotients": 2,
+    "square": 2,
+    "joined": EACH,
+    "rounded_product": EACH,
+    "scaled": EACH,
+    "returned": 1,
+}
+
+
+def answers(name: str, **options: Any) -> tuple[Any, list[Any], list[Any]]:
+    """Return the cached method, what it gives at each length, and what the method itself gives."""
+    cached = gearcache.cache_compile(getattr(Net(), name), config=strict_config(max_variants=40), **options)
+    inputs = [torch.linspace(0, 1, 2 * length, dtype=torch.float64).reshape(2, length) for length in LENGTHS]
+    with torch.no_grad():
+        return cached, [cached(x) for x in inputs], [getattr(Net(), name)(x) for x in inputs]
+
+
+def assert_equal(found: Any, expected: Any) -> None:
+    if isinstance(expected, tuple):
+        assert found[1] == expected[1]
+        found, expected = found[0], expected[0]
+    assert found.shape == expected.shape
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_all_lengths_are_served_as_by_the_method_also_relaunched(name: str, cache_dir: Path) -> None:
+    cached, found, expected = answers(name, cache_dir=cache_dir, dynamic=True)
+    for each, other in zip(found, expected, strict=True):
+        assert_equal(each, other)
+    assert cached.stats.compiles == GRAPHS[name]
+    assert cached.stats.eager_calls == 0
+    relaunched, found, _ = answers(name, cache_dir=cache_dir, dynamic=True)
+    for each, other in zip(found, expected, strict=True):
+        assert_equal(each, other)
+    assert relaunched.stats.traces == 0
+
+
+@pytest.mark.parametrize("name", ["products", "quotients", "square", "grid", "joined"])
+def test_gears_take_the_branch_that_python_takes(name: str, cache_dir: Path) -> None:
+    _, found, expected = answers(name, cache_dir=cache_dir, gears={"x": {1: list(LENGTHS)}})
+    for each, other in zip(found, expected, strict=True):
+        assert_equal(each, other)
+
+
+def test_a_gear_whose_other_sizes_cannot_stay_open_gets_a_graph_for_each(cache_dir: Path) -> None:
+    class Ratio(nn.Module):
+        def run(self, x: Tensor) -> Tensor:
+            rows, columns = x.shape
+            return x.new_ones(1 + round((rows + columns) / float(columns)))
+
+    net = Ratio()
+    cached = gearcache.cache_compile(net.run, config=strict_config(), cache_dir=cache_dir, gears={"x": {1: [8, 12]}})
+    with torch.no_grad():
+        for sizes in ((2, 8), (3, 12), (30, 12), (9, 8)):
+            assert cached(torch.ones(sizes)).shape == net.run(torch.ones(sizes)).shape
+
+
+def of(text: str) -> Callable[[], Any]:
+    """Return a function that makes an expression of torch, of the size `s` and the int `n`."""
+
+    def make() -> Any:
+        import sympy
+        from torch.utils._sympy import functions
+
+        names = {name: getattr(functions, name) for name in dir(functions) if not name.startswith("__")}
+        sizes = {"s": sympy.Symbol("s0", integer=True, positive=True), "n": sympy.Symbol("n0", integer=True)}
+        return eval(text, names | sizes)  # noqa: S307
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("TruncToInt(0.5 * s)", "trunc(0.5*s0)"),
+        ("CeilToInt(IntTrueDiv(3 * s, 7))", "ceil((3*s0) / 7)"),
+        ("RoundToInt(1.5 * ToFloat(s) + 0.25)", "round(0.25 + 1.5*float(s0))"),
+        ("TruncToInt(OpaqueUnaryFn_sqrt(ToFloat(s)))", "trunc(sqrt(float(s0)))"),
+        ("2 * FloorToInt(FloatPow(ToFloat(s), 0.5)) + n", "n0 + 2*floor(float(s0) ** 0.5)"),
+        ("0.5 * s > 3.25", "0.5*s0 > 3.25"),
+        # A product that is rounded may be two: of `s * 0.7 * 0.3`, sympy makes `0.21 * s`.
+        ("TruncToInt(0.7 * s)", None),
+        ("3 * IntTrueDiv(s, 7) > n", None),
+        ("CeilToInt(IntTrueDiv(s, 7) + 0.5)", None),
+        ("TruncToInt(FloatPow(0.1 * s, 0.5))", None),
+        ("1000000.5 * s > n", None),
+    ],
+)
+def test_expressions_are_printed_where_sympy_computes_as_floats_do(expression: str, text: str | None) -> None:
+    made = of(expression)()
+    assert is_faithful(made) is (text is not None)
+    if text is not None:
+        assert print_expression(made) == text
+
+
+def test_exact_expressions_are_what_floats_give_in_any_order() -> None:
+    assert is_exact(of("1.5 * s + 0.25 * n - 3.5")())
+    for size in range(3000):
+        for number in (-5, 0, 7, 1024):
+            assert 1.5 * size + 0.25 * number - 3.5 == -3.5 + number / 4 + size / 2 * 3
