@@ -15,7 +15,7 @@ import gearcache
 from gearcache.ge_cache.private_torch.symbols import is_exact, is_faithful, print_expression
 from tests.support.scenarios import strict_config
 
-#: Lengths at which `0.1 * n * 3`, `n * 0.7 * 0.3` and `n / 49 * 49` are not what real numbers would be.
+#: Lengths at which `0.1 * n * 3`, `n * 0.7 * 10` and `n / 49 * 49` are not what real numbers would be.
 LENGTHS = (8, 12, 13, 16, 27, 32, 49, 53, 54, 55, 63, 64, 98, 99)
 
 
@@ -34,7 +34,7 @@ class Net(nn.Module):
         return nn.functional.interpolate(x[:, None], scale_factor=0.5, mode="linear")
 
     def joined(self, x: Tensor) -> Tensor:
-        return x[:, : int(x.shape[1] * 0.7 * 0.3 / 0.21)]
+        return x.new_zeros(1 + int(x.shape[1] * 0.7 * 10) % 7) + x.sum()
 
     def rounded_product(self, x: Tensor) -> Tensor:
         return x[:, : math.floor(x.shape[1] * 0.7)]
