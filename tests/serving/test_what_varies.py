@@ -35,6 +35,7 @@ COLUMNS: dict[str, dict[str, Any]] = {
 ROWS: dict[str, tuple[str, list[str]]] = {
     "a size": ("size", [ONE, THEN, EACH, GEARS]),
     "another size": ("width", [ONE, THEN, EACH, THEN]),
+    "half of a size, `int(x.size(1) * 0.5)`": ("halved", [ONE, THEN, EACH, THEN]),
     "an int": ("number", [ONE, THEN, EACH, ONE]),
     "an int in a dict": ("nested", [ONE, THEN, EACH, ONE]),
     "an int of the module": ("position", [THEN, THEN, EACH, THEN]),
@@ -59,6 +60,9 @@ class Net(nn.Module):
         return x * 2
 
     width = dtype = strides = size
+
+    def halved(self, x: Tensor) -> Tensor:
+        return x[:, : int(x.size(1) * 0.5)] * 2
 
     def number(self, x: Tensor, n: int) -> Tensor:
         return x[:, :n] * n
@@ -115,6 +119,7 @@ def _broadcast(x: Tensor) -> Tensor:
 CASES: dict[str, tuple[Callable[..., Any], list[Callable[[Net], tuple[Any, ...]]]]] = {
     "size": (Net.size, [lambda _, n=n: (torch.randn(n, 8),) for n in (3, 5, 9)]),
     "width": (Net.width, [lambda _, n=n: (torch.randn(3, n),) for n in (8, 5, 9)]),
+    "halved": (Net.halved, [lambda _, n=n: (torch.randn(3, n),) for n in (8, 5, 9)]),
     "number": (Net.number, [lambda _, n=n: (X, n) for n in (3, 5, 2)]),
     "nested": (Net.nested, [lambda _, n=n: (X, {"width": n}) for n in (3, 5, 2)]),
     "position": (Net.at_position, [lambda net, n=n: _at(net, n) for n in (3, 5, 0)]),

@@ -216,6 +216,11 @@ _ARITHMETIC = {
         "{x} % 4",
         "{x} if {b} else {y}",
         "({x} + 3) // 4",
+        "int({x} * 0.5)",
+        "math.ceil({x} / 3)",
+        "round({x} / 2)",
+        "int(math.sqrt(abs({x})))",
+        "int({x} * 0.7)",
         "abs({x})",
     ),
     "plain": (
