@@ -76,17 +76,18 @@ def capture_method(
             raise
 
     capture, recording = traced()
-    for arrangement in arrangements([size for (size,) in recording.of("made order")]):
+    set_places = [place for _, place in recording.of("made order")]
+    for arrangement in arrangements([size for size, _ in recording.of("made order")]):
         try:
             other, other_recording = traced(arrangement)
             other.drop_references()
         except CaptureError as error:
             capture.drop_references()
-            raise CaptureError(method, CAUSE) from error
+            raise CaptureError(method, f"{CAUSE}{set_places[0]}") from error
         # An item that is treated otherwise than in another place may make a difference in a third order.
         if recording.jumps != other_recording.jumps or not are_alike(capture, other):
             capture.drop_references()
-            raise CaptureError(method, CAUSE)
+            raise CaptureError(method, f"{CAUSE}{set_places[0]}")
     return capture
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from gearcache.ge_cache.private_torch import raised as private_raised
-from gearcache.guards.evidence.code import is_library_file
+from gearcache.ge_cache.private_torch.under_way import places
 
 #: Dynamo's texts where a tensor's values decide what is done next, with the condition where it is a number's.
 _OF_VALUES = re.compile(r"Data-dependent branching|Could not guard on data-dependent expression (.+?) \(unhinted")
@@ -35,8 +35,6 @@ _INSTEAD = {
     ),
     "barrier": "call it outside of the method",
 }
-#: The most characters of code in a message.
-_CODE_LETTERS = 60
 
 
 def cause_of(error: BaseException) -> str:
@@ -46,7 +44,7 @@ def cause_of(error: BaseException) -> str:
     detail = [line.strip() for line in rest.splitlines() if line.strip().startswith(("Explanation:", "Hint:"))]
     where = [line.strip() for line in rest.splitlines() if line.strip().startswith("File ")]
     if not where:
-        where = _places(error)
+        where = places(_stack(error))
     if (failed := private_raised.FAILED_OPERATION.search(text)) is not None:
         return "; ".join([f"`{failed[1]}` fails for tensors like these: {failed[2]}", *where[-1:]])
     if _CACHED_BASE.search(text) is not None:
@@ -59,7 +57,9 @@ def cause_of(error: BaseException) -> str:
         condition = f" (`{decided[1].strip()}`)" if decided[1] else ""
         is_of_mask = any(frame.filename.endswith("torch/nn/modules/transformer.py") for frame in _stack(error))
         advice = _OF_MASK if is_of_mask else "compute both with `torch.where`, or decide before the call"
-        return "; ".join([f"the values of a tensor decide what it does{condition}: {advice}", *_places(error)[-1:]])
+        return "; ".join(
+            [f"the values of a tensor decide what it does{condition}: {advice}", *places(_stack(error))[-1:]]
+        )
     if (collective := _collective(error)) is not None:
         advice = _INSTEAD.get(collective, "call it outside of the method, or another one that docs/ranks.md names")
         return "; ".join([f"Dynamo cannot trace `torch.distributed.{collective}`: {advice}", *where[-1:]])
@@ -76,19 +76,6 @@ def _of_object(name: str) -> str:
             "or seed the default generator"
         )
     return f"a function of torch gets an object of the class `{name}`, which a graph cannot hold: pass tensors instead"
-
-
-def _places(error: BaseException) -> list[str]:
-    """Return the lines of the user's files in which a trace failed; those of libraries if there are no others."""
-    stack = _stack(error)
-    frames = [frame for frame in stack if not is_library_file(frame.filename)] or stack
-    return [f'File "{frame.filename}", line {frame.lineno}, in {frame.name}{_code(frame)}' for frame in frames]
-
-
-def _code(frame: Any) -> str:
-    """Return the code at which a frame of a stack is, unless it is long."""
-    line = (frame.line or "").strip()
-    return f": `{line}`" if 0 < len(line) <= _CODE_LETTERS else ""
 
 
 def _collective(error: BaseException) -> str | None:

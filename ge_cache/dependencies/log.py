@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.source_paths import is_given
+from gearcache.ge_cache.private_torch import under_way as private_under_way
 
 State = TypeVar("State")
 Note = tuple[Any, ...]
@@ -67,7 +68,7 @@ class TraceLog:
 
     def refuse(self, cause: str, *, at_once: bool = False) -> None:
         """Refuse the trace, when Dynamo has ended it or `at_once`: no other process can compare what it took."""
-        self._refusals.append(cause)
+        self._refusals.append(f"{cause}{private_under_way.place()}")
         if at_once:
             self.raise_refusals()
 

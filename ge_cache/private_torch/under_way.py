@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 
 from gearcache.ge_cache.private_torch import fake as private_fake
+from gearcache.guards.evidence.code import is_library_file
+
+#: The most characters of code in a message.
+_CODE_LETTERS = 60
+
+
+def place() -> str:
+    """Return where the current trace is in the user's program, to be added to a message; "" if there is no trace."""
+    from torch._guards import TracingContext
+
+    return "".join(f"; {text}" for text in places(TracingContext.extract_stack())[-1:])
+
+
+def places(stack: Iterable[Any]) -> list[str]:
+    """Return the frames of a stack that are in the user's files as texts; those of libraries if there are no others."""
+    frames = [frame for frame in stack if not is_library_file(frame.filename)] or list(stack)
+    return [f'File "{frame.filename}", line {frame.lineno}, in {frame.name}{_code(frame)}' for frame in frames]
+
+
+def _code(frame: Any) -> str:
+    """Return the code at which a frame of a stack is, unless it is long."""
+    line = (frame.line or "").strip()
+    return f": `{line}`" if 0 < len(line) <= _CODE_LETTERS else ""
 
 
 def drop_references(graphs: list[Any]) -> None:

@@ -13,10 +13,8 @@ from typing import Any
 import torch
 from torch._dynamo.variables.builder import VariableBuilder
 from torch._dynamo.variables.tensor import NumpyNdarrayVariable
-from torch._guards import TracingContext
 
 from gearcache.ge_cache.private_torch.probe import Probes
-from gearcache.guards.evidence.code import is_library_file
 
 _PROXY = "a `weakref.proxy`, through which no change of the object is seen: hold a `weakref.ref` and call it"
 #: The base class of all of ctypes, which has no public name.
@@ -50,11 +48,9 @@ def imitated(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: 
 
 
 def _refuse_numpy(trace: Any, *, at_once: bool = False) -> None:
-    frames = [frame for frame in TracingContext.extract_stack() if not is_library_file(frame.filename)]
-    place = f'; File "{frames[-1].filename}", line {frames[-1].lineno}, in {frames[-1].name}' if frames else ""
     trace.refuse(
         "it computes with NumPy, or asks about an array or a scalar of it, which torch imitates with other dtypes "
         "and classes: make it float(...), int(...) or torch.from_numpy(...) where it is assigned or given, and use "
-        f"`math` or torch in place of functions of NumPy{place}",
+        "`math` or torch in place of functions of NumPy",
         at_once=at_once,
     )

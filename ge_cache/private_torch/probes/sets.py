@@ -17,6 +17,7 @@ from torch._dynamo.variables.sets import DictKeySetVariable, FrozensetVariable, 
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
 from gearcache.ge_cache.capture.orders import CAUSE, arranged
+from gearcache.ge_cache.private_torch import under_way as private_under_way
 from gearcache.ge_cache.private_torch.probe import Place, Probes, named_methods, overriding
 from gearcache.ge_cache.private_torch.probes.constants import Tests
 from gearcache.ge_cache.private_torch.renamed import name_here
@@ -166,7 +167,7 @@ def _note_use(trace: Any, variable: Any, tx: Any, *, at_once: bool = False) -> N
         trace.refuse(CAUSE)
     elif id(variable) not in state.orders or state.orders[id(variable)][1] != list(variable.items):
         # Dynamo uses the order of insertion.
-        trace.note("made order", len(variable.items))
+        trace.note("made order", len(variable.items), private_under_way.place())
         if trace.arrangement:
             number = len(trace.of("made order"))
             variable.items = dict(arranged(list(variable.items.items()), trace.arrangement, number))

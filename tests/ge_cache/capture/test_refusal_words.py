@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,41 @@ def test_a_method_that_computes_with_a_storage_offset_is_refused(cache_dir: Path
     cached = gearcache.cache_compile(Offset().forward, config=strict_config())
     with pytest.raises(CaptureError, match=r"offset|returned non-Tensor"):
         cached(torch.ones(3, 4), torch.ones(4, 4)[1:])
+
+
+STEPS = {"first": 1, "second": 2}
+
+
+class Reached(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = collections.deque([1, 2], maxlen=3)
+
+    def of_helper(self, x: torch.Tensor) -> torch.Tensor:
+        return count(self, x)
+
+    def of_set(self, x: torch.Tensor) -> torch.Tensor:
+        for name in set(STEPS):
+            x = x * 2 + STEPS[name]
+        return x
+
+    def at_end(self, x: torch.Tensor) -> torch.Tensor:
+        return x * (hash("a") % 5)
+
+
+def count(net: Reached, x: torch.Tensor) -> torch.Tensor:
+    return x + len(net.last)
+
+
+@pytest.mark.parametrize(
+    ("method", "place"),
+    [
+        ("of_helper", r"by a slice; File .*test_refusal_words.*, in count: `return x \+ len\(net\.last\)`"),
+        ("of_set", r"a list or a dict; File .*, in of_set: `for name in set\(STEPS\):`"),
+        ("at_end", r"as a key; File .*, in at_end: `return x \* \(hash\("),
+    ],
+)
+def test_the_line_is_named_that_a_trace_was_at(method: str, place: str, cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(getattr(Reached(), method), config=strict_config())
+    with pytest.raises(CaptureError, match=place):
+        cached(torch.ones(2, 4))
