@@ -128,7 +128,7 @@ def print_expression(expression: Any) -> str:
     from torch.utils._sympy.printers import PythonPrinter
 
     if not is_faithful(expression):
-        raise CaptureError("", f"it computes `{expression}` with floats, which sympy may simplify")
+        raise CaptureError("", f"it computes `{expression}`, which sympy may simplify otherwise than Python computes it")
     text = str(PythonPrinter().doprint(expression))
     text = text.replace("torch.sym_float(", "float(").replace("torch._sym_", "").replace("math.", "")
     return re.sub(r"\b\d+\.\d{12,}(e[-+]?\d+)?", lambda number: repr(float(number[0])), text)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.source import ConstantSource
+from torch.fx.experimental import sym_node
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import DimDynamic
 
@@ -19,6 +20,8 @@ from gearcache.ge_cache.capture.computed import ComputedFloats
 from gearcache.ge_cache.private_torch.probe import Probes
 from gearcache.ge_cache.private_torch.symbols import is_exact, is_number_source, number_sources
 
+#: The files with the operations on symbolic numbers.
+_OF_NUMBERS = frozenset({torch.__file__, sym_node.__file__})
 probes = Probes()
 
 
@@ -71,10 +74,15 @@ def _is_number(expression: Any, shape_env: Any, computed: ComputedFloats) -> boo
 
 
 def _is_inside_operator() -> bool:
-    """Return whether an operator is being tried on fake tensors: its internal numbers do not count."""
+    """Return whether an operator is being tried on fake tensors: its internal numbers do not count.
+
+    Dynamo tries a function of torch, and an operation on a number, by `run_node`.
+    """
     frame = sys._getframe()
     while (outer := frame.f_back) is not None:
         if outer.f_code.co_name == "__torch_dispatch__":
             return True
+        if outer.f_code.co_name == "run_node":
+            return frame.f_code.co_filename not in _OF_NUMBERS
         frame = outer
     return False
