@@ -146,7 +146,7 @@ def _take_computed(graph: fx.Graph, numbers: Numbers, computed: ComputedFloats, 
         value = node.meta.get("example_value")
         is_number = isinstance(value, (torch.SymFloat, torch.SymInt, torch.SymBool))
         symbols = value.node._expr.free_symbols if is_number else set()
-        users = [user for user in node.users if user not in texts and not _is_condition(user)]
+        users = [user for user in node.users if not (user in texts or _is_condition(user) or _is_of_ints(user))]
         is_decided = isinstance(value, torch.SymBool) and not users
         if node.op == "placeholder" or is_decided or not symbols & {*computed.bases, *numbers.floats}:
             continue
@@ -194,10 +194,11 @@ def _take_conditions(numbers: Numbers, computed: ComputedFloats, shape_env: Any,
     sizes = private_symbols.size_texts(shape_env, of_sizes, known)
     numbers.joins_floats = any(of_sizes.keys() & operation.free_symbols for operation in of_sizes.values())
     for condition in private_symbols.take_float_conditions(shape_env):
+        bases = frozenset().union(*(computed.bases.get(symbol, {symbol}) for symbol in condition.free_symbols))
         if of_sizes.keys() & condition.free_symbols:
             numbers.size_conditions.append((condition, private_symbols.comparison_text(condition, sizes)))
+            numbers.refusals.append((f"it decides on `{condition}` of a number and a size", bases))
             continue
-        bases = frozenset().union(*(computed.bases.get(symbol, {symbol}) for symbol in condition.free_symbols))
         if not bases & numbers.sources.keys():
             continue  # about constants
         text = private_symbols.comparison_text(condition, texts)
@@ -220,6 +221,12 @@ def _take_conditions(numbers: Numbers, computed: ComputedFloats, shape_env: Any,
 
 def _is_condition(node: fx.Node) -> bool:
     return isinstance(node.meta.get("example_value"), torch.SymBool) and node.op == "call_function"
+
+
+def _is_of_ints(node: fx.Node) -> bool:
+    """Return whether a node is an int that does not depend on the value of a float."""
+    value = node.meta.get("example_value")
+    return isinstance(value, torch.SymInt) and all(symbol.is_integer for symbol in value.node._expr.free_symbols)
 
 
 def _operation(node: fx.Node) -> str:

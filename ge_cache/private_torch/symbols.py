@@ -128,7 +128,9 @@ def print_expression(expression: Any) -> str:
     from torch.utils._sympy.printers import PythonPrinter
 
     if not is_faithful(expression):
-        raise CaptureError("", f"it computes `{expression}`, which sympy may simplify otherwise than Python computes it")
+        raise CaptureError(
+            "", f"it computes `{expression}`, which sympy may simplify otherwise than Python computes it"
+        )
     text = str(PythonPrinter().doprint(expression))
     text = text.replace("torch.sym_float(", "float(").replace("torch._sym_", "").replace("math.", "")
     return re.sub(r"\b\d+\.\d{12,}(e[-+]?\d+)?", lambda number: repr(float(number[0])), text)
@@ -353,7 +355,7 @@ def size_texts(
     texts = {
         symbol: print_expression(shape_env.replace(symbol))
         for symbol, sources in shape_env.var_to_sources.items()
-        if sources and symbol not in operations and not is_number_source(sources[0])
+        if sources and symbol.is_integer and not is_number_source(sources[0])
     }
     for symbol, operation in operations.items():
         factors = operation.args if operation.is_Mul or operation.is_Add else ()

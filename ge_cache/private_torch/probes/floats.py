@@ -18,7 +18,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic
 
 from gearcache.ge_cache.capture.computed import ComputedFloats
 from gearcache.ge_cache.private_torch.probe import Probes
-from gearcache.ge_cache.private_torch.symbols import is_exact, is_number_source, number_sources
+from gearcache.ge_cache.private_torch.symbols import is_exact, is_faithful, is_number_source, number_sources
 
 #: The files with the operations on symbolic numbers.
 _OF_NUMBERS = frozenset({torch.__file__, sym_node.__file__})
@@ -63,6 +63,27 @@ def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any)
         computed.bases[symbol] = frozenset(bases)
         computed.operations[symbol] = expression
     self.node = computed.nodes[symbol] = SymNode(symbol, node.shape_env, float, float(hint), fx_node=node.fx_node)
+
+
+@probes.at(torch.SymInt, "__init__")
+def rounded(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
+    """Write an int that is rounded from a float of ints over these ints, if that is exact: it then needs no float."""
+    original(self, *arguments, **keywords)
+    node, computed = self.node, trace.state(ComputedFloats)
+    expression: Any = getattr(node, "_expr", None)
+    floats = computed.operations.keys() & getattr(expression, "free_symbols", set())
+    if not floats or node.shape_env is not computed.shape_env:
+        return
+    of_ints = expression.xreplace({symbol: _operation(symbol, computed) for symbol in floats})
+    if is_faithful(of_ints) and all(symbol.is_integer for symbol in of_ints.free_symbols):
+        self.node = SymNode(of_ints, node.shape_env, int, node.hint, fx_node=node.fx_node)
+
+
+def _operation(symbol: Any, computed: ComputedFloats) -> Any:
+    """Return the operation that made a float; in place of floats in it, what made those if it is not rounded."""
+    operation = computed.operations[symbol]
+    made = {each: _operation(each, computed) for each in operation.free_symbols & computed.operations.keys()}
+    return operation.xreplace({each: parts for each, parts in made.items() if is_exact(parts)})
 
 
 def _is_number(expression: Any, shape_env: Any, computed: ComputedFloats) -> bool:

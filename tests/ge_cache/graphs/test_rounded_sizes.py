@@ -124,6 +124,47 @@ def test_a_gear_whose_other_sizes_cannot_stay_open_gets_a_graph_for_each(cache_d
                 assert_equal(found, expected)
 
 
+class Counted(nn.Module):
+    def half(self, x: Tensor, number: int) -> Tensor:
+        return x[:, : int(number * 0.5)] * int(number / 3)
+
+    def side(self, x: Tensor, number: int) -> Tensor:
+        side = int(math.sqrt(number))
+        return x[:, : side * side].reshape(x.shape[0], side, side)
+
+    def resized(self, x: Tensor, number: int) -> Tensor:
+        return nn.functional.interpolate(x[:, None], size=number)
+
+    def product(self, x: Tensor, number: int) -> Tensor:
+        return x[:, : int(number * 0.7)]
+
+    def compared(self, x: Tensor, number: int) -> Tensor:
+        return x * 2 if x.shape[1] * 0.7 < number else x * 3
+
+
+NUMBERS = (8, 9, 16, 17, 20, 40, 54, 70)
+
+
+@pytest.mark.parametrize("options", [{"dynamic": True}, {"gears": {"x": {1: [64, 99]}}}], ids=["dynamic", "gears"])
+@pytest.mark.parametrize(
+    ("name", "graphs"),
+    [("half", 1), ("side", 1), ("resized", 1), ("product", len(NUMBERS)), ("compared", len(NUMBERS))],
+)
+def test_ints_that_are_rounded_vary_too(name: str, graphs: int, options: dict[str, Any], cache_dir: Path) -> None:
+    net = Counted()
+    cached = gearcache.cache_compile(
+        getattr(net, name), config=strict_config(max_variants=40), cache_dir=cache_dir, **options
+    )
+    with torch.no_grad():
+        for length in (99, 64):
+            x = torch.linspace(0, 1, 2 * length).reshape(2, length)
+            for number in NUMBERS:
+                assert_equal(cached(x, number), getattr(net, name)(x, number))
+            if length == 99:
+                assert cached.stats.traces <= graphs + 2
+    assert cached.stats.eager_calls == 0
+
+
 def of(text: str) -> Callable[[], Any]:
     """Return a function that makes an expression of torch, of the size `s` and the int `n`."""
 
