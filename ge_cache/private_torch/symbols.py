@@ -118,26 +118,28 @@ class SymbolicInputs:
                 expressions.append(sympy.Eq(rename[symbol], replaced.xreplace(rename), evaluate=False))
             elif symbol in rename and bounds.upper.is_Integer and int(bounds.upper) < 2**62:
                 expressions.append(rename[symbol] <= bounds.upper)
-        return list(dict.fromkeys(print_expression(item) for item in expressions))
+        return list(dict.fromkeys(map(_source, expressions)))
 
 
 def print_expression(expression: Any) -> str:
     """Return an expression over sizes and ints as Python source; `CaptureError` where its floats may be rounded
     otherwise.
     """
-    from torch.utils._sympy.printers import PythonPrinter
-
     if not is_faithful(expression):
         raise CaptureError(
             "", f"it computes `{expression}`, which sympy may simplify otherwise than Python computes it"
         )
+    return _source(expression)
+
+
+def _source(expression: Any) -> str:
+    from torch.utils._sympy.printers import PythonPrinter
+
     text = str(PythonPrinter().doprint(expression))
     text = text.replace("torch.sym_float(", "float(").replace("torch._sym_", "").replace("math.", "")
     return re.sub(r"\b\d+\.\d{12,}(e[-+]?\d+)?", lambda number: repr(float(number[0])), text)
 
 
-#: Roundings of floats to ints, by the names of torch's functions for sympy.
-_ROUNDINGS = ("TruncToInt", "CeilToInt", "FloorToInt", "RoundToInt")
 #: Numbers of this many bits before and behind the point, times a size, are floats without rounding.
 _BITS = 6
 
@@ -166,32 +168,23 @@ _POWERS_OF_TWO = frozenset(2.0**power for power in range(-_BITS, _BITS + 1))
 def is_faithful(expression: Any) -> bool:
     """Return whether an expression is computed as Python has computed it, whatever sympy made of it.
 
-    An operation whose result is rounded has to be the only one on its floats: so sympy cannot have joined two of them.
+    sympy joins the numbers of sums and products, also where floats would round in between.
     """
     import sympy
 
-    if type(expression).__name__ in _ROUNDINGS:
-        (number,) = expression.args
-        return number.is_Symbol or is_exact(number) or _is_one_operation(number)
-    if expression.is_Number:
+    if expression.is_Number or expression.is_Symbol:
         return True
-    is_float = isinstance(expression, sympy.Expr) and not expression.is_integer and not expression.is_Piecewise
-    if is_float and not expression.is_Symbol:
-        return is_exact(expression) or _is_one_operation(expression)
+    if isinstance(expression, sympy.Expr) and not expression.is_integer and not expression.is_Piecewise:
+        return is_exact(expression) or (_is_float_function(expression) and all(map(is_faithful, expression.args)))
     return all(map(is_faithful, expression.args))
 
 
-def _is_one_operation(expression: Any) -> bool:
-    """Return whether an expression is one operation on ints, of whose exact result its float is the nearest one."""
-    from torch.utils._sympy.functions import FloatPow, IntTrueDiv
+def _is_float_function(expression: Any) -> bool:
+    """Return whether an expression is an operation of torch's that sympy joins with no other one."""
+    from torch.utils._sympy.functions import FloatPow, FloatTrueDiv, IntTrueDiv
 
-    if isinstance(expression, IntTrueDiv):
-        return all(map(is_faithful, expression.args))
     name = type(expression).__name__.removeprefix("OpaqueUnaryFn_")
-    if not isinstance(expression, FloatPow) and name not in MATH:
-        return False
-    base, *exponent = expression.args
-    return is_conversion(base) and is_faithful(base.args[0]) and all(each.is_Float for each in exponent)
+    return isinstance(expression, (FloatPow, FloatTrueDiv, IntTrueDiv)) or name in MATH or is_conversion(expression)
 
 
 def number_symbol(name: str) -> Any:
