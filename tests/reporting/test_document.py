@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -91,32 +90,6 @@ def test_misses_of_a_trace_have_reason_values_place_and_advice(cache_dir: Path, 
     assert miss["advice"].startswith("compile again after each deployment")
 
 
-@pytest.mark.parametrize("odd", [float("nan"), -1, {}, "\ud800"])
-def test_odd_values_of_a_trace_are_numbers_or_texts(odd: object, cache_dir: Path, tmp_path: Path) -> None:
-    row = {
-        "method": odd,
-        "gears": {"g": odd},
-        "eager_reasons": odd,
-        "dims": ["a"],
-        "shapes": [{"shape": [odd], "calls": odd}],
-    }
-    reason = {"kind": odd, "text": odd, "line": odd, "times": odd}
-    trace = write_trace(tmp_path / "start.json", {**row, "reasons": [reason]})
-    raw = json.loads(trace.read_text())
-    raw["gearcache"] |= {"pid": odd, "began": odd, "command": odd, "seconds": odd}
-    trace.write_text(json.dumps(raw))
-    document = run_json("report", "--trace", str(trace), "--output", str(tmp_path / "page.html"))
-    assert len(document["starts"]) == 1
-
-
-def test_a_trace_that_others_could_have_written_is_read_and_a_fifo_is_a_fault(cache_dir: Path, tmp_path: Path) -> None:
-    trace = write_trace(tmp_path / "start.json")
-    trace.chmod(0o666)
-    assert len(run_json("report", "--trace", str(trace))["starts"]) == 1
-    os.mkfifo(tmp_path / "fifo")
-    assert "fifo" in run_json("report", "--trace", str(tmp_path / "fifo"))["faults"][0]
-
-
 def test_payloads_of_another_form_and_damaged_manifests_are_faults(cache_dir: Path) -> None:
     store_geared(cache_dir, "Model.decode", GEARS)
     store_plain(cache_dir, DECODE, b"x", payload={"parts": 3, "variants": "no"})
@@ -193,33 +166,3 @@ def test_two_classes_of_one_name_are_two_methods(cache_dir: Path, tmp_path: Path
     assert [each["gear"] for each in found["pa:Model"]["traffic"]["gears"]] == GEARS
     assert found["pb:Model"]["traffic"]["calls"] == 7
     assert found[""]["traffic"] is None
-
-
-def test_gears_of_entries_that_nobody_uses_any_more_are_no_present_gears(cache_dir: Path, tmp_path: Path) -> None:
-    store_geared(cache_dir, "Model.decode", ["ids.size(0)=3"])
-    padded = {"gears": {"ids.size(0)=4": 1}, "padded": {"ids.size(0)=3": 5}}
-    (row,) = methods_of(tmp_path, {"method": "Model.decode", "declared": ["ids.size(0)=4", "ids.size(0)=8"], **padded})
-    traffic = row["traffic"]
-    assert [each["gear"] for each in traffic["gears"]] == ["ids.size(0)=4", "ids.size(0)=8"]
-    assert traffic["outside"] == [{"text": "ids.size(0)=3", "calls": 5, "padded": 5}]
-
-
-def test_a_call_outside_of_the_gears_is_counted_with_the_gear_that_it_has_the_sizes_of(
-    cache_dir: Path, tmp_path: Path
-) -> None:
-    """Of sizes that nobody knows, calls are counted all the same."""
-    shapes = [
-        {"shape": [1, 8], "calls": 2},
-        {"shape": [2, None], "calls": 3},
-        {"shape": [None, None], "calls": 1},
-        {"shape": [], "calls": 4},
-    ]
-    row = {"gears": {"ids.size(0)=1": 5}, "padded": {"ids.size(0)=1, ids.size(1)=8": 6, "?": 1}, "shapes": shapes}
-    (method,) = methods_of(tmp_path, {"method": "Model.decode", "dims": ["ids.size(0)", "ids.size(1)"], **row})
-    assert method["traffic"]["gears"] == [{"gear": "ids.size(0)=1", "calls": 5, "unserved": 2}]
-    assert {each["text"]: (each["calls"], each["padded"]) for each in method["traffic"]["outside"]} == {
-        "ids.size(0)=1, ids.size(1)=8": (6, 6),
-        "?": (1, 1),
-        "ids.size(0)=2": (3, 0),
-        "other shapes": (5, 0),
-    }
