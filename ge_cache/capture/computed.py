@@ -63,6 +63,8 @@ class ComputedFloats:
         self.operations: dict[Any, Any] = {}
         #: The same of floats that were computed from sizes, and rounded: sympy must not compute with those either.
         self.of_sizes: dict[Any, Any] = {}
+        #: Those of which it made ints.
+        self.rounded: set[Any] = set()
 
 
 class ComputedFloat(Struct):

@@ -59,7 +59,7 @@ class Numbers(Struct):
     #: Conditions of the trace on floats that it computed from sizes, as torch has them, and as source over the symbols
     #: of the sizes; None where sympy may not compute as Python does.
     size_conditions: list[tuple[Any, str | None]] = field(default_factory=list)
-    #: Whether it added or multiplied such floats, which sympy may join where it computes the sizes of results.
+    #: Whether it rounded what it added or multiplied of such floats: sympy may join these for the sizes of results.
     joins_floats: bool = False
     #: Why some of its symbols cannot be numbers, as far as the graph shows.
     refusals: list[tuple[str, frozenset[Any]]] = field(default_factory=list)
@@ -192,10 +192,7 @@ def _take_conditions(numbers: Numbers, computed: ComputedFloats, shape_env: Any,
             numbers.float_conditions.append(FINITE.format(text))  # the operation may also raise an exception
     of_sizes = computed.of_sizes
     sizes = private_symbols.size_texts(shape_env, of_sizes, known)
-    numbers.joins_floats = any(
-        (operation.is_Add or operation.is_Mul) and of_sizes.keys() & operation.free_symbols
-        for operation in of_sizes.values()
-    )
+    numbers.joins_floats = any(_is_joined(symbol, of_sizes) for symbol in computed.rounded)
     for condition in private_symbols.take_float_conditions(shape_env):
         bases = frozenset().union(*(computed.bases.get(symbol, {symbol}) for symbol in condition.free_symbols))
         if of_sizes.keys() & condition.free_symbols:
@@ -220,6 +217,14 @@ def _take_conditions(numbers: Numbers, computed: ComputedFloats, shape_env: Any,
     for symbol in numbers.symbols:
         if private_symbols.equals_float(shape_env, symbol):
             numbers.refusals.append(("it equals a float", frozenset({symbol})))
+
+
+def _is_joined(symbol: Any, operations: Mapping[Any, Any]) -> bool:
+    """Return whether a float was made by a sum or a product of floats."""
+    operation = operations[symbol]
+    parts = operations.keys() & operation.free_symbols
+    is_joined = bool(parts) and (operation.is_Add or operation.is_Mul)
+    return is_joined or any(_is_joined(part, operations) for part in parts)
 
 
 def _is_condition(node: fx.Node) -> bool:

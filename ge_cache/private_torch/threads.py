@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from gearcache.import_locks import is_importing
+
 #: What a trace imports for most of its imports' time, in its order.
 TRACE_MODULES = (
     "gearcache.ge_cache.private_torch.every_probe",
@@ -30,6 +32,10 @@ def import_to_the_end(modules: tuple[str, ...]) -> None:
     the process: its submodules remain in `sys.modules`, and are not set as attributes of the package again.
     """
     if _imported.issuperset(modules):
+        return
+    if is_importing():  # also by a lock that an interrupted import has left behind: the other thread would wait for it
+        for module in modules:
+            importlib.import_module(module)
         return
     failures: list[BaseException] = []
 

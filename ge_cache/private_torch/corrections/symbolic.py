@@ -100,6 +100,10 @@ def _power_or_shift(function: Any, handler: Any, tx: Any, args: Any, kwargs: Any
 def _division(function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> Any:
     operands = [arg.realize() for arg in args]
     number, divisor = operands[:2]
+    kinds = set(map(_kind, operands))
+    if float in kinds and function not in (operator.mod, operator.imod) and any(map(_is_symbolic, operands)):
+        # torch rounds the quotient down, as `math.floor(16 / 0.2)`; Python's `16 // 0.2` is 79.
+        return BuiltinVariable(function).call_function(tx, [specialize(operand) for operand in operands], kwargs)
     if _is_known(divisor):
         bool(divisor.sym_num != 0)  # it becomes a condition of the graph
     if _is_known(number) and _is_rounded(number) and _kind(divisor) is int and not _is_positive(divisor):
@@ -138,6 +142,10 @@ def _check_equality(trace: Any, left: Any, right: Any) -> None:
             if isinstance(equality, types.FunctionType):
                 name = variable.value.__qualname__
                 trace.refuse(f"it compares the class `{name}`, whose metaclass has an `__eq__`: use `is`")
+
+
+def _is_symbolic(variable: Any) -> bool:
+    return isinstance(variable, SymNodeVariable)
 
 
 def _is_known(variable: Any) -> bool:

@@ -67,12 +67,15 @@ def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any)
 
 @probes.at(torch.SymInt, "__init__")
 def rounded(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
-    """Write an int that is rounded from a float of ints over these ints, if that is exact: it then needs no float."""
+    """Write an int that is rounded from a float of ints over these ints, if that is exact; note one of a size."""
     original(self, *arguments, **keywords)
     node, computed = self.node, trace.state(ComputedFloats)
     expression: Any = getattr(node, "_expr", None)
-    floats = computed.operations.keys() & getattr(expression, "free_symbols", set())
-    if not floats or node.shape_env is not computed.shape_env:
+    if expression is None or node.shape_env is not computed.shape_env:
+        return
+    computed.rounded |= computed.of_sizes.keys() & expression.free_symbols
+    floats = computed.operations.keys() & expression.free_symbols
+    if not floats:
         return
     of_ints = expression.xreplace({symbol: _operation(symbol, computed) for symbol in floats})
     if is_faithful(of_ints) and all(symbol.is_integer for symbol in of_ints.free_symbols):

@@ -39,6 +39,12 @@ class Net(nn.Module):
     def rounded_product(self, x: Tensor) -> Tensor:
         return x[:, : math.floor(x.shape[1] * 0.7)]
 
+    def floored(self, x: Tensor) -> Tensor:
+        return x.new_zeros(int(x.shape[1] // 0.2) % 90) + x.shape[1] // 1.1
+
+    def beside(self, x: Tensor) -> Tensor:
+        return x[:, : int(x.shape[1] * 0.5)] * (x.shape[0] * 0.1 * 3)
+
     def scaled(self, x: Tensor) -> Tensor:
         rows = x[:, None, :, None]
         return nn.functional.scaled_dot_product_attention(rows, rows, rows, scale=x.shape[1] * 0.7 * 0.3)
@@ -68,6 +74,8 @@ GRAPHS = {
     "square": 2,
     "joined": EACH,
     "rounded_product": EACH,
+    "floored": EACH,
+    "beside": 1,
     "scaled": EACH,
     "returned": 1,
 }
@@ -102,7 +110,7 @@ def test_all_lengths_are_served_as_by_the_method_also_relaunched(name: str, cach
     assert relaunched.stats.traces == 0
 
 
-@pytest.mark.parametrize("name", ["products", "quotients", "square", "grid", "joined"])
+@pytest.mark.parametrize("name", ["products", "quotients", "square", "grid", "joined", "floored"])
 def test_gears_take_the_branch_that_python_takes(name: str, cache_dir: Path) -> None:
     _, found, expected = answers(name, cache_dir=cache_dir, gears={"x": {1: list(LENGTHS)}})
     for each, other in zip(found, expected, strict=True):

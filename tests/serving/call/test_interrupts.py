@@ -169,3 +169,15 @@ def test_a_signal_handler_that_raises_leaves_no_half_imported_compiler(tmp_path:
     expired, left, result, traces, faults, eager_calls = run_python(IMPORTED, str(tmp_path / "cache"))
     assert 1 <= expired <= 3  # a second signal may come before the first was handled
     assert (left, result, traces, faults, eager_calls) == ([], [3.0, 3.0], 1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "lock", ["importlib._bootstrap._get_module_lock('torch._dynamo').acquire()", "_imp.acquire_lock()"]
+)
+def test_a_thread_that_holds_a_lock_of_imports_imports_the_compiler_itself(lock: str, tmp_path: Path) -> None:
+    holding = f"import _imp, importlib; {lock}\nsys.meta_path.insert(0, Finder())"
+    program = IMPORTED.replace("sys.meta_path.insert(0, Finder())", holding).replace(
+        "modules = [", "modules = []; _ = ["
+    )
+    expired, _, result, traces, faults, eager_calls = run_python(program, str(tmp_path / "cache"))
+    assert (expired, result, traces, faults, eager_calls) == (0, [3.0, 3.0], 1, 0, 0)

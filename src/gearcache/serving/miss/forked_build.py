@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import logging
 import os
 import signal
@@ -20,7 +19,6 @@ import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from msgspec import Struct, field, msgpack
@@ -29,12 +27,11 @@ from msgspec.structs import asdict
 from gearcache.events import Event, LateEvent, held_events, tell_at_once
 from gearcache.ge_cache.workers.kept import KEPT
 from gearcache.ge_cache.workers.program import keep_priority, watch_parent
+from gearcache.import_locks import importing_threads
 from gearcache.serving.miss.process_activity import STILL_SECONDS, ProcessActivity
 
 _NICE = 19
 _CONNECTIONS = ("socket:", "pipe:", "anon_inode:")
-#: For each module that is being imported, a weak reference to its lock (Python's `importlib._bootstrap`).
-_module_locks: dict[Any, Any] = getattr(importlib._bootstrap, "_module_locks", {})
 #: Events that this process reports as its own; graphs that the child has loaded are not loaded here.
 _REPORTED_KINDS = ("trace", "compile", "compile_failed", "publish", "fetch", "upload", "lease")
 
@@ -113,10 +110,8 @@ class ForkedBuild:
 
 def can_fork() -> bool:
     """Whether no other thread imports a module or compiles with Dynamo: the child could never get such a lock."""
-    for reference in list(_module_locks.values()):
-        owner = getattr(reference(), "owner", None)
-        if owner is not None and owner != threading.get_ident():
-            return False
+    if importing_threads() - {threading.get_ident()}:
+        return False
     lock = getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
     if lock is None:
         return True
