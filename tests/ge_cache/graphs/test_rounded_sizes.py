@@ -40,7 +40,7 @@ class Net(nn.Module):
         return x[:, : math.floor(x.shape[1] * 0.7)]
 
     def floored(self, x: Tensor) -> Tensor:
-        return x.new_zeros(int(x.shape[1] // 0.2) % 90) + x.shape[1] // 1.1
+        return x.new_zeros(int(x.shape[1] // 0.2) % 90) + x.shape[1] // 1.1 + math.floor(x.shape[1] % 0.5)
 
     def beside(self, x: Tensor) -> Tensor:
         return x[:, : int(x.shape[1] * 0.5)] * (x.shape[0] * 0.1 * 3)
