@@ -102,8 +102,8 @@ def _division(function: Any, handler: Any, tx: Any, args: Any, kwargs: Any) -> A
     number, divisor = operands[:2]
     kinds = set(map(_kind, operands))
     if float in kinds and any(map(_is_symbolic, operands)):
-        # torch rounds the quotient down, as `math.floor(16 / 0.2)`: Python's `16 // 0.2` is 79. For rests of divisions by
-        # floats it fails.
+        # torch rounds the quotient down, as `math.floor(16 / 0.2)`, where Python's `16 // 0.2` is 79. For rests of
+        # divisions by floats it fails.
         return BuiltinVariable(function).call_function(tx, [specialize(operand) for operand in operands], kwargs)
     if _is_known(divisor):
         bool(divisor.sym_num != 0)  # it becomes a condition of the graph
