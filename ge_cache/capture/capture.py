@@ -76,18 +76,19 @@ def capture_method(
             raise
 
     capture, recording = traced()
-    set_places = [place for _, place in recording.of("made order")]
-    for arrangement in arrangements([size for size, _ in recording.of("made order")]):
+    made_orders = recording.of("made order")
+    for arrangement in arrangements([size for size, _ in made_orders]):
+        cause = f"{CAUSE}{made_orders[0][1]}"
         try:
             other, other_recording = traced(arrangement)
             other.drop_references()
         except CaptureError as error:
             capture.drop_references()
-            raise CaptureError(method, f"{CAUSE}{set_places[0]}") from error
+            raise CaptureError(method, cause) from error
         # An item that is treated otherwise than in another place may make a difference in a third order.
         if recording.jumps != other_recording.jumps or not are_alike(capture, other):
             capture.drop_references()
-            raise CaptureError(method, f"{CAUSE}{set_places[0]}")
+            raise CaptureError(method, cause)
     return capture
 
 

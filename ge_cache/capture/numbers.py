@@ -116,7 +116,8 @@ def take_numbers(graph: fx.Graph, shape_env: Any, computed: ComputedFloats) -> N
             last.append(node)
         last = node
     _take_computed(graph, numbers, computed, shape_env)
-    _take_conditions(numbers, computed, shape_env, _texts_of_sizes(graph, shape_env))
+    known = _texts_of_sizes(graph, shape_env) if computed.of_sizes else {}
+    _take_conditions(numbers, computed, shape_env, known)
     return numbers
 
 
@@ -191,7 +192,7 @@ def _take_conditions(numbers: Numbers, computed: ComputedFloats, shape_env: Any,
             texts[made] = text
             numbers.float_conditions.append(FINITE.format(text))  # the operation may also raise an exception
     of_sizes = computed.of_sizes
-    sizes = private_symbols.size_texts(shape_env, of_sizes, known)
+    sizes = private_symbols.size_texts(shape_env, of_sizes, known) if of_sizes else {}
     numbers.joins_floats = any(_is_joined(symbol, of_sizes) for symbol in computed.rounded)
     for condition in private_symbols.take_float_conditions(shape_env):
         bases = frozenset().union(*(computed.bases.get(symbol, {symbol}) for symbol in condition.free_symbols))

@@ -36,6 +36,7 @@ def import_to_the_end(modules: tuple[str, ...]) -> None:
     if is_importing():  # also by a lock that an interrupted import has left behind: the other thread would wait for it
         for module in modules:
             importlib.import_module(module)
+        _imported.update(modules)
         return
     failures: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""Make every float that a method computes from its numbers, or rounds, a symbol of its own, and report the others.
+"""Make each float of numbers, and each of sizes that may be rounded, a symbol of its own; report floats of both.
 
 sympy computes with real numbers: it simplifies `n * 0.1 * 10` to `n`, and decides a branch on that without a guard. A
 symbol of its own has no such history: `capture.computed` writes down how Python computes its value.
@@ -27,7 +27,7 @@ probes = Probes()
 
 @probes.at(torch.SymFloat, "__init__")
 def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
-    """Give a float a symbol of its own if it is computed from numbers; note it if sizes also take part."""
+    """Give a float of numbers, or one of sizes that may be rounded, a symbol of its own; note a float of both."""
     original(self, *arguments, **keywords)
     node, computed = self.node, trace.state(ComputedFloats)
     expression = getattr(node, "_expr", None)

@@ -67,9 +67,16 @@ def reason_against(model: transformers.PreTrainedModel) -> str | None:
     if config._attn_implementation not in ATTENTION:
         allowed = " and ".join(map(repr, ATTENTION))
         return f"its attn_implementation is {config._attn_implementation!r}; allowed: {allowed}"
-    if len(set(getattr(model, "hf_device_map", {}).values())) > 1 or (getattr(model, "_tp_size", None) or 1) > 1:
-        return "its layers lie on several devices"
+    if told_shapes(model) is None and _is_split(model):
+        return (
+            "its layers lie on several devices, or are divided between processes in a way that its config does not tell"
+        )
     return None
+
+
+def _is_split(model: Any) -> bool:
+    """Whether a model lies on several devices, or is divided between processes."""
+    return len(set(getattr(model, "hf_device_map", {}).values())) > 1 or (getattr(model, "_tp_size", None) or 1) > 1
 
 
 def _has_dynamic_rope(config: Any) -> bool:
