@@ -32,6 +32,12 @@ def with_config(**values: Any) -> Any:
     return model
 
 
+def placed(**attributes: Any) -> Any:
+    model = language_model("llama", num_hidden_layers=1)
+    vars(model).update(attributes)
+    return model
+
+
 def mamba() -> Any:
     import transformers
 
@@ -59,6 +65,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "another attention": (lambda: with_config(_attn_implementation="flex_attention"), "allowed: 'sdpa' and 'eager'"),
     "both directions": (lambda: with_config(is_causal=False), r"`config.is_causal` is False"),
     "other layers": (lambda: with_config(layer_types=["linear_attention"]), "layers of the kind 'linear_attention'"),
+    "several devices": (lambda: placed(hf_device_map={"model": "cpu", "lm_head": "disk"}), "lie on several devices"),
     "dynamic rotary embeddings": (lambda: language_model("llama", rope_parameters=DYNAMIC), "of the type 'dynamic'"),
 }
 
@@ -71,6 +78,12 @@ def test_models_that_slots_cannot_serve_are_refused_by_name(name: str) -> None:
     with pytest.raises(UnsupportedMethod, match=message):
         attach_generate(model)
     assert vars(model) == before
+
+
+def test_a_model_that_is_divided_evenly_between_processes_is_not_refused() -> None:
+    from gearcache.integrations.transformers.support import reason_against
+
+    assert reason_against(placed(_tp_size=2)) is None
 
 
 def test_keys_and_values_whose_sizes_no_config_tells_are_measured(tmp_path: Path) -> None:
