@@ -110,11 +110,12 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module `gearcache` has no attribute `{name}`")
-    from gearcache.collection import paused_collection
+    from gearcache.collection import keep_young_objects, paused_collection
 
     # An import makes many objects, of which none is garbage: a full pass over what torch holds takes longer than it.
     with paused_collection():
         value = globals()[name] = _imported(home, name)
+        keep_young_objects()
     return value
 
 

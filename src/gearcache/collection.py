@@ -39,6 +39,16 @@ def paused_collection() -> Iterator[None]:
         _count(-1)
 
 
+def keep_young_objects() -> None:
+    """Move all young objects to the oldest generation without a pass over them: what an import made stays for good.
+
+    Not in a program that has frozen objects (`gc.freeze`), which this would thaw.
+    """
+    if gc.get_freeze_count() == 0:
+        gc.freeze()
+        gc.unfreeze()
+
+
 @contextmanager
 def rare_collection() -> Iterator[None]:
     """Let the collector work during a compile, which takes long and makes much garbage, unless others load.

@@ -75,6 +75,21 @@ print(json.dumps({
 }))
 """
 
+#: Prints how many young objects a pass during an import has walked at most, in a program that has frozen nothing or all
+#: that torch holds.
+IMPORT = """
+import gc, json, sys
+import torch
+
+if sys.argv[1] == "frozen":
+    gc.freeze()
+frozen, walked = gc.get_freeze_count(), [0]
+gc.callbacks.append(lambda when, info: walked.append(gc.get_count()[0]))
+from gearcache import cache_compile
+made = [[] for _ in range(1000)]  # enough for a pass over what is young
+print(json.dumps([max(walked), gc.get_freeze_count() > frozen / 2, gc.isenabled()]))
+"""
+
 
 def launches() -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what a process that compiles reports, and a relaunch, which is fresh up to its `import torch`."""
@@ -103,6 +118,17 @@ def test_a_hit_imports_what_is_listed_and_collects_no_garbage(subtests: pytest.S
         assert warm["passes"] < 5
         assert warm["full"] == [0, 0]
         assert warm["full at the end"] > 0, "at these thresholds 10,000 objects are enough"
+
+
+def test_no_pass_walks_what_an_import_makes_and_nothing_is_thawed() -> None:
+    for state in ("not frozen", "frozen"):
+        done = subprocess.run(
+            [sys.executable, "-c", IMPORT, state], cwd=ROOT, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        walked, is_frozen, is_enabled = json.loads(done.stdout)
+        assert (is_frozen, is_enabled) == (state == "frozen", True)
+        assert state == "frozen" or walked < 2000, walked
 
 
 if __name__ == "__main__":
