@@ -15,7 +15,7 @@ import torch
 
 from gearcache.errors import CaptureError, UncacheableGuard
 from gearcache.ge_cache.capture.captured import Capture
-from gearcache.ge_cache.capture.inputs import graph_inputs, place_checks, unbacked_sizes
+from gearcache.ge_cache.capture.inputs import fixed_sizes, graph_inputs, place_checks, unbacked_sizes
 from gearcache.ge_cache.capture.number_checks import number_checks
 from gearcache.ge_cache.capture.number_choice import NO_NUMBERS, NumberChoice
 from gearcache.ge_cache.capture.numbers import name_by_passed, written_ints
@@ -129,7 +129,7 @@ def _translated(recording: Recording) -> Capture:
     )
     capture = Capture(
         method=recording.method,
-        needed={access.text: line for access, line in fixed.items() if line},
+        needed={access.text: line for access, line in fixed.items() if line} | fixed_sizes(hook, inputs),
         module=recording.module,
         inputs=inputs,
         attributes=attributes,

@@ -61,8 +61,10 @@ class Capture(Struct):
     #: Paths of ints that should be numbers and cannot be, as far as known; and the reason, empty where there are none.
     constants: frozenset[Access] = frozenset()
     constants_because: str = ""
-    #: Ints and floats that vary whose value the trace needed: path -> the line that needed it, in words.
+    #: Ints, floats and sizes that vary whose value the trace needed: path -> the line that needed it, in words.
     needed: dict[str, str] = field(default_factory=dict)
+    #: Why sizes are static in it that could vary: the cause of the failure with symbols; "" if none failed.
+    static_because: str = ""
     #: Effects of the method that the graph leaves out: its messages to loggers.
     left_out: list[str] = field(default_factory=list)
     #: The path of each number, by symbol.

@@ -10,6 +10,7 @@ from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.captured import CapturedInput
 from gearcache.ge_cache.capture.hook import GraphHook
 from gearcache.ge_cache.dependencies.paths import Paths
+from gearcache.ge_cache.private_torch.symbols import lines_that_fixed_sizes
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.evidence.checks import Check
 
@@ -27,6 +28,16 @@ def graph_inputs(hook: GraphHook, paths: Paths) -> list[CapturedInput]:
             raise CaptureError(paths.method, f"{cause}; change those of a view of it: `.view_as(x)`")
         inputs.append(item)
     return inputs
+
+
+def fixed_sizes(hook: GraphHook, inputs: list[CapturedInput]) -> dict[str, str]:
+    """Return the lines that needed the value of a size that could vary, by the path of the size."""
+    texts = {source.name: item.access.text for source, item in zip(hook.sources, inputs, strict=True)}
+    return {
+        f"{texts[base.name]}.size({dim})": line
+        for base, dim, line in lines_that_fixed_sizes(hook.shape_env)
+        if base.name in texts
+    }
 
 
 def place_checks(access: Access) -> list[Check]:

@@ -126,9 +126,8 @@ def print_expression(expression: Any) -> str:
     otherwise.
     """
     if not is_faithful(expression):
-        raise CaptureError(
-            "", f"it computes `{expression}`, which sympy may simplify otherwise than Python computes it"
-        )
+        words = "from sizes or ints, which torch may round otherwise than Python does"
+        raise CaptureError("", f"it computes `{_source(expression)}` {words}")
     return _source(expression)
 
 
@@ -203,6 +202,11 @@ def is_number_source(source: Any) -> bool:
     return type(source).__name__ not in _NO_NUMBERS
 
 
+def is_size_source(source: Any) -> bool:
+    """Return whether Dynamo's source of a symbol is a size of a tensor."""
+    return type(source).__name__ == "TensorPropertySource" and source.prop.name == "SIZE"
+
+
 def number_sources(shape_env: Any) -> list[tuple[Any, Any]]:
     """Return a trace's symbols of ints and floats, each with Dynamo's source.
 
@@ -221,9 +225,8 @@ def number_sources(shape_env: Any) -> list[tuple[Any, Any]]:
 
 def size_source(shape_env: Any, symbol: Any) -> tuple[Any, int]:
     """Return Dynamo's source of the tensor that has a symbol as its size, and the dim; `CaptureError` for a stride."""
-    for source in shape_env.var_to_sources.get(symbol, ()):
-        if type(source).__name__ == "TensorPropertySource" and source.prop.name == "SIZE":
-            return source.base, source.idx
+    for source in filter(is_size_source, shape_env.var_to_sources.get(symbol, ())):
+        return source.base, source.idx
     raise CaptureError("", f"its trace compares a number with what is no size of a tensor: {symbol}")
 
 
@@ -275,6 +278,18 @@ def line_that_fixed(shape_env: Any, symbol: Any) -> str:
             number, _, function = place.rpartition(":")[2].partition(" in ")
             return f"{f'`{line.strip()}`' if line.strip() else f'line {number}'} in `{function}`" if function else ""
     return ""
+
+
+def lines_that_fixed_sizes(shape_env: Any) -> list[tuple[Any, int, str]]:
+    """Return each size whose value a trace needed: Dynamo's source of the tensor, the dim, and the line."""
+    fixed = [symbol for symbol in shape_env.var_to_sources if is_fixed(shape_env, symbol)]
+    lines = {symbol: line_that_fixed(shape_env, symbol) for symbol in fixed}
+    return [
+        (source.base, source.idx, line)
+        for symbol, line in lines.items()
+        for source in shape_env.var_to_sources[symbol]
+        if line and is_size_source(source)
+    ]
 
 
 def is_replaced(shape_env: Any, symbols: Collection[Any]) -> bool:

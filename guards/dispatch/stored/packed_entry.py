@@ -48,6 +48,7 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
             constants=fields.get("constants", []),
             constants_because=fields.get("constants_because", ""),
             needed=fields.get("needed", {}),
+            static_because=fields.get("static_because", ""),
             outputs=fields["outputs"],
             impossible=fields.get("impossible", []),
             raising=fields.get("raising", []),

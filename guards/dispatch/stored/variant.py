@@ -113,8 +113,10 @@ class StoredVariant(Struct, frozen=True):
     #: Paths of ints, in plain form, for which no graph can serve several values; and the reason.
     constants: list[Any] = field(default_factory=list)
     constants_because: str = ""
-    #: Ints and floats that vary of which the trace needed the value: path -> the line that needed it, in words.
+    #: Ints, floats and sizes that vary of which the trace needed the value: path -> the line that needed it, in words.
     needed: dict[str, str] = field(default_factory=dict)
+    #: Why sizes are static in it that could vary: the cause of the failure with symbols; "" if none failed.
+    static_because: str = ""
     #: Number of results that the frame takes from the graph, the same for all gears.
     outputs: int = 0
     #: Requested gears that cannot exist: this trace relates their sizes differently.
@@ -144,6 +146,7 @@ class StoredVariant(Struct, frozen=True):
             "constants": self.constants,
             "constants_because": self.constants_because,
             "needed": self.needed,
+            "static_because": self.static_because,
             "outputs": self.outputs,
             "impossible": self.impossible,
             "raising": self.raising,

@@ -37,6 +37,8 @@ class BuildRequest(Struct, frozen=True):
     dynamic: bool
     #: Dims to make dynamic if the trace allows it, although `dynamic` is False or gears do not mention them.
     changing: list[tuple[Access, int]]
+    #: Why a trace for such calls has failed with sizes that vary, so that this one begins with static sizes; or "".
+    static_because: str
     #: Which ints are to be numbers, if the trace allows it.
     numbers: NumberChoice
     backend: Backend

@@ -53,8 +53,8 @@ class Tracer:
         #: For each choice of numbers: the choice that remained after traces refused some of them, and their reasons.
         self._remaining_choices: dict[NumberChoice, tuple[NumberChoice, dict[str, None]]] = {}
         self._captures: list[Capture] = []
-        #: Whether only declared or marked dims are dynamic, because no graph could be made otherwise.
-        self._is_static = False
+        #: Why only declared or marked dims are dynamic: no graph could be made otherwise; "" if all may be.
+        self._static_because = request.static_because
         self._unbound = set(request.findings.unbound)
 
     @property
@@ -68,7 +68,7 @@ class Tracer:
         if request.spec.ranges:
             capture = self.ranged(request.arguments)
         else:
-            is_dynamic = request.dynamic and not self._is_static
+            is_dynamic = request.dynamic and not self._static_because
             try:
                 with private_dynamo.marked_dynamic(self._open_dims(request.arguments)):
                     capture = self.capture(request.arguments, dynamic=is_dynamic)
@@ -90,7 +90,7 @@ class Tracer:
     def may_be_static(self) -> bool:
         """Whether sizes or ints are dynamic although the caller does not require it."""
         request = self._request
-        return bool(self._numbers) or (not self._is_static and bool(request.dynamic or request.changing))
+        return bool(self._numbers) or (not self._static_because and bool(request.dynamic or request.changing))
 
     def stay_static(self, error: CaptureError, *, keeps_numbers: bool = False) -> None:
         """Make static captures from now on, because no graph could be made with symbols for the varying sizes.
@@ -98,10 +98,10 @@ class Tracer:
         If `keeps_numbers`, ints become constants only when static sizes were not enough.
         """
         raise_interrupt(error)
-        keeps_numbers = keeps_numbers and bool(self._numbers) and not self._is_static
+        keeps_numbers = keeps_numbers and bool(self._numbers) and not self._static_because
         static = "sizes" if keeps_numbers else "sizes and numbers"
         logger.info("%s: %s that vary stay static: %s", self._request.name, static, error.cause)
-        self._is_static = True
+        self._static_because = self._static_because or error.cause
         if not keeps_numbers:
             self._numbers = NO_NUMBERS
 
@@ -187,7 +187,7 @@ class Tracer:
 
     def _open_dims(self, arguments: Arguments) -> list[tuple[torch.Tensor, int]]:
         """Return the dims of the arguments and the module that vary although they are not declared."""
-        if self._is_static:
+        if self._static_because:
             return []
         scope = scope_of(self._request.function, arguments)
         dims = []
@@ -246,7 +246,8 @@ class Tracer:
             logger.info(
                 "%s: `%s` is a constant of this trace, which needs its value: %s", self._request.name, path, line
             )
-        if not self._is_static:
+        capture.static_because = self._static_because
+        if not self._static_because:
             capture.open_dims = frozenset((place.text, dim) for place, dim in self._request.changing)
         return capture
 

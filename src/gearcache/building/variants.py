@@ -56,6 +56,7 @@ def built_variant(
         constants=[access.to_plain() for access in _constants(capture, call_checks)],
         constants_because=capture.constants_because,
         needed=capture.needed,
+        static_because=capture.static_because,
         outputs=len(graph.results),
         left_out=capture.left_out,
         unreached=capture.unreached,

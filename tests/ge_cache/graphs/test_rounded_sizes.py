@@ -173,6 +173,21 @@ def test_ints_that_are_rounded_vary_too(name: str, graphs: int, options: dict[st
     assert cached.stats.eager_calls == 0
 
 
+def test_sizes_that_stay_static_are_tried_with_symbols_once_and_other_branches_anew(cache_dir: Path) -> None:
+    class Chosen(nn.Module):
+        def run(self, x: Tensor, ratio: float) -> Tensor:
+            return x[:, : int(x.shape[1] * 0.7)] if ratio < 1 else x[:, : x.shape[1] // 2]
+
+    net = Chosen()
+    for ratio, traces in ((0.5, EACH + 3), (2.0, 2)):
+        cached = gearcache.cache_compile(net.run, config=strict_config(max_variants=40), cache_dir=cache_dir)
+        with torch.no_grad():
+            for length in LENGTHS:
+                x = torch.linspace(0, 1, 2 * length).reshape(2, length)
+                assert_equal(cached(x, ratio), net.run(x, ratio))
+        assert cached.stats.traces <= traces, ratio
+
+
 def of(text: str) -> Callable[[], Any]:
     """Return a function that makes an expression of torch, of the size `s` and the int `n`."""
 

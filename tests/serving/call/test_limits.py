@@ -47,6 +47,30 @@ def test_the_caller_of_a_method_with_gears_gets_no_error_for_the_limit_of_varian
     assert torch.equal(cached(x, 2.5), x * 2.5)
 
 
+class Cut(torch.nn.Module):
+    def repeat(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x[:, i] for i in range(x.shape[1])])
+
+    def cut(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, : int(x.shape[1] * 0.7)]
+
+
+@pytest.mark.parametrize(
+    ("name", "because"),
+    [
+        ("repeat", "`x.size(1)` is a constant of each variant, because the trace needs its value: `return torch.cat"),
+        ("cut", "sizes that vary have a variant for each value, because it computes `trunc(0.7*float("),
+    ],
+)
+def test_the_message_tells_why_each_size_has_a_variant(
+    name: str, because: str, cache_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cached = gearcache.cache_compile(getattr(Cut(), name), config=strict_config(max_variants=2), cache_dir=cache_dir)
+    for length in (4, 5, 6):
+        assert torch.equal(cached(torch.ones(2, length)), getattr(Cut(), name)(torch.ones(2, length)))
+    assert because in caplog.text
+
+
 SCALE = 0.5
 
 

@@ -283,4 +283,6 @@ def _about_constants(variants: list[StoredVariant]) -> str:
     needed = Counter(row for variant in variants for row in variant.needed.items())
     causes |= {path: f"the trace needs its value: {line}" for (path, line), count in needed.items() if count > 1}
     texts = [f"`{path}` is a constant of each variant, because {cause}" for path, cause in sorted(causes.items())]
+    static = Counter(variant.static_because for variant in variants if variant.static_because)
+    texts += [f"sizes that vary have a variant for each value, because {cause}" for cause, _ in static.most_common(1)]
     return f" ({'; '.join(texts)})" if texts else ""

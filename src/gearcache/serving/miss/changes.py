@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from gearcache.guards.access import FAULTS, Access, Scope, Walker
 from gearcache.guards.dispatch.stored.variant import StoredVariant
-from gearcache.guards.evidence.checks import Check
+from gearcache.guards.evidence.checks import Check, first_failure
 from gearcache.guards.evidence.constants import to_plain
 from gearcache.guards.evidence.relations import number_type
 from gearcache.guards.evidence.tree import evidence_checks
@@ -28,6 +28,8 @@ class Changes(Struct):
     numbers: set[Access] = field(default_factory=set)
     #: Ints and floats for which no graph can serve several values.
     constants: set[Access] = field(default_factory=set)
+    #: Why no graph could be made with sizes that vary, for a call that differs from this one in sizes only; or "".
+    static_because: str = ""
 
 
 def changes_from(scope: Scope, stored: Iterable[StoredVariant]) -> Changes:
@@ -43,6 +45,8 @@ def _add(changes: Changes, variant: StoredVariant, scope: Scope) -> None:
     numbers = _differing_numbers(variant, scope)
     if numbers is None:
         return
+    if variant.static_because and first_failure(variant.call_checks, Walker(scope)) is None:
+        changes.static_because = variant.static_because
     changes.constants |= {Access.from_plain(path) for path in variant.constants}
     for index, item in enumerate(variant.inputs):
         tensor = _value_at(item.access, scope)

@@ -101,6 +101,7 @@ class Compiles:
             spec=spec,
             dynamic=bool(self._method.dynamic) and bool(spec.ranges) == bool(call.spec(self._method.spec).ranges),
             changing=_open_dims(changes, call, self._method),
+            static_because=changes.static_because,
             numbers=self._numbers(changes),
             backend=self._method.backend,
             options=self._method.settings.options,
