@@ -11,7 +11,7 @@ from gearcache.guards.access import Access, Walker
 
 
 class Watching(Protocol):
-    """Collects the objects whose change may decide a check otherwise, see `guards.watch.facts`."""
+    """Watches the objects whose change may decide a check otherwise, before they are read: see `guards.watch.facts`."""
 
     def add_value(self, value: Any) -> None:
         """Watch a tensor, or the content of a container."""
@@ -24,6 +24,9 @@ class Watching(Protocol):
 
     def add_function(self, value: Any) -> None:
         """Watch the code and the defaults of a function."""
+
+    def add_object(self, value: Any) -> None:
+        """Watch the class of an object."""
 
     def add_path(self, access: Access) -> Any:
         """Watch all objects on a path; returns the value at its end."""

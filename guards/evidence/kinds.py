@@ -190,7 +190,7 @@ KINDS: dict[str, Kind] = {
             lambda value: name_of(type(value)),
             holds=_has_type,
             found=lambda value, expected, walker: _found_name(name_of(type(value)), expected),
-            watch=None,
+            watch=lambda watching, value, expected: watching.add_object(value),
             source=lambda writer, access, expected, compared: (
                 f"{writer.builtin(type)}({writer.path(access)}) is {writer.bind(compared)}"
             ),

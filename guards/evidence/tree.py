@@ -13,7 +13,7 @@ plain form:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import msgpack
 
@@ -25,6 +25,22 @@ from gearcache.guards.evidence.kinds import KINDS
 Tree = list[Any]
 #: The node at which most steps end: the empty hooks of a module.
 EMPTY = [[["empty", True]], []]
+
+
+class WalkWatch(Protocol):
+    """Is told of all that a walk over a tree is about to read, see `guards.watch.facts`."""
+
+    def begin(self, tree: Tree, scope: Scope) -> None:
+        """The walk begins."""
+
+    def add_root(self, access: Access) -> Any:
+        """The root of a path is read next."""
+
+    def add_node(self, value: Any, number: int) -> None:
+        """A value is compared with a node next."""
+
+    def end(self) -> None:
+        """The walk is over."""
 
 
 def evidence_tree(checks: Iterable[Check]) -> Tree:
@@ -82,7 +98,7 @@ def evidence_checks(tree: Tree) -> list[Check]:
 
 def evidence_failure(tree: Tree, scope: Scope) -> Failure | None:
     """Return the first check of a tree that fails now, or None."""
-    if _holds(tree, scope):
+    if evidence_holds(tree, scope):
         return None
     walker = Walker(scope)
     for check in sorted(evidence_checks(tree), key=lambda check: KINDS[check.kind].is_last):
@@ -101,32 +117,43 @@ def changed_function(tree: Tree, scope: Scope) -> Failure | None:
     return None
 
 
-def _holds(tree: Tree, scope: Scope) -> bool:
+def evidence_holds(tree: Tree, scope: Scope, watch: WalkWatch | None = None) -> bool:
+    """Return whether all checks of a tree hold now; `watch` is told of all objects before they are read."""
     _, roots = tree
-    comparison = _Comparison(tree, Walker(scope))
+    comparison = _Comparison(tree, Walker(scope), watch)
     try:
-        return (
-            all(comparison.holds(Access((kind, name)).resolve_root(scope), number) for kind, name, number in roots)
-            and comparison.last_hold()
-        )
+        if watch is not None:
+            watch.begin(tree, scope)
+        for kind, name, number in roots:
+            access = Access((kind, name))
+            if watch is not None:
+                watch.add_root(access)
+            if not comparison.holds(access.resolve_root(scope), number):
+                return False
+        return comparison.last_hold()
     except FAULTS:
         return False
+    finally:
+        if watch is not None:
+            watch.end()
 
 
 class _Comparison:
     """One pass over a tree; an object, as a function that calls itself is kept until the garbage collector runs."""
 
-    __slots__ = ("_classes", "_empty", "_last", "_nodes", "_walker")
+    __slots__ = ("_classes", "_empty", "_last", "_nodes", "_walker", "_watch")
 
-    def __init__(self, tree: Tree, walker: Walker) -> None:
+    def __init__(self, tree: Tree, walker: Walker, watch: WalkWatch | None) -> None:
         self._nodes, _ = tree
         self._empty = self._nodes.index(EMPTY) if EMPTY in self._nodes else None
-        self._walker, self._classes = walker, walker.classes
+        self._walker, self._classes, self._watch = walker, walker.classes, watch
         #: The checks that use the classes which all others have seen.
         self._last: list[tuple[Kind, Any, Any]] = []
 
     def holds(self, value: Any, number: int) -> bool:
         """Return whether all checks of a node hold for a value, those of `last_hold` excepted."""
+        if self._watch is not None:
+            self._watch.add_node(value, number)
         checks, children = self._nodes[number]
         for kind, expected in checks:
             # The most frequent check: a class seen before.

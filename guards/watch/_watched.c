@@ -1,12 +1,12 @@
 /* Whether what a loaded graph was built on is still there: asked before every call.
 
-   A Watch holds dictionaries (attributes of modules and objects, globals, members of classes) with the keys that matter
-   and the very objects found there; lists, sets and closure cells with their items; and tensors with where their memory
-   is. `holds()` compares. A dictionary is first told by whether it was written at all: CPython up to 3.11 numbers the
-   writes of every dictionary, from 3.12 on a watcher tells the writes of the watched ones. Only where one was written
-   are its keys looked up again, so that a write to another key costs a lookup and no more. Of a class with very many
-   keys that matter a copy of its dictionary is kept in place of them. The bases of a class are told by its `__mro__`, a
-   function by its code and its defaults.
+   A Watch notes the state of what is added to it: dictionaries (attributes of modules and objects, globals, members of
+   classes) with the keys that matter and the very objects found there; objects with their class and their dictionary;
+   lists, sets and closure cells with their items; tensors with where their memory is. `holds()` compares. A dictionary
+   is first told by whether it was written at all: CPython up to 3.11 numbers the writes of every dictionary, from 3.12
+   on a watcher tells the writes of the watched ones. Only where one was written are its keys looked up again, so that a
+   write to another key costs a lookup and no more. Of a class with very many keys that matter a copy of its dictionary
+   is kept in place of them. The bases of a class are told by its `__mro__`, a function by its code and its defaults.
 
    Where a tensor keeps its memory is found and tried by `guards/watch/tensor_layout.py`. */
 
@@ -23,33 +23,55 @@
 #define HAS_WATCHERS (PY_VERSION_HEX >= 0x030C0000)
 #define MAX_INLINE 5 /* dims that an implementation holds itself (torch 2.13 c10/core/impl/SizesAndStrides.h) */
 
-typedef struct {
-    Py_ssize_t first, count; /* its keys; count ANY: any write counts; NAMED: the keys in a set, see named_keys_hold */
-} Keys;
+#define NONE (-1)
+#define ANY (-2) /* any write of a dictionary counts */
 
-#define ANY (-1)
-#define NAMED (-2)
+typedef struct {
+    PyObject *key, *value; /* a value of NULL: the key is absent; or a set of keys and a copy of the dictionary */
+    Py_ssize_t next;       /* the number of the next link of the dictionary, or NONE */
+} Link;
+
+/* `version`: up to 3.11 the number of its last write, from 3.12 on how many writes there were when it was added. */
+typedef struct {
+    PyObject *dict;
+    uint64_t version;
+} Dict;
+
+typedef struct {
+    PyObject *object;
+    PyTypeObject *type;
+    PyObject **place, *dict; /* where the object keeps its dictionary, and that; NULL if it has none */
+} Object;
+
+#define FIXED 10 /* words that are noted of a tensor, see read_words */
+
+typedef struct {
+    uint64_t words[FIXED];
+} Place;
+
+/* What is told by one object that is noted of it. */
+enum { CLASS, FUNCTION, LIST, CELL, SLOT, COLLECTION, QUESTION, KINDS };
+static const char *const kind_names[KINDS] = {"class", "function", "list", "cell", "slot", "collection", "question"};
+
+typedef struct {
+    PyObject **objects, **noted;
+    Py_ssize_t count;
+} Pairs;
 
 typedef struct {
     PyObject_HEAD
-    Py_ssize_t dict_count, key_count, list_count, set_count, cell_count, slot_count, tensor_count;
-    Py_ssize_t class_count, function_count, question_count;
-    PyObject **dicts;
-    Keys *dict_keys;
-    PyObject **keys, **values; /* a value of NULL: the key is absent; NAMED: one set of keys, one copy of the dictionary */
-    PyObject **classes, **mros;
-    PyObject **functions, **parts;   /* parts: PARTS of each, or NULL */
-    PyObject **questions, **answers; /* callables without arguments */
-    PyObject **lists, **items; /* items: tuples */
-    PyObject **sets, **members; /* sets, queues and dictionaries with an order of their own, and tuples of what is in them */
-    PyObject **cells, **contents;
-    PyObject **slotted, **slots; /* slots: tuples of descriptor and value */
+    Py_ssize_t dict_count, link_count, object_count, tensor_count, form_words;
+    Dict *dicts;
+    Py_ssize_t *firsts; /* of each dictionary: the link of its first key, NONE, or ANY */
+    Py_ssize_t *named;  /* of each dictionary: the link of a set of keys, or NONE */
+    Link *links;
+    Object *objects;
     PyObject **tensors;
-    uint64_t *places, *forms; /* see read_words; forms: of tensors of more than two dims, or NULL */
+    Place *places;
+    uint64_t *forms; /* of tensors of more than two dims, or NULL */
+    Pairs pairs[KINDS];
 #if HAS_WATCHERS
     uint64_t epoch;
-#else
-    uint64_t *versions;
 #endif
 } Watch;
 
@@ -119,21 +141,23 @@ static int named_keys_hold(PyObject *dict, PyObject *names, PyObject *before) {
 
 /* Whether the keys of a dictionary lead to what they led to; an equal plain value is taken for the old one. */
 static int keys_hold(Watch *self, Py_ssize_t index) {
-    Keys range = self->dict_keys[index];
-    if (range.count == NAMED)
-        return named_keys_hold(self->dicts[index], self->keys[range.first], self->values[range.first]);
-    if (range.count < 0) return 0;
-    for (Py_ssize_t i = range.first; i < range.first + range.count; i++) {
-        PyObject *found = PyDict_GetItemWithError(self->dicts[index], self->keys[i]);
+    if (self->named[index] != NONE) {
+        Link link = self->links[self->named[index]];
+        int holds = named_keys_hold(self->dicts[index].dict, link.key, link.value);
+        if (holds <= 0) return holds;
+    }
+    if (self->firsts[index] == ANY) return 0;
+    for (Py_ssize_t i = self->firsts[index]; i != NONE; i = self->links[i].next) {
+        PyObject *found = PyDict_GetItemWithError(self->dicts[index].dict, self->links[i].key);
         if (found == NULL && PyErr_Occurred()) return -1;
-        if (found == self->values[i]) continue;
+        if (found == self->links[i].value) continue;
         Py_XINCREF(found);
-        int same = same_value(found, self->values[i]);
+        int same = same_value(found, self->links[i].value);
         if (same <= 0) {
             Py_XDECREF(found);
             return same;
         }
-        Py_XSETREF(self->values[i], found);
+        Py_XSETREF(self->links[i].value, found);
     }
     return 1;
 }
@@ -162,7 +186,6 @@ static inline const uint64_t *strides_of(uintptr_t implementation, uint64_t rank
 
 /* What is noted of a tensor: FIXED words, and for more than two dims its sizes and strides. The size of a matrix' second
    dim follows from the number of elements. Most weights have one or two dims: these words are read without a branch. */
-#define FIXED 10
 #define RANK 3
 
 #define LONGEST 256 /* no offset is larger (set_tensor_layout) */
@@ -222,11 +245,11 @@ static int form_holds(PyObject *tensor, uint64_t rank, const uint64_t *form) {
 static Py_ssize_t changed_tensor(Watch *self) {
     uint64_t differing = 0;
     for (Py_ssize_t i = 0; i < self->tensor_count; i++)
-        differing |= differing_words(self->tensors[i], self->places + FIXED * i);
+        differing |= differing_words(self->tensors[i], self->places[i].words);
     if (differing == 0 && self->forms == NULL) return -1;
     const uint64_t *form = self->forms;
     for (Py_ssize_t i = 0; i < self->tensor_count; i++) {
-        const uint64_t *place = self->places + FIXED * i;
+        const uint64_t *place = self->places[i].words;
         if (differing_words(self->tensors[i], place) != 0) return i;
         if (place[RANK] <= 2) continue;
         if (!form_holds(self->tensors[i], place[RANK], form)) return i;
@@ -241,11 +264,13 @@ static Py_ssize_t changed_tensor(Watch *self) {
 static Py_ssize_t changed_dict(Watch *self) {
 #if HAS_WATCHERS
     while (self->epoch != epoch) {
-        uint64_t now = epoch, count = now - self->epoch;
+        uint64_t now = epoch;
         for (Py_ssize_t i = 0; i < self->dict_count; i++) {
+            uint64_t version = self->dicts[i].version;
+            uint64_t count = now - (version > self->epoch ? version : self->epoch);
             int is_written = count > REMEMBERED;
             for (uint64_t back = 1; !is_written && back <= count; back++)
-                is_written = written_dicts[(now - back) % REMEMBERED] == self->dicts[i];
+                is_written = written_dicts[(now - back) % REMEMBERED] == self->dicts[i].dict;
             if (!is_written) continue;
             int holds = keys_hold(self, i);
             if (holds <= 0) return holds < 0 ? -2 : i;
@@ -254,17 +279,38 @@ static Py_ssize_t changed_dict(Watch *self) {
     }
 #else
     uint64_t differing = 0;
-    for (Py_ssize_t i = 0; i < self->dict_count; i++) differing |= version_of(self->dicts[i]) ^ self->versions[i];
+    for (Py_ssize_t i = 0; i < self->dict_count; i++)
+        differing |= version_of(self->dicts[i].dict) ^ self->dicts[i].version;
     if (differing == 0) return -1;
     for (Py_ssize_t i = 0; i < self->dict_count; i++) {
-        uint64_t version = version_of(self->dicts[i]);
-        if (version == self->versions[i]) continue;
+        uint64_t version = version_of(self->dicts[i].dict);
+        if (version == self->dicts[i].version) continue;
         int holds = keys_hold(self, i);
         if (holds <= 0) return holds < 0 ? -2 : i;
-        self->versions[i] = version;
+        self->dicts[i].version = version;
     }
 #endif
     return -1;
+}
+
+/* Return the number of the first object that has another class, or another dictionary in place of its own; -1 for none. */
+static Py_ssize_t changed_object(Watch *self) {
+    for (Py_ssize_t i = 0; i < self->object_count; i++) {
+        const Object *each = self->objects + i;
+        if (Py_TYPE(each->object) != each->type || (each->place != NULL && *each->place != each->dict)) return i;
+    }
+    return -1;
+}
+
+static inline int class_holds(PyObject *cls, PyObject *bases) { return ((PyTypeObject *)cls)->tp_mro == bases; }
+
+static inline PyObject *none_for_null(PyObject *value) { return value == NULL ? Py_None : value; }
+
+static inline int function_holds(PyObject *function, PyObject *parts) {
+    PyFunctionObject *held = (PyFunctionObject *)function;
+    return (none_for_null(held->func_code) == PyTuple_GET_ITEM(parts, 0)) &
+           (none_for_null(held->func_defaults) == PyTuple_GET_ITEM(parts, 1)) &
+           (none_for_null(held->func_kwdefaults) == PyTuple_GET_ITEM(parts, 2));
 }
 
 static int list_holds(PyObject *list, PyObject *items) {
@@ -283,31 +329,11 @@ static int list_holds(PyObject *list, PyObject *items) {
     return 1;
 }
 
-#define PARTS 3
-
-static void parts_of(PyObject *function, PyObject *found[PARTS]) {
-    PyFunctionObject *held = (PyFunctionObject *)function;
-    found[0] = held->func_code;
-    found[1] = held->func_defaults;
-    found[2] = held->func_kwdefaults;
-}
-
-/* Return the number of the first function that has another code or other defaults, -1 for none. */
-static Py_ssize_t changed_function(Watch *self) {
-    for (Py_ssize_t i = 0; i < self->function_count; i++) {
-        PyFunctionObject *held = (PyFunctionObject *)self->functions[i];
-        PyObject **noted = self->parts + PARTS * i;
-        if ((held->func_code != noted[0]) | (held->func_defaults != noted[1]) | (held->func_kwdefaults != noted[2]))
-            return i;
-    }
-    return -1;
-}
-
-/* Return the number of the first class that has other bases, -1 for none. */
-static Py_ssize_t changed_class(Watch *self) {
-    for (Py_ssize_t i = 0; i < self->class_count; i++)
-        if (((PyTypeObject *)self->classes[i])->tp_mro != self->mros[i]) return i;
-    return -1;
+/* The content of an empty cell is noted as the cell itself. */
+static int cell_holds(PyObject *cell, PyObject *content) {
+    PyObject *found = PyCell_GET(cell);
+    if (found == NULL || found == content) return found == content || content == cell;
+    return same_value(found, content);
 }
 
 static int answer_holds(PyObject *question, PyObject *answer) {
@@ -341,48 +367,26 @@ static int slot_holds(PyObject *object, PyObject *slot) {
     return same;
 }
 
+#define RETURN_CHANGED(kind, holds)                                                                                    \
+    for (Py_ssize_t i = 0; i < self->pairs[kind].count; i++) {                                                         \
+        int same = holds(self->pairs[kind].objects[i], self->pairs[kind].noted[i]);                                    \
+        if (same > 0) continue;                                                                                        \
+        *number = same < 0 ? -2 : i;                                                                                   \
+        return kind_names[kind];                                                                                       \
+    }
+
 /* Return what no longer holds as (kind, number), NULL for nothing; `number` is -2 with an error set. */
 static const char *changed_thing(Watch *self, Py_ssize_t *number) {
     if ((*number = changed_dict(self)) != -1) return "dictionary";
+    if ((*number = changed_object(self)) != -1) return "object";
     if ((*number = changed_tensor(self)) != -1) return "tensor";
-    if ((*number = changed_class(self)) != -1) return "class";
-    if ((*number = changed_function(self)) != -1) return "function";
-    for (Py_ssize_t i = 0; i < self->list_count; i++) {
-        int holds = list_holds(self->lists[i], self->items[i]);
-        if (holds <= 0) {
-            *number = holds < 0 ? -2 : i;
-            return "list";
-        }
-    }
-    for (Py_ssize_t i = 0; i < self->cell_count; i++) {
-        PyObject *content = PyCell_GET(self->cells[i]);
-        int same = content == self->contents[i] ? 1 : same_value(content, self->contents[i]);
-        if (same <= 0) {
-            *number = same < 0 ? -2 : i;
-            return "cell";
-        }
-    }
-    for (Py_ssize_t i = 0; i < self->slot_count; i++) {
-        int same = slot_holds(self->slotted[i], self->slots[i]);
-        if (same <= 0) {
-            *number = same < 0 ? -2 : i;
-            return "slot";
-        }
-    }
-    for (Py_ssize_t i = 0; i < self->set_count; i++) {
-        int same = items_hold(self->sets[i], self->members[i]);
-        if (same <= 0) {
-            *number = same < 0 ? -2 : i;
-            return "collection";
-        }
-    }
-    for (Py_ssize_t i = 0; i < self->question_count; i++) {
-        int same = answer_holds(self->questions[i], self->answers[i]);
-        if (same <= 0) {
-            *number = same < 0 ? -2 : i;
-            return "question";
-        }
-    }
+    RETURN_CHANGED(CLASS, class_holds)
+    RETURN_CHANGED(FUNCTION, function_holds)
+    RETURN_CHANGED(LIST, list_holds)
+    RETURN_CHANGED(CELL, cell_holds)
+    RETURN_CHANGED(SLOT, slot_holds)
+    RETURN_CHANGED(COLLECTION, items_hold)
+    RETURN_CHANGED(QUESTION, answer_holds)
     return NULL;
 }
 
@@ -412,54 +416,33 @@ static PyObject *watch_changed(Watch *self, PyObject *Py_UNUSED(ignored)) {
     return Py_BuildValue("(sn)", kind, number);
 }
 
-/* ---- making one -------------------------------------------------------------------------------------------------- */
+/* ---- adding ------------------------------------------------------------------------------------------------------ */
 
-static PyObject **objects(Py_ssize_t count) {
-    PyObject **made = PyMem_Calloc(count ? count : 1, sizeof(PyObject *));
-    if (made == NULL) PyErr_NoMemory();
-    return made;
+/* Return a larger array where one of `count` items is full, which it is at each power of two; NULL with an error set. */
+static void *grown(void *array, Py_ssize_t count, size_t size) {
+    if ((count & (count - 1)) != 0) return array;
+    void *larger = PyMem_Realloc(array, (count == 0 ? 1 : 2 * count) * size);
+    if (larger == NULL) PyErr_NoMemory();
+    return larger;
 }
 
-/* Take a tuple of pairs (which no code that runs meanwhile can change) apart into two arrays; the first of each must pass a test. */
-static int take_pairs(
-    PyObject *pairs, PyObject ***firsts, PyObject ***seconds, Py_ssize_t *count, int (*is_right)(PyObject *), PyTypeObject *second
-) {
-    Py_ssize_t length = PyTuple_GET_SIZE(pairs);
-    if ((*firsts = objects(length)) == NULL || (*seconds = objects(length)) == NULL) return -1;
-    for (Py_ssize_t i = 0; i < length; i++) {
-        PyObject *pair = PyTuple_GET_ITEM(pairs, i);
-        if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2 || !is_right(PyTuple_GET_ITEM(pair, 0)) ||
-            (second != NULL && !Py_IS_TYPE(PyTuple_GET_ITEM(pair, 1), second))) {
-            PyErr_SetString(PyExc_TypeError, "a Watch takes pairs of a container and what is in it");
-            return -1;
-        }
-        (*firsts)[i] = Py_NewRef(PyTuple_GET_ITEM(pair, 0));
-        (*seconds)[i] = Py_NewRef(PyTuple_GET_ITEM(pair, 1));
-        *count = i + 1;
-    }
-    return 0;
-}
+#define MAKE_ROOM(array, count)                                                                                        \
+    do {                                                                                                               \
+        void *larger = grown((array), (count), sizeof *(array));                                                       \
+        if (larger == NULL) return -1;                                                                                 \
+        (array) = larger;                                                                                              \
+    } while (0)
 
-static int is_list(PyObject *value) { return PyList_Check(value); }
-static int is_any(PyObject *value) { return 1; }
-static int is_cell(PyObject *value) { return PyCell_Check(value); }
-static int is_callable(PyObject *value) { return PyCallable_Check(value); }
-
-/* Whether the slots are pairs of a descriptor that reads a slot, and a value. */
-static int are_slots(Watch *self) {
-    for (Py_ssize_t i = 0; i < self->slot_count; i++) {
-        PyObject *slot = self->slots[i];
-        if (PyTuple_GET_SIZE(slot) == 2 && Py_IS_TYPE(PyTuple_GET_ITEM(slot, 0), &PyMemberDescr_Type)) continue;
-        PyErr_SetString(PyExc_TypeError, "a Watch takes slots as pairs of a descriptor and a value");
-        return 0;
-    }
-    return 1;
+static PyObject *refuse(const char *what) {
+    if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "a Watch takes %s", what);
+    return NULL;
 }
 
 #if PY_VERSION_HEX >= 0x030D0000
 /* From 3.13 on the values of an object's dictionary may lie in the object itself, where CPython 3.13.0 tells no watcher
    of a write. A key that is no text makes the dictionary keep its values on its own. */
 static int leave_object(PyObject *dict) {
+    if (((PyDictObject *)dict)->ma_values == NULL) return 0;
     PyObject *key = (PyObject *)Py_TYPE(dict); /* a key that no attribute can have */
     int is_there = PyDict_Contains(dict, key);
     if (is_there != 0) return is_there < 0 ? -1 : 0;
@@ -467,251 +450,326 @@ static int leave_object(PyObject *dict) {
 }
 #endif
 
-static int take_classes(Watch *self, PyObject *given) {
-    Py_ssize_t length = PyTuple_GET_SIZE(given);
-    if ((self->classes = objects(length)) == NULL || (self->mros = objects(length)) == NULL) return -1;
-    for (Py_ssize_t i = 0; i < length; i++) {
-        PyObject *cls = PyTuple_GET_ITEM(given, i);
-        if (!PyType_Check(cls)) {
-            PyErr_SetString(PyExc_TypeError, "a Watch takes classes");
-            return -1;
-        }
-        self->classes[i] = Py_NewRef(cls);
-        self->mros[i] = Py_XNewRef(((PyTypeObject *)cls)->tp_mro);
-        self->class_count = i + 1;
-    }
-    return 0;
-}
-
-static int take_functions(Watch *self, PyObject *given) {
-    Py_ssize_t length = PyTuple_GET_SIZE(given);
-    if ((self->functions = objects(length)) == NULL || (self->parts = objects(PARTS * length)) == NULL) return -1;
-    for (Py_ssize_t i = 0; i < length; i++) {
-        PyObject *function = PyTuple_GET_ITEM(given, i);
-        if (!PyFunction_Check(function)) {
-            PyErr_SetString(PyExc_TypeError, "a Watch takes functions");
-            return -1;
-        }
-        self->functions[i] = Py_NewRef(function);
-        parts_of(function, self->parts + PARTS * i);
-        for (int part = 0; part < PARTS; part++) Py_XINCREF(self->parts[PARTS * i + part]);
-        self->function_count = i + 1;
-    }
-    return 0;
-}
-
-/* Take the dictionaries: (dictionary or class, keys or None). What the keys lead to now is what is expected. */
-static int take_dicts(Watch *self, PyObject *given) {
-    Py_ssize_t length = PyTuple_GET_SIZE(given), keys = 0;
-    for (Py_ssize_t i = 0; i < length; i++) {
-        PyObject *pair = PyTuple_GET_ITEM(given, i);
-        if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2) goto wrong;
-        PyObject *first = PyTuple_GET_ITEM(pair, 0), *second = PyTuple_GET_ITEM(pair, 1);
-        if (!PyDict_Check(first) && !PyType_Check(first)) goto wrong;
-        if (second != Py_None && !PyTuple_CheckExact(second) && !PyFrozenSet_CheckExact(second)) goto wrong;
-        if (second != Py_None) keys += PyTuple_CheckExact(second) ? PyTuple_GET_SIZE(second) : 1;
-    }
-    self->dicts = objects(length);
-    self->dict_keys = PyMem_Calloc(length ? length : 1, sizeof(Keys));
-    self->keys = objects(keys);
-    self->values = objects(keys);
-    if (self->dicts == NULL || self->dict_keys == NULL || self->keys == NULL || self->values == NULL) {
-        if (!PyErr_Occurred()) PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < length; i++) {
-        PyObject *pair = PyTuple_GET_ITEM(given, i);
-        PyObject *dict = PyTuple_GET_ITEM(pair, 0), *names = PyTuple_GET_ITEM(pair, 1);
-        if (PyType_Check(dict)) {
+/* Return the dictionary of a holder, which is one or a class; NULL with an error set. */
+static PyObject *dict_of(PyObject *holder) {
+    if (PyType_Check(holder)) {
 #if HAS_WATCHERS
-            dict = PyType_GetDict((PyTypeObject *)dict);
+        return PyType_GetDict((PyTypeObject *)holder);
 #else
-            dict = Py_XNewRef(((PyTypeObject *)dict)->tp_dict);
+        return Py_XNewRef(((PyTypeObject *)holder)->tp_dict);
 #endif
-            if (dict == NULL) goto wrong;
-        } else {
+    }
+    if (!PyDict_Check(holder)) return refuse("keys of a dictionary or a class");
 #if PY_VERSION_HEX >= 0x030D0000
-            if (leave_object(dict) < 0) return -1;
+    if (leave_object(holder) < 0) return NULL;
 #endif
-            Py_INCREF(dict);
-        }
-        self->dicts[i] = dict;
-        self->dict_count = i + 1;
-        self->dict_keys[i] = (Keys){self->key_count, ANY};
-        if (names == Py_None) continue;
-        if (PyFrozenSet_CheckExact(names)) {
-            PyObject *copy = PyDict_Copy(dict);
-            if (copy == NULL) return -1;
-            self->keys[self->key_count] = Py_NewRef(names);
-            self->values[self->key_count++] = copy;
-            self->dict_keys[i].count = NAMED;
-            continue;
-        }
-        self->dict_keys[i].count = PyTuple_GET_SIZE(names);
-        for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(names); k++) {
-            PyObject *name = PyTuple_GET_ITEM(names, k);
-            /* Keys whose comparison runs no code of a user's. */
-            if (!PyUnicode_CheckExact(name) && !PyLong_CheckExact(name) && !PyBytes_CheckExact(name)) goto wrong;
-            PyObject *found = PyDict_GetItemWithError(dict, name);
-            if (found == NULL && PyErr_Occurred()) return -1;
-            self->keys[self->key_count] = Py_NewRef(name);
-            self->values[self->key_count++] = Py_XNewRef(found);
-        }
-    }
-    return 0;
-wrong:
-    if (!PyErr_Occurred())
-        PyErr_SetString(PyExc_TypeError, "a Watch takes pairs of a dictionary or class and a tuple or set of keys, or None");
-    return -1;
+    return Py_NewRef(holder);
 }
 
-static int note_writes(Watch *self) {
+/* Add a dictionary, of which it takes the reference, without keys; returns its number, -1 with an error set. */
+static Py_ssize_t add_dict(Watch *self, PyObject *dict, uint64_t version) {
+    MAKE_ROOM(self->dicts, self->dict_count);
+    MAKE_ROOM(self->firsts, self->dict_count);
+    MAKE_ROOM(self->named, self->dict_count);
+    self->dicts[self->dict_count] = (Dict){dict, version};
+    self->firsts[self->dict_count] = self->named[self->dict_count] = NONE;
+    return self->dict_count++;
+}
+
+static int add_link(Watch *self, PyObject *key, PyObject *value, Py_ssize_t next) {
+    MAKE_ROOM(self->links, self->link_count);
+    self->links[self->link_count++] = (Link){Py_NewRef(key), Py_XNewRef(value), next};
+    return 0;
+}
+
+/* Note what some keys lead to, beside those that are noted. */
+static int add_some_keys(Watch *self, Py_ssize_t number, PyObject *keys) {
+    PyObject *each, *iterator = PyObject_GetIter(keys);
+    if (iterator == NULL) return -1;
+    while ((each = PyIter_Next(iterator)) != NULL) {
+        /* Keys whose comparison runs no code of a user's. */
+        int is_right = PyUnicode_CheckExact(each) || PyLong_CheckExact(each) || PyBytes_CheckExact(each);
+        if (!is_right) refuse("keys that are texts, ints or bytes");
+        PyObject *found = is_right ? PyDict_GetItemWithError(self->dicts[number].dict, each) : NULL;
+        if (!PyErr_Occurred() && add_link(self, each, found, self->firsts[number]) == 0)
+            self->firsts[number] = self->link_count - 1;
+        Py_DECREF(each);
+        if (PyErr_Occurred()) break;
+    }
+    Py_DECREF(iterator);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* add_keys(holder, keys, number=-1): watch some keys of a dictionary or class, all for None, those in a frozenset. What
+   they lead to now is what is expected. `number` is that of an earlier call for this holder; returns the number. */
+static PyObject *watch_add_keys(Watch *self, PyObject *args) {
+    PyObject *holder, *keys;
+    Py_ssize_t number = NONE;
+    if (!PyArg_ParseTuple(args, "OO|n", &holder, &keys, &number)) return NULL;
+    if (number >= self->dict_count) return refuse("numbers that it has returned");
+    if (number < 0) {
+        PyObject *dict = dict_of(holder);
+        if (dict == NULL) return refuse("keys of a dictionary or a class");
 #if HAS_WATCHERS
-    self->epoch = epoch;
-    for (Py_ssize_t i = 0; i < self->dict_count; i++)
-        if (PyDict_Watch(watcher, self->dicts[i]) < 0) return -1;
+        uint64_t version = PyDict_Watch(watcher, dict) < 0 ? 0 : epoch;
 #else
-    self->versions = PyMem_Calloc(self->dict_count ? self->dict_count : 1, sizeof(uint64_t));
-    if (self->versions == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < self->dict_count; i++) self->versions[i] = version_of(self->dicts[i]);
+        uint64_t version = version_of(dict);
 #endif
+        number = PyErr_Occurred() ? -1 : add_dict(self, dict, version);
+        if (number < 0) {
+            Py_DECREF(dict);
+            return NULL;
+        }
+    }
+    if (keys == Py_None) {
+        self->firsts[number] = ANY;
+    } else if (PyFrozenSet_CheckExact(keys)) {
+        PyObject *copy = PyDict_Copy(self->dicts[number].dict);
+        int failed = copy == NULL || add_link(self, keys, copy, NONE) < 0;
+        Py_XDECREF(copy);
+        if (failed) return NULL;
+        self->named[number] = self->link_count - 1;
+    } else if (self->firsts[number] != ANY && add_some_keys(self, number, keys) < 0) {
+        return NULL;
+    }
+    return PyLong_FromSsize_t(number);
+}
+
+static int add_object(Watch *self, PyObject *object) {
+    MAKE_ROOM(self->objects, self->object_count);
+    PyObject **place = _PyObject_GetDictPtr(object), *dict = NULL;
+    /* Some objects make their dictionary when it is read for the first time. */
+    if (place != NULL && (dict = PyObject_GenericGetDict(object, NULL)) == NULL) return -1;
+    PyTypeObject *type = (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(object));
+    self->objects[self->object_count++] = (Object){Py_NewRef(object), type, place, dict};
     return 0;
 }
 
-static int take_tensors(Watch *self, PyObject *given) {
-    Py_ssize_t length = PyTuple_GET_SIZE(given);
-    if (length > 0 && layout.tensor == NULL) {
-        PyErr_SetString(PyExc_RuntimeError, "the layout of tensors is not known");
+static int add_tensor(Watch *self, PyObject *tensor, const uint64_t *words, const uint64_t *form) {
+    MAKE_ROOM(self->tensors, self->tensor_count);
+    MAKE_ROOM(self->places, self->tensor_count);
+    Place place;
+    if (words == NULL) read_words(tensor, place.words);
+    else memcpy(place.words, words, sizeof place.words);
+    uint64_t rank = place.words[RANK];
+    if (rank > 2) {
+        uint64_t *forms = PyMem_Realloc(self->forms, (self->form_words + 2 * rank) * sizeof(uint64_t));
+        if (forms == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        self->forms = forms;
+        if (form == NULL) note_form(tensor, rank, forms + self->form_words);
+        else memcpy(forms + self->form_words, form, 2 * rank * sizeof(uint64_t));
+        self->form_words += 2 * rank;
+    }
+    self->places[self->tensor_count] = place;
+    self->tensors[self->tensor_count++] = Py_NewRef(tensor);
+    return 0;
+}
+
+static int add_pair(Pairs *pairs, PyObject *object, PyObject *noted) {
+    MAKE_ROOM(pairs->objects, pairs->count);
+    MAKE_ROOM(pairs->noted, pairs->count);
+    pairs->objects[pairs->count] = Py_NewRef(object);
+    pairs->noted[pairs->count++] = Py_NewRef(noted);
+    return 0;
+}
+
+/* Return what is noted of the slot of an object: its descriptor, and the value, or the descriptor where it is not set. */
+static PyObject *slot_of(PyObject *object, PyObject *descriptor) {
+    if (!Py_IS_TYPE(descriptor, &PyMemberDescr_Type)) return refuse("slots with their descriptor");
+    PyObject *found = Py_TYPE(descriptor)->tp_descr_get(descriptor, object, (PyObject *)Py_TYPE(object));
+    if (found == NULL) {
+        if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return NULL;
+        PyErr_Clear();
+        found = Py_NewRef(descriptor);
+    }
+    PyObject *slot = PyTuple_Pack(2, descriptor, found);
+    Py_DECREF(found);
+    return slot;
+}
+
+/* Return what is noted of an object; NULL with an error set. */
+static PyObject *state_of(int kind, PyObject *object, PyObject *detail) {
+    switch (kind) {
+    case CLASS:
+        return PyType_Check(object) ? Py_NewRef(((PyTypeObject *)object)->tp_mro) : refuse("classes");
+    case FUNCTION: {
+        if (!PyFunction_Check(object)) return refuse("functions");
+        PyFunctionObject *held = (PyFunctionObject *)object;
+        return PyTuple_Pack(3, none_for_null(held->func_code), none_for_null(held->func_defaults),
+                            none_for_null(held->func_kwdefaults));
+    }
+    case LIST:
+        return PyList_Check(object) ? PyList_AsTuple(object) : refuse("lists");
+    case CELL:
+        return PyCell_Check(object) ? Py_NewRef(PyCell_GET(object) == NULL ? object : PyCell_GET(object)) : refuse("cells");
+    case SLOT:
+        return slot_of(object, detail);
+    case COLLECTION:
+        return PySequence_Tuple(object);
+    default:
+        return PyCallable_Check(object) ? PyObject_CallNoArgs(object) : refuse("questions that can be called");
+    }
+}
+
+static int kind_of(const char *name) {
+    int kind = 0;
+    while (kind < KINDS && strcmp(name, kind_names[kind]) != 0) kind++;
+    return kind;
+}
+
+/* add(kind, object, detail=None): watch an object of a kind; its present state is what is expected. */
+static PyObject *watch_add(Watch *self, PyObject *args) {
+    const char *name;
+    PyObject *object, *detail = Py_None;
+    if (!PyArg_ParseTuple(args, "sO|O", &name, &object, &detail)) return NULL;
+    int kind = kind_of(name), failed;
+    if (strcmp(name, "object") == 0) {
+        failed = add_object(self, object) < 0;
+    } else if (strcmp(name, "tensor") == 0) {
+        if (layout.tensor == NULL || !PyObject_TypeCheck(object, layout.tensor)) return refuse("tensors, of a known layout");
+        failed = add_tensor(self, object, NULL, NULL) < 0;
+    } else if (kind < KINDS) {
+        PyObject *noted = state_of(kind, object, detail);
+        failed = noted == NULL || add_pair(self->pairs + kind, object, noted) < 0;
+        Py_XDECREF(noted);
+    } else {
+        return refuse("no such kind");
+    }
+    if (failed) return NULL;
+    Py_RETURN_NONE;
+}
+
+static int copy_dict(Watch *self, Watch *other, Py_ssize_t from) {
+    Py_ssize_t number = add_dict(self, Py_NewRef(other->dicts[from].dict), other->dicts[from].version);
+    if (number < 0) {
+        Py_DECREF(other->dicts[from].dict);
         return -1;
     }
-    for (Py_ssize_t i = 0; i < length; i++) {
-        if (PyObject_TypeCheck(PyTuple_GET_ITEM(given, i), layout.tensor)) continue;
-        PyErr_SetString(PyExc_TypeError, "a Watch takes tensors as tensors only");
-        return -1;
+#if HAS_WATCHERS
+    if (self->epoch > other->epoch) self->epoch = other->epoch;
+#endif
+    if (other->named[from] != NONE) {
+        Link link = other->links[other->named[from]];
+        if (add_link(self, link.key, link.value, NONE) < 0) return -1;
+        self->named[number] = self->link_count - 1;
     }
-    self->tensors = objects(length);
-    self->places = PyMem_Calloc(length ? length : 1, FIXED * sizeof(uint64_t));
-    if (self->tensors == NULL || self->places == NULL) {
-        if (!PyErr_Occurred()) PyErr_NoMemory();
-        return -1;
-    }
-    size_t words = 0;
-    for (Py_ssize_t i = 0; i < length; i++) {
-        uint64_t *place = self->places + FIXED * i;
-        self->tensors[i] = Py_NewRef(PyTuple_GET_ITEM(given, i));
-        self->tensor_count = i + 1;
-        read_words(self->tensors[i], place);
-        if (place[RANK] > 2) words += 2 * place[RANK];
-    }
-    if (words == 0) return 0;
-    uint64_t *form = self->forms = PyMem_Calloc(words, sizeof(uint64_t));
-    if (form == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < length; i++) {
-        uint64_t rank = self->places[FIXED * i + RANK];
-        if (rank <= 2) continue;
-        note_form(self->tensors[i], rank, form);
-        form += 2 * rank;
+    if (other->firsts[from] == ANY) self->firsts[number] = ANY;
+    for (Py_ssize_t i = other->firsts[from]; i >= 0; i = other->links[i].next) {
+        if (add_link(self, other->links[i].key, other->links[i].value, self->firsts[number]) < 0) return -1;
+        self->firsts[number] = self->link_count - 1;
     }
     return 0;
 }
+
+static int copy_tensor(Watch *self, Watch *other, Py_ssize_t number) {
+    const uint64_t *form = other->forms;
+    for (Py_ssize_t i = 0; i < number; i++)
+        if (other->places[i].words[RANK] > 2) form += 2 * other->places[i].words[RANK];
+    return add_tensor(self, other->tensors[number], other->places[number].words, form);
+}
+
+static int copy_object(Watch *self, const Object *from) {
+    MAKE_ROOM(self->objects, self->object_count);
+    Py_INCREF(from->object);
+    Py_INCREF(from->type);
+    Py_XINCREF(from->dict);
+    self->objects[self->object_count++] = *from;
+    return 0;
+}
+
+static PyTypeObject WatchType;
+
+/* copy(other, kind, number): watch what another Watch watches, in the state that it has noted. */
+static PyObject *watch_copy(Watch *self, PyObject *args) {
+    Watch *other;
+    const char *name;
+    Py_ssize_t number;
+    if (!PyArg_ParseTuple(args, "O!sn", &WatchType, &other, &name, &number)) return NULL;
+    int kind = kind_of(name), failed = 1, is_there = 0;
+    if (strcmp(name, "dictionary") == 0) {
+        if ((is_there = number >= 0 && number < other->dict_count)) failed = copy_dict(self, other, number) < 0;
+    } else if (strcmp(name, "object") == 0) {
+        if ((is_there = number >= 0 && number < other->object_count)) failed = copy_object(self, other->objects + number) < 0;
+    } else if (strcmp(name, "tensor") == 0) {
+        if ((is_there = number >= 0 && number < other->tensor_count)) failed = copy_tensor(self, other, number) < 0;
+    } else if (kind < KINDS && (is_there = number >= 0 && number < other->pairs[kind].count)) {
+        Pairs *pairs = other->pairs + kind;
+        failed = add_pair(self->pairs + kind, pairs->objects[number], pairs->noted[number]) < 0;
+    }
+    if (!is_there) return refuse("numbers of a kind that the other one has");
+    if (failed) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* ---- the type ---------------------------------------------------------------------------------------------------- */
 
 static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"dicts",   "lists",     "collections", "cells", "slots", "tensors",
-                            "classes", "functions", "questions",   NULL};
-    PyObject *dicts, *lists, *sets, *cells, *slots, *tensors, *classes, *functions, *questions;
-    if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "O!O!O!O!O!O!O!O!O!", names, &PyTuple_Type, &dicts, &PyTuple_Type, &lists, &PyTuple_Type,
-            &sets, &PyTuple_Type, &cells, &PyTuple_Type, &slots, &PyTuple_Type, &tensors, &PyTuple_Type, &classes,
-            &PyTuple_Type, &functions, &PyTuple_Type, &questions))
-        return NULL;
+    if (!PyArg_ParseTuple(args, "")) return NULL;
     Watch *self = (Watch *)type->tp_alloc(type, 0);
-    if (self == NULL) return NULL;
-    if (take_dicts(self, dicts) < 0 || take_tensors(self, tensors) < 0 || note_writes(self) < 0 ||
-        take_pairs(lists, &self->lists, &self->items, &self->list_count, is_list, &PyTuple_Type) < 0 ||
-        take_pairs(sets, &self->sets, &self->members, &self->set_count, is_any, &PyTuple_Type) < 0 ||
-        take_pairs(cells, &self->cells, &self->contents, &self->cell_count, is_cell, NULL) < 0 ||
-        take_pairs(slots, &self->slotted, &self->slots, &self->slot_count, is_any, &PyTuple_Type) < 0 ||
-        take_pairs(questions, &self->questions, &self->answers, &self->question_count, is_callable, NULL) < 0 ||
-        take_classes(self, classes) < 0 || take_functions(self, functions) < 0 ||
-        !are_slots(self)) {
-        Py_DECREF(self);
-        return NULL;
-    }
+#if HAS_WATCHERS
+    if (self != NULL) self->epoch = epoch;
+#endif
     return (PyObject *)self;
 }
 
-#define EACH(array, count)                                                                                             \
-    for (Py_ssize_t i = 0; (array) != NULL && i < (count); i++)
-
 static int watch_traverse(Watch *self, visitproc visit, void *arg) {
-    EACH(self->dicts, self->dict_count) Py_VISIT(self->dicts[i]);
-    EACH(self->values, self->key_count) Py_VISIT(self->values[i]);
-    EACH(self->lists, self->list_count) { Py_VISIT(self->lists[i]); Py_VISIT(self->items[i]); }
-    EACH(self->sets, self->set_count) { Py_VISIT(self->sets[i]); Py_VISIT(self->members[i]); }
-    EACH(self->cells, self->cell_count) { Py_VISIT(self->cells[i]); Py_VISIT(self->contents[i]); }
-    EACH(self->slotted, self->slot_count) { Py_VISIT(self->slotted[i]); Py_VISIT(self->slots[i]); }
-    EACH(self->tensors, self->tensor_count) Py_VISIT(self->tensors[i]);
-    EACH(self->classes, self->class_count) { Py_VISIT(self->classes[i]); Py_VISIT(self->mros[i]); }
-    EACH(self->functions, self->function_count) Py_VISIT(self->functions[i]);
-    EACH(self->parts, PARTS * self->function_count) Py_VISIT(self->parts[i]);
-    EACH(self->questions, self->question_count) { Py_VISIT(self->questions[i]); Py_VISIT(self->answers[i]); }
+    for (Py_ssize_t i = 0; i < self->dict_count; i++) Py_VISIT(self->dicts[i].dict);
+    for (Py_ssize_t i = 0; i < self->link_count; i++) Py_VISIT(self->links[i].value);
+    for (Py_ssize_t i = 0; i < self->object_count; i++) {
+        Py_VISIT(self->objects[i].object);
+        Py_VISIT(self->objects[i].type);
+        Py_VISIT(self->objects[i].dict);
+    }
+    for (Py_ssize_t i = 0; i < self->tensor_count; i++) Py_VISIT(self->tensors[i]);
+    for (int kind = 0; kind < KINDS; kind++)
+        for (Py_ssize_t i = 0; i < self->pairs[kind].count; i++) {
+            Py_VISIT(self->pairs[kind].objects[i]);
+            Py_VISIT(self->pairs[kind].noted[i]);
+        }
     return 0;
 }
 
-/* Empty an array; the count is 0 before any object dies, as its death may run code that asks this Watch. */
-static void drop(PyObject ***array, Py_ssize_t count) {
-    PyObject **held = *array;
-    *array = NULL;
-    for (Py_ssize_t i = 0; held != NULL && i < count; i++) Py_XDECREF(held[i]);
-    PyMem_Free(held);
-}
-
+/* Take what it holds out before any object dies: the death may run code that asks this Watch. */
 static int watch_clear(Watch *self) {
-    Py_ssize_t dicts = self->dict_count, keys = self->key_count, lists = self->list_count, sets = self->set_count;
-    Py_ssize_t cells = self->cell_count, slots = self->slot_count, tensors = self->tensor_count;
-    Py_ssize_t classes = self->class_count, functions = self->function_count, questions = self->question_count;
-    self->slot_count = self->class_count = self->function_count = self->question_count = 0;
-    self->dict_count = self->key_count = self->list_count = self->set_count = self->cell_count = self->tensor_count = 0;
-    drop(&self->dicts, dicts);
-    drop(&self->keys, keys);
-    drop(&self->values, keys);
-    drop(&self->lists, lists);
-    drop(&self->items, lists);
-    drop(&self->sets, sets);
-    drop(&self->members, sets);
-    drop(&self->cells, cells);
-    drop(&self->contents, cells);
-    drop(&self->slotted, slots);
-    drop(&self->slots, slots);
-    drop(&self->tensors, tensors);
-    drop(&self->classes, classes);
-    drop(&self->mros, classes);
-    drop(&self->functions, functions);
-    drop(&self->parts, PARTS * functions);
-    drop(&self->questions, questions);
-    drop(&self->answers, questions);
+    Watch held = *self;
+    memset(&self->dict_count, 0, sizeof *self - offsetof(Watch, dict_count));
+    for (Py_ssize_t i = 0; i < held.dict_count; i++) Py_DECREF(held.dicts[i].dict);
+    for (Py_ssize_t i = 0; i < held.link_count; i++) {
+        Py_DECREF(held.links[i].key);
+        Py_XDECREF(held.links[i].value);
+    }
+    for (Py_ssize_t i = 0; i < held.object_count; i++) {
+        Py_DECREF(held.objects[i].object);
+        Py_DECREF(held.objects[i].type);
+        Py_XDECREF(held.objects[i].dict);
+    }
+    for (Py_ssize_t i = 0; i < held.tensor_count; i++) Py_DECREF(held.tensors[i]);
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (Py_ssize_t i = 0; i < held.pairs[kind].count; i++) {
+            Py_DECREF(held.pairs[kind].objects[i]);
+            Py_DECREF(held.pairs[kind].noted[i]);
+        }
+        PyMem_Free(held.pairs[kind].objects);
+        PyMem_Free(held.pairs[kind].noted);
+    }
+    void *arrays[] = {held.dicts, held.firsts, held.named, held.links, held.objects, held.tensors, held.places, held.forms};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) PyMem_Free(arrays[i]);
     return 0;
 }
 
 static void watch_dealloc(Watch *self) {
     PyObject_GC_UnTrack(self);
     watch_clear(self);
-    PyMem_Free(self->dict_keys);
-    PyMem_Free(self->places);
-    PyMem_Free(self->forms);
-#if !HAS_WATCHERS
-    PyMem_Free(self->versions);
-#endif
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
 static PyMethodDef watch_methods[] = {
+    {"add_keys", (PyCFunction)watch_add_keys, METH_VARARGS, "Watch keys of a dictionary or class; returns its number."},
+    {"add", (PyCFunction)watch_add, METH_VARARGS, "Watch an object of a kind, in its present state."},
+    {"copy", (PyCFunction)watch_copy, METH_VARARGS, "Watch what another Watch has under a number of a kind."},
     {"holds", (PyCFunction)watch_holds, METH_NOARGS, "Whether nothing that is watched has changed."},
     {"changed", (PyCFunction)watch_changed, METH_NOARGS, "Return kind and number of the first change, or None."},
     {NULL, NULL, 0, NULL},
@@ -721,8 +779,7 @@ static PyTypeObject WatchType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "gearcache.guards.watch._watched.Watch",
     .tp_basicsize = sizeof(Watch),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "Objects as they were when it was made: dicts, lists, collections, cells, slots, tensors, "
-              "classes, functions, questions.",
+    .tp_doc = "Objects as they were when they were added to it.",
     .tp_new = watch_new,
     .tp_dealloc = (destructor)watch_dealloc,
     .tp_traverse = (traverseproc)watch_traverse,

@@ -1,16 +1,10 @@
-from types import CellType, MemberDescriptorType
+from collections.abc import Iterable
 from typing import Any
 
 class Watch:
-    def __init__(
-        self,
-        dicts: tuple[tuple[Any, tuple[Any, ...] | None], ...],
-        lists: tuple[tuple[list[Any], tuple[Any, ...]], ...],
-        collections: tuple[tuple[Any, Any], ...],
-        cells: tuple[tuple[CellType, Any], ...],
-        slots: tuple[tuple[Any, tuple[MemberDescriptorType, Any]], ...],
-        tensors: tuple[Any, ...],
-    ) -> None: ...
+    def add_keys(self, holder: Any, keys: Iterable[Any] | None, number: int = -1, /) -> int: ...
+    def add(self, kind: str, value: Any, detail: Any = None, /) -> None: ...
+    def copy(self, other: Watch, kind: str, number: int, /) -> None: ...
     def holds(self) -> bool: ...
     def changed(self) -> tuple[str, int] | None: ...
 

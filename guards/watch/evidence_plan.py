@@ -12,27 +12,27 @@ _PLAIN_KEYS = (str, int, bytes)
 class EvidencePlan:
     """Checks, attributes, keys and steps of one node; `empty` is the number of the node of empty containers."""
 
-    __slots__ = ("attributes", "checks", "children", "keys", "steps")
+    __slots__ = ("attributes", "checks", "keys", "steps")
 
     def __init__(self, checks: list[Any], children: list[Any], empty: int | None) -> None:
         self.checks: list[tuple[Any, Any]] = []
-        self.children: list[Any] = []
         self.attributes: list[str] = []
         self.keys: dict[Any, None] = {}
         self.steps: list[tuple[str, Any]] = []
+        has_attributes = any(step == "attr" for step, _, _ in children)
         for name, expected in checks:
+            if name == "type" and has_attributes:
+                continue  # attributes are watched with the class of their object
             kind = KINDS[name]
             if kind.reads_key and type(expected) in _PLAIN_KEYS:
                 self.keys[expected] = None
             elif kind.watch is not None:
                 self.checks.append((kind.watch, expected))
-        for child in children:
-            step, name, number = child
+        for step, name, number in children:
             if step == "attr":
                 self.attributes.append(name)
             if number == empty:
                 continue
-            self.children.append(child)
             if is_key(step, name):
                 self.keys[name] = None
             elif step != "attr":

@@ -21,53 +21,63 @@ from gearcache.guards.evidence.members import all_names, is_immutable
 from gearcache.guards.evidence.tree import EMPTY, Tree
 from gearcache.guards.watch.evidence_plan import EvidencePlan, is_key
 from gearcache.guards.watch.objects import WatchedObjects
+from gearcache.guards.watch.questions import of_abstract_classes, of_call
+from gearcache.guards.watch.watch import Watch, new_watch
 
 _HOOKS = torch.utils.hooks.RemovableHandle
 _OF_DESCRIPTORS = frozenset({"__get__", "__set__", "__delete__"})
 
 
 class WatchedFacts(WatchedObjects):
-    """The objects that the evidence and the weights of variants depend on."""
+    """The objects that the evidence and the weights of variants lead to."""
 
     def __init__(self) -> None:
         super().__init__()
         self._scope = Scope({}, {})
+        self._plans: list[EvidencePlan] = []
         #: Steps of paths that were added: the source object, kept alive so that its identity stays unique, and the
         #: target.
         self._steps: dict[tuple[int, str, Any], tuple[Any, Any]] = {}
-        #: The method itself, where the facts of one variant are collected: no evidence covers it.
-        self.method: types.FunctionType | None = None
+        #: Over what no evidence covers: the memory of tensors, the code and the defaults of methods.
+        self._uncovered: Watch = new_watch()
 
-    def collect(
-        self, method: types.FunctionType, evidence: Tree, attributes: Mapping[str, Access], scope: Scope
-    ) -> dict[str, torch.Tensor]:
-        """Add everything that valid evidence and weights depend on; returns the tensors bound to the graphs."""
-        self.method = method
-        self.add_function(method)
-        self._scope = scope
-        try:
-            self._add_evidence(evidence)
-            bound_tensors: dict[str, torch.Tensor] = {name: self.add_path(path) for name, path in attributes.items()}
-        finally:  # do not keep objects of the call
-            self._scope, self._steps = Scope({}, {}), {}
-        self.tensors |= {id(tensor): tensor for tensor in bound_tensors.values()}
-        return bound_tensors
-
-    def _add_evidence(self, tree: Tree) -> None:
-        """Add all objects on the paths of an evidence tree, whose checks hold now."""
-        nodes, roots = tree
+    def begin(self, tree: Tree, scope: Scope) -> None:
+        """Prepare for a walk over an evidence tree, which calls `add_root` and `add_node` before it reads anything."""
+        nodes, _ = tree
         empty = nodes.index(EMPTY) if EMPTY in nodes else None
-        plans = [EvidencePlan(checks, children, empty) for checks, children in nodes]
-        has_hooks = any(child == empty for _, children in nodes for _, _, child in children)
-
-        for kind, name, number in roots:
-            self._add_node(self._root(Access((kind, name))), number, plans)
-        if has_hooks:  # the hooks of all modules at once: every registration increments a counter
+        self._scope, self._steps = scope, {}
+        self._plans = [EvidencePlan(checks, children, empty) for checks, children in nodes]
+        if any(child == empty for _, children in nodes for _, _, child in children):
+            # The hooks of all modules at once: every registration increments a counter.
             self._add_keys(_HOOKS, ("next_id",), "hooks")
 
-    def _add_node(self, value: Any, number: int, plans: list[EvidencePlan]) -> None:
-        """Add what one node of the evidence depends on for a value, and all below it."""
-        plan = plans[number]
+    def end(self) -> None:
+        """Drop what only a walk needs: objects of the call among it."""
+        self._scope, self._steps, self._plans = Scope({}, {}), {}, []
+
+    def add_weights(
+        self, method: types.FunctionType, attributes: Mapping[str, Access], scope: Scope
+    ) -> dict[str, torch.Tensor]:
+        """Watch the weights of a variant, with the paths to them, and the method itself; returns the weights."""
+        self._add("function", method)
+        self._uncovered.add("function", method)
+        self._scope = scope
+        try:
+            weights: dict[str, torch.Tensor] = {}
+            for name, path in attributes.items():
+                weights[name] = self.add_path(path)
+                self._add_tensor(weights[name])
+            return weights
+        finally:
+            self.end()
+
+    def has_changed_untold(self) -> bool:
+        """Return whether something changed that no evidence covers: a tensor's memory, a method's code or defaults."""
+        return not self._uncovered.holds()
+
+    def add_node(self, value: Any, number: int) -> None:
+        """Watch what one node of the evidence reads of a value."""
+        plan = self._plans[number]
         for watch, expected in plan.checks:
             watch(self, value, expected)
         if plan.attributes:
@@ -76,13 +86,10 @@ class WatchedFacts(WatchedObjects):
             self._add_items(value, plan.keys)
         for step, argument in plan.steps:
             self._add_step(value, step, argument)
-        for step, argument, child in plan.children:
-            inner = getattr(value, argument) if step == "attr" else _STEPS[step](value, argument)
-            self._add_node(inner, child, plans)
 
     def add_path(self, access: Access) -> Any:
         """Add all objects on one path; returns the value at its end."""
-        value = self._root(Access(access.root))
+        value = self.add_root(Access(access.root))
         for step, argument in access.steps:
             step_key = id(value), step, argument
             if step_key in self._steps:
@@ -98,7 +105,8 @@ class WatchedFacts(WatchedObjects):
             self._steps[step_key] = holder, value
         return value
 
-    def _root(self, access: Access) -> Any:
+    def add_root(self, access: Access) -> Any:
+        """Watch the root of a path; returns the object there."""
         kind, name = access.root
         if kind == "global":
             self._add_keys(self._scope.module_globals, (name,), "globals")
@@ -116,9 +124,14 @@ class WatchedFacts(WatchedObjects):
     def add_value(self, value: Any) -> None:
         """Watch a tensor, or the content of a container."""
         if isinstance(value, torch.Tensor):
-            self.tensors[id(value)] = value
+            self._add_tensor(value)
         else:
             self._add_container(value)
+
+    def _add_tensor(self, value: torch.Tensor) -> None:
+        if id(value) not in self._objects["tensor"]:
+            self._uncovered.add("tensor", value)
+        self._add("tensor", value)
 
     def add_classes(self, expected: list[Any]) -> None:
         """Watch the bases of classes, and the values of the names that count in each of them."""
@@ -126,7 +139,7 @@ class WatchedFacts(WatchedObjects):
         counted_names, made_names = all_names(names, made=False), all_names(names, made=True)
         for path, numbers in paths:
             cls = self.add_path(Access.from_plain(path))
-            self.classes[id(cls)] = cls
+            self._add("class", cls)
             for base, number in zip(cls.__mro__, numbers, strict=True):
                 if is_immutable(base):
                     continue
@@ -140,7 +153,7 @@ class WatchedFacts(WatchedObjects):
 
     def add_type_test(self, value: Any, tested_class: Any) -> None:
         """Watch everything that a class's own instance check may read."""
-        self.questions.add_abstract_classes()
+        self._ask(of_abstract_classes())
         for cls in (*tested_class.__mro__, *type(tested_class).__mro__):
             if not is_immutable(cls):
                 self._add_keys(cls, None, cls.__name__)
@@ -159,6 +172,6 @@ class WatchedFacts(WatchedObjects):
         if step == "member":
             self._add_member(value, argument)
         elif step in ("call", "called_with"):
-            self.questions.add_call(value, argument)
+            self._ask(of_call(value, argument))
         elif step not in ("type", "fields"):
             self._add_container(value)

@@ -1,4 +1,8 @@
-"""Collect watched objects, each once: containers and their relevant keys, classes, functions, slots and cells."""
+"""The objects that one watch is over, each once: containers and their relevant keys, classes, functions, slots, cells.
+
+Each is added to the watch before anything in it is read. What is read afterwards is thus what is watched, unless the
+watch no longer holds: no other thread can exchange an object unseen.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,9 @@ from typing import Any
 import torch
 
 from gearcache.guards.access import MODULE_PARTS, own_attributes
-from gearcache.guards.watch.questions import Questions
+from gearcache.guards.evidence.names import a_type
+from gearcache.guards.watch.questions import Questions, of_settings, text_of
+from gearcache.guards.watch.watch import Watch, new_watch
 
 #: Slots that cannot be assigned.
 _FIXED_SLOTS = {
@@ -20,73 +26,98 @@ _FIXED_SLOTS = {
     *((property, name) for name in ("fget", "fset", "fdel")),
 }
 _ABSENT = object()
-#: The collections of objects that are compared as a whole.
-_WHOLE = ("lists", "collections", "cells", "slots", "tensors", "classes", "functions")
+#: `Py_TPFLAGS_HEAPTYPE`: objects of other classes cannot get another class.
+_HEAP_TYPE = 1 << 9
+#: A dictionary or class, its keys that are watched (a dictionary; a frozenset; None for all), and its owner in words.
+Holder = tuple[Any, Any, str]
 
 
 class WatchedObjects:
-    """Containers and their relevant keys, each once, with texts for their places."""
+    """Objects under one watch, with texts for their places."""
 
     def __init__(self) -> None:
+        self._watch: Watch = new_watch()
+        #: Whether nothing changed since it was added; called by the dispatch.
+        self.holds = self._watch.holds
         self._members: dict[tuple[type, str], Any] = {}
-        #: By identity: a dictionary or class, the relevant keys (None: all of them), and its owner.
-        self.dicts: dict[int, tuple[Any, dict[Any, None] | None, str]] = {}
-        self.lists: dict[int, list[Any]] = {}
-        #: Sets and queues, which are compared as a whole.
-        self.collections: dict[int, Any] = {}
-        self.cells: dict[int, types.CellType] = {}
-        #: By identities: an object, and the descriptor of one of its slots.
-        self.slots: dict[tuple[int, int], tuple[Any, types.MemberDescriptorType]] = {}
-        self.tensors: dict[int, torch.Tensor] = {}
-        #: Classes that a trace has seen, whose bases and many names count: the bases here, the names in `named`.
-        self.classes: dict[int, type] = {}
-        self.named: dict[int, tuple[type, frozenset[str]]] = {}
-        self.functions: dict[int, types.FunctionType] = {}
-        self.questions = Questions()
+        #: In the order of their numbers.
+        self._holders: list[Holder] = []
+        #: The number of a dictionary or class, by identity.
+        self._numbers: dict[int, int] = {}
+        #: Sets of names that are watched of a class.
+        self._named: set[tuple[int, frozenset[str]]] = set()
+        #: For each kind, in the order of the numbers: the objects, by identity.
+        self._objects: dict[str, dict[Any, Any]] = collections.defaultdict(dict)
 
     def include(self, other: WatchedObjects) -> None:
-        """Add the objects of another collection."""
-        for holder, keys, owner in other.dicts.values():
-            self._add_keys(holder, keys, owner)
-        for name in _WHOLE:
-            getattr(self, name).update(getattr(other, name))
-        self.questions.include(other.questions)
-        for cls, names in other.named.values():
-            self._add_named(cls, names)
+        """Watch the objects of another collection too, in the state that it has noted; its watch holds."""
+        for number, (holder, keys, owner) in enumerate(other._holders):
+            if not self._covers(holder, keys):
+                self._watch.copy(other._watch, "dictionary", number)
+                if isinstance(keys, frozenset):
+                    self._named.add((id(holder), keys))
+                else:
+                    self._numbers.setdefault(id(holder), len(self._holders))
+                self._holders.append((holder, keys, owner))
+        for kind, objects in other._objects.items():
+            for number, (key, value) in enumerate(objects.items()):
+                if key not in self._objects[kind]:
+                    self._objects[kind][key] = value
+                    self._watch.copy(other._watch, kind, number)
 
-    def missing_of(self, other: WatchedObjects) -> set[tuple[str, Any]]:
-        """Return which objects of another collection, which keeps them alive, are not in this one."""
-        missing = {(name, key) for name in _WHOLE for key in getattr(other, name).keys() - getattr(self, name).keys()}
-        missing |= {("questions", key) for key in other.questions.asked.keys() - self.questions.asked.keys()}
-        missing |= {
-            ("dicts", key) for key, (holder, keys, _) in other.dicts.items() if not self._covers_keys(holder, keys)
+    def change(self) -> str | None:
+        """Return a text that names the first change; None where nothing changed."""
+        first_change = self._watch.changed()
+        if first_change is None:
+            return None
+        kind, number = first_change
+        if kind == "dictionary" and number >= 0:
+            holder, keys, owner = self._holders[number]
+            if isinstance(holder, type):
+                return f"the class {holder.__qualname__}"
+            keys_text = "its keys" if keys is None else ", ".join(str(key) for key in list(keys)[:4])
+            return f"{owner} ({keys_text})"
+        if number < 0:
+            return f"a {kind} that the trace read"
+        value = list(self._objects[kind].values())[number]
+        texts = {
+            "class": lambda: f"the class {value.__qualname__}",
+            "function": lambda: f"the function {value.__qualname__}",
+            "question": lambda: text_of(value),
+            "tensor": lambda: f"the memory of a weight of shape {tuple(value.shape)}",
+            "object": lambda: f"the class or the `__dict__` of an object that is {a_type(value)} now",
         }
-        missing |= {
-            ("named", key)
-            for key, (_, names) in other.named.items()
-            if key not in self.named or not names <= self.named[key][1]
-        }
-        return missing
+        return texts[kind]() if kind in texts else f"a {kind} that the trace read"
 
-    def has(self, name: str, key: Any) -> bool:
-        """Return whether an object that `missing_of` names is in this collection."""
-        return key in (self.questions.asked if name == "questions" else getattr(self, name))
-
-    def _covers_keys(self, holder: Any, keys: dict[Any, None] | None) -> bool:
-        if id(holder) not in self.dicts:
+    def _covers(self, holder: Any, keys: Any) -> bool:
+        if isinstance(keys, frozenset):
+            return (id(holder), keys) in self._named
+        if id(holder) not in self._numbers:
             return False
-        _, own_keys, _ = self.dicts[id(holder)]
+        own_keys = self._holders[self._numbers[id(holder)]][1]
         return own_keys is None or (keys is not None and keys.keys() <= own_keys.keys())
 
+    def _add(self, kind: str, value: Any) -> None:
+        if id(value) not in self._objects[kind]:
+            self._watch.add(kind, value)
+            self._objects[kind][id(value)] = value
+
     def _add_named(self, cls: type, names: frozenset[str]) -> None:
-        previous = self.named.get(id(cls))
-        self.named[id(cls)] = (cls, names if previous is None or previous[1] is names else previous[1] | names)
+        if (id(cls), names) not in self._named:
+            self._watch.add_keys(cls, names)
+            self._named.add((id(cls), names))
+            self._holders.append((cls, names, cls.__name__))
+
+    def add_object(self, value: Any) -> None:
+        """Watch the class of an object, and its dictionary as a whole: a program may assign both."""
+        if type(value).__flags__ & _HEAP_TYPE and not isinstance(value, (type, torch.Tensor)):
+            self._add("object", value)
 
     def add_function(self, value: Any) -> None:
         """Watch the code and the defaults of a function, or of the function in a descriptor."""
         for inner in (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),):
             if isinstance(inner, types.FunctionType):
-                self.functions[id(inner)] = inner
+                self._add("function", inner)
                 if inner.__kwdefaults__ is not None:
                     self._add_container(inner.__kwdefaults__)
 
@@ -96,11 +127,11 @@ class WatchedObjects:
         if isinstance(value, (dict, type)):
             self._add_keys(value, None, "a dictionary")
             if type(value) is collections.OrderedDict and len(value) > 1:  # `move_to_end` writes nothing
-                self.collections[id(value)] = value
+                self._add("collection", value)
         elif isinstance(value, list):
-            self.lists[id(value)] = value
+            self._add("list", value)
         elif type(value) in (set, collections.deque):
-            self.collections[id(value)] = value
+            self._add("collection", value)
 
     def add_content(self, value: Any) -> None:
         """Watch a container that was compared as a whole, and the containers in it."""
@@ -127,11 +158,12 @@ class WatchedObjects:
         else:
             if isinstance(value, types.FunctionType):
                 self.add_function(value)
+            self.add_object(value)
             attributes = own_attributes(value)
             if attributes is not None:
                 self._add_keys(attributes, names, type(value).__name__)
             missing = names if attributes is None else [name for name in names if name not in attributes]
-            self.questions.add_settings(value, missing)
+            self._ask(of_settings(value, missing))
             if not isinstance(value, (torch.Tensor, types.ModuleType)):
                 for name in missing:
                     self._add_inherited(value, name, attributes)
@@ -142,7 +174,10 @@ class WatchedObjects:
             return
         member = self._add_member(type(value), name)
         if type(member) is types.MemberDescriptorType and (type(value), name) not in _FIXED_SLOTS:
-            self.slots[id(value), id(member)] = (value, member)
+            slots = self._objects["slot"]
+            if (id(value), id(member)) not in slots:
+                self._watch.add("slot", value, member)
+                slots[id(value), id(member)] = value, member
         if member is not _ABSENT or attributes is None or not isinstance(value, torch.nn.Module):
             return
         for part in MODULE_PARTS:
@@ -167,24 +202,29 @@ class WatchedObjects:
 
     def _add_keys(self, holder: Any, keys: Iterable[Any] | None, owner: str) -> None:
         """Watch some keys of a dictionary or class; None for all of them."""
-        previous = self.dicts.get(id(holder))
-        if keys is None:
-            self.dicts[id(holder)] = (holder, None, owner)
-        elif previous is None:
-            self.dicts[id(holder)] = (holder, dict.fromkeys(keys), owner)
-        elif previous[1] is not None:
-            previous[1].update(dict.fromkeys(keys))
+        number = self._numbers.get(id(holder))
+        if number is None:
+            self._numbers[id(holder)] = self._watch.add_keys(holder, keys)
+            self._holders.append((holder, None if keys is None else dict.fromkeys(keys), owner))
+            return
+        _, known, _ = self._holders[number]
+        if keys is None and known is not None:
+            self._watch.add_keys(holder, None, number)
+            self._holders[number] = holder, None, owner
+        elif known is not None:
+            new_keys = [key for key in keys or () if key not in known]
+            if new_keys:
+                self._watch.add_keys(holder, new_keys, number)
+                known.update(dict.fromkeys(new_keys))
+
+    def _ask(self, questions: Questions) -> None:
+        for key, question in questions.items():
+            if key not in self._objects["question"]:
+                self._watch.add("question", question)
+                self._objects["question"][key] = key
 
     def _add_cell(self, cell: types.CellType) -> None:
-        self.cells[id(cell)] = cell
-
-
-def slot_value(descriptor: types.MemberDescriptorType, holder: Any) -> Any:
-    """Return the value of a slot; the descriptor itself where it is not set."""
-    try:
-        return descriptor.__get__(holder, type(holder))
-    except AttributeError:
-        return descriptor
+        self._add("cell", cell)
 
 
 def _plain(value: Any) -> Any:

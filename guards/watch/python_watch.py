@@ -4,43 +4,49 @@ from __future__ import annotations
 
 import types
 from collections import OrderedDict
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import torch
 
+from gearcache.guards.access import own_attributes
 from gearcache.guards.evidence.constants import NotConstant, to_plain
-from gearcache.guards.watch.objects import slot_value
 
 _ABSENT = object()
 _PLAIN = (int, float, str, bytes, tuple)
 
 
 class PythonWatch:
-    """A snapshot of objects; every question compares all of them."""
+    """Objects with the states that they had when they were added; every question compares all of them."""
 
-    def __init__(
-        self,
-        dicts: tuple[tuple[Any, tuple[Any, ...] | frozenset[str] | None], ...],
-        lists: tuple[tuple[list[Any], tuple[Any, ...]], ...],
-        collections: tuple[tuple[Any, Any], ...],
-        cells: tuple[tuple[types.CellType, Any], ...],
-        slots: tuple[tuple[Any, tuple[types.MemberDescriptorType, Any]], ...],
-        tensors: tuple[torch.Tensor, ...],
-        classes: tuple[type, ...],
-        functions: tuple[types.FunctionType, ...],
-        questions: tuple[tuple[Any, Any], ...],
-    ) -> None:
-        content_keys = [(vars(holder) if isinstance(holder, type) else holder, keys) for holder, keys in dicts]
-        self._keyed = [(holder, keys, _values(holder, keys)) for holder, keys in content_keys if keys is not None]
-        self._whole = [(holder, _items(holder)) for holder, keys in content_keys if keys is None]
-        self._numbers = [number for number, (_, keys) in enumerate(content_keys) if keys is not None]
-        self._numbers += [number for number, (_, keys) in enumerate(content_keys) if keys is None]
-        self._lists, self._collections, self._cells, self._slots = lists, collections, cells, slots
-        self._tensors = [(tensor, _place(tensor)) for tensor in tensors]
-        self._classes = [(cls, cls.__mro__) for cls in classes]
-        self._functions = [(function, _parts(function)) for function in functions]
-        self._questions = questions
+    def __init__(self) -> None:
+        #: A dictionary or the members of a class, and what its keys led to; or, if all count, its items.
+        self._dicts: list[tuple[Any, dict[Any, Any], list[Any] | None]] = []
+        self._states: dict[str, list[tuple[Any, Any, Any]]] = {kind: [] for kind in _KINDS}
+
+    def add_keys(self, holder: Any, keys: Iterable[Any] | None, number: int = -1) -> int:
+        """Watch some keys of a dictionary or class, or all; returns its number."""
+        if number < 0:
+            number = len(self._dicts)
+            self._dicts.append((vars(holder) if isinstance(holder, type) else holder, {}, None))
+        held, known, _ = self._dicts[number]
+        if keys is None:
+            self._dicts[number] = held, known, _items(held)
+        else:
+            known.update({key: value for key, value in _values(held, keys) if key not in known})
+        return number
+
+    def add(self, kind: str, value: Any, detail: Any = None) -> None:
+        """Watch an object of a kind."""
+        self._states[kind].append((value, detail, _KINDS[kind].state(value, detail)))
+
+    def copy(self, other: PythonWatch, kind: str, number: int) -> None:
+        """Watch an object of another watch, in the state that it had when it was added there."""
+        if kind == "dictionary":
+            held, known, items = other._dicts[number]
+            self._dicts.append((held, dict(known), items))
+        else:
+            self._states[kind].append(other._states[kind][number])
 
     def holds(self) -> bool:
         """Return whether no watched object has changed."""
@@ -48,59 +54,34 @@ class PythonWatch:
 
     def changed(self) -> tuple[str, int] | None:
         """Return kind and number of the first change, or None."""
-        dicts = [all(map(_same, _values(holder, keys), values)) for holder, keys, values in self._keyed]
-        dicts += [
-            len(holder) == len(items) and all(map(_same_item, _items(holder), items)) for holder, items in self._whole
-        ]
-        if not all(dicts):
-            return "dictionary", self._numbers[dicts.index(False)]
-        for number, (tensor, place) in enumerate(self._tensors):
-            if _place(tensor) != place:
-                return "tensor", number
-        for number, (cls, bases) in enumerate(self._classes):
-            if cls.__mro__ is not bases:
-                return "class", number
-        for number, (function, parts) in enumerate(self._functions):
-            if any(current is not original for current, original in zip(_parts(function), parts, strict=True)):
-                return "function", number
-        for number, (value, items) in enumerate(self._lists):
-            if len(value) != len(items) or not all(map(_same, value, items)):
-                return "list", number
-        for number, (cell, content) in enumerate(self._cells):
-            if not _same(_content(cell), content):
-                return "cell", number
-        for number, (holder, (descriptor, value)) in enumerate(self._slots):
-            if not _same(slot_value(descriptor, holder), value):
-                return "slot", number
-        for number, (collection, items) in enumerate(self._collections):
-            if not _holds_items(collection, items):
-                return "collection", number
-        for number, (question, answer) in enumerate(self._questions):
-            if question() != answer:
-                return "question", number
+        for number, (held, known, items) in enumerate(self._dicts):
+            if not all(_is_same(value, known[key]) for key, value in _values(held, known)):
+                return "dictionary", number
+            if items is not None and not _are_same(_items(held), items):
+                return "dictionary", number
+        for kind, (state, is_same) in _KINDS.items():
+            for number, (value, detail, before) in enumerate(self._states[kind]):
+                try:
+                    holds = is_same(state(value, detail), before)
+                except Exception:  # a failing comparison counts as a change
+                    holds = False
+                if not holds:
+                    return kind, number
         return None
 
 
-def _parts(function: types.FunctionType) -> tuple[Any, ...]:
-    return function.__code__, function.__defaults__, function.__kwdefaults__
-
-
-def _values(holder: Any, keys: Iterable[Any]) -> list[Any]:
+def _values(holder: Any, keys: Iterable[Any]) -> list[tuple[Any, Any]]:
     # A subclass of `dict` may have a `get` and `items` of its own; other holders are the members of classes.
     base = dict if isinstance(holder, dict) else type(holder)
-    return [base.get(holder, key, _ABSENT) for key in keys]
+    return [(key, base.get(holder, key, _ABSENT)) for key in keys]
 
 
-def _items(holder: Any) -> list[tuple[Any, Any]]:
+def _items(holder: Any) -> list[Any]:
     base = next((base for base in (OrderedDict, dict) if isinstance(holder, base)), type(holder))
-    return list(base.items(holder))
+    return [part for item in base.items(holder) for part in item]
 
 
-def _same_item(left: tuple[Any, Any], right: tuple[Any, Any]) -> bool:
-    return _same(left[0], right[0]) and _same(left[1], right[1])
-
-
-def _same(left: Any, right: Any) -> bool:
+def _is_same(left: Any, right: Any) -> bool:
     """Return whether two values are the same to any trace: one object, or equal values of a plain immutable type."""
     if left is right:
         return True
@@ -112,20 +93,53 @@ def _same(left: Any, right: Any) -> bool:
         return False
 
 
-def _holds_items(collection: Any, items: tuple[Any, ...]) -> bool:
-    try:
-        current_items = tuple(collection)
-    except Exception:  # a failing comparison counts as a change
-        return False
-    return len(current_items) == len(items) and all(map(_same, current_items, items))
+def _are_same(left: Any, right: Any) -> bool:
+    return len(left) == len(right) and all(map(_is_same, left, right))
 
 
-def _content(cell: types.CellType) -> Any:
+def _are_identical(left: Any, right: Any) -> bool:
+    return all(one is other for one, other in zip(left, right, strict=True))
+
+
+def _object(value: Any, detail: Any) -> Any:
+    return type(value), own_attributes(value)
+
+
+def _tensor(tensor: torch.Tensor, detail: Any) -> Any:
+    return tensor.data_ptr(), tensor.dtype, tensor.device, tensor.shape, tensor.stride()
+
+
+def _cell(cell: types.CellType, detail: Any) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
         return _ABSENT
 
 
-def _place(tensor: torch.Tensor) -> Any:
-    return tensor.data_ptr(), tensor.dtype, tensor.device, tensor.shape, tensor.stride()
+def _slot(holder: Any, descriptor: types.MemberDescriptorType) -> Any:
+    try:
+        return descriptor.__get__(holder, type(holder))
+    except AttributeError:
+        return descriptor
+
+
+class _Kind(NamedTuple):
+    """How the state of an object is read, from it and a detail, and compared with an earlier one."""
+
+    state: Callable[[Any, Any], Any]
+    is_same: Callable[[Any, Any], bool]
+
+
+_KINDS = {
+    "object": _Kind(_object, _are_identical),
+    "tensor": _Kind(_tensor, lambda left, right: bool(left == right)),
+    "class": _Kind(lambda cls, detail: cls.__mro__, lambda left, right: left is right),
+    "function": _Kind(
+        lambda function, detail: (function.__code__, function.__defaults__, function.__kwdefaults__), _are_identical
+    ),
+    "list": _Kind(lambda items, detail: tuple(items), _are_same),
+    "cell": _Kind(_cell, _is_same),
+    "slot": _Kind(_slot, _is_same),
+    "collection": _Kind(lambda items, detail: tuple(items), _are_same),
+    "question": _Kind(lambda question, detail: question(), lambda left, right: bool(left == right)),
+}

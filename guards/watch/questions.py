@@ -17,46 +17,45 @@ from gearcache.guards.evidence.names import module_of, name_of
 _ANSWERS = (bool, int, str, float, type(None), torch.dtype)
 
 
-class Questions:
-    """Callables without arguments, each once, by the function and its argument, or the object and its attribute."""
+#: By what is asked: a function and its argument, or an object and the name of its attribute.
+Questions = dict[tuple[Any, Any], Callable[[], Any]]
 
-    def __init__(self) -> None:
-        self.asked: dict[tuple[Any, Any], Callable[[], Any]] = {}
 
-    def include(self, other: Questions) -> None:
-        """Add the questions of another one."""
-        self.asked.update(other.asked)
+def of_abstract_classes() -> Questions:
+    """Ask whether a class was registered with an abstract one."""
+    return {(abc.get_cache_token, None): abc.get_cache_token}
 
-    def add_abstract_classes(self) -> None:
-        """Ask whether a class was registered with an abstract one."""
-        self.asked[abc.get_cache_token, None] = abc.get_cache_token
 
-    def add_call(self, function: Any, argument: Any) -> None:
-        """Ask for the state of torch, the interpreter or a logger again on every call.
+def of_call(function: Any, argument: Any) -> Questions:
+    """Ask for the state of torch, the interpreter or a logger again on every call.
 
-        Functions of a program are not called: they may do anything.
-        """
-        if module_of(function).split(".")[0] not in ("torch", "sys", "logging") or function.__name__ == "is_available":
-            return
-        question = function if argument is None else functools.partial(function, argument)
-        if type(question()) in _ANSWERS:
-            self.asked[function, argument] = question
+    Functions of a program are not called: they may do anything.
+    """
+    if module_of(function).split(".")[0] not in ("torch", "sys", "logging") or function.__name__ == "is_available":
+        return {}
+    question = function if argument is None else functools.partial(function, argument)
+    return {(function, argument): question} if type(question()) in _ANSWERS else {}
 
-    def add_settings(self, value: Any, names: Iterable[str]) -> None:
-        """Ask for attributes of an object again, if it is an object of torch that reads them from elsewhere."""
-        if holds_settings(value):
-            for name in names:
-                if type(getattr(value, name, ...)) in _ANSWERS:
-                    self.asked[value, name] = functools.partial(getattr, value, name)
 
-    def text(self, number: int) -> str:
-        """Return a question as text."""
-        function, argument = list(self.asked)[number]
-        if function is abc.get_cache_token:
-            return "which classes are registered with an abstract class"
-        if holds_settings(function):
-            return f"`{getattr(function, '__name__', type(function).__qualname__)}.{argument}`"
-        return f"what `{name_of(function)}` returns"
+def of_settings(value: Any, names: Iterable[str]) -> Questions:
+    """Ask for attributes of an object again, if it is an object of torch that reads them from elsewhere."""
+    if not holds_settings(value):
+        return {}
+    return {
+        (value, name): functools.partial(getattr, value, name)
+        for name in names
+        if type(getattr(value, name, ...)) in _ANSWERS
+    }
+
+
+def text_of(asked: tuple[Any, Any]) -> str:
+    """Return what is asked in words."""
+    function, argument = asked
+    if function is abc.get_cache_token:
+        return "which classes are registered with an abstract class"
+    if holds_settings(function):
+        return f"`{getattr(function, '__name__', type(function).__qualname__)}.{argument}`"
+    return f"what `{name_of(function)}` returns"
 
 
 def holds_settings(value: Any) -> bool:

@@ -8,21 +8,36 @@ which takes some ten microseconds for a model of a hundred modules.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import torch
 
-from gearcache.guards.watch.facts import WatchedFacts
-from gearcache.guards.watch.objects import slot_value
 from gearcache.guards.watch.tensor_layout import find_layout
 
 
 class Watch(Protocol):
-    """The state of objects at the time when the watch was made."""
+    """The state that objects had when they were added."""
+
+    def add_keys(self, holder: Any, keys: Iterable[Any] | None, number: int = -1, /) -> int:
+        """Watch keys of a dictionary or class: some, those in a frozenset, or all (None).
+
+        `number` is what an earlier call for the same holder has returned.
+        """
+        ...
+
+    def add(self, kind: str, value: Any, detail: Any = None, /) -> None:
+        """Watch an object: its class and dictionary ("object"), or what the kind says: "tensor", "class", "function",
+        "list", "cell", "slot" (with its descriptor), "collection" (a set or queue), "question" (which it calls).
+        """
+        ...
+
+    def copy(self, other: Any, kind: str, number: int, /) -> None:
+        """Watch an object of another watch, in the state that it had when it was added there."""
+        ...
 
     def holds(self) -> bool:
-        """Return whether they are unchanged."""
+        """Return whether all are unchanged."""
         ...
 
     def changed(self) -> tuple[str, int] | None:
@@ -30,59 +45,9 @@ class Watch(Protocol):
         ...
 
 
-class Watched:
-    """The watch over some facts, with texts for changes."""
-
-    def __init__(self, facts: WatchedFacts) -> None:
-        self._facts = facts
-        dicts: tuple[tuple[Any, Any], ...] = (
-            *((holder, None if keys is None else tuple(keys)) for holder, keys, _ in facts.dicts.values()),
-            *facts.named.values(),
-        )
-        lists = tuple((value, tuple(value)) for value in facts.lists.values())
-        collections = tuple((value, tuple(value)) for value in facts.collections.values())
-        cells = tuple((cell, cell.cell_contents) for cell in facts.cells.values())
-        slots = tuple(
-            (holder, (descriptor, slot_value(descriptor, holder))) for holder, descriptor in facts.slots.values()
-        )
-        tensors, classes = tuple(facts.tensors.values()), tuple(facts.classes.values())
-        functions = tuple(facts.functions.values())
-        questions = tuple((question, question()) for question in facts.questions.asked.values())
-        contents = (dicts, lists, collections, cells, slots, tensors, classes, functions, questions)
-        self._watch: Watch = watch_class()(*contents)
-        own_functions = () if facts.method is None else (facts.method,)
-        self._uncovered: Watch = watch_class()((), (), (), (), (), tensors, (), own_functions, ())
-        #: Whether nothing changed; called by the dispatch.
-        self.holds: Callable[[], bool] = self._watch.holds
-
-    def change(self) -> str | None:
-        """Return a text that names the change; None where nothing changed."""
-        first_change = self._watch.changed()
-        if first_change is None:
-            return None
-        kind, number = first_change
-        if kind == "class" or (kind == "dictionary" and number >= len(self._facts.dicts)):
-            classes = list(self._facts.classes.values())
-            if kind != "class":
-                number, classes = number - len(self._facts.dicts), [cls for cls, _ in self._facts.named.values()]
-            return f"the class {classes[number].__qualname__}"
-        if kind == "function":
-            return f"the function {list(self._facts.functions.values())[number].__qualname__}"
-        if kind == "question":
-            return self._facts.questions.text(number)
-        if kind == "dictionary" and number >= 0:
-            _, keys, owner = list(self._facts.dicts.values())[number]
-            keys_text = "its keys" if keys is None else ", ".join(str(key) for key in list(keys)[:4])
-            return f"{owner} ({keys_text})"
-        if kind == "tensor":
-            return f"the memory of a weight of shape {tuple(list(self._facts.tensors.values())[number].shape)}"
-        return f"a {kind} that the trace read"
-
-    def has_changed_untold(self) -> bool:
-        """Return whether something changed that no evidence covers: a tensor's memory, the method's code or
-        defaults.
-        """
-        return not self._uncovered.holds()
+def new_watch() -> Watch:
+    """Return a watch over nothing."""
+    return watch_class()()
 
 
 @functools.cache
@@ -113,7 +78,8 @@ def sees_moved_memory(watch: Callable[..., Watch]) -> bool:
     with torch.inference_mode(False), torch.no_grad():
         for shape, move, is_seen in _MOVES:
             tensor = torch.nn.Parameter(torch.zeros(shape, device="cpu"), requires_grad=False)
-            snapshot = watch((), (), (), (), (), (tensor,), (), (), ())
+            snapshot = watch()
+            snapshot.add("tensor", tensor)
             if not snapshot.holds():
                 return False
             move(tensor)

@@ -33,8 +33,17 @@ class Thing:
 
 
 def over(watch: Callable[..., Any], **given: Any) -> Any:
-    kinds = ("dicts", "lists", "collections", "cells", "slots", "tensors", "classes", "functions", "questions")
-    return watch(*(tuple(given.get(kind, ())) for kind in kinds))
+    """Return a watch over dictionaries with their keys, slots with their descriptors, and others by kind."""
+    made = watch()
+    for holder, keys in given.get("dicts", ()):
+        made.add_keys(holder, keys)
+    for holder, descriptor in given.get("slots", ()):
+        made.add("slot", holder, descriptor)
+    kinds = {"objects": "object", "tensors": "tensor", "classes": "class", "functions": "function", "lists": "list"}
+    for name, kind in (kinds | {"cells": "cell", "collections": "collection", "questions": "question"}).items():
+        for value in given.get(name, ()):
+            made.add(kind, value)
+    return made
 
 
 class Registry(dict[str, int]):
@@ -111,7 +120,7 @@ def test_a_dictionary_with_methods_of_its_own_is_read_past_them(watch: Callable[
 def test_lists_sets_and_cells_are_seen(watch: Callable[..., Any]) -> None:
     items: list[Any] = [1, object()]
     members, cell = {"a", 2}, types.CellType(1.5)
-    watched = over(watch, lists=[(items, tuple(items))], collections=[(members, tuple(members))], cells=[(cell, 1.5)])
+    watched = over(watch, lists=[items], collections=[members], cells=[cell])
     items[0] = int("1")
     members.add("a")
     cell.cell_contents = float("1.5")
@@ -183,8 +192,7 @@ def test_bases_code_defaults_and_registrations_are_watched(watch: Callable[..., 
         pass
 
     def made() -> Any:
-        questions = [(abc.get_cache_token, abc.get_cache_token())]
-        return over(watch, classes=[Thing, Sub], functions=[function], questions=questions)
+        return over(watch, classes=[Thing, Sub], functions=[function], questions=[abc.get_cache_token])
 
     changes: list[tuple[Callable[[], Any], str]] = [
         (lambda: setattr(Base, "__bases__", (type("Thing", (Thing,), {}),)), "class"),
@@ -202,9 +210,114 @@ def test_bases_code_defaults_and_registrations_are_watched(watch: Callable[..., 
 
 
 @each_watch
+def test_the_class_and_the_dictionary_of_an_object_are_watched(watch: Callable[..., Any]) -> None:
+    class Other(Thing):
+        pass
+
+    for thing in (Thing(), Registry(a=1)):
+        watched = over(watch, objects=[object(), thing])
+        vars(thing)["other"] = 1
+        assert watched.holds()
+        attributes = thing.__dict__
+        thing.__dict__ = dict(attributes)
+        assert watched.changed() == ("object", 1)
+        thing.__dict__ = attributes
+        assert watched.holds()
+    made = Thing()
+    watched = over(watch, objects=[made])
+    made.__class__ = Other
+    assert watched.changed() == ("object", 0)
+
+
+@each_watch
+def test_keys_are_watched_from_when_they_are_added(watch: Callable[..., Any]) -> None:
+    thing, watched = Thing(), watch()
+    number = watched.add_keys(thing.__dict__, ["scale"])
+    thing.shape = (2,)
+    assert watched.add_keys(thing.__dict__, ["shape", "absent"], number) == number
+    assert watched.holds()
+    thing.shape = (3,)
+    assert watched.changed() == ("dictionary", number)
+    thing.shape, thing.scale = (2,), 3.0
+    assert watched.changed() == ("dictionary", number)
+    thing.scale = 2.0
+    assert watched.holds()
+    watched.add_keys(thing.__dict__, None, number)
+    thing.other = 1  # type: ignore[attr-defined]
+    assert watched.changed() == ("dictionary", number)
+
+
+@each_watch
+def test_a_copy_expects_what_the_other_has_noted(watch: Callable[..., Any]) -> None:
+    def function(x: int = 1) -> int:
+        return x
+
+    class Slotted:
+        __slots__ = ("level",)
+
+    thing, slotted, whole = Thing(), Slotted(), {"a": 1}
+    made = type("Made", (Thing,), {})
+    tensors = [torch.zeros(2, 3, 4), torch.zeros(2), torch.zeros(1, 2, 3)]
+    cell, items, members = types.CellType(1), [1], {1}
+    given: dict[str, Any] = {
+        "dicts": [(thing.__dict__, ("scale", "absent")), (whole, None), (made, frozenset({"level"}))],
+        "slots": [(slotted, Slotted.__dict__["level"])],
+        "objects": [thing], "tensors": tensors, "classes": [made], "functions": [function], "lists": [items],
+        "cells": [cell], "collections": [members], "questions": [abc.get_cache_token],
+    }  # fmt: skip
+    changes: list[tuple[str, int, Callable[[], Any]]] = [
+        ("dictionary", 0, lambda: setattr(thing, "scale", 5.0)),
+        ("dictionary", 1, lambda: whole.update(b=2)),
+        ("dictionary", 2, lambda: setattr(made, "level", 2)),
+        ("slot", 0, lambda: setattr(slotted, "level", 2)),
+        ("object", 0, lambda: setattr(thing, "__dict__", {})),
+        ("tensor", 2, lambda: setattr(tensors[2], "data", torch.zeros(3, 2, 1))),
+        ("class", 0, lambda: setattr(made, "__bases__", (type("Base", (Thing,), {}),))),
+        ("function", 0, lambda: setattr(function, "__defaults__", (2,))),
+        ("list", 0, lambda: items.append(1)),
+        ("cell", 0, lambda: setattr(cell, "cell_contents", 2)),
+        ("collection", 0, lambda: members.add(2)),
+        ("question", 0, lambda: abc.ABC.register(type("Registered", (), {}))),
+    ]
+    first = over(watch, **given)
+    copies = {}
+    for kind, number, _ in changes:
+        copies[kind, number] = watch()
+        copies[kind, number].copy(first, kind, number)
+        assert copies[kind, number].holds()
+    for kind, number, change in changes:
+        change()
+        late = watch()
+        late.copy(first, kind, number)  # of a state that is gone by now
+        assert copies[kind, number].changed() == late.changed() == (kind, 0)
+
+
+def test_a_watch_refuses_what_it_cannot_compare() -> None:
+    watched = watch_class()()
+    for refused in (
+        lambda: watched.add("nothing", 1),
+        lambda: watched.add("tensor", 1),
+        lambda: watched.add("class", 1),
+        lambda: watched.add("function", len),
+        lambda: watched.add("list", ()),
+        lambda: watched.add("cell", 1),
+        lambda: watched.add("slot", 1, 1),
+        lambda: watched.add("question", 1),
+        lambda: watched.add_keys(1, None),
+        lambda: watched.add_keys({}, [1.5]),
+        lambda: watched.add_keys({}, ["a"], 7),
+        lambda: watched.copy(watched, "list", 0),
+        lambda: watched.copy(watched, "dictionary", -1),
+    ):
+        with pytest.raises(TypeError):
+            refused()
+    assert watched.holds()
+
+
+@each_watch
 def test_a_watch_in_a_cycle_is_collected(watch: Callable[..., Any]) -> None:
     thing = Thing()
-    thing.watch = over(watch, dicts=[(thing.__dict__, ("scale",))], lists=[([thing], (thing,))])  # type: ignore[attr-defined]
+    thing.watch = over(watch, dicts=[(thing.__dict__, ("scale",))], lists=[[thing]])  # type: ignore[attr-defined]
     gone = weakref.ref(thing)
     del thing
     gc.collect()
@@ -220,7 +333,7 @@ def test_equal_items_of_another_kind_and_another_order_are_seen(watch: Callable[
     members, zeros, objects = {1}, collections.deque([0.0]), collections.deque([Equal()])
     ordered = OrderedDict(a=1, b=2)
     containers: tuple[Any, ...] = (members, zeros, objects, ordered)
-    watched = over(watch, collections=[(each, tuple(each)) for each in containers])
+    watched = over(watch, collections=containers)
     assert watched.holds()
     changes: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
         (lambda: (members.clear(), members.add(True)), lambda: (members.clear(), members.add(1))),
@@ -324,18 +437,21 @@ def test_what_is_watched_may_change_and_die_at_any_moment() -> None:
         some = chance.choices(things, k=4)
         held = Slotted.__dict__["level"]
         with contextlib.suppress(RuntimeError, ValueError):  # a set that changed while it was copied, an empty cell
-            watches.append(
-                over(
-                    watch_class(),
-                    dicts=[(each[0], chance.choice([None, ("a", "b")])) for each in some] + [(Meddler, ("act",))],
-                    lists=[(each[1], tuple(each[1])) for each in some],
-                    collections=[(each[2], tuple(each[2])) for each in some],
-                    cells=[(each[3], each[3].cell_contents) for each in some],
-                    slots=[(each[4], (held, each[4].level)) for each in some],
-                    tensors=[each[5] for each in some],
-                )
+            first = over(
+                watch_class(),
+                dicts=[(each[0], chance.choice([None, ("a", "b")])) for each in some] + [(Meddler, ("act",))],
+                lists=[each[1] for each in some],
+                collections=[each[2] for each in some],
+                cells=[each[3] for each in some],
+                slots=[(each[4], held) for each in some],
+                objects=[each[4] for each in some],
+                tensors=[each[5] for each in some],
             )
-            some[0][0]["watch"] = watches[-1]
+            copied = watch_class()()
+            for kind in ("dictionary", "object", "tensor", "list", "collection", "cell", "slot"):
+                copied.copy(first, kind, chance.randrange(4))
+            watches += [first, copied]
+            some[0][0]["watch"] = first
         for _ in range(3):
             act()
         del watches[:-6], things[:-8]

@@ -69,6 +69,11 @@ class Child(nn.Module):
         return self.dropout(x * self.weight) if not self.training else x * self.weight + 1
 
 
+class Doubled(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * 2
+
+
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -93,13 +98,15 @@ CHANGES: dict[str, Callable[[Net, pytest.MonkeyPatch], Any]] = {
     "a hook": lambda net, patch: net.child.register_forward_hook(lambda module, args, out: out * 3),
     "forward on the instance": lambda net, patch: setattr(net.child, "forward", torch.tanh),
     "eval": lambda net, patch: net.eval(),
+    "a class": lambda net, patch: setattr(net.linear, "__class__", Doubled),
+    "all attributes": lambda net, patch: setattr(net.child, "__dict__", vars(net.child) | {"training": False}),
     "an attribute that was absent": lambda net, patch: setattr(net, "extra", 7.0),
     "a closure": lambda net, patch: setattr(net.closed.__closure__[0], "cell_contents", 4.0),  # type: ignore[index]
     "the environment": lambda net, patch: patch.setenv("GEARCACHE_TEST_CHANGES", "1"),
 }
 
 #: Those that the watch in Python meets.
-FEW = ["a child wrapped", "the environment"]
+FEW = ["a child wrapped", "the environment", "a class"]
 
 IRRELEVANT: dict[str, Callable[[Net, pytest.MonkeyPatch], Any]] = {
     "another attribute": lambda net, patch: setattr(net, "unrelated", 1),

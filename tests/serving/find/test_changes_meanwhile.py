@@ -34,7 +34,9 @@ CHANGES: list[Callable[[Net], Any]] = [
     lambda net: setattr(net.weight, "data", torch.full((2,), 7.0)),
 ]
 #: Where in a first call the other thread gets its turn.
-MOMENTS = [(eager.EagerBackend, "load"), (WatchedFacts, "collect"), (basis, "Watched"), (basis, "joined")]
+MOMENTS = [(eager.EagerBackend, "load")]
+MOMENTS += [(WatchedFacts, name) for name in ("begin", "add_node", "end", "add_weights")]
+MOMENTS += [(basis, "joined")]
 
 
 @pytest.fixture

@@ -22,12 +22,16 @@ from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.evidence.checks import Check, Failure, first_failure
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.evidence.traced_files import changed_source
-from gearcache.guards.evidence.tree import evidence_failure
-from gearcache.serving.find.basis import Bases, Basis
+from gearcache.guards.evidence.tree import Tree, evidence_failure, evidence_holds
+from gearcache.guards.watch.facts import WatchedFacts
+from gearcache.serving.find.basis import Basis
 from gearcache.telemetry.spans import span
 
 if TYPE_CHECKING:
     from gearcache.cache.protocol import Store
+
+#: How often evidence is compared while another thread changes what it leads to.
+_ATTEMPTS = 3
 
 
 class ActiveVariant(Struct):
@@ -132,7 +136,7 @@ class EvidenceCheck:
             self._checked_parts.append(part)
         return next(filter(None, map(_regrouped, variant.gears)), None)
 
-    def _failure(self, tree: list[Any]) -> Reason | None:
+    def _failure(self, tree: Tree) -> Reason | None:
         failure = evidence_failure(tree, self._scope)
         if failure is None:
             return None
@@ -147,6 +151,50 @@ class EvidenceCheck:
             return failure.reason("source")
         file, line = code.co_filename, code.co_firstlineno
         return replace(failure.reason("source"), file=file, line=line)
+
+
+class WatchedEvidence(EvidenceCheck):
+    """Checks evidence to load graphs on it: all that it leads to is watched, from before it is compared."""
+
+    def __init__(self, scope: Scope, method: types.FunctionType) -> None:
+        super().__init__(scope)
+        self._method = method
+        self._watches: list[tuple[Tree, WatchedFacts]] = []
+        self._bases: list[Basis] = []
+
+    def basis_of(self, variant: StoredVariant) -> Basis | Reason:
+        """Return the basis of a variant, or why its evidence does not hold."""
+        for _ in range(_ATTEMPTS):
+            reason = self.stale_reason(variant)
+            if reason is not None:
+                return reason
+            basis = self._watched_basis(variant)
+            if basis is not None and basis.watched.holds():
+                return basis
+            self._forget(variant.evidence)  # another thread changed something, or reading an attribute has set it
+        return Reason("evidence", "another thread changed the module while this was loaded")
+
+    def _failure(self, tree: Tree) -> Reason | None:
+        facts = WatchedFacts()
+        if not evidence_holds(tree, self._scope, facts):
+            return super()._failure(tree)  # None if what failed has been changed back: nothing is watched then
+        self._watches.append((tree, facts))
+        return None
+
+    def _watched_basis(self, variant: StoredVariant) -> Basis | None:
+        for basis in self._bases:
+            if basis.is_of(variant):
+                return basis
+        for tree, facts in self._watches:
+            if tree is variant.evidence:
+                self._bases.append(Basis(self._method, variant, facts, self._scope))
+                return self._bases[-1]
+        return None
+
+    def _forget(self, evidence: Tree) -> None:
+        self._watches = [each for each in self._watches if each[0] is not evidence]
+        self._bases = [basis for basis in self._bases if basis.evidence is not evidence]
+        self._checked_parts = [part for part in self._checked_parts if part is not evidence]
 
 
 def _regrouped(gear: StoredGear) -> Reason | None:
@@ -168,7 +216,7 @@ def activate(
     variant: StoredVariant,
     scope: Scope,
     arguments: ArgumentCheck,
-    bases: Bases,
+    basis: Basis,
     method: types.FunctionType,
     backend: Backend,
     store: Store,
@@ -176,16 +224,12 @@ def activate(
     validate: bool,
     folder: Callable[[str], Path] | None = None,
     keeps_compiled: bool = False,
-) -> ActiveVariant | None:
+) -> ActiveVariant:
     """Load every gear; the live weights are bound without a copy. A backend may keep its own files in `folder`; with
     `keeps_compiled`, also those of the compiler that it uses.
 
-    None if another thread changed something that the variant rests on. `CacheError` if a blob is missing, corrupt or
-    not to be trusted.
+    `CacheError` if a blob is missing, corrupt or not to be trusted.
     """
-    basis = bases.of(method, variant, scope)
-    if basis is None:
-        return None
     attributes = basis.bound
     device = torch.device(variant.inputs[0].device if variant.inputs else "cpu")
     graphs = []

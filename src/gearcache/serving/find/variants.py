@@ -14,21 +14,18 @@ from gearcache.guards.evidence.reason import MISFITS, Reason
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import (
-    ActiveVariant,
     ArgumentCheck,
     EvidenceCheck,
+    WatchedEvidence,
     activate,
     tensors_of,
 )
-from gearcache.serving.find.basis import Bases
 from gearcache.serving.find.entry import Absence, Entry, Sibling
 from gearcache.serving.find.loaded import NOTHING_NEW, Answer, LoadedVariants, takes, takes_tensors
 from gearcache.telemetry.history import Record
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.spans import span
 
-#: How often a variant is loaded while another thread changes the module.
-_ATTEMPTS = 3
 logger = logging.getLogger("gearcache")
 #: The reasons of a miss that are faults of the cache or the host: all of them, the most specific one first.
 FAULTS = ("corrupt", "unloadable", "unreadable")
@@ -149,11 +146,11 @@ class Variants:
         loaded = {id(active.variant) for active in self.loaded.variants}
         fitting: list[StoredVariant] = []
         misses: list[tuple[StoredVariant, Reason]] = []
-        evidence, bases = EvidenceCheck(call.scope), Bases()
+        evidence = WatchedEvidence(call.scope, self._method.original())
         for variant in self._candidates(variants, call):
             if id(variant) in loaded or id(variant) in self._unusable:
                 continue
-            reason = self._take(variant, call, arguments, evidence, bases)
+            reason = self._take(variant, call, arguments, evidence)
             if reason is None:
                 fitting.append(variant)
                 continue
@@ -244,61 +241,39 @@ class Variants:
         ]
 
     def _take(
-        self, variant: StoredVariant, call: Call, arguments: ArgumentCheck, evidence: EvidenceCheck, bases: Bases
+        self, variant: StoredVariant, call: Call, arguments: ArgumentCheck, evidence: WatchedEvidence
     ) -> Reason | None:
         """Load one variant if it fits the call; else return the reason, whatever data it contains."""
         try:
             return (
                 arguments.misfit(variant)
                 or self._method.signature.contradiction(variant, call.arguments)
-                or self._stale(variant, evidence)
-                or self._activate(variant, call, arguments, bases)
+                or self._activate(variant, call, arguments, evidence)
             )
         except GearcacheError:
             raise
         except Exception as error:
             return self._unreadable(error)
 
-    def _stale(self, variant: StoredVariant, evidence: EvidenceCheck) -> Reason | None:
-        with span("evidence", self._record.history.name):
-            return evidence.stale_reason(variant)
-
     def _unreadable(self, error: Exception) -> Reason:
         raise_interrupt(error)
         text = f"a variant of {self.entry.key.short_name} cannot be used: {type(error).__name__}: {error}"
         return Reason("unreadable", text)
 
-    def _activate(self, variant: StoredVariant, call: Call, arguments: ArgumentCheck, bases: Bases) -> Reason | None:
-        """Load one variant, or return why that is impossible."""
+    def _activate(
+        self, variant: StoredVariant, call: Call, arguments: ArgumentCheck, evidence: WatchedEvidence
+    ) -> Reason | None:
+        """Load one variant if its evidence holds, or return why that is impossible."""
+        with span("evidence", self._record.history.name):
+            basis = evidence.basis_of(variant)
+        if isinstance(basis, Reason):
+            return basis
         try:
-            active = self._active(variant, call, arguments, bases)
-        except CorruptEntry as error:  # quarantined by the store: a miss like any other
-            logger.warning("%s: %s", self._record.history.name, error)
-            return Reason("corrupt", str(error), file=str(error.path))
-        except CacheError as error:
-            self._record.history.fault(error)
-            return Reason("unloadable", str(error))
-        if active is None:
-            changed_reason = Reason("evidence", "another thread changed the module while this was loaded")
-            return EvidenceCheck(call.scope).stale_reason(variant) or changed_reason
-        for graph in active.graphs:
-            if self._method.settings.count_shapes and graph.gear.is_dynamic:
-                graph.count_shapes()
-            self._record.use.add(graph.gear.text, graph.counter)
-            self._record.shapes.add(graph)
-        self.loaded.variants.append(active)
-        return None
-
-    def _active(
-        self, variant: StoredVariant, call: Call, arguments: ArgumentCheck, bases: Bases
-    ) -> ActiveVariant | None:
-        """Return a variant with its graphs; None if other threads keep changing its basis."""
-        for _ in range(_ATTEMPTS):
             active = activate(
                 variant,
                 call.scope,
                 arguments,
-                bases,
+                basis,
                 self._method.original(),
                 self._method.backend,
                 self.entry.store,
@@ -306,10 +281,18 @@ class Variants:
                 folder=self.entry.folder,
                 keeps_compiled=self._method.ge_cache,
             )
-            if active is not None:
-                return active
-            if EvidenceCheck(call.scope).stale_reason(variant) is not None:
-                return None
+        except CorruptEntry as error:  # quarantined by the store: a miss like any other
+            logger.warning("%s: %s", self._record.history.name, error)
+            return Reason("corrupt", str(error), file=str(error.path))
+        except CacheError as error:
+            self._record.history.fault(error)
+            return Reason("unloadable", str(error))
+        for graph in active.graphs:
+            if self._method.settings.count_shapes and graph.gear.is_dynamic:
+                graph.count_shapes()
+            self._record.use.add(graph.gear.text, graph.counter)
+            self._record.shapes.add(graph)
+        self.loaded.variants.append(active)
         return None
 
 
