@@ -42,12 +42,26 @@ FAULTS = [
     Fault(
         "The next call sees a new hook",
         "guards/watch/facts.py",
-        "        if has_hooks:  # the hooks",
-        "        if not nodes:  # the hooks",
+        "        if any(child == empty for _, children in nodes",
+        "        if not nodes and any(child == empty for _, children in nodes",
         (
             "tests/attaching/test_hooks.py::test_hooks_of_all_modules_run_for_those_inside_as_well",
             "tests/attaching/test_hooks.py::test_a_hook_inside_that_forms_no_graph_is_refused_by_name",
         ),
+    ),
+    Fault(
+        "The next call sees another class of an object",
+        "guards/watch/objects.py",
+        '            self._add("object", value)\n',
+        "            pass\n",
+        ("tests/serving/find/test_changes.py::test_the_next_call_sees_every_change_and_its_end",),
+    ),
+    Fault(
+        "What is watched is what was compared",
+        "guards/evidence/tree.py",
+        "            self._watch.add_node(value, number)\n",
+        "            (lambda: None)()\n",
+        ("tests/serving/find/test_changes_meanwhile.py",),
     ),
     Fault(
         "Other code of a called function is a miss",

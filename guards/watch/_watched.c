@@ -40,8 +40,10 @@ typedef struct {
 typedef struct {
     PyObject *object;
     PyTypeObject *type;
-    PyObject **place, *dict; /* where the object keeps its dictionary, and that; NULL if it has none */
+    PyObject **place, *dict; /* where the object keeps its dictionary (`no_dict` if it has none), and that */
 } Object;
+
+static PyObject *no_dict = NULL;
 
 #define FIXED 10 /* words that are noted of a tensor, see read_words */
 
@@ -293,13 +295,18 @@ static Py_ssize_t changed_dict(Watch *self) {
     return -1;
 }
 
+static inline uintptr_t differs(const Object *each) {
+    return ((uintptr_t)Py_TYPE(each->object) ^ (uintptr_t)each->type) | ((uintptr_t)*each->place ^ (uintptr_t)each->dict);
+}
+
 /* Return the number of the first object that has another class, or another dictionary in place of its own; -1 for none. */
 static Py_ssize_t changed_object(Watch *self) {
-    for (Py_ssize_t i = 0; i < self->object_count; i++) {
-        const Object *each = self->objects + i;
-        if (Py_TYPE(each->object) != each->type || (each->place != NULL && *each->place != each->dict)) return i;
-    }
-    return -1;
+    uintptr_t differing = 0;
+    for (Py_ssize_t i = 0; i < self->object_count; i++) differing |= differs(self->objects + i);
+    if (differing == 0) return -1;
+    Py_ssize_t number = 0;
+    while (!differs(self->objects + number)) number++;
+    return number;
 }
 
 static inline int class_holds(PyObject *cls, PyObject *bases) { return ((PyTypeObject *)cls)->tp_mro == bases; }
@@ -539,7 +546,8 @@ static int add_object(Watch *self, PyObject *object) {
     MAKE_ROOM(self->objects, self->object_count);
     PyObject **place = _PyObject_GetDictPtr(object), *dict = NULL;
     /* Some objects make their dictionary when it is read for the first time. */
-    if (place != NULL && (dict = PyObject_GenericGetDict(object, NULL)) == NULL) return -1;
+    if (place == NULL) place = &no_dict;
+    else if ((dict = PyObject_GenericGetDict(object, NULL)) == NULL) return -1;
     PyTypeObject *type = (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(object));
     self->objects[self->object_count++] = (Object){Py_NewRef(object), type, place, dict};
     return 0;
