@@ -22,6 +22,20 @@ FAULTS = [
         ("tests/serving/find/test_changes.py::test_functional_call_is_seen_and_its_end_too",),
     ),
     Fault(
+        "A module that is not in an earlier state again gets no graph of that",
+        f"{_SERVING}/find/bindings.py",
+        "        return next((each for each in list(self._set_aside) if each.holds()), None)\n",
+        "        return next(iter(list(self._set_aside)), None)\n",
+        ("tests/serving/find/test_switched_modules.py",),
+    ),
+    Fault(
+        "Weights that were replaced are let go of",
+        f"{_SERVING}/find/bindings.py",
+        "if each is not None and each.has_weights(call.scope)]\n",
+        "if each is not None]\n",
+        ("tests/serving/find/test_switched_modules.py::test_weights_that_were_replaced_are_not_kept",),
+    ),
+    Fault(
         '`on_miss="raise"` raises for a size outside all gears',
         f"{_SERVING}/miss/verdict.py",
         "        if raises:\n            return rules.outside(call)\n        if rules.on_miss",

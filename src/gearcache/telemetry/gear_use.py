@@ -7,42 +7,76 @@ import os
 import threading
 import weakref
 
-Rows = list[tuple[str, "itertools.count[int]", bool]]
+from gearcache.guards.dispatch.graph_call import GraphCall
 
 _lock = threading.Lock()
 os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
+#: Gear, whether calls are padded to it, the counter of its graph, and the graph.
+_Row = tuple[str, bool, "itertools.count[int]", "weakref.ref[GraphCall]"]
+
+
+class Rows:
+    """The calls of the graphs of one cached method: by counter while a graph is there, then as sums."""
+
+    def __init__(self) -> None:
+        #: The graphs that are there, and the sums of the others; exchanged as one, so that readers need no lock.
+        self._counted: tuple[list[_Row], dict[tuple[str, bool], int]] = [], {}
+
+    def add(self, gear: str, graph: GraphCall, *, is_padded: bool) -> None:
+        """Count the calls of a graph; sum up those of graphs that are gone, as a program may load for ever."""
+        rows, sums = self._counted
+        live, sums = list[_Row](), dict(sums)
+        for row in rows:
+            name, was_padded, counter, counted = row
+            if counted() is not None:
+                live.append(row)
+            else:
+                sums[name, was_padded] = sums.get((name, was_padded), 0) + calls_of(counter)
+        self._counted = [*live, (gear, is_padded, graph.counter, weakref.ref(graph))], sums
+
+    def calls(self, *kinds: bool) -> dict[str, int]:
+        """Return gear -> calls of it, of the kinds: padded to it (True), or of its own sizes (False)."""
+        rows, sums = self._counted
+        counts = [(gear, is_padded, calls_of(counter)) for gear, is_padded, counter, _ in rows]
+        calls: dict[str, int] = {}
+        for gear, is_padded, count in [*((*key, count) for key, count in sums.items()), *counts]:
+            if is_padded in kinds:
+                calls[gear] = calls.get(gear, 0) + count
+        return calls
+
+
 _live: list[tuple[str, Rows, weakref.ref[GearUse]]] = []
 _collected: dict[tuple[str, str], int] = {}
 _collected_padded: dict[str, int] = {}
 
 
 class GearUse:
-    """The counters of all graphs that one cached method has loaded, including before a refresh. Thread-safe.
+    """The calls of all graphs that one cached method has loaded, including before a refresh. Thread-safe.
 
     A graph counts its calls by `next` of an `itertools.count`, which costs 30 ns; this class reads the counters.
     """
 
     def __init__(self, method: str) -> None:
-        self._rows: Rows = []
+        self._rows = Rows()
         with _lock:
             _fold()
             _live.append((method, self._rows, weakref.ref(self)))
 
-    def add(self, gear: str, counter: itertools.count[int], *, is_padded: bool = False) -> None:
-        """Add the counter of a graph; `is_padded`: the graph is that of a larger gear, at the sizes of the calls."""
-        self._rows.append((gear, counter, is_padded))
+    def add(self, gear: str, graph: GraphCall, *, is_padded: bool = False) -> None:
+        """Count the calls of a graph; `is_padded`: the graph is that of a larger gear, at the sizes of the calls."""
+        self._rows.add(gear, graph, is_padded=is_padded)
 
     def calls(self) -> dict[str, int]:
         """Return gear -> calls, for every gear that was loaded."""
-        return _sum(self._rows)
+        return self._rows.calls(True, False)
 
     def calls_by_kind(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return gear -> calls of the gears themselves, and of sizes that were padded to a gear."""
-        return _sum([row for row in self._rows if not row[2]]), _sum([row for row in self._rows if row[2]])
+        return self._rows.calls(False), self._rows.calls(True)
 
     def padded_calls(self) -> int:
         """Return how many of these calls were padded to their gear."""
-        return _padded(self._rows)
+        return sum(self._rows.calls(True).values())
 
 
 def gear_calls() -> dict[tuple[str, str], int]:
@@ -61,7 +95,7 @@ def padded_calls() -> dict[str, int]:
         _fold()
         totals = dict(_collected_padded)
         for method, rows, _ in _live:
-            if calls := _padded(rows):
+            if calls := sum(rows.calls(True).values()):
                 totals[method] = totals.get(method, 0) + calls
     return totals
 
@@ -71,7 +105,7 @@ def _fold() -> None:
     dead = [entry for entry in _live if entry[2]() is None]
     for method, rows, _ in dead:
         _add(_collected, method, rows)
-        if calls := _padded(rows):
+        if calls := sum(rows.calls(True).values()):
             _collected_padded[method] = _collected_padded.get(method, 0) + calls
     if dead:
         dead_ids = {id(entry) for entry in dead}
@@ -79,19 +113,8 @@ def _fold() -> None:
 
 
 def _add(totals: dict[tuple[str, str], int], method: str, rows: Rows) -> None:
-    for gear, calls in _sum(rows).items():
+    for gear, calls in rows.calls(True, False).items():
         totals[method, gear] = totals.get((method, gear), 0) + calls
-
-
-def _sum(rows: Rows) -> dict[str, int]:
-    calls: dict[str, int] = {}
-    for gear, counter, _ in list(rows):
-        calls[gear] = calls.get(gear, 0) + calls_of(counter)
-    return calls
-
-
-def _padded(rows: Rows) -> int:
-    return sum(calls_of(counter) for _, counter, is_padded in list(rows) if is_padded)
 
 
 def calls_of(counter: itertools.count[int]) -> int:

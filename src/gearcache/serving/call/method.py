@@ -85,6 +85,8 @@ class CachedMethod:
         self._outcomes = Outcomes(self.name)
         self._use = GearUse(self.name)
         self._dispatch: Callable[..., Any] = CachedMethod.__call__
+        #: The dispatch that was last made from loaded graphs.
+        self._made_dispatch: Callable[..., Any] = CachedMethod.__call__
         self._bindings = Bindings(
             self.name,
             self._function,
@@ -264,14 +266,31 @@ class CachedMethod:
 
     def refresh(self) -> None:
         """Check the evidence and bind the weights again at the next call, for use after the module was changed."""
-        with self._lock:
-            self._binding: Binding | None = None
-            #: The binding of the last call that was looked up, even if that failed; and its error.
-            self._tried: Binding | None = None
-            self._refusal = ""
+        with self._lock, _switch:
             self._bindings.drop()
-            self._failures.clear()
-            self._serve_by(CachedMethod.__call__)
+            self._begin_anew()
+
+    def _leave(self, call: Call) -> None:
+        """Look everything up again, as the module has changed; its graphs are kept for when it changes back."""
+        with self._lock, _switch:
+            self._bindings.leave(self._binding, self._made_dispatch, call)
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._binding: Binding | None = None
+        #: The binding of the last call that was looked up, even if that failed; and its error.
+        self._tried: Binding | None = None
+        self._refusal = ""
+        self._failures.clear()
+        self._serve_by(CachedMethod.__call__)
+
+    def _serve_from(self, dispatch: Callable[..., Any]) -> None:
+        """Make a dispatch the object's `__call__`."""
+        self._made_dispatch = dispatch
+        if self._recorded is None:
+            self._serve_by(dispatch)
+        else:
+            self._serve_by(self._recorded.once(dispatch, self._put_back), notes=dispatch)
 
     def follow_stance(self) -> None:
         """Serve calls by the present `torch.compiler.set_stance`; called when the stance changes."""
@@ -319,7 +338,21 @@ class CachedMethod:
             return self.function(*args, **kwargs)
         if has_function_mode():  # it has to see the method's operations
             return self._run_eagerly(*args, **kwargs)
+        if self._take_back():
+            return self._dispatch(instance, *args, **kwargs)
         return self._serve(instance, args, kwargs)
+
+    def _take_back(self) -> bool:
+        """Serve calls by the graphs of an earlier state of the module if it is in that again; needs no lookup."""
+        returned = self._bindings.returned()
+        if returned is None:
+            return False
+        with _switch:
+            if not self._bindings.exchange(self._binding, self._made_dispatch, returned):
+                return False
+            self._binding = self._tried = returned.last
+            self._serve_from(returned.dispatch)
+        return True
 
     def _serve(self, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         refusal = None
@@ -410,9 +443,11 @@ class CachedMethod:
         if self._lacks_names():
             self._counters.note(Event("fault", self.name, detail=self._refusal))
             return None
-        if self._bindings.are_outdated(call) or self._lock.is_abandoned:
+        if self._lock.is_abandoned:
             self._lock.is_abandoned = False
             self.refresh()
+        elif self._bindings.are_outdated(call):
+            self._leave(call)
         binding = self._tried = self.binding_for(call)
         frame = binding.prepare(call)
         self._refusal = ""
@@ -420,11 +455,7 @@ class CachedMethod:
         if binding in self._bindings:  # else it was refreshed in the meantime
             self._binding = binding
             self._bindings.release()
-            dispatch = binding.dispatch(self._find_and_run)
-            if self._recorded is None:
-                self._serve_by(dispatch)
-            else:
-                self._serve_by(self._recorded.once(dispatch, self._put_back), notes=dispatch)
+            self._serve_from(binding.dispatch(self._find_and_run))
         self._failures.clear()
         return frame
 
@@ -438,7 +469,7 @@ class CachedMethod:
         The caller keeps other threads out (`locked`).
         """
         if self._bindings.are_outdated(call):
-            self.refresh()
+            self._leave(call)
         return self.binding_for(call)
 
     def call_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:

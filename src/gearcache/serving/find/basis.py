@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 
@@ -45,11 +45,21 @@ class Basis:
             weights = facts.add_weights(self._method, self._attributes, scope)
         except FAULTS:
             return False
-        are_bound = all(weights[name] is tensor for name, tensor in self.bound.items())
-        if self.watched.has_changed_untold() or not are_bound or not facts.holds():
+        if self.watched.has_changed_untold() or not self._are_bound(weights) or not facts.holds():
             return False
         self.watched = facts
         return True
+
+    def has_weights(self, scope: Scope) -> bool:
+        """Whether the weights that the graphs are bound to are still in their places, and in their memory."""
+        try:
+            weights = {name: self._attributes[name].resolve(scope) for name in self.bound}
+        except FAULTS:
+            return False
+        return self._are_bound(weights) and not self.watched.has_changed_untold()
+
+    def _are_bound(self, weights: Mapping[str, torch.Tensor]) -> bool:
+        return all(weights[name] is tensor for name, tensor in self.bound.items())
 
 
 def _read_anew(variant: StoredVariant) -> dict[str, Access]:
@@ -84,6 +94,10 @@ class BindingWatch:
         if self._watched is None or self._bases != bases:
             self._bases, self._watched = bases, joined(bases)
         return self._watched.holds
+
+    def holds(self) -> bool:
+        """Whether nothing has changed since these bases were recorded."""
+        return self._watched is None or self._watched.holds()
 
     def is_outdated(self, bases: list[Basis], scope: Scope) -> bool:
         """Whether one of the bases of the loaded graphs has changed, even if no dispatch has checked it yet.

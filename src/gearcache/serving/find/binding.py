@@ -7,6 +7,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from gearcache.errors import CacheError, CaptureError, GearcacheError, GearSpecError, InputError
+from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.function import build_dispatch
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.dispatch.tensors.native import state_checks
@@ -109,6 +110,14 @@ class Binding:
         If objects were exchanged but everything that the graphs depend on is unchanged, they stay loaded.
         """
         return self._watch.is_outdated(self.loaded.bases(), call.scope)
+
+    def holds(self) -> bool:
+        """Whether the watch has seen no change of what the loaded graphs rest on."""
+        return self._watch.holds()
+
+    def has_weights(self, scope: Scope) -> bool:
+        """Whether the weights of all loaded graphs are still in their places."""
+        return all(basis.has_weights(scope) for basis in self.loaded.bases())
 
     def note_state(self) -> None:
         """Accept the current global state, in both grad modes: it has the key of this binding."""

@@ -1,11 +1,20 @@
-"""The bindings of one cached method: one for each global state, and each place of an argument with gears."""
+"""The bindings of one cached method: one for each global state, and each place of an argument with gears.
+
+A program may switch its module to and fro, such as between adapters. The bindings of a module that has changed are set
+aside with their graphs. Once their watches hold again, all that their graphs rest on is as it was, and they serve again
+without a lookup.
+"""
 
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msgspec import Struct
 
 from gearcache.cache.keys.fingerprint import state_component
+from gearcache.guards.access import Scope
 from gearcache.serving.call.build_right import BuildRight
 from gearcache.serving.call.call import Call, at_their_places
 from gearcache.serving.call.input_signature import InputSignature
@@ -19,6 +28,25 @@ from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.shapes_met import Met
 from gearcache.telemetry.spans import span
+
+#: How many states of the module are kept.
+_MOST_SET_ASIDE = 8
+
+
+class SetAside(Struct, frozen=True, eq=False):
+    """The bindings of one state of the module, the one of the last call, and the dispatch made from it."""
+
+    bindings: dict[str, Binding]
+    last: Binding
+    dispatch: Callable[..., Any]
+
+    def holds(self) -> bool:
+        """Whether the module is in this state now."""
+        return all(binding.holds() for binding in self.bindings.values())
+
+    def has_weights(self, scope: Scope) -> bool:
+        """Whether all weights that its graphs are bound to are in their places, so that it keeps no others alive."""
+        return all(binding.has_weights(scope) for binding in self.bindings.values())
 
 
 class Bindings:
@@ -44,6 +72,8 @@ class Bindings:
         self._records = (counters, outcomes, use)
         self._right = right
         self._bindings: dict[str, Binding] = {}
+        #: Other states of the module, the latest first.
+        self._set_aside: list[SetAside] = []
         #: Entries of dropped bindings: still in use, because the next call loads them again.
         self._dropped_entries: list[Entry] = []
         self._earlier_shapes: Met = (), (), {}
@@ -62,12 +92,13 @@ class Bindings:
         geared = at_their_places(self._parameters.gears, self._method[1], call.arguments)
         places = self._signature.places(call.arguments)
         identity = repr((sorted(state.items()), list(geared or ()), places))
-        if identity not in self._bindings:
+        bindings = self._bindings  # another thread may exchange them
+        if identity not in bindings:
             with span("key", self._method[0]):
                 parameters, signature = self._parameters, self._signature
                 resolved = resolve(*self._method, parameters, signature, call, state, overrides, self._right)
-            self._bindings[identity] = Binding(resolved, *self._records)
-        return self._bindings[identity]
+            bindings[identity] = Binding(resolved, *self._records)
+        return bindings[identity]
 
     def are_outdated(self, call: Call) -> bool:
         """Whether the basis of any of the bindings has changed."""
@@ -78,11 +109,46 @@ class Bindings:
         self._parameters, self._signature = parameters, signature
         self.drop()
 
+    def leave(self, last: Binding | None, dispatch: Callable[..., Any], call: Call) -> None:
+        """Begin anew for a changed module. The present bindings are set aside unless weights were replaced."""
+        present = SetAside(self._bindings, last, dispatch) if last is not None else None
+        kept = [each for each in (present, *self._set_aside) if each is not None and each.has_weights(call.scope)]
+        self._drop(keep=kept[:_MOST_SET_ASIDE])
+
+    def returned(self) -> SetAside | None:
+        """Return the bindings of an earlier state that the module is in again, if it has left that of the present ones.
+
+        Needs no lock.
+        """
+        if not self._set_aside:
+            return None
+        present = list(self)
+        if any(binding.loaded.gears for binding in present) and all(binding.holds() for binding in present):
+            return None
+        return next((each for each in list(self._set_aside) if each.holds()), None)
+
+    def exchange(self, last: Binding | None, dispatch: Callable[..., Any], returned: SetAside) -> bool:
+        """Set the present bindings aside for earlier ones; returns False if another thread has done something else."""
+        if returned not in self._set_aside:
+            return False
+        others = [each for each in self._set_aside if each is not returned]
+        self._set_aside = others if last is None else [SetAside(self._bindings, last, dispatch), *others]
+        self._bindings = returned.bindings
+        return True
+
     def drop(self) -> None:
         """Drop all bindings; their entries stay in use until `release`."""
-        self._dropped_entries += [binding.entry for binding in self]
-        self._earlier_shapes = self.shapes_met()
-        self._bindings = {}
+        self._drop(keep=[])
+
+    def _drop(self, keep: list[SetAside]) -> None:
+        kept = [binding for each in keep for binding in each.bindings.values()]
+        dropped = [binding for binding in self._all() if all(binding is not each for each in kept)]
+        self._dropped_entries += [binding.entry for binding in dropped]
+        self._earlier_shapes = _sum_of_shapes([*(_shapes_of(binding) for binding in dropped), self._earlier_shapes])
+        self._bindings, self._set_aside = {}, keep
+
+    def _all(self) -> list[Binding]:
+        return [*self, *(binding for each in self._set_aside for binding in each.bindings.values())]
 
     def release(self) -> None:
         """Release the entries of dropped bindings."""
@@ -90,15 +156,17 @@ class Bindings:
 
     def shapes_met(self) -> Met:
         """Return the dims of shapes, the declared gears over them, and calls by shape since the beginning."""
-        shapes_by_binding = [
-            (tuple(binding_shapes.dims()), tuple(binding_shapes.gears()), binding_shapes.counts())
-            for binding_shapes in (binding.shapes for binding in self)
-        ]
-        dims, gears = next(
-            ((dims, gears) for dims, gears, _ in (*shapes_by_binding, self._earlier_shapes) if dims), ((), ())
-        )
-        counts: dict[tuple[int, ...], int] = {}
-        for own_dims, _, shapes in (*shapes_by_binding, self._earlier_shapes):
-            for shape, calls in shapes.items() if own_dims == dims else ():
-                counts[shape] = counts.get(shape, 0) + calls
-        return dims, gears, counts
+        return _sum_of_shapes([*(_shapes_of(binding) for binding in self._all()), self._earlier_shapes])
+
+
+def _shapes_of(binding: Binding) -> Met:
+    return tuple(binding.shapes.dims()), tuple(binding.shapes.gears()), binding.shapes.counts()
+
+
+def _sum_of_shapes(parts: list[Met]) -> Met:
+    dims, gears = next(((dims, gears) for dims, gears, _ in parts if dims), ((), ()))
+    counts: dict[tuple[int, ...], int] = {}
+    for own_dims, _, shapes in parts:
+        for shape, calls in shapes.items() if own_dims == dims else ():
+            counts[shape] = counts.get(shape, 0) + calls
+    return dims, gears, counts

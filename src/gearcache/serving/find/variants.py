@@ -290,7 +290,7 @@ class Variants:
         for graph in active.graphs:
             if self._method.settings.count_shapes and graph.gear.is_dynamic:
                 graph.count_shapes()
-            self._record.use.add(graph.gear.text, graph.counter)
+            self._record.use.add(graph.gear.text, graph)
             self._record.shapes.add(graph)
         self.loaded.variants.append(active)
         return None

@@ -219,7 +219,7 @@ class UnservedCalls:
         text = gear_text(spec, call.sizes(spec))
         answer = self._padded.add(self._variants.loaded.variants, call, text)
         if isinstance(answer, PaddedCall):
-            self._record.use.add(text, answer.graph.counter, is_padded=True)
+            self._record.use.add(text, answer.graph, is_padded=True)
             self._record.shapes.add(answer.graph)
             name = sizes_name(text, [gear_text(spec, gear) for gear in spec.gears])
             self._record.history.lines.append(f"padded: {name}")

@@ -1,0 +1,154 @@
+"""A module that switches to and fro, as between adapters: its graphs are kept, and serve again without a lookup."""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearcache
+from gearcache.serving.find import bindings
+from tests.support.scenarios import strict_config
+
+
+class Adapted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.base, self.active, self.scale = nn.Linear(4, 4), "a", 1.0
+        self.adapters = nn.ModuleDict({name: nn.Linear(4, 4) for name in "abc"})
+
+    def run(self, x: Tensor) -> Tensor:
+        y = self.base(x)
+        return y if self.active is None else y + self.adapters[self.active](x) * self.scale
+
+
+def test_adapters_are_switched_without_a_lookup(cache_dir: Path) -> None:
+    net, x = Adapted(), torch.randn(2, 4)
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    with torch.no_grad():
+        for name in "abc":
+            net.active = name
+            assert torch.equal(cached(x), net.run(x))
+        loads = cached.stats.loads
+        for name in "abcabcbcacab":
+            net.active = name
+            for rows in (2, 3, 1):
+                assert torch.equal(cached(x[:1].expand(rows, 4)), net.run(x[:1].expand(rows, 4)))
+        assert cached.stats.traces <= 9
+        assert cached.stats.loads <= loads + 6, "sizes are looked up once for each adapter"
+        before = cached.stats.loads
+        for name in "cba" * 3:
+            net.active = name
+            assert torch.equal(cached(x), net.run(x))
+        assert cached.stats.loads == before
+
+
+def test_weights_that_were_replaced_are_not_kept(cache_dir: Path) -> None:
+    net, x = Adapted(), torch.randn(2, 4)
+    cached = gearcache.cache_compile(net.run, config=strict_config("inductor"))
+    with torch.no_grad():
+        for name in ("a", "b"):
+            net.active = name
+            cached(x)
+        gone = [weakref.ref(net.base.weight), weakref.ref(net.adapters["a"].weight)]
+        net.load_state_dict({name: value.clone() for name, value in net.state_dict().items()}, assign=True)
+        assert torch.allclose(cached(x), net.run(x))
+        gc.collect()
+        assert [reference() for reference in gone] == [None, None]
+        net.active = "a"
+        assert torch.allclose(cached(x), net.run(x))
+
+
+def test_few_states_are_kept(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bindings, "_MOST_SET_ASIDE", 1)
+    net, x = Adapted(), torch.randn(2, 4)
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    with torch.no_grad():
+        for name in "abcabc":
+            net.active = name
+            assert torch.equal(cached(x), net.run(x))
+        loads = cached.stats.loads
+        for name in "bcbcbc":
+            net.active = name
+            assert torch.equal(cached(x), net.run(x))
+        assert cached.stats.loads == loads
+
+
+def test_graphs_that_are_gone_leave_nothing_but_their_counts(cache_dir: Path) -> None:
+    net, x = Adapted(), torch.randn(2, 4)
+    cached: Any = gearcache.cache_compile(net.run, config=strict_config())
+    with torch.no_grad():
+        for _ in range(20):
+            net.base = nn.Linear(4, 4)
+            assert torch.equal(cached(x), net.run(x))
+    gc.collect()
+    net.base = nn.Linear(4, 4)
+    cached(x)
+    graphs, _ = cached._use._rows._counted
+    assert len(graphs) <= 2
+    assert sum(cached.stats.gears.values()) == 21
+
+
+def _changes(net: Adapted, chance: random.Random) -> None:
+    """Change one thing of a module, mostly to and fro."""
+    changes: list[Any] = [
+        lambda: setattr(net, "active", chance.choice(["a", "b", "c", None])),
+        lambda: setattr(net, "active", chance.choice(["a", "b"])),
+        lambda: setattr(net, "scale", chance.choice([1.0, 2.0])),
+        lambda: setattr(net.adapters[chance.choice("abc")], "weight", nn.Parameter(torch.randn(4, 4))),
+        lambda: setattr(net.base.weight, "data", torch.randn(4, 4)),
+        lambda: nn.init.normal_(net.base.weight),
+        lambda: net.adapters.update({chance.choice("abc"): nn.Linear(4, 4)}),
+        lambda: net.train(chance.random() < 0.5),
+        lambda: (net.double(), net.float()),
+        lambda: None,
+    ]
+    chance.choice(changes)()
+
+
+def test_random_switches_give_what_the_method_gives(cache_dir: Path) -> None:
+    chance = random.Random(3)
+    net = Adapted()
+    cached = gearcache.cache_compile(net.run, config=strict_config(max_variants=60))
+    with torch.no_grad():
+        for _ in range(400):
+            _changes(net, chance)
+            x = torch.randn(chance.choice([2, 3]), 4)
+            assert torch.equal(cached(x), net.run(x))
+
+
+def test_threads_that_call_while_one_switches_get_one_of_both(cache_dir: Path) -> None:
+    net, x = Adapted(), torch.randn(2, 4)
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    expected, wrong = {}, []
+    with torch.no_grad():
+        for name in "ab":
+            net.active = name
+            expected[name] = cached(x)
+    end = threading.Event()
+
+    def call() -> None:
+        with torch.no_grad():
+            while not end.is_set():
+                found = cached(x)
+                if not any(torch.equal(found, each) for each in expected.values()):
+                    wrong.append(found)
+
+    threads = [threading.Thread(target=call) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for turn in range(300):
+        net.active = "ab"[turn % 2]
+        end.wait(0.002)
+    end.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert cached.stats.traces == 2
