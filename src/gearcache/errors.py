@@ -259,6 +259,16 @@ class CompileError(_OfGear):
         return f"`{self.method}`, gear {_short_gear(self.gear)}: the backend failed: {self.cause}"
 
 
+class ModuleChanged(CompileError):
+    """The module changed while a graph for a call of it was made; the graph is stored, for the module as it was."""
+
+    def __str__(self) -> str:
+        return (
+            f"`{self.method}`, gear {_short_gear(self.gear)}: the module changed while its graph was made, which is "
+            f"stored for the module as it was: {self.cause}"
+        )
+
+
 class AlreadyAttached(GearcacheError, ValueError):
     """A module whose calls another attachment serves."""
 

@@ -18,6 +18,7 @@ EAGER_REASONS: dict[str, str] = {
     "fault": "the cache failed, or what a compile needs was missing",
     "torch": "this release of torch was not tested, and what gearcache uses of it is missing or another one",
     "ranks": "the ranks of the job have not agreed on a graph for it (`gearcache.agree`)",
+    "changed": "its module changed while its graph was made",
     "function mode": "a torch function mode was to see what the method calls",
     # Those of `gearcache.integrations.sentence_transformers`:
     "size": "more texts, or a longer one, than the largest graph takes",

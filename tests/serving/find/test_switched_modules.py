@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
+from gearcache.building.tracer import Tracer
+from gearcache.errors import ModuleChanged
 from gearcache.serving.find import bindings
 from tests.support.scenarios import strict_config
 
@@ -64,6 +66,34 @@ def test_weights_that_were_replaced_are_not_kept(cache_dir: Path) -> None:
         assert [reference() for reference in gone] == [None, None]
         net.active = "a"
         assert torch.allclose(cached(x), net.run(x))
+
+
+def test_a_call_that_compiles_while_another_thread_switches_is_answered(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, free = Adapted(), Tracer.free
+    cached = gearcache.cache_compile(net.run, config=strict_config(), dynamic=False)
+
+    def switching(self: Tracer) -> Any:
+        capture = free(self)
+        net.active = "b"
+        return capture
+
+    with torch.no_grad():
+        for name in "ba":
+            net.active = name
+            cached(torch.randn(2, 4))
+        with monkeypatch.context() as patch:
+            patch.setattr(Tracer, "free", switching)
+            x = torch.randn(3, 4)
+            assert torch.equal(cached(x), net.run(x))
+            net.active = "a"
+            with pytest.raises(ModuleChanged, match=r"`self.active`: constant was 'a', is now 'b'"):
+                cached.warm(torch.randn(5, 4))
+        assert cached.stats.eager_reasons == {"changed": 1}
+        traces, net.active = cached.stats.traces, "a"
+        assert torch.equal(cached(x), net.run(x))
+        assert cached.stats.traces == traces, "what was made is stored"
 
 
 def test_few_states_are_kept(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

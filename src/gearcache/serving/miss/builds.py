@@ -16,6 +16,7 @@ from gearcache.errors import (
     GearcacheError,
     LockTimeout,
     MissingTorchNames,
+    ModuleChanged,
     TooManyVariants,
 )
 from gearcache.guards.access import Access
@@ -25,6 +26,7 @@ from gearcache.guards.gears.parse import GearSpec, gear_text
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.failures import is_probe_fault, warn_lacking
 from gearcache.serving.call.resolved import ResolvedMethod
+from gearcache.serving.find.activate import EvidenceCheck
 from gearcache.serving.find.loaded import Answer, missing_gears
 from gearcache.serving.find.variants import Variants
 from gearcache.serving.fleet.entry_tiers import EntryTiers, work_text
@@ -177,6 +179,8 @@ class Builds:
         except Exception as error:
             self._fault(error)
             return None
+        if answer.frame is None:
+            self._check_unchanged(call, result)
         if answer.unloaded is None or (not answer.unloaded.kind and self._is_loaded(result)):
             return answer
         text = f"what was compiled cannot be used: {answer.unloaded.text or 'it is not there any more'}"
@@ -184,6 +188,14 @@ class Builds:
             raise CompileError(self._method.name, "of this call", text)
         self._history.fault(CacheError(text))
         return None
+
+    def _check_unchanged(self, call: Call, result: BuildResult) -> None:
+        """Raise `ModuleChanged` if what was compiled is for the module as it was before another thread changed it."""
+        evidence = EvidenceCheck(call.scope)
+        reasons = [evidence.stale_reason(item.variant) for item in result.variants]
+        if reasons and None not in reasons:
+            text = "; ".join(dict.fromkeys(reason.text for reason in reasons if reason is not None))
+            raise ModuleChanged(self._method.name, "of this call", text)
 
     def _is_loaded(self, result: BuildResult) -> bool:
         """Whether a build has made nothing but what this process has loaded: a call that it serves only when padded."""

@@ -15,6 +15,7 @@ from gearcache.errors import (
     CaptureError,
     GearSpecError,
     InputError,
+    ModuleChanged,
     NoOperation,
     TooManyVariants,
     UnknownGear,
@@ -173,6 +174,11 @@ class UnservedCalls:
                         "%s: a call runs no tensor operation: there is nothing to compile, the method itself serves it"
                     )
                     logger.warning(message, self._rules.name)
+            except ModuleChanged as error:
+                if not call.is_run:
+                    raise
+                logger.warning("%s; the method itself serves the call", error)
+                reason = "changed"
             except TooManyVariants as error:
                 if not call.is_run:  # a deploy needs the error
                     raise
