@@ -183,7 +183,7 @@ class CompilerConfig(_Checked):
     jobs: int | None = None
     compile_timeout: float | None = None
     label: str | None = None
-    max_variants: int = 16
+    max_variants: int = 32
     count_shapes: bool = False
     gear_execution: str = "static"
     torchair: Any = None

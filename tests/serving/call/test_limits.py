@@ -47,6 +47,30 @@ def test_the_caller_of_a_method_with_gears_gets_no_error_for_the_limit_of_varian
     assert torch.equal(cached(x, 2.5), x * 2.5)
 
 
+class Doubling:
+    def read(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+class Adding:
+    def read(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 2
+
+
+class Reader(torch.nn.Module):
+    def run(self, x: torch.Tensor, cache: Doubling | Adding, flag: bool) -> torch.Tensor:
+        return cache.read(x) if flag else cache.read(x) - 1
+
+
+def test_traces_for_arguments_of_another_class_are_not_taken_for_outdated_ones(cache_dir: Path) -> None:
+    x = torch.ones(2, 4)
+    for traces in (2, 0):
+        cached = gearcache.cache_compile(Reader().run, config=strict_config(max_variants=2), cache_dir=cache_dir)
+        for cache, flag in ((Doubling(), True), (Doubling(), False), (Adding(), True), (Doubling(), True)):
+            assert torch.equal(cached(x, cache, flag), Reader().run(x, cache, flag))
+        assert (cached.stats.traces, cached.stats.eager_calls) == (traces, 1)
+
+
 class Cut(torch.nn.Module):
     def repeat(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat([x[:, i] for i in range(x.shape[1])])

@@ -52,7 +52,7 @@ class EntryTiers:
             is_usable=lambda variant: self._variants.unsuited(variant, call, evidence) is None,
             is_likely=lambda variant: takes(variant, call, any_sizes=any_sizes),
             is_served=is_served,
-            is_outdated=lambda variant: is_edited(variant, call) or is_left_over(variant, evidence),
+            is_outdated=lambda variant: is_edited(variant, call) or is_left_over(variant, call, evidence),
             work=work_text(call, spec, self._method.dynamic),
             present=self._variants.sound(present),
         )
