@@ -22,8 +22,9 @@ class Failure(Struct, frozen=True):
 
     def reason(self, kind: str) -> Reason:
         """Return it as the reason of a miss."""
-        advice = KINDS[self.check.kind].advice
-        return Reason(kind, str(self), self.check.access.text, self.check.wanted, self.present, own_advice=advice)
+        row = KINDS[self.check.kind]
+        subject = row.subject.format(self.check.access.text)
+        return Reason(kind, str(self), subject, self.check.wanted, self.present, own_advice=row.advice)
 
     def __str__(self) -> str:
         return KINDS[self.check.kind].sentence(self.check.access.text, self.check.expected, self.present)

@@ -77,6 +77,8 @@ class Kind(Struct, frozen=True, eq=False):
     others: Callable[[Any], list[Access]] = lambda expected: []
     #: What is expected, for people.
     wanted: Callable[[Any], str] = repr
+    #: What is compared, for people, where the path stands for `{}`.
+    subject: str = "{}"
     #: A failure as a sentence, from the path, the expected data, and the texts of what was expected and found.
     words: Callable[[str, Any, str, str], str] | None = None
     #: What a user can do after a failure, where the advice for all evidence does not fit.

@@ -211,6 +211,7 @@ KINDS: dict[str, Kind] = {
             "length",
             "`len()` is this number",
             len,
+            subject="len({})",
             source=lambda writer, access, expected, compared: (
                 f"{writer.builtin(len)}({writer.path(access)}) == {int(expected)}"
             ),

@@ -62,7 +62,7 @@ class Generate:
     def _miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> UnservedCall | None:
         for name in _OTHER_LOOPS:
             if self._option(name, args, kwargs) is not None:
-                return UnservedCall(name, "given", "None")
+                return UnservedCall(name, "given", "calls without it")
         device = self._model.device.type
         if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
             return UnservedCall("autocast", f"on for {device}", "calls outside of `torch.autocast`")

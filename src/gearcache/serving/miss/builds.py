@@ -193,9 +193,9 @@ class Builds:
         """Raise `ModuleChanged` if what was compiled is for the module as it was before another thread changed it."""
         evidence = EvidenceCheck(call.scope)
         reasons = [evidence.stale_reason(item.variant) for item in result.variants]
-        if reasons and None not in reasons:
-            text = "; ".join(dict.fromkeys(reason.text for reason in reasons if reason is not None))
-            raise ModuleChanged(self._method.name, "of this call", text)
+        texts = dict.fromkeys(reason.text for reason in reasons if reason is not None and reason.kind == "evidence")
+        if texts and None not in reasons:
+            raise ModuleChanged(self._method.name, "of this call", "; ".join(texts))
 
     def _is_loaded(self, result: BuildResult) -> bool:
         """Whether a build has made nothing but what this process has loaded: a call that it serves only when padded."""

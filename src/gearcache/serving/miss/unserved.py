@@ -50,6 +50,11 @@ from gearcache.telemetry.history import Record
 logger = logging.getLogger("gearcache")
 
 
+#: After so many compiles in a row for a module that has changed meanwhile, a call is an error: most likely what differs
+#: has not changed at all.
+_MOST_CHANGES = 8
+
+
 class UnservedCalls:
     """The calls of one binding that no loaded graph takes."""
 
@@ -68,6 +73,8 @@ class UnservedCalls:
         self._runs_original = False
         #: Set when the entry is full; it is never reset.
         self._is_full = False
+        #: How many compiles in a row were for a module that had changed meanwhile.
+        self._changes = 0
         self.builds = Builds(method, variants, record)
         self._background = BackgroundBuilds(method, self.builds, variants, record)
 
@@ -163,6 +170,7 @@ class UnservedCalls:
         if not call.is_run or not (self._runs_original or self._is_full):
             try:
                 if (answer := self._compile(call, verdict, why)) is not None:
+                    self._changes = 0
                     return answer
                 self._runs_original, reason = True, self.builds.obstacle
             except NoOperation:
@@ -175,7 +183,8 @@ class UnservedCalls:
                     )
                     logger.warning(message, self._rules.name)
             except ModuleChanged as error:
-                if not call.is_run:
+                self._changes += 1
+                if not call.is_run or self._changes > _MOST_CHANGES:
                     raise
                 logger.warning("%s; the method itself serves the call", error)
                 reason = "changed"
