@@ -392,6 +392,8 @@ def _side_text(side: Any, texts: Mapping[Any, str]) -> str | None:
         return texts.get(side)
     if side.is_Integer or side.is_Float:
         return f"({(int if side.is_Integer else float)(side)!r})"
+    if side.is_Boolean and side.is_Atom:
+        return str(side)  # Python's own word for it
     if (-side).is_Symbol and -side in texts:
         return f"(-{texts[-side]})"
     if is_conversion(side):

@@ -188,6 +188,19 @@ def test_sizes_that_stay_static_are_tried_with_symbols_once_and_other_branches_a
         assert cached.stats.traces <= traces, ratio
 
 
+@pytest.mark.parametrize("number", [True, False, 3])
+def test_a_bool_is_divided_by_a_size_like_an_int(number: int, cache_dir: Path) -> None:
+    class Ratio(nn.Module):
+        def run(self, x: Tensor, number: int) -> Tensor:
+            return x * (number / x.shape[1]) if (number > 1) / x.shape[1] < 0.1 else x
+
+    cached = gearcache.cache_compile(Ratio().run, config=strict_config(), cache_dir=cache_dir, dynamic=True)
+    with torch.no_grad():
+        for length in (7, 9, 20):
+            x = torch.linspace(0, 1, 2 * length).reshape(2, length)
+            assert_equal(cached(x, number), Ratio().run(x, number))
+
+
 def of(text: str) -> Callable[[], Any]:
     """Return a function that makes an expression of torch, of the size `s` and the int `n`."""
 
