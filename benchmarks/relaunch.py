@@ -53,7 +53,10 @@ def rows(session: Session, model: str) -> list[Ratio]:
         Ratio(f"{label}: beside eager (no compiler at all)", _peer(session, "eager", eager, model), total),
         Ratio(f"{label}: load alone, no answer", None, load, Budget(ours_at_most=0.030)),
         Ratio(
-            f"{label}: of it, the evidence, compared and watched", None, _sample("ours", relaunched, "evidence"), Budget(None, 0.005)
+            f"{label}: of it, the evidence, compared and watched",
+            None,
+            _sample("ours", relaunched, "evidence"),
+            Budget(None, 0.005),
         ),
         Ratio(f"{label}: load of an entry with one gear", None, _sample("ours", single, "load")),
         # Gear 1 has its own trace, so this counts a second variant too.
