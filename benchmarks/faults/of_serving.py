@@ -31,8 +31,8 @@ FAULTS = [
     Fault(
         "Weights that were replaced are let go of",
         f"{_SERVING}/find/bindings.py",
-        "if each is not None and each.has_weights(call.scope)]\n",
-        "if each is not None]\n",
+        " if each.has_weights(call.scope)]\n",
+        "]\n",
         ("tests/serving/find/test_switched_modules.py::test_weights_that_were_replaced_are_not_kept",),
     ),
     Fault(

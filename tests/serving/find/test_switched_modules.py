@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.building.tracer import Tracer
-from gearcache.errors import ModuleChanged
+from gearcache.errors import CaptureError, ModuleChanged
 from gearcache.serving.find import bindings
 from tests.support.scenarios import strict_config
 
@@ -50,6 +50,24 @@ def test_adapters_are_switched_without_a_lookup(cache_dir: Path) -> None:
             net.active = name
             assert torch.equal(cached(x), net.run(x))
         assert cached.stats.loads == before
+
+
+def test_a_state_without_a_graph_is_none_that_returns(cache_dir: Path) -> None:
+    class Refused(Adapted):
+        def run(self, x: Tensor) -> Tensor:
+            return x if self.active == "c" and bool(x.sum() > 0) else super().run(x)
+
+    net, x = Refused(), torch.randn(2, 4)
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    with torch.no_grad():
+        for name in "acabcbacab":
+            net.active = name
+            if name == "c":
+                with pytest.raises(CaptureError):
+                    cached(x)
+            else:
+                assert torch.equal(cached(x), net.run(x))
+    assert cached.stats.loads == 2
 
 
 def test_weights_that_were_replaced_are_not_kept(cache_dir: Path) -> None:

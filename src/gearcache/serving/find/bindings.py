@@ -111,9 +111,8 @@ class Bindings:
 
     def leave(self, last: Binding | None, dispatch: Callable[..., Any], call: Call) -> None:
         """Begin anew for a changed module. The present bindings are set aside unless weights were replaced."""
-        present = SetAside(self._bindings, last, dispatch) if last is not None else None
-        kept = [each for each in (present, *self._set_aside) if each is not None and each.has_weights(call.scope)]
-        self._drop(keep=kept[:_MOST_SET_ASIDE])
+        kept = [each for each in self._with_present(last, dispatch) if each.has_weights(call.scope)]
+        self._keep({}, kept[:_MOST_SET_ASIDE])
 
     def returned(self) -> SetAside | None:
         """Return the bindings of an earlier state that the module is in again, if it has left that of the present ones.
@@ -122,8 +121,7 @@ class Bindings:
         """
         if not self._set_aside:
             return None
-        present = list(self)
-        if any(binding.loaded.gears for binding in present) and all(binding.holds() for binding in present):
+        if self._have_graphs() and all(binding.holds() for binding in self):
             return None
         return next((each for each in list(self._set_aside) if each.holds()), None)
 
@@ -131,21 +129,31 @@ class Bindings:
         """Set the present bindings aside for earlier ones; returns False if another thread has done something else."""
         if returned not in self._set_aside:
             return False
-        others = [each for each in self._set_aside if each is not returned]
-        self._set_aside = others if last is None else [SetAside(self._bindings, last, dispatch), *others]
-        self._bindings = returned.bindings
+        kept = [each for each in self._with_present(last, dispatch) if each is not returned]
+        self._keep(returned.bindings, kept)
         return True
 
     def drop(self) -> None:
         """Drop all bindings; their entries stay in use until `release`."""
-        self._drop(keep=[])
+        self._keep({}, [])
 
-    def _drop(self, keep: list[SetAside]) -> None:
-        kept = [binding for each in keep for binding in each.bindings.values()]
-        dropped = [binding for binding in self._all() if all(binding is not each for each in kept)]
+    def _have_graphs(self) -> bool:
+        return any(binding.loaded.gears for binding in self)
+
+    def _with_present(self, last: Binding | None, dispatch: Callable[..., Any]) -> list[SetAside]:
+        """Return the states that are set aside after the present one, if there are graphs of it to keep."""
+        if last is None or not self._have_graphs():
+            return list(self._set_aside)
+        return [SetAside(self._bindings, last, dispatch), *self._set_aside]
+
+    def _keep(self, bindings: dict[str, Binding], set_aside: list[SetAside]) -> None:
+        """Go on with some bindings, and others set aside; those that are left remain in use until `release`."""
+        before = self._all()
+        self._bindings, self._set_aside = bindings, set_aside
+        kept = set(map(id, self._all()))
+        dropped = [binding for binding in before if id(binding) not in kept]
         self._dropped_entries += [binding.entry for binding in dropped]
         self._earlier_shapes = _sum_of_shapes([*(_shapes_of(binding) for binding in dropped), self._earlier_shapes])
-        self._bindings, self._set_aside = {}, keep
 
     def _all(self) -> list[Binding]:
         return [*self, *(binding for each in self._set_aside for binding in each.bindings.values())]
