@@ -30,7 +30,7 @@ from gearcache.telemetry.shapes_met import Met
 from gearcache.telemetry.spans import span
 
 #: How many states of the module are kept.
-_MOST_SET_ASIDE = 8
+_MOST_SET_ASIDE = 32
 
 
 class SetAside(Struct, frozen=True, eq=False):
