@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import logging
 import math
+import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
@@ -25,16 +26,19 @@ from gearcache.ge_cache.graphs.plan import PlannedGear, matching_inputs, plan_ge
 from gearcache.ge_cache.graphs.static import gear_symbols
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import shapes as private_shapes
-from gearcache.guards.access import Access
+from gearcache.guards.access import MODULE_PARTS, Access, own_attributes
 from gearcache.guards.arguments import find_tensors, replace_tensors
 from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.parse import GearSpec
+from gearcache.guards.watch.watch import new_watch
 from gearcache.serving.call.call import scope_of
 from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.interrupts import raise_interrupt
 
 logger = logging.getLogger("gearcache")
 Arguments = Mapping[str, Any]
+#: How often a call is traced again because another thread has changed the module.
+_ATTEMPTS = 3
 
 
 class Tracer:
@@ -335,6 +339,16 @@ class Tracer:
         return capture
 
     def _trace_as(self, with_grad: bool, arguments: Arguments, dynamic: bool, numbers: NumberChoice) -> Capture:
+        """Trace, again if another thread has changed the module meanwhile: checks and graph may be of two states."""
+        for _ in range(_ATTEMPTS):
+            unchanged = _watch_over(self._request.function.__self__)
+            is_alone = len(sys._current_frames()) == 1
+            capture = self._traced(with_grad, arguments, dynamic, numbers)
+            if is_alone or unchanged():
+                return capture
+        raise CaptureError(self._request.name, "another thread changes attributes of the module while it is traced")
+
+    def _traced(self, with_grad: bool, arguments: Arguments, dynamic: bool, numbers: NumberChoice) -> Capture:
         begin = time.monotonic()
         positional, keywords = _call_of(self._signature, arguments)
         name, function = self._request.name, self._request.function
@@ -354,6 +368,17 @@ class Tracer:
             return capture
         finally:
             self._counters.note(Event("trace", name, seconds=time.monotonic() - begin))
+
+
+def _watch_over(instance: Any) -> Callable[[], bool]:
+    """Return a function that tells whether no attribute of a module, nor of those inside, has been written since."""
+    watch = new_watch()
+    for module in instance.modules() if isinstance(instance, torch.nn.Module) else [instance]:
+        attributes = own_attributes(module) or {}
+        for held in (attributes, *map(attributes.get, MODULE_PARTS)):
+            if isinstance(held, dict):
+                watch.add_keys(held, None)
+    return watch.holds
 
 
 def _texts(places: Collection[Access]) -> str:
