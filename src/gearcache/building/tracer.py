@@ -372,12 +372,17 @@ class Tracer:
 
 def _watch_over(instance: Any) -> Callable[[], bool]:
     """Return a function that tells whether no attribute of a module, nor of those inside, has been written since."""
-    watch = new_watch()
-    for module in instance.modules() if isinstance(instance, torch.nn.Module) else [instance]:
+    watch, modules, seen = new_watch(), [instance], set[int]()
+    while modules:
+        module = modules.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
         attributes = own_attributes(module) or {}
         for held in (attributes, *map(attributes.get, MODULE_PARTS)):
             if isinstance(held, dict):
                 watch.add_keys(held, None)
+        modules += [*(attributes.get("_modules") or {}).values()] if isinstance(module, torch.nn.Module) else []
     return watch.holds
 
 
