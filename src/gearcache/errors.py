@@ -260,12 +260,12 @@ class CompileError(_OfGear):
 
 
 class ModuleChanged(CompileError):
-    """The module changed while a graph for a call of it was made; the graph is stored, for the module as it was."""
+    """The module changed while a graph for a call of it was made, which at most serves the module as it was."""
 
     def __str__(self) -> str:
         return (
-            f"`{self.method}`, gear {_short_gear(self.gear)}: the module changed while its graph was made, which is "
-            f"stored for the module as it was: {self.cause}"
+            f"`{self.method}`, gear {_short_gear(self.gear)}: the module changed while its graph was made, which at "
+            f"most serves the module as it was: {self.cause}"
         )
 
 

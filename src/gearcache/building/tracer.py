@@ -15,7 +15,7 @@ import torch
 from gearcache.building.grad_mode import settled
 from gearcache.building.request import BuildRequest, Findings
 from gearcache.building.sized_calls import enlarged_call, like_dims, like_tensor, range_dims, sized_call
-from gearcache.errors import CaptureError, GearSpecError, MethodRaises
+from gearcache.errors import CaptureError, GearSpecError, MethodRaises, ModuleChanged
 from gearcache.events import Event
 from gearcache.ge_cache.capture.capture import capture_method
 from gearcache.ge_cache.capture.captured import Capture
@@ -339,14 +339,19 @@ class Tracer:
         return capture
 
     def _trace_as(self, with_grad: bool, arguments: Arguments, dynamic: bool, numbers: NumberChoice) -> Capture:
-        """Trace, again if another thread has changed the module meanwhile: checks and graph may be of two states."""
+        """Trace, again if another thread has changed the module meanwhile: checks and graph may be of two states.
+
+        `ModuleChanged` if it changes each time.
+        """
+        if len(sys._current_frames()) == 1:
+            return self._traced(with_grad, arguments, dynamic, numbers)
         for _ in range(_ATTEMPTS):
             unchanged = _watch_over(self._request.function.__self__)
-            is_alone = len(sys._current_frames()) == 1
             capture = self._traced(with_grad, arguments, dynamic, numbers)
-            if is_alone or unchanged():
+            if unchanged():
                 return capture
-        raise CaptureError(self._request.name, "another thread changes attributes of the module while it is traced")
+        cause = "another thread writes attributes of the module all the time"
+        raise ModuleChanged(self._request.name, "of this call", cause)
 
     def _traced(self, with_grad: bool, arguments: Arguments, dynamic: bool, numbers: NumberChoice) -> Capture:
         begin = time.monotonic()
