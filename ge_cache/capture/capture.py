@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gearcache.errors import CaptureError, UncacheableGuard
+from gearcache.errors import CaptureError, ModuleChanged, UncacheableGuard
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.inputs import fixed_sizes, graph_inputs, place_checks, unbacked_sizes
 from gearcache.ge_cache.capture.number_checks import number_checks
@@ -31,6 +31,7 @@ from gearcache.ge_cache.dependencies.implied import without_implied
 from gearcache.ge_cache.dependencies.looked_up import Lookups
 from gearcache.ge_cache.dependencies.observed import TracedCode, observed_checks, result_class_checks
 from gearcache.ge_cache.dependencies.paths import Paths
+from gearcache.ge_cache.dependencies.seen import Seen, others_run
 from gearcache.ge_cache.dependencies.tensor_reads import tensor_checks
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import under_way as private_under_way
@@ -55,6 +56,8 @@ def capture_method(
 ) -> Capture:
     """Trace one call of a bound method; `CaptureError` names the method and why it cannot be one graph.
 
+    `ModuleChanged` if another thread changed something that the trace has read.
+
     `numbers`: which ints stay symbolic, see `ge_cache.capture.numbers`; `unbound`: Dynamo's names of parameters and
     buffers that become inputs, see `ge_cache.capture.weights`. `with_grad`: as with autograd on, which makes a
     difference only where the method reads the mode.
@@ -73,6 +76,8 @@ def capture_method(
             private_under_way.drop_references(recording.graphs)  # the error holds this frame, and so the recording
             if isinstance(error, CaptureError):
                 error.is_beside_numbers = recording.numbers.are_given
+                if recording.is_of_change(error):
+                    raise ModuleChanged(method, "of this call", error.cause) from error
             raise
 
     capture, recording = traced()
@@ -160,6 +165,8 @@ def _translated(recording: Recording) -> Capture:
         unreached=_unreached(recording, paths, [*inputs, *observed.checks, *checks], attributes),
     )
     unwrap_weights(capture)
+    if others_run() and (place := recording.state(Seen).change(recording, paths, all_checks)) is not None:
+        raise ModuleChanged(recording.method, "of this call", f"`{place}` was written during the trace")
     return capture
 
 

@@ -8,13 +8,16 @@ from typing import Any
 
 import torch
 
-from gearcache.errors import CaptureError, MethodRaises, NoOperation
+from gearcache.errors import CaptureError, MethodRaises, NoOperation, UncacheableGuard
 from gearcache.ge_cache.capture.cause import cause_of
 from gearcache.ge_cache.capture.hook import GraphHook
 from gearcache.ge_cache.capture.number_choice import NumberChoice, NumberRefused, WantedNumbers
+from gearcache.ge_cache.capture.source_paths import FrameNames
 from gearcache.ge_cache.capture.weights import Weights
 from gearcache.ge_cache.dependencies.autograd_reads import check_graph
 from gearcache.ge_cache.dependencies.log import TraceLog
+from gearcache.ge_cache.dependencies.paths import Paths
+from gearcache.ge_cache.dependencies.seen import Seen, others_run
 from gearcache.ge_cache.dependencies.switches import check_switches
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import every_probe
@@ -111,6 +114,15 @@ class Recording(TraceLog):
         refusal = MethodRaises(self.method, cause_of(error))
         refusal.is_by_statement = private_raised.is_about_to_raise(error)
         return refusal
+
+    def is_of_change(self, error: CaptureError) -> bool:
+        """Whether a refusal may come from what another thread has changed since the trace read it."""
+        if not others_run() or not hasattr(self, "frame"):
+            return False
+        paths = Paths(self.method, self.scope, FrameNames({}, {}, tuple(self.scope.closure)))
+        has_changed = isinstance(error, UncacheableGuard) and error.has_changed
+        is_of_iteration = isinstance(error.__cause__, RuntimeError) and "during iteration" in str(error.__cause__)
+        return has_changed or is_of_iteration or self.state(Seen).is_other_now(self, paths)
 
     def _begin(self, frame: Any) -> None:
         self.frame = frame

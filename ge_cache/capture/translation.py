@@ -139,7 +139,9 @@ class GuardTranslator:
         translated = told_apart(checks, self._paths.walker)
         failure = first_failure(translated, Walker(self._paths.scope))
         if failure is not None:
-            raise UncacheableGuard(self._method, failure.check.kind, failure.check.access.text, str(failure))
+            error = UncacheableGuard(self._method, failure.check.kind, failure.check.access.text, str(failure))
+            error.has_changed = True
+            raise error
         return translated
 
     def _checks(self, guard: Any) -> list[Check]:
@@ -165,7 +167,9 @@ class GuardTranslator:
         except NotConstant as error:
             raise UncacheableGuard(self._method, kind, source.name, f"a value of type {error}") from None
         except (LookupError, AttributeError, TypeError, ImportError) as error:
-            raise UncacheableGuard(self._method, kind, source.name, f"{type(error).__name__}: {error}") from None
+            refusal = UncacheableGuard(self._method, kind, source.name, f"{type(error).__name__}: {error}")
+            refusal.has_changed = True  # the trace has found it there
+            raise refusal from None
 
     def _is_group(self, source: Any) -> bool:
         try:
@@ -186,6 +190,8 @@ class GuardTranslator:
             return observe(check_kind, access, value, name)
         if kind in _OPAQUE:
             return observe("process_group", access, value)
+        if kind in ("EMPTY_NN_MODULE_HOOKS_DICT", "NOT_NONE_MATCH"):  # what is there now may be another object
+            return Check(_DIRECT[kind], access, True)
         if kind == "DUPLICATE_INPUT":
             return Check("same", access, self._paths.of(_guard_argument(guard)).to_plain())
         if kind == "ID_MATCH":

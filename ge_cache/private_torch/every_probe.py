@@ -8,6 +8,7 @@ from gearcache.ge_cache.private_torch.probe import Probes
 
 _ROOM = "gearcache.ge_cache.private_torch"
 _FILES = (
+    "probes.seen",
     "probes.inputs",
     "probes.inlined",
     "probes.writes",

@@ -227,6 +227,9 @@ class NotExportable(CaptureError):
 class UncacheableGuard(CaptureError):
     """The trace depends on something that cannot be checked without Dynamo."""
 
+    #: Whether that is something else than it was a moment before.
+    has_changed = False
+
     def __init__(self, method: str, guard: str, source: str, detail: str = "") -> None:
         GearcacheError.__init__(self, method, guard, source, detail)
         self.method, self.guard, self.source, self.detail = method, guard, source, detail
@@ -260,7 +263,7 @@ class CompileError(_OfGear):
 
 
 class ModuleChanged(CompileError):
-    """The module changed while a graph for a call of it was made, which at most serves the module as it was."""
+    """What a trace reads changed while it ran, or before its graph was loaded: another thread writes the module."""
 
     def __str__(self) -> str:
         return (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
 import math
-import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -26,18 +26,17 @@ from gearcache.ge_cache.graphs.plan import PlannedGear, matching_inputs, plan_ge
 from gearcache.ge_cache.graphs.static import gear_symbols
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import shapes as private_shapes
-from gearcache.guards.access import MODULE_PARTS, Access, own_attributes
+from gearcache.guards.access import Access
 from gearcache.guards.arguments import find_tensors, replace_tensors
 from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.parse import GearSpec
-from gearcache.guards.watch.watch import new_watch
 from gearcache.serving.call.call import scope_of
 from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.interrupts import raise_interrupt
 
 logger = logging.getLogger("gearcache")
 Arguments = Mapping[str, Any]
-#: How often a call is traced again because another thread has changed the module.
+#: How often a call is traced if another thread changes meanwhile what the trace reads.
 _ATTEMPTS = 3
 
 
@@ -339,19 +338,11 @@ class Tracer:
         return capture
 
     def _trace_as(self, with_grad: bool, arguments: Arguments, dynamic: bool, numbers: NumberChoice) -> Capture:
-        """Trace, again if another thread has changed the module meanwhile: checks and graph may be of two states.
-
-        `ModuleChanged` if it changes each time.
-        """
-        if len(sys._current_frames()) == 1:
-            return self._traced(with_grad, arguments, dynamic, numbers)
-        for _ in range(_ATTEMPTS):
-            unchanged = _watch_over(self._request.function.__self__)
-            capture = self._traced(with_grad, arguments, dynamic, numbers)
-            if unchanged():
-                return capture
-        cause = "another thread writes attributes of the module all the time"
-        raise ModuleChanged(self._request.name, "of this call", cause)
+        """Trace, again if another thread has changed what the trace read; `ModuleChanged` if it does so each time."""
+        for _ in range(_ATTEMPTS - 1):
+            with contextlib.suppress(ModuleChanged):
+                return self._traced(with_grad, arguments, dynamic, numbers)
+        return self._traced(with_grad, arguments, dynamic, numbers)
 
     def _traced(self, with_grad: bool, arguments: Arguments, dynamic: bool, numbers: NumberChoice) -> Capture:
         begin = time.monotonic()
@@ -373,22 +364,6 @@ class Tracer:
             return capture
         finally:
             self._counters.note(Event("trace", name, seconds=time.monotonic() - begin))
-
-
-def _watch_over(instance: Any) -> Callable[[], bool]:
-    """Return a function that tells whether no attribute of a module, nor of those inside, has been written since."""
-    watch, modules, seen = new_watch(), [instance], set[int]()
-    while modules:
-        module = modules.pop()
-        if id(module) in seen:
-            continue
-        seen.add(id(module))
-        attributes = own_attributes(module) or {}
-        for held in (attributes, *map(attributes.get, MODULE_PARTS)):
-            if isinstance(held, dict):
-                watch.add_keys(held, None)
-        modules += [*(attributes.get("_modules") or {}).values()] if isinstance(module, torch.nn.Module) else []
-    return watch.holds
 
 
 def _texts(places: Collection[Access]) -> str:

@@ -43,6 +43,8 @@ class Outcomes:
         self._method = method
         self.eager: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
+        #: Builds in a row for a module that had changed before they could serve, and when the next one may begin.
+        self.changed_builds, self.next_build = 0, 0.0
 
     def ran_eagerly(self, reason: str) -> None:
         """Count a call that the method itself serves; `reason` is one of `EAGER_REASONS`."""

@@ -1,20 +1,25 @@
-"""The module is changed by another thread while graphs are loaded or compiled: the next call sees it."""
+"""The module is changed by another thread during a load, a trace or a compile: no graph of another state is stored."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.variables.builder import VariableBuilder
 
 import gearcache
+from gearcache.errors import ModuleChanged
 from gearcache.ge_cache import eager
 from gearcache.guards.watch.facts import WatchedFacts
 from gearcache.serving.find import basis
+from gearcache.serving.miss import unserved
 from tests.support.scenarios import strict_config
 
 
@@ -63,15 +68,17 @@ def test_what_changes_during_a_load_is_seen(
                 assert torch.equal(served(x), net.compute(x)), (number, turn)
 
 
-def changing(patch: pytest.MonkeyPatch, moment: tuple[Any, str], turn: int, change: Callable[[], Any]) -> list[None]:
-    """Change something at one of the turns that come before and after each call of a function; returns those so far."""
+def changing(patch: pytest.MonkeyPatch, moment: tuple[Any, str], turn: int, *changes: Callable[[], Any]) -> list[None]:
+    """Make changes at turns one after the other, which come before and after each call of a function; returns the turns
+    so far.
+    """
     owner, name = moment
     original, turns = getattr(owner, name), list[None]()
 
     def take_turn() -> None:
         turns.append(None)
-        if len(turns) == turn + 1:
-            change()
+        if turn < len(turns) <= turn + len(changes):
+            changes[len(turns) - turn - 1]()
 
     def during(*arguments: Any, **keywords: Any) -> Any:
         take_turn()
@@ -81,3 +88,135 @@ def changing(patch: pytest.MonkeyPatch, moment: tuple[Any, str], turn: int, chan
 
     patch.setattr(owner, name, during)
     return turns
+
+
+class Settings:
+    scale, mode = 2.0, "a"
+
+
+class Inner(torch.nn.Module):
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.rate
+
+
+class Other(Inner):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.rate
+
+
+class Traced(torch.nn.Module):
+    """Reads much twice, so that one trace may see two states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings, self.rates, self.table = Settings(), [1.0, 2.0], {"a": 1.0}
+        self.inner = Inner(3.0)
+
+    def compute(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.inner(x * self.settings.scale)
+        for rate in self.rates:
+            y = y * rate + OFFSETS[0]
+        y = y * 3 if "more" in self.table else y - self.table["a"]
+        y = y * 5 if hasattr(self.settings, "extra") else y
+        y = self.inner(y + len(self.rates) * OFFSETS[0])
+        return y * self.settings.scale if self.settings.mode == "a" else y
+
+
+OFFSETS = [1.0]
+#: A change, and how it is undone.
+EXCHANGES: dict[str, tuple[Callable[[Traced], Any], Callable[[Traced], Any]]] = {
+    "attribute of an object": (
+        lambda net: setattr(net.settings, "scale", 3.0),
+        lambda net: setattr(net.settings, "scale", 2.0),
+    ),
+    "new attribute": (lambda net: setattr(net.settings, "extra", 1), lambda net: delattr(net.settings, "extra")),
+    "global": (lambda net: OFFSETS.__setitem__(0, 7.0), lambda net: OFFSETS.__setitem__(0, 1.0)),
+    "length": (lambda net: net.rates.insert(0, 5.0), lambda net: net.rates.pop(0)),
+    "key": (lambda net: net.table.update(more=1.0), lambda net: net.table.pop("more")),
+    "class": (lambda net: setattr(net.inner, "__class__", Other), lambda net: setattr(net.inner, "__class__", Inner)),
+    "function": (lambda net: setattr(net.inner, "forward", torch.sin), lambda net: delattr(net.inner, "forward")),
+    "hook": (
+        lambda net: net.inner.register_forward_hook(lambda module, given, result: result + 1),
+        lambda net: net.inner._forward_hooks.clear(),
+    ),
+}
+
+
+@pytest.fixture
+def another_thread() -> Iterator[None]:
+    """A thread that does nothing: where a thread is alone, nobody can change what it reads."""
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    yield
+    end.set()
+    thread.join()
+
+
+MET = (VariableBuilder, "_call_impl")
+
+
+@pytest.mark.usefixtures("another_thread")
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_what_changes_during_a_trace_is_in_no_graph(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It changes once, or there and back, before or after some of the objects that the trace reads."""
+    there, back = EXCHANGES[name]
+    with monkeypatch.context() as patch, torch.no_grad():
+        turns = changing(patch, MET, 0)
+        cached_compute(Traced(), tmp_path)(torch.ones(2))
+    step = 1 if os.environ.get("THOROUGH") else len(turns) // 5
+    traces = set[int]()
+    for turn, is_undone in itertools.product(range(1, len(turns), step), (False, True)):
+        net, x, folder = Traced(), torch.ones(2), tmp_path / f"{turn} {is_undone}"
+        served = cached_compute(net, folder)
+        changes = [functools.partial(there, net), functools.partial(back, net)]
+        with monkeypatch.context() as patch, torch.no_grad():
+            changing(patch, MET, turn, *changes[: 1 + is_undone])
+            served(x)
+        traces.add(served.stats.traces)
+        if not is_undone:
+            back(net)
+        for method in (served, cached_compute(net, folder)):
+            for change in (lambda net: None, there, back):
+                change(net)
+                with torch.no_grad():
+                    assert torch.equal(method(x), net.compute(x)), (turn, is_undone, method)
+    assert max(traces) > 1, "some trace was repeated"
+
+
+def cached_compute(net: Any, folder: Path) -> Any:
+    return gearcache.cache_compile(net.compute, dynamic=False, cache_dir=folder, config=strict_config("eager"))
+
+
+@pytest.mark.usefixtures("another_thread")
+def test_what_a_trace_does_not_read_may_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net, x = Traced(), torch.ones(2)
+    served = cached_compute(net, tmp_path)
+    counts = [lambda: setattr(net.settings, "requests", len(turns))] * 1000
+    with monkeypatch.context() as patch, torch.no_grad():
+        turns = changing(patch, MET, 0, *counts)
+        assert torch.equal(served(x), net.compute(x))
+    assert (served.stats.traces, served.stats.eager_reasons, len(turns) > 10) == (1, {}, True)
+
+
+@pytest.mark.usefixtures("another_thread")
+def test_while_each_trace_sees_a_change_the_method_itself_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    net, x = Traced(), torch.ones(2)
+    served = cached_compute(net, tmp_path)
+    monkeypatch.setattr(unserved, "_PATIENCE", 1e6)
+    writes = [lambda: setattr(net.settings, "scale", float(len(turns)))] * 10**5
+    with monkeypatch.context() as patch, torch.no_grad():
+        turns = changing(patch, MET, 0, *writes)
+        for _ in range(unserved._MOST_CHANGES + 2):
+            assert torch.equal(served(x), net.compute(x))
+        with pytest.raises(ModuleChanged):
+            served.warm(x)
+    assert served.stats.eager_reasons == {"changed": unserved._MOST_CHANGES + 2}
+    assert served.stats.traces == 3 * (unserved._MOST_CHANGES + 1), "no more traces for a while, but for `warm`"
+    assert "`self.settings.scale` was written during the trace" in caplog.text

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.building import tracer
 from gearcache.building.tracer import Tracer
 from gearcache.errors import CaptureError, ModuleChanged
 from gearcache.serving.find import bindings
@@ -113,32 +112,6 @@ def test_a_call_that_compiles_while_another_thread_switches_is_answered(
         traces, net.active = cached.stats.traces, "a"
         assert torch.equal(cached(x), net.run(x))
         assert cached.stats.traces == traces, "what was made is stored"
-
-
-def test_a_change_during_a_trace_by_another_thread_is_traced_again(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    net, x, capture_method = Adapted(), torch.randn(2, 4), tracer.capture_method
-    end, turns = threading.Event(), iter(["b"])
-
-    def changing(*arguments: Any, **keywords: Any) -> Any:
-        found = capture_method(*arguments, **keywords)
-        net.active = next(turns, net.active)
-        return found
-
-    thread = threading.Thread(target=end.wait)
-    thread.start()
-    monkeypatch.setattr(tracer, "capture_method", changing)
-    try:
-        with torch.no_grad():
-            cached = gearcache.cache_compile(net.run, config=strict_config())
-            assert torch.equal(cached(x), net.run(x))
-            net.active = "a"
-            assert torch.equal(cached(x), net.run(x))
-        assert cached.stats.traces == 3, "one was repeated"
-    finally:
-        end.set()
-        thread.join()
 
 
 def test_few_states_are_kept(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,14 +66,15 @@ def _read_anew(variant: StoredVariant) -> dict[str, Access]:
     return {f"input {number}": item.access for number, item in enumerate(variant.inputs) if not item.in_frame}
 
 
-def joined(bases: list[Basis]) -> WatchedFacts:
-    """Return one watch over several bases; if one watch has already seen a change, return that one."""
+def joined(bases: list[Basis]) -> WatchedFacts | None:
+    """Return one watch over several bases; None if one does not hold, or two are of different states of the module."""
     if len(bases) == 1:
         return bases[0].watched
+    # Another thread may change the module between two of these questions, and between two loads: all are asked twice.
+    if not all(basis.watched.holds() for basis in [*bases, *bases]):
+        return None
     watched = WatchedFacts()
     for basis in bases:
-        if not basis.watched.holds():
-            return basis.watched
         watched.include(basis.watched)
     return watched
 
@@ -87,17 +88,18 @@ class BindingWatch:
     def __init__(self, name: str) -> None:
         self._name = name
         self._bases: list[Basis] = []
+        #: None if nothing is watched yet, or if these bases never hold together.
         self._watched: WatchedFacts | None = None
 
     def over(self, bases: list[Basis]) -> Callable[[], bool]:
         """Return a function that checks whether everything is unchanged since these bases were recorded."""
         if self._watched is None or self._bases != bases:
             self._bases, self._watched = bases, joined(bases)
-        return self._watched.holds
+        return self.holds if self._watched is None else self._watched.holds
 
     def holds(self) -> bool:
         """Whether nothing has changed since these bases were recorded."""
-        return self._watched is None or self._watched.holds()
+        return not self._bases if self._watched is None else self._watched.holds()
 
     def is_outdated(self, bases: list[Basis], scope: Scope) -> bool:
         """Whether one of the bases of the loaded graphs has changed, even if no dispatch has checked it yet.
@@ -105,11 +107,11 @@ class BindingWatch:
         If objects were exchanged, but the evidence holds and the same weights are in place, the graphs are still right,
         and the present objects are watched from here on. `scope` is that of a call.
         """
-        if not bases or self.over(bases)() or self._watched is None:
+        if not bases or self.over(bases)():
             return False
-        change = self._watched.change()
+        change = "another thread changes it" if self._watched is None else self._watched.change()
         if not all(basis.is_right(scope) for basis in self._bases):
             logger.info("%s: changed since it was loaded: %s", self._name, change)
             return True
-        self._watched = None
-        return False
+        self._watched = joined(self._bases)
+        return self._watched is None

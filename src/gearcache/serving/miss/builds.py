@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -180,22 +181,30 @@ class Builds:
             self._fault(error)
             return None
         if answer.frame is None:
-            self._check_unchanged(call, result)
+            self._check_unchanged(call, result, answer)
         if answer.unloaded is None or (not answer.unloaded.kind and self._is_loaded(result)):
             return answer
         text = f"what was compiled cannot be used: {answer.unloaded.text or 'it is not there any more'}"
         if answer.unloaded.kind in MISFITS:
-            raise CompileError(self._method.name, "of this call", text)
+            has_changed = answer.unloaded.kind != "arguments"  # and back: the evidence holds now
+            raise (ModuleChanged if has_changed else CompileError)(self._method.name, "of this call", text)
         self._history.fault(CacheError(text))
         return None
 
-    def _check_unchanged(self, call: Call, result: BuildResult) -> None:
+    def _check_unchanged(self, call: Call, result: BuildResult, answer: Answer) -> None:
         """Raise `ModuleChanged` if what was compiled is for the module as it was before another thread changed it."""
+        problem = answer.problems.nearest()
+        is_of_layout = problem is not None and problem.kind in ("rank", "stride", "shape", "dtype", "device")
+        if problem is not None and is_of_layout and re.split(r"\W", problem.argument)[0] not in call.given:
+            cause = f"`{problem.argument}` is {problem.value}; compiled for {problem.allowed}"
+            raise ModuleChanged(self._method.name, "of this call", cause)
         evidence = EvidenceCheck(call.scope)
         reasons = [evidence.stale_reason(item.variant) for item in result.variants]
-        texts = dict.fromkeys(reason.text for reason in reasons if reason is not None and reason.kind == "evidence")
+        texts = dict.fromkeys(reason.text for reason in reasons if reason is not None and reason.kind in MISFITS)
         if texts and None not in reasons:
             raise ModuleChanged(self._method.name, "of this call", "; ".join(texts))
+        if answer.unloaded is None and not self._is_loaded(result):
+            raise ModuleChanged(self._method.name, "of this call", "another thread changed it, and back")
 
     def _is_loaded(self, result: BuildResult) -> bool:
         """Whether a build has made nothing but what this process has loaded: a call that it serves only when padded."""

@@ -50,9 +50,9 @@ from gearcache.telemetry.history import Record
 logger = logging.getLogger("gearcache")
 
 
-#: After so many compiles in a row for a module that has changed meanwhile, a call is an error: most likely what differs
-#: has not changed at all.
-_MOST_CHANGES = 8
+#: After so many builds in a row for a module that has changed meanwhile, the method itself serves, for this many times
+#: as long as the last one took.
+_MOST_CHANGES, _PATIENCE = 8, 20.0
 
 
 class UnservedCalls:
@@ -73,8 +73,6 @@ class UnservedCalls:
         self._runs_original = False
         #: Set when the entry is full; it is never reset.
         self._is_full = False
-        #: How many compiles in a row were for a module that had changed meanwhile.
-        self._changes = 0
         self.builds = Builds(method, variants, record)
         self._background = BackgroundBuilds(method, self.builds, variants, record)
 
@@ -166,11 +164,14 @@ class UnservedCalls:
                 self._count_eager(call, frame_or_reason)
             return None
         reason = "max_variants" if self._is_full else self.builds.obstacle
+        outcomes, begin = self._record.outcomes, time.monotonic()
         # A caller that only prepares calls needs the error each time.
-        if not call.is_run or not (self._runs_original or self._is_full):
+        if call.is_run and begin < outcomes.next_build:
+            reason = "changed"
+        elif not call.is_run or not (self._runs_original or self._is_full):
             try:
                 if (answer := self._compile(call, verdict, why)) is not None:
-                    self._changes = 0
+                    outcomes.changed_builds = 0
                     return answer
                 self._runs_original, reason = True, self.builds.obstacle
             except NoOperation:
@@ -183,10 +184,12 @@ class UnservedCalls:
                     )
                     logger.warning(message, self._rules.name)
             except ModuleChanged as error:
-                self._changes += 1
-                if not call.is_run or self._changes > _MOST_CHANGES:
+                if not call.is_run:
                     raise
                 logger.warning("%s; the method itself serves the call", error)
+                outcomes.changed_builds += 1
+                if outcomes.changed_builds >= _MOST_CHANGES:
+                    outcomes.next_build = time.monotonic() + _PATIENCE * (time.monotonic() - begin)
                 reason = "changed"
             except TooManyVariants as error:
                 if not call.is_run:  # a deploy needs the error
@@ -194,7 +197,7 @@ class UnservedCalls:
                 logger.warning("%s", error)
                 self._record.history.lines.append(f"full: {error}")
                 self._is_full, reason = True, "max_variants"
-        self._record.outcomes.ran_eagerly(reason)
+        outcomes.ran_eagerly(reason)
         return None
 
     def _compile(self, call: Call, verdict: Compile | Pad, why: str) -> Answer | None:
