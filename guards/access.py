@@ -74,7 +74,7 @@ _SOURCE: dict[str, str] = {
 
 
 #: What a walk along a path, or a comparison of what lies at its end, raises where the objects are others.
-FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError)
+FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError, RuntimeError)
 
 #: Where a module stores its tensors.
 TENSOR_DICTIONARIES = (("attr", "_parameters"), ("attr", "_buffers"))

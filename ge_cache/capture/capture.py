@@ -76,9 +76,11 @@ def capture_method(
             private_under_way.drop_references(recording.graphs)  # the error holds this frame, and so the recording
             if isinstance(error, CaptureError):
                 error.is_beside_numbers = recording.numbers.are_given
-                if recording.is_of_change(error):
-                    raise ModuleChanged(method, "of this call", error.cause) from error
+            if isinstance(error, Exception) and recording.is_of_change(error):
+                raise ModuleChanged(method, "of this call", getattr(error, "cause", str(error))) from error
             raise
+        finally:
+            recording.state(Seen).forget()
 
     capture, recording = traced()
     made_orders = recording.of("made order")

@@ -115,14 +115,18 @@ class Recording(TraceLog):
         refusal.is_by_statement = private_raised.is_about_to_raise(error)
         return refusal
 
-    def is_of_change(self, error: CaptureError) -> bool:
-        """Whether a refusal may come from what another thread has changed since the trace read it."""
+    def is_of_change(self, error: Exception) -> bool:
+        """Whether a failure may come from what another thread has changed since the trace read it."""
         if not others_run() or not hasattr(self, "frame"):
+            return False
+        cause = error.__cause__ or error
+        if isinstance(cause, RuntimeError) and "during iteration" in str(cause):
+            return True
+        if not isinstance(error, CaptureError):
             return False
         paths = Paths(self.method, self.scope, FrameNames({}, {}, tuple(self.scope.closure)))
         has_changed = isinstance(error, UncacheableGuard) and error.has_changed
-        is_of_iteration = isinstance(error.__cause__, RuntimeError) and "during iteration" in str(error.__cause__)
-        return has_changed or is_of_iteration or self.state(Seen).is_other_now(self, paths)
+        return has_changed or self.state(Seen).is_other_now(self, paths)
 
     def _begin(self, frame: Any) -> None:
         self.frame = frame

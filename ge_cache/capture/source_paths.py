@@ -29,6 +29,8 @@ class FrameNames(Struct, frozen=True):
     installed: Mapping[str, Any]
     free_variables: tuple[str, ...]
     looked_up: Mapping[Any, LookedUp] = field(default_factory=dict)
+    #: By the id of a source: the source, which many others have as their base, and its path.
+    found: dict[int, tuple[Any, Access]] = field(default_factory=dict)
 
 
 #: Sources that only mark a kind of module or guard and add no step of their own.
@@ -63,6 +65,12 @@ def access_of(source: Any, names: FrameNames) -> Access:
 
     A name that Dynamo put into the globals for one process is replaced by the object behind it, or refused.
     """
+    if id(source) not in names.found:
+        names.found[id(source)] = source, _access_of(source, names)
+    return names.found[id(source)][1]
+
+
+def _access_of(source: Any, names: FrameNames) -> Access:
     kind = type(source).__name__
     if kind == "LocalSource":
         name = source.local_name

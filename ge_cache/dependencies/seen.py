@@ -37,6 +37,10 @@ class Seen:
         """Note an object that the trace reads now; `count`: how many items of it Dynamo has found."""
         self._sights.append(_Sight(source, value, type(value), _copied(value), _fixed(value), count))
 
+    def forget(self) -> None:
+        """Let go of the objects."""
+        self._sights.clear()
+
     def change(self, log: TraceLog, paths: Paths, checks: Iterable[Check]) -> str | None:
         """Return the place of the first object of which checks do not hold as the trace saw it; None if all do."""
         checks_at: dict[Access, list[Check]] = collections.defaultdict(list)
@@ -46,14 +50,11 @@ class Seen:
             access = paths.find(sight.source)
             if access is None:
                 continue
-            if sight.is_torn:
-                return access.text
-            if sight.is_of(now := paths.value(access)):
-                continue
+            now = paths.value(access)  # maybe not what evidence was made of: it may be another one every moment
             is_passed = sight.is_like(now) and all(
                 _holds(check, sight.shown(check), paths) for check in checks_at[access]
             )
-            if not is_passed or _are_read(sight.moved_names(now), access, checks_at):
+            if sight.is_torn or not is_passed or _are_read(sight.moved_names(now), access, checks_at):
                 return access.text
         for access, name, present in _answers(log, paths):
             if Check("no_attr" if present else "has_attr", access, name) in checks_at[access]:

@@ -20,7 +20,7 @@ def met(trace: Any, original: Any, self: Any, value: Any) -> Any:
     seen = trace.state(Seen)
     seen.add(self.source, value)
     result = original(self, value)
-    items = vars(result).get("items")  # read past the probes of that field
+    items = getattr(result, "__dict__", {}).get("items")  # read past the probes of that field
     seen.add(self.source, value, count=len(items) if isinstance(items, (list, dict)) else None)
     return result
 

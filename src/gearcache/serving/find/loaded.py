@@ -14,7 +14,7 @@ from gearcache.errors import InputError
 from gearcache.guards.access import Access
 from gearcache.guards.dispatch.function import BoundGear
 from gearcache.guards.dispatch.graph_call import GraphCall
-from gearcache.guards.dispatch.inputs import find_problem
+from gearcache.guards.dispatch.inputs import Problem, find_problem
 from gearcache.guards.dispatch.problems import Problems, broken_condition
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
@@ -136,6 +136,18 @@ def takes(variant: StoredVariant, call: Call, *, any_sizes: bool = True) -> bool
     if tensors is None or any_sizes:
         return tensors is not None and _are_of_its_kind(variant, tensors)
     return any(find_problem(variant.inputs, gear, tensors) is None for gear in variant.gears)
+
+
+def problems_of(variant: StoredVariant, call: Call) -> list[Problem | None]:
+    """Return what keeps a call from each graph of a variant, None if nothing; empty if an argument check fails."""
+    tensors = tensors_of(variant, call.scope)
+    if tensors is None:
+        return []
+    inputs, numbers = variant.inputs, numbers_of(variant, call.scope)
+    return [
+        find_problem(inputs, gear, tensors) or broken_condition(inputs, gear, tensors, numbers)
+        for gear in variant.gears
+    ]
 
 
 def fits_of(variant: StoredVariant, call: Call, spec: GearSpec) -> list[GearFit]:

@@ -23,12 +23,13 @@ from gearcache.errors import (
 from gearcache.guards.access import Access
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import MISFITS
+from gearcache.guards.evidence.traced_files import changed_source
+from gearcache.guards.evidence.tree import evidence_failure
 from gearcache.guards.gears.parse import GearSpec, gear_text
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.failures import is_probe_fault, warn_lacking
 from gearcache.serving.call.resolved import ResolvedMethod
-from gearcache.serving.find.activate import EvidenceCheck
-from gearcache.serving.find.loaded import Answer, missing_gears
+from gearcache.serving.find.loaded import Answer, missing_gears, problems_of
 from gearcache.serving.find.variants import Variants
 from gearcache.serving.fleet.entry_tiers import EntryTiers, work_text
 from gearcache.serving.miss.compiles import Compiles
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 #: The digests of a compiled variant, before its compile and as stored (`building/digests.py`).
 Made = tuple[str, str]
 _INCOMPLETE = "gears of it are missing"
+#: Problems of a tensor that another one at its place may not have.
+_OF_LAYOUT = ("rank", "stride", "shape", "dtype", "device")
 
 
 class Builds:
@@ -180,31 +183,32 @@ class Builds:
         except Exception as error:
             self._fault(error)
             return None
-        if answer.frame is None:
-            self._check_unchanged(call, result, answer)
+        if answer.frame is None and (answer.unloaded is None or answer.unloaded.kind in ("", *MISFITS)):
+            self._check_unchanged(call, result)
         if answer.unloaded is None or (not answer.unloaded.kind and self._is_loaded(result)):
             return answer
         text = f"what was compiled cannot be used: {answer.unloaded.text or 'it is not there any more'}"
         if answer.unloaded.kind in MISFITS:
-            has_changed = answer.unloaded.kind != "arguments"  # and back: the evidence holds now
-            raise (ModuleChanged if has_changed else CompileError)(self._method.name, "of this call", text)
+            raise CompileError(self._method.name, "of this call", text)
         self._history.fault(CacheError(text))
         return None
 
-    def _check_unchanged(self, call: Call, result: BuildResult, answer: Answer) -> None:
-        """Raise `ModuleChanged` if what was compiled is for the module as it was before another thread changed it."""
-        problem = answer.problems.nearest()
-        is_of_layout = problem is not None and problem.kind in ("rank", "stride", "shape", "dtype", "device")
-        if problem is not None and is_of_layout and re.split(r"\W", problem.argument)[0] not in call.given:
-            cause = f"`{problem.argument}` is {problem.value}; compiled for {problem.allowed}"
-            raise ModuleChanged(self._method.name, "of this call", cause)
-        evidence = EvidenceCheck(call.scope)
-        reasons = [evidence.stale_reason(item.variant) for item in result.variants]
-        texts = dict.fromkeys(reason.text for reason in reasons if reason is not None and reason.kind in MISFITS)
-        if texts and None not in reasons:
-            raise ModuleChanged(self._method.name, "of this call", "; ".join(texts))
-        if answer.unloaded is None and not self._is_loaded(result):
-            raise ModuleChanged(self._method.name, "of this call", "another thread changed it, and back")
+    def _check_unchanged(self, call: Call, result: BuildResult) -> None:
+        """Raise `ModuleChanged` if what was compiled does not serve because another thread has changed the module."""
+        made = [item.variant for item in result.variants]
+        failures = [evidence_failure(variant.evidence, call.scope) for variant in made]
+        causes = list(dict.fromkeys(map(str, failures)))
+        if None in failures:
+            problems = [problem for variant in made for problem in problems_of(variant, call)]
+            causes = [
+                f"`{problem.argument}` is {problem.value}; compiled for {problem.allowed}"
+                for problem in filter(None, problems)
+                if problem.kind in _OF_LAYOUT and re.split(r"\W", problem.argument)[0] not in call.given
+            ]
+            if None in problems and not any(changed_source(variant.sources) for variant in made):
+                causes = ["another thread changed it, and back"]
+        if causes:
+            raise ModuleChanged(self._method.name, "of this call", "; ".join(causes))
 
     def _is_loaded(self, result: BuildResult) -> bool:
         """Whether a build has made nothing but what this process has loaded: a call that it serves only when padded."""
