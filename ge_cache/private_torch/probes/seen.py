@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from torch._dynamo.source import AttrSource
+from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import VariableBuilder
-from torch._dynamo.variables.nn_module import UnspecializedNNModuleVariable
 
 from gearcache.ge_cache.dependencies.seen import Seen
-from gearcache.ge_cache.private_torch.probe import Probes
+from gearcache.ge_cache.private_torch.probe import Probes, overriding
+from gearcache.guards.access import own_attributes
 
+_HOOKS = ("_hooks", "_hooks_with_kwargs")
 probes = Probes()
 
 
@@ -25,14 +27,16 @@ def met(trace: Any, original: Any, self: Any, value: Any) -> Any:
     return result
 
 
-@probes.at(UnspecializedNNModuleVariable, "var_getattr")
-def read_hooks(trace: Any, original: Any, self: Any, tx: Any, name: str) -> Any:
+@probes.at_each(lambda: overriding(VariableTracker, "var_getattr"))
+def read_hooks(trace: Any, original: Any, self: Any, tx: Any, name: Any, *rest: Any, **keywords: Any) -> Any:
     """Note the hooks of a module, which Dynamo reads without building a variable of the dictionary."""
-    are_hooks = name.endswith(("_hooks", "_hooks_with_kwargs")) and self.source is not None
-    if not are_hooks or name not in vars(self.value):
-        return original(self, tx, name)
-    seen, place = trace.state(Seen), (AttrSource(self.source, name), vars(self.value)[name])
-    seen.add(*place)
-    result = original(self, tx, name)
-    seen.add(*place)
+    hooks = None
+    if isinstance(name, str) and name.endswith(_HOOKS) and self.source is not None:
+        hooks = (own_attributes(getattr(self, "value", None)) or {}).get(name)
+    if hooks is None:
+        return original(self, tx, name, *rest, **keywords)
+    seen, place = trace.state(Seen), AttrSource(self.source, name)
+    seen.add(place, hooks)
+    result = original(self, tx, name, *rest, **keywords)
+    seen.add(place, hooks)
     return result
