@@ -29,6 +29,20 @@ FAULTS = [
         ("tests/serving/find/test_switched_modules.py",),
     ),
     Fault(
+        "Graphs of two states of the module are not joined",
+        f"{_SERVING}/find/basis.py",
+        "    if not all(basis.watched.holds() for basis in [*bases, *bases]):\n        return None\n",
+        "    if not all(basis.watched.holds() for basis in bases):\n        return bases[-1].watched\n",
+        ("tests/serving/find/test_changes_meanwhile.py::test_graphs_of_two_states_do_not_answer_together",),
+    ),
+    Fault(
+        "What another thread changes during a trace repeats it",
+        "ge_cache/capture/capture.py",
+        "    if others_run() and (place",
+        "    if False and (place",
+        ("tests/serving/find/test_changes_meanwhile.py",),
+    ),
+    Fault(
         "Weights that were replaced are let go of",
         f"{_SERVING}/find/bindings.py",
         " if each.has_weights(call.scope)]\n",

@@ -122,11 +122,13 @@ class Recording(TraceLog):
         cause = error.__cause__ or error
         if isinstance(cause, RuntimeError) and "during iteration" in str(cause):
             return True
-        if not isinstance(error, CaptureError):
+        if isinstance(error, UncacheableGuard):
+            return error.has_changed
+        is_by_name = not isinstance(error, MethodRaises) and isinstance(cause, private_dynamo.dynamo_errors())
+        if not isinstance(error, CaptureError) or cause is error or is_by_name:
             return False
         paths = Paths(self.method, self.scope, FrameNames({}, {}, tuple(self.scope.closure)))
-        has_changed = isinstance(error, UncacheableGuard) and error.has_changed
-        return has_changed or self.state(Seen).is_other_now(self, paths)
+        return self.state(Seen).is_other_now(self, paths)
 
     def _begin(self, frame: Any) -> None:
         self.frame = frame

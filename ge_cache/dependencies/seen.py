@@ -62,7 +62,7 @@ class Seen:
         return _other_function(log, paths)
 
     def is_other_now(self, log: TraceLog, paths: Paths) -> bool:
-        """Whether one of the places holds another object now, or an object with other content."""
+        """Whether a place holds another object now, or other content, or there were two answers about an attribute."""
         for sight in self._sights:
             access = paths.find(sight.source)
             if access is None:
@@ -78,11 +78,8 @@ class Seen:
                 return True
             if not is_made_anew and not sight.is_of(now):
                 return True
-        answers = list(_answers(log, paths))
-        return any(
-            hasattr(paths.value(access), name) is not present or (access, name, not present) in answers
-            for access, name, present in answers
-        )
+        answers = set(_answers(log, paths))
+        return any((access, name, not present) in answers for access, name, present in answers)
 
 
 class _Sight(Struct, frozen=True):

@@ -19,11 +19,12 @@ probes = Probes()
 @probes.at(VariableBuilder, "_call_impl")
 def met(trace: Any, original: Any, self: Any, value: Any) -> Any:
     """Note an object before and after its content is read, and how much was read of a container."""
-    seen = trace.state(Seen)
+    seen, output = trace.state(Seen), self.tx.output
+    is_new = value not in output.side_effects and output.variable_tracker_cache.get(self.source) is None
     seen.add(self.source, value)
     result = original(self, value)
     items = getattr(result, "__dict__", {}).get("items")  # read past the probes of that field
-    seen.add(self.source, value, count=len(items) if isinstance(items, (list, dict)) else None)
+    seen.add(self.source, value, count=len(items) if is_new and isinstance(items, (list, dict)) else None)
     return result
 
 

@@ -90,6 +90,29 @@ def changing(patch: pytest.MonkeyPatch, moment: tuple[Any, str], turn: int, *cha
     return turns
 
 
+def test_graphs_of_two_states_do_not_answer_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module is in another state just while a second graph is loaded, and later for good."""
+    net, x = Net(), torch.ones(2)
+    there, back = functools.partial(setattr, net, "scale", 3.0), functools.partial(setattr, net, "scale", 2.0)
+    stored = cached_compute(net, tmp_path)
+    with torch.no_grad():
+        stored(x)
+        there()
+        stored(x[:1])
+        back()
+        served = cached_compute(net, tmp_path)
+        assert torch.equal(served(x), net.compute(x))
+        with monkeypatch.context() as patch:
+            changing(patch, (WatchedFacts, "begin"), 0, there)
+            changing(patch, (basis, "joined"), 0, back)
+            served(x[:1])
+        assert (served.stats.traces, served.stats.loads, net.scale) == (0, 2, 2.0)
+        for change in (there, back, there):
+            change()
+            for call in (x, x[:1]):
+                assert torch.equal(served(call), net.compute(call))
+
+
 class Settings:
     scale, mode = 2.0, "a"
 
