@@ -152,7 +152,7 @@ def test_calls_and_loads_do_not_wait_for_the_trace_of_another_method(
 def test_a_trace_that_ends_in_an_exception_leaves_the_process_able_to_compile(
     cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refused, "_PATIENCE", 0.0)
+    monkeypatch.setattr(refused, "PATIENCE", 0.0)
     net = Net()
     method = cached(net.doubled, dynamic=False)  # or it is traced again with sizes in place of symbols
     count = 0

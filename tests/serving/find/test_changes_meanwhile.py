@@ -232,7 +232,7 @@ def test_while_each_trace_sees_a_change_the_method_itself_answers(
 ) -> None:
     net, x = Traced(), torch.ones(2)
     served = cached_compute(net, tmp_path)
-    monkeypatch.setattr(unserved, "_PATIENCE", 1e6)
+    monkeypatch.setattr(unserved, "PATIENCE", 1e6)
     writes = [lambda: setattr(net.settings, "scale", float(len(turns)))] * 10**5
     with monkeypatch.context() as patch, torch.no_grad():
         turns = changing(patch, MET, 0, *writes)

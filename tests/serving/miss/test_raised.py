@@ -78,7 +78,7 @@ HOWS = ["own", "sizes", "operator", "layer"]
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(refused, "_PATIENCE", 1e6)
+    monkeypatch.setattr(refused, "PATIENCE", 1e6)
     with torch.no_grad():
         yield
 

@@ -32,7 +32,7 @@ class Net(torch.nn.Module):
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refused, "_PATIENCE", 1e6)
+    monkeypatch.setattr(refused, "PATIENCE", 1e6)
 
 
 def test_the_second_like_call_is_not_traced(cache_dir: Path) -> None:
@@ -58,7 +58,7 @@ def test_after_a_refresh_or_when_an_attempt_is_due_it_is_traced(
         assert cached.stats.traces == traces
         if traces == 1:
             cached.refresh()
-            monkeypatch.setattr(refused, "_PATIENCE", 0.0)
+            monkeypatch.setattr(refused, "PATIENCE", 0.0)
 
 
 def test_what_the_method_sees_otherwise_is_traced(cache_dir: Path) -> None:

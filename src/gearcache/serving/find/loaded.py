@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from gearcache.guards.dispatch.function import BoundGear
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.inputs import Problem, find_problem
 from gearcache.guards.dispatch.problems import Problems, broken_condition
-from gearcache.guards.dispatch.stored.variant import StoredVariant
+from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.spec import GearSpec, gear_text
 from gearcache.serving.call.call import Call
@@ -93,8 +93,7 @@ class LoadedVariants:
                 continue
             numbers = numbers_of(active.variant, call.scope)
             for graph in active.graphs:
-                inputs, gear = active.variant.inputs, graph.gear
-                problem = find_problem(inputs, gear, tensors) or broken_condition(inputs, gear, tensors, numbers)
+                problem = _problem(active.variant, graph.gear, tensors, numbers)
                 if problem is None:
                     return self.accept(active, graph, tensors, call)
                 problems.append((graph.gear.text, problem))
@@ -143,11 +142,16 @@ def problems_of(variant: StoredVariant, call: Call) -> list[Problem | None]:
     tensors = tensors_of(variant, call.scope)
     if tensors is None:
         return []
-    inputs, numbers = variant.inputs, numbers_of(variant, call.scope)
-    return [
-        find_problem(inputs, gear, tensors) or broken_condition(inputs, gear, tensors, numbers)
-        for gear in variant.gears
-    ]
+    numbers = numbers_of(variant, call.scope)
+    return [_problem(variant, gear, tensors, numbers) for gear in variant.gears]
+
+
+def _problem(
+    variant: StoredVariant, gear: StoredGear, tensors: tuple[Any, ...], numbers: Mapping[str, tuple[str, float]]
+) -> Problem | None:
+    """Return what keeps tensors and numbers from a graph of a variant."""
+    inputs = variant.inputs
+    return find_problem(inputs, gear, tensors) or broken_condition(inputs, gear, tensors, numbers)
 
 
 def fits_of(variant: StoredVariant, call: Call, spec: GearSpec) -> list[GearFit]:

@@ -21,12 +21,10 @@ from gearcache.serving.find.loaded import Frame
 from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.builds import Builds
 from gearcache.serving.miss.forked_build import ForkedBuild, Report, can_fork
-from gearcache.serving.miss.refused_calls import likeness
+from gearcache.serving.miss.refused_calls import PATIENCE, likeness
 from gearcache.telemetry.history import Record
 
 logger = logging.getLogger("gearcache")
-#: A failed build is retried after this many times its duration, even if nothing has changed.
-_PATIENCE = 20.0
 #: No build at all is started for this many times its duration, doubled after each further failure.
 _REST = 4.0
 _MOST = 64
@@ -202,8 +200,8 @@ class BackgroundBuilds:
         """Let like calls run without a graph for some time; `raises`: the method itself raises, so the user knows."""
         if len(self._retry_times) >= _MOST:
             self._retry_times.clear()
-        self._retry_times[call_likeness] = time.monotonic() + _PATIENCE * max(seconds, 1.0)
-        self._rest_until = time.monotonic() + min(_PATIENCE, _REST * 2**self._failures) * max(seconds, 1.0)
+        self._retry_times[call_likeness] = time.monotonic() + PATIENCE * max(seconds, 1.0)
+        self._rest_until = time.monotonic() + min(PATIENCE, _REST * 2**self._failures) * max(seconds, 1.0)
         self._failures += 1
         self._warn(f"compiling in the background failed: {cause}", logging.INFO if raises else logging.WARNING)
 

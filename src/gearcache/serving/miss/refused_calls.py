@@ -25,7 +25,7 @@ from gearcache.serving.call.call import Call
 from gearcache.telemetry.interrupts import raise_interrupt
 
 #: A call is retried after this many times the duration of the last attempt, even if nothing has changed.
-_PATIENCE = 20.0
+PATIENCE = 20.0
 _MOST = 64
 #: After this many rejected calls without a build in between, the method runs before a trace.
 _REJECTED = 3
@@ -112,8 +112,8 @@ class RefusedCalls:
             structure, count = likeness(call, exact=False), 1
             if self._streak is not None and self._streak.follows(remembered, structure):
                 count += self._streak.count
-            self._streak = _Streak(remembered, structure, count, time.monotonic() + _PATIENCE * seconds)
-        self._remember(likeness(call), remembered, _PATIENCE * seconds)
+            self._streak = _Streak(remembered, structure, count, time.monotonic() + PATIENCE * seconds)
+        self._remember(likeness(call), remembered, PATIENCE * seconds)
 
     def forget_raised(self) -> None:
         """Trace calls without a graph again before they run: one of them was built, or has returned."""

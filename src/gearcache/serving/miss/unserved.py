@@ -33,7 +33,7 @@ from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.background import BackgroundBuilds
 from gearcache.serving.miss.builds import Builds
 from gearcache.serving.miss.padded_calls import Obstacle, PaddedCall, PaddedCalls, obstacle_of
-from gearcache.serving.miss.refused_calls import RefusedCalls
+from gearcache.serving.miss.refused_calls import PATIENCE, RefusedCalls
 from gearcache.serving.miss.verdict import (
     Compile,
     Eager,
@@ -50,9 +50,8 @@ from gearcache.telemetry.history import Record
 logger = logging.getLogger("gearcache")
 
 
-#: After so many builds in a row for a module that has changed meanwhile, the method itself serves, for this many times
-#: as long as the last one took.
-_MOST_CHANGES, _PATIENCE = 8, 20.0
+#: After so many builds in a row for a module that has changed meanwhile, the method itself serves for a while.
+_MOST_CHANGES = 8
 
 
 class UnservedCalls:
@@ -189,7 +188,7 @@ class UnservedCalls:
                 logger.warning("%s; the method itself serves the call", error)
                 outcomes.changed_builds += 1
                 if outcomes.changed_builds >= _MOST_CHANGES:
-                    outcomes.next_build = time.monotonic() + _PATIENCE * (time.monotonic() - begin)
+                    outcomes.next_build = time.monotonic() + PATIENCE * (time.monotonic() - begin)
                 reason = "changed"
             except TooManyVariants as error:
                 if not call.is_run:  # a deploy needs the error
