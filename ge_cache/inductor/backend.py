@@ -129,12 +129,15 @@ class InductorBackend(Backend):
 
     def compile(self, job: CompileJob, stage: Stage) -> Artifact:
         """Build the shared object; takes seconds to minutes and a C++ compiler."""
-        from gearcache.ge_cache.inductor.library import build_library
+        if self._folder is None:
+            from gearcache.ge_cache.inductor.library import build_library
 
-        self.warm_up(job.threads, job.target, stage)
-        artifact = build_library(job, stage)
-        if self._headers is not None:
-            self._headers.give()
+            return build_library(job, stage)
+        headers = self._worker_headers(job.target, stage)
+        from gearcache.ge_cache.inductor.library import build_library, with_headers
+
+        artifact = build_library(job, stage, with_headers(headers, lambda: stage("headers")))
+        headers.give()
         return artifact
 
     def enter_worker(self, folder: str) -> None:
@@ -145,15 +148,20 @@ class InductorBackend(Backend):
 
     def warm_up(self, threads: int, target: str, stage: Stage) -> None:
         """Import Inductor and prepare precompiled headers, in a worker; stages `import` and `headers`."""
-        if self._folder is None or self._headers is not None:
-            return
-        stage("import")
-        from gearcache.ge_cache.inductor.headers import SharedHeaders, shared_folder
+        headers = self._worker_headers(target, stage)
         from gearcache.ge_cache.inductor.library import prepare
-        from gearcache.ge_cache.private_torch.codegen.inductor import header_folder
 
-        self._headers = SharedHeaders(shared_folder(self._folder, target), header_folder())
-        self._headers.provide(functools.partial(prepare, threads, target), lambda: stage("headers"))
+        prepare(headers, lambda: stage("headers"), threads, target)
+
+    def _worker_headers(self, target: str, stage: Stage) -> SharedHeaders:
+        if self._headers is None:
+            stage("import")
+            from gearcache.ge_cache.inductor.headers import SharedHeaders, shared_folder
+            from gearcache.ge_cache.private_torch.codegen.inductor import header_folder
+
+            assert self._folder is not None
+            self._headers = SharedHeaders(shared_folder(self._folder, target), header_folder())
+        return self._headers
 
     def load(self, artifact: StoredArtifact, attributes: Mapping[str, torch.Tensor], device: torch.device) -> Runner:
         """Load the shared object and bind the live weights, without a copy."""

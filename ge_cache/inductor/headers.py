@@ -30,6 +30,9 @@ _MAX_SHARED = 8
 #: Of folders for one torch, compiler and target; each holds 300 MB.
 _MAX_FOLDERS = 4
 
+#: Makes an object, and returns its path; see `SharedHeaders.build`.
+Build = Callable[[Callable[[], None] | None], str]
+
 
 def shared_folder(root: Path, target: str) -> Path:
     """Return the folder below `root` for what this process would compile; those unused for longest are removed."""
@@ -60,23 +63,30 @@ class SharedHeaders:
         self._shared = shared
         self._folder = own
 
-    def provide(self, build: Callable[[], None], tell: Callable[[], None] = lambda: None) -> None:
-        """Take the shared headers; where none exist, build them once for all workers, which wait meanwhile.
+    def build(self, build: Build, tell: Callable[[], None] = lambda: None) -> str:
+        """Return the result of `build`, which finds the shared headers in the worker's folder and is called with None.
 
-        `tell` is called before that, whichever worker builds them: it takes long.
+        Where none exist, the first worker makes them on the way: its `build` gets a function, to be called once they
+        are complete. The others wait until then. `tell` is called before that, whichever worker makes them: it takes
+        long.
         """
         if self._take():
-            return
+            return build(None)
         tell()
-        with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as locked:
             with contextlib.suppress(OSError):
                 self._shared.mkdir(mode=0o700, parents=True, exist_ok=True)
                 lock = os.open(self._shared / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-                stack.callback(os.close, lock)
+                locked.callback(os.close, lock)
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if not self._take():
-                build()
-                self.give()
+
+                def are_complete() -> None:
+                    self.give()
+                    locked.close()
+
+                return build(are_complete)
+        return build(None)
 
     def _take(self) -> bool:
         """Put the shared headers into the worker's own folder; returns whether any existed."""

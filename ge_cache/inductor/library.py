@@ -5,11 +5,14 @@ The weights stay outside, as attributes whose tensors are uninitialised: nothing
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import functools
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +27,14 @@ from gearcache.ge_cache.dependencies.custom_operators import custom_operators
 from gearcache.ge_cache.graphs.examples import symbolic_examples
 from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, EXTERN, LIBRARY
 from gearcache.ge_cache.inductor.groups import place
+from gearcache.ge_cache.inductor.headers import SharedHeaders
 from gearcache.ge_cache.inductor.options import compile_options, vectors_for
 from gearcache.ge_cache.inductor.repeated import Built, build_repeats, keeping_constants
-from gearcache.ge_cache.inductor.runtime import make_object
+from gearcache.ge_cache.inductor.runtime import Link, linkable, make_linked
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.private_torch.codegen import inductor as private_inductor
-from gearcache.ge_cache.private_torch.codegen.cpp_objects import headers_meanwhile
+from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource, Lowered, Make, headers_meanwhile
 from gearcache.ge_cache.private_torch.jobs import acted_groups
 from gearcache.ge_cache.process_groups import renamed, role
 from gearcache.guards.gears.expressions import checked_expression
@@ -39,7 +43,7 @@ from gearcache.guards.gears.expressions import checked_expression
 _VALUE_DEPENDENT = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
 
-def build_library(job: CompileJob, stage: Stage) -> Artifact:
+def build_library(job: CompileJob, stage: Stage, link: Link = make_linked) -> Artifact:
     """Return the shared object of a gear, stripped, and the weight or constant behind each of its constants."""
     constants = {name: decode_tensor(plain) for name, plain in job.graph["constants"].items()}
     places = {place(number): size for number, size in enumerate(job.groups)}
@@ -52,7 +56,7 @@ def build_library(job: CompileJob, stage: Stage) -> Artifact:
     names = _attach_attributes(module, job)
     inputs, symbolic = _inputs(job, module)
     with acted_groups(places):
-        build = _build(module, inputs, list(names.values()), job, stage, is_static=symbolic is None)
+        build = _build(module, inputs, list(names.values()), job, stage, link, is_static=symbolic is None)
     library, folded = build.library, constants | build.constants
     _strip(library)
     data, extern = library.read_bytes(), library.with_suffix(".json")
@@ -84,23 +88,29 @@ def _build(
     attached: list[str],
     job: CompileJob,
     stage: Stage,
+    link: Link,
     *,
     is_static: bool,
 ) -> Built:
     """Return the object of a graph, in parts where operations repeat."""
     specs = [*job.inputs, *job.attributes.values()]
     if not (job.repeats and is_static and all(spec.device.type == "cpu" for spec in specs)):
-        return _build_whole(module, inputs, attached, job, stage)
+        return _build_whole(module, inputs, attached, job, stage, link)
     copied = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-    outcome = build_repeats(copied, inputs, attached, job, stage, linker_flags())
+    outcome = build_repeats(copied, inputs, attached, job, stage, linker_flags(), link)
     if isinstance(outcome, Built):
         return outcome
-    whole = _build_whole(module, inputs, attached, job, stage)
+    whole = _build_whole(module, inputs, attached, job, stage, link)
     return replace(whole, header={"whole": outcome}) if outcome else whole
 
 
 def _build_whole(
-    module: torch.fx.GraphModule, inputs: list[torch.Tensor], attached: list[str], job: CompileJob, stage: Stage
+    module: torch.fx.GraphModule,
+    inputs: list[torch.Tensor],
+    attached: list[str],
+    job: CompileJob,
+    stage: Stage,
+    link: Link,
 ) -> Built:
     """Return the object of a graph that is compiled as one; the attributes `attached` are its weights."""
     weights = {name: module.get_buffer(name) for name in attached}
@@ -114,27 +124,57 @@ def _build_whole(
             keeping_constants(weights, folded, stage, job.target, job.graph.get("orders", ())),
             linker_flags(),
             list(weights.values()),
-            make_object,
+            lambda make, lowered: link(make, lowered.written),
             vectors_for(job),
         )
     return Built(Path(library), folded)
 
 
-def prepare(threads: int, target: str) -> None:
-    """Compile a graph of one operator, so that Inductor's probes and precompiled headers exist."""
+def with_headers(headers: SharedHeaders, tell: Callable[[], None]) -> Link:
+    """Return a linker of objects whose headers all workers share; `tell` is called before it makes or awaits them."""
+
+    def shared(make: Make, written: CppSource) -> str:
+        def build(are_complete: Callable[[], None] | None) -> str:
+            if are_complete is None:
+                return make(written)
+            with headers_meanwhile(are_complete):
+                return make(written)
+
+        return headers.build(build, tell)
+
+    return lambda make, written: make_linked(functools.partial(shared, make), written)
+
+
+def prepare(headers: SharedHeaders, tell: Callable[[], None], threads: int, target: str) -> None:
+    """Do what the first compile of every worker needs: lower a graph of one operator, and make headers and runtime.
+
+    The object of that graph is not made.
+    """
+
+    def link(make: Make, lowered: Lowered) -> str:
+        def build(are_complete: Callable[[], None] | None) -> str:
+            def stop() -> None:
+                assert are_complete is not None
+                are_complete()
+                raise _HeadersComplete
+
+            if are_complete is not None:
+                with contextlib.suppress(_HeadersComplete), headers_meanwhile(stop):
+                    make(linkable(lowered.written))
+            return ""
+
+        return headers.build(build, tell)
+
     module = torch.fx.symbolic_trace(_Increment())
     job = CompileJob("", "", None, [], {}, {}, threads, target=target)
-    with torch.no_grad(), headers_meanwhile():
+    with torch.no_grad():
         private_inductor.inductor_compile(
-            module,
-            [torch.zeros(64)],
-            compile_options(job),
-            _pass_on,
-            linker_flags(),
-            (),
-            make_object,
-            vectors_for(job),
+            module, [torch.zeros(64)], compile_options(job), _pass_on, linker_flags(), (), link, vectors_for(job)
         )
+
+
+class _HeadersComplete(Exception):
+    """Ends a compile whose headers were all that mattered."""
 
 
 class _Increment(torch.nn.Module):

@@ -19,7 +19,7 @@ from gearcache.ge_cache.inductor.options import compile_options, vectors_for
 from gearcache.ge_cache.inductor.portable import check_portable
 from gearcache.ge_cache.inductor.program import Program, ProgramPart, make_program
 from gearcache.ge_cache.inductor.result_strides import Orders, order_of, put_in_order
-from gearcache.ge_cache.inductor.runtime import make_linked
+from gearcache.ge_cache.inductor.runtime import Link
 from gearcache.ge_cache.inductor.sources import NotMergeable, merged
 from gearcache.ge_cache.private_torch.codegen import inductor as private_inductor
 from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource, Lowered, Make
@@ -45,6 +45,7 @@ def build_repeats(
     job: CompileJob,
     stage: Stage,
     linker_flags: Sequence[str],
+    link: Link,
 ) -> Built | str:
     """Return the object of a graph whose weights are attributes; else the reason to compile it as a whole, or "".
 
@@ -69,7 +70,7 @@ def build_repeats(
         if not repeats:
             return search.refused
         program = make_program(module, len(inputs), operations, stretches)
-        library, constants = _Parts(program, job, stage, linker_flags).build()
+        library, constants = _Parts(program, job, stage, linker_flags, link).build()
     except Exception as error:  # any error of torch: it may still compile the whole graph
         logger.debug("%s is compiled as a whole", job.method, exc_info=True)
         return f"{type(error).__name__}: {error}"[:_MOST_TEXT]
@@ -120,11 +121,14 @@ def keeping_constants(
 class _Parts:
     """The parts of a program, lowered in order; the last one makes the object of all."""
 
-    def __init__(self, program: Program, job: CompileJob, stage: Stage, linker_flags: Sequence[str]) -> None:
+    def __init__(
+        self, program: Program, job: CompileJob, stage: Stage, linker_flags: Sequence[str], link: Link
+    ) -> None:
         self._program = program
         self._job = job
         self._stage = stage
         self._flags = linker_flags
+        self._link = link
         self._sources: list[CppSource] = []
         self._constants = {
             f"part{number}_{name}": value
@@ -167,7 +171,7 @@ class _Parts:
         self._sources.append(lowered.written)
         if len(self._sources) < len(self._program.parts):
             return ""
-        return make_linked(make, merged(self._program, self._sources))
+        return self._link(make, merged(self._program, self._sources))
 
 
 def _fit(part: ProgramPart, strides: list[tuple[int, ...] | None]) -> bool:

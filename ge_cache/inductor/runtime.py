@@ -7,21 +7,21 @@ interface, and the templates behind the class of the graph. Here the source decl
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
 from gearcache.ge_cache.inductor.interpreter_lock import INTERFACE, INTERFACE_END, with_lock_released
 from gearcache.ge_cache.inductor.number_reads import with_numbers_read
-from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource, Lowered, Make
+from gearcache.ge_cache.private_torch.codegen.cpp_objects import CppSource, Make
 
 logger = logging.getLogger("gearcache")
 
 _BASE = "template class torch::aot_inductor::AOTInductorModelBase<torch::aot_inductor::AOTInductorModel>;\n"
 
 
-def make_object(make: Make, lowered: Lowered) -> str:
-    """Make the object of a graph; as Inductor would, where it cannot be linked to the runtime."""
-    return make_linked(make, lowered.written)
+#: Called with Inductor's own compiler, and the C++ of a graph; returns the path of an object.
+Link = Callable[[Make, CppSource], str]
 
 
 def make_linked(make: Make, written: CppSource) -> str:
@@ -35,6 +35,11 @@ def make_linked(make: Make, written: CppSource) -> str:
     except Exception as error:  # any error of compilers and linkers
         logger.debug("the graph gets a runtime of its own: %s", error)
         return make(written)
+
+
+def linkable(written: CppSource) -> CppSource:
+    """Return a source as `make_linked` compiles it."""
+    return without_runtime(with_numbers_read(with_lock_released(written)))
 
 
 def without_runtime(written: CppSource) -> CppSource:

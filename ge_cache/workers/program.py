@@ -15,8 +15,13 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 from gearcache.child_process import messages_as_output, receive, send
+from gearcache.collection import keep_young_objects, paused_collection, rare_collection
+
+if TYPE_CHECKING:
+    from gearcache.ge_cache.backend import Backend
 
 #: Seconds in which a compiler that is asked to end can delete its partial files.
 GRACE = 0.5
@@ -35,15 +40,20 @@ def main(parent: int, life_line: int, folder: str, compiler: str) -> None:
     # A handler, so that this process survives the signal to its own group; compilers get the default again.
     signal.signal(signal.SIGTERM, lambda *_: None)
     threading.Thread(target=watch_parent, args=(parent, life_line), daemon=True).start()
-    import torch
-
-    from gearcache.ge_cache.backend import Backend
-    from gearcache.ge_cache.compile_job import job_of_plain
-
-    module, _, name = compiler.partition(":")
-    backend: Backend = getattr(importlib.import_module(module), name)()
+    with paused_collection():
+        module, _, name = compiler.partition(":")
+        backend: Backend = getattr(importlib.import_module(module), name)()
+        keep_young_objects()
     backend.enter_worker(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = folder
+    with rare_collection():
+        _serve(backend, output)
+
+
+def _serve(backend: Backend, output: IO[bytes]) -> None:
+    import torch
+
+    from gearcache.ge_cache.compile_job import job_of_plain
 
     def stage(name: str) -> None:
         send(output, {"kind": "stage", "stage": name})

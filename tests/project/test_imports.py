@@ -39,6 +39,7 @@ ALLOWED = {
         "gearcache.guards",
         "gearcache.errors",
         "gearcache.child_process",
+        "gearcache.collection",
         "gearcache.import_locks",
         "gearcache.cache.files.trust",
         "gearcache.cache.keys.module_tree",

@@ -112,11 +112,11 @@ def _linked_to(runtime: str, folder: Path, flags: list[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def headers_meanwhile() -> Iterator[None]:
+def headers_meanwhile(are_complete: Callable[[], None]) -> Iterator[None]:
     """Compile precompiled headers, which takes g++ 4 s each, beside one another and beside what does not include them.
 
     Inductor compiles each of them where its code first asks for it. Here that begins there, and the first compile of a
-    source waits for all that have begun.
+    source waits for all that have begun, and calls `are_complete`.
     """
     from torch._inductor import codecache, cpp_builder
 
@@ -125,6 +125,7 @@ def headers_meanwhile() -> Iterator[None]:
     precompile, compile_locked, build_now = owner._precompile_header, owner._worker_compile_cpp, builder.build
     thread = threading.get_ident()
     begun: list[Future[None]] = []
+    tell = [are_complete]
 
     def begin(lock_path: str, builders: Sequence[Any]) -> None:
         begun.append(pool.submit(compile_locked, lock_path, builders))
@@ -135,10 +136,12 @@ def headers_meanwhile() -> Iterator[None]:
 
     def build(self: Any) -> None:
         # A header that is built, or preprocessed for its digest, is no source.
-        if threading.get_ident() == thread and any(name.endswith(".cpp") for name in _words(self)):
+        if threading.get_ident() == thread and any(name.endswith(".wrapper.cpp") for name in _words(self)):
             headers, begun[:] = [*begun], []
             for header in headers:
                 header.result()
+            while tell:
+                tell.pop()()
         build_now(self)
 
     replaced = [(owner, "_precompile_header", precompile_meanwhile), (builder, "build", build)]

@@ -14,17 +14,41 @@ from typing import Any
 from gearcache.child_process import python_command, python_environment
 from gearcache.ge_cache.capture.exchanged import exchanged
 
+#: Calls the function of libtorch that `at::vec::Vectorized<float>::exp` calls (`VecISA._avx_code` of torch 2.13).
+_SLEEF_PROBE = """
+#if defined(CPU_CAPABILITY_AVX512)
+#define WIDTH 64
+#define EXP Sleef_expf16_u10
+#else
+#define WIDTH 32
+#define EXP Sleef_expf8_u10
+#endif
+typedef float floats __attribute__((vector_size(WIDTH)));
+extern "C" floats EXP(floats);
+alignas(64) float values[16] = {0.0};
+extern "C" void gearcache_probe() {
+    *(floats*)values = EXP(*(floats*)values);
+}
+"""
+
 
 @contextlib.contextmanager
 def probed_alike() -> Iterator[None]:
     """Keep Inductor's probes of instruction sets, which run Python in the working folder, from importing files there.
 
-    Inductor probes every known set, up to 1.7 s each, and takes the first one that works: the others are left out.
+    Inductor probes every known set, up to 1.7 s each, and takes the first one that works: the others are left out. A
+    probe includes all of torch's headers for vectors, which are compiled anyway: here it has only what it calls.
     """
     from torch._inductor import cpu_vec_isa
 
     instruction_sets = functools.partial(_instruction_sets, cpu_vec_isa.valid_vec_isa_list)
-    with exchanged([(cpu_vec_isa, "subprocess", _Probes()), (cpu_vec_isa, "valid_vec_isa_list", instruction_sets)]):
+    replaced: list[tuple[Any, str, Any]] = [
+        (cpu_vec_isa, "subprocess", _Probes()),
+        (cpu_vec_isa, "valid_vec_isa_list", instruction_sets),
+    ]
+    if _is_x86():
+        replaced.append((cpu_vec_isa.VecISA, "_avx_code", _SLEEF_PROBE))
+    with exchanged(replaced):
         yield
 
 
@@ -72,8 +96,7 @@ def _instruction_sets(original: Callable[[], list[Any]]) -> list[Any]:
     """Return the instruction set that Inductor would choose: the first working one of `original()`."""
     from torch._inductor import config, cpu_vec_isa
 
-    is_x86 = sys.platform == "linux" and platform.machine() == "x86_64"
-    if not is_x86 or config.cpp.simdlen is not None or os.environ.get("ATEN_CPU_CAPABILITY"):
+    if not _is_x86() or config.cpp.simdlen is not None or os.environ.get("ATEN_CPU_CAPABILITY"):
         return original()
     flags = cpu_vec_isa.x86_isa_checker()
     supported = (
@@ -81,6 +104,10 @@ def _instruction_sets(original: Callable[[], list[Any]]) -> list[Any]:
     )
     first = next((item for item in supported if item), None)
     return [] if first is None else [first]
+
+
+def _is_x86() -> bool:
+    return sys.platform == "linux" and platform.machine() == "x86_64"
 
 
 class _Probes:

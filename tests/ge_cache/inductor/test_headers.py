@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,20 +21,32 @@ class Worker:
         self.headers = SharedHeaders(root / "shared", self.own)
         self.builds = 0
 
-    def build(self) -> None:
-        self.builds += 1
-        (self.own / "core.h.gch").write_text("whole")
+    def build(self, are_complete: Callable[[], None] | None) -> str:
+        """Make an object, as `SharedHeaders.build` wants it, with a header if there is none."""
+        if are_complete is not None:
+            self.builds += 1
+            (self.own / "core.h.gch").write_text("whole")
+            are_complete()
+        return (self.own / "core.h.gch").read_text()
 
 
-def test_workers_that_start_together_build_once(tmp_path: Path) -> None:
+def test_workers_that_start_together_build_once_and_wait_for_the_headers_alone(tmp_path: Path) -> None:
     workers = [Worker(tmp_path, f"worker{number}") for number in range(4)]
+    others_are_done = threading.Event()
+    results: list[str] = []
 
     def run(worker: Worker) -> None:
-        def slow() -> None:
-            worker.build()
-            time.sleep(0.2)
+        def build(are_complete: Callable[[], None] | None) -> str:
+            if are_complete is None:
+                return worker.build(None)
+            time.sleep(0.2)  # the others come meanwhile
+            result = worker.build(are_complete)
+            assert others_are_done.wait(20), "a worker waits for the object of the one that has made the headers"
+            return result
 
-        worker.headers.provide(slow)
+        results.append(worker.headers.build(build))
+        if len(results) == len(workers) - 1:
+            others_are_done.set()
 
     threads = [threading.Thread(target=run, args=(worker,)) for worker in workers]
     for thread in threads:
@@ -41,19 +54,19 @@ def test_workers_that_start_together_build_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert sum(worker.builds for worker in workers) == 1
-    assert [(worker.own / "core.h.gch").read_text() for worker in workers] == ["whole"] * 4
+    assert results == ["whole"] * 4
 
 
 def test_what_a_build_that_failed_has_left_is_not_shared(tmp_path: Path) -> None:
     first, second = Worker(tmp_path, "first"), Worker(tmp_path, "second")
 
-    def fail() -> None:
+    def fail(are_complete: Callable[[], None] | None) -> str:
         (first.own / "core.h.gch").write_text("who")
         raise RuntimeError("the compiler was killed")
 
     with pytest.raises(RuntimeError):
-        first.headers.provide(fail)
-    second.headers.provide(second.build)
+        first.headers.build(fail)
+    second.headers.build(second.build)
     assert second.builds == 1
     assert (second.own / "core.h.gch").read_text() == "whole"
 
@@ -80,5 +93,5 @@ def test_links_are_not_taken(tmp_path: Path) -> None:
     (tmp_path / "strange").write_text("strange")
     (tmp_path / "shared" / "core.h.gch").symlink_to(tmp_path / "strange")
     worker = Worker(tmp_path, "worker")
-    worker.headers.provide(worker.build)
+    worker.headers.build(worker.build)
     assert (worker.own / "core.h.gch").read_text() == "whole"

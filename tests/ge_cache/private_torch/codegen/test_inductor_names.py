@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,33 @@ def test_the_probes_of_instruction_sets_import_nothing_from_the_working_folder(
     assert module.subprocess is subprocess
     subprocess.run([sys.executable, "-c", program], check=False, stderr=subprocess.DEVNULL)
     assert marker.exists(), "without it the folder is imported from"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors have Inductor's own probe")
+@pytest.mark.parametrize(
+    ("name", "refused", "is_taken"),
+    [
+        ("VecAVX2", "-mnothing", True),
+        ("VecAVX2", "-mavx2", False),
+        ("VecAVX512", "-mavx512f", False),
+    ],
+)
+def test_an_instruction_set_is_taken_if_the_compiler_and_libtorch_have_it(
+    name: str, refused: str, is_taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._inductor import cpp_builder, cpu_vec_isa
+
+    compiler = tmp_path / "c++"
+    compiler.write_text(f'#!/bin/sh\ncase " $* " in *" {refused} "*) exit 1;; esac\nexec g++ "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setattr(cpp_builder, "get_cpp_compiler", lambda: str(compiler))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    kind: Any = type(name, (getattr(cpu_vec_isa, name),), {"__hash__": object.__hash__})  # which no test has probed
+    with instruction_sets.probed_alike():
+        assert kind().check_build(cpu_vec_isa.VecISA._avx_code) is is_taken
+    monkeypatch.setattr(instruction_sets, "_SLEEF_PROBE", instruction_sets._SLEEF_PROBE.replace("_u10", "_absent"))
+    with instruction_sets.probed_alike():
+        assert not kind().check_build(cpu_vec_isa.VecISA._avx_code)
 
 
 @pytest.mark.parametrize(
