@@ -1,6 +1,6 @@
 """One full-graph Dynamo capture of a method: graph, frame, inputs, symbols and guards.
 
-The capture is made once per variant, with autograd off. Integer inputs that Dynamo adds for dynamic sizes are
+The capture is made once per variant. Integer inputs that Dynamo adds for dynamic sizes are
 replaced by `aten.sym_size` of the tensor that has them, so the frame passes tensors only.
 """
 

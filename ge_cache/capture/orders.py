@@ -3,8 +3,9 @@
 The order of such a set may differ between processes. Membership and sizes ask for none; a loop does, and it may
 still make no difference, as in `einops`, whose patterns are checked in loops over sets. So the call is traced again
 with each set reversed, rotated by one item, with every other set reversed, and shuffled. A result that depends on the
-place of an item, on which of two comes first, or on two sets having one order, differs in one of these traces. Where
-that is not so, as for a budget that the first items use up, the traces take other branches.
+place of an item, on which of two comes first, or on two sets having one order, differs in one of these traces. A method
+may also treat an item by what earlier ones have left, such as a budget: then the traces take other branches, whose
+counts are compared.
 """
 
 from __future__ import annotations

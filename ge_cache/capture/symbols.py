@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from gearcache.guards.gears.expressions import expression_function
+from gearcache.guards.gears.expressions import holds
 
 Assignment = Mapping[Any, int]
 
@@ -88,6 +88,6 @@ class Symbols:
         for condition, text in self._size_conditions:
             names = sorted(by_name.keys() & set(re.findall(r"\w+", text or "")))
             values = {name: self.value(by_name[name], assignment) for name in names}
-            if text is None or not expression_function(text, tuple(names))(**values):
+            if text is None or not holds(text, values):
                 return text or str(condition)
         return None

@@ -17,7 +17,7 @@ import torch
 from gearcache.errors import UncacheableGuard
 from gearcache.ge_cache.capture.source_paths import is_of_namedtuple
 from gearcache.ge_cache.dependencies.paths import Paths
-from gearcache.guards.access import Access, Walker
+from gearcache.guards.access import FAULTS, Access, Walker
 from gearcache.guards.evidence.checks import Check, first_failure, observe, told_apart
 from gearcache.guards.evidence.constants import NotConstant, wanted_key
 
@@ -26,7 +26,7 @@ _COVERED = {
     "TENSOR_MATCH": "inputs: `TensorGuards` on every call; parameters, buffers: the key; others: `tensor_checks`",
     "SHAPE_ENV": "evaluated for every gear when it is compiled; the gear's sizes are checked on every call",
     "GLOBAL_STATE": "`GlobalStateGuard` on every call, and the key",
-    "GRAD_MODE": "every trace and every call runs without autograd",
+    "GRAD_MODE": "a trace that asks for the mode has it as a check of each call; all others run without autograd",
     "DETERMINISTIC_ALGORITHMS": "part of the global state",
     "DEFAULT_DEVICE": "part of the key",
     "TORCH_FUNCTION_STATE": "a trace under a torch function mode is refused",
@@ -166,7 +166,7 @@ class GuardTranslator:
             return [*typed, self._observe(kind, guard, access, value)]
         except NotConstant as error:
             raise UncacheableGuard(self._method, kind, source.name, f"a value of type {error}") from None
-        except (LookupError, AttributeError, TypeError, ImportError) as error:
+        except FAULTS as error:
             refusal = UncacheableGuard(self._method, kind, source.name, f"{type(error).__name__}: {error}")
             refusal.has_changed = True  # the trace has found it there
             raise refusal from None
@@ -174,7 +174,7 @@ class GuardTranslator:
     def _is_group(self, source: Any) -> bool:
         try:
             value = self._paths.walker.resolve(self._paths.of(source))
-        except (UncacheableGuard, LookupError, AttributeError, TypeError, ImportError):
+        except (UncacheableGuard, *FAULTS):
             return False
         return torch.distributed.is_available() and isinstance(value, torch.distributed.ProcessGroup)
 

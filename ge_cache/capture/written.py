@@ -85,7 +85,7 @@ class Written:
                 if self._writes(value, name) or self._writes(holder, name):
                     return True, None
                 target = _STEPS[step](value, argument)
-                # The content of an object's dictionary belongs to the object: a class has a new view of it each time.
+                # A write to an object is noted with the object, not with its dictionary.
                 holder = value if (step, argument) == ("attr", "__dict__") else target
                 value = target
         except FAULTS:

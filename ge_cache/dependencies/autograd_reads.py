@@ -1,4 +1,4 @@
-"""Record what a trace reads about autograd, which is off while it runs: as checks, or the method is refused.
+"""Record what a trace reads about autograd: as checks, or the method is refused.
 
 A cached call returns the result of eager mode under its caller's grad mode, but records nothing. So neither grad mode
 nor whether a tensor requires grad is a constant of a trace.

@@ -239,7 +239,7 @@ def _load(name: str, library: str) -> Any:
 
 
 class _Bound:
-    """A runner that accepts numbers as tensors of one int64 or float64, and as plain ints and floats."""
+    """A runner that takes numbers as tensors of one int64 or float64."""
 
     __slots__ = ("run",)
     is_native = True
@@ -247,11 +247,5 @@ class _Bound:
     def __init__(self, run: Runner) -> None:
         self.run = run
 
-    def __call__(self, inputs: list[Any]) -> list[torch.Tensor]:
-        if inputs and not isinstance(inputs[-1], torch.Tensor):  # numbers are the last inputs
-            inputs = [item if isinstance(item, torch.Tensor) else _number_tensor(item) for item in inputs]
+    def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         return self.run(inputs)
-
-
-def _number_tensor(number: int | float) -> torch.Tensor:
-    return torch.tensor(number, dtype=torch.float64 if isinstance(number, float) else torch.int64)

@@ -80,9 +80,9 @@ class Step:
         values = value if isinstance(value, (list, tuple)) else [value]
         return [self.proof.sizes(item) if isinstance(item, torch.Tensor) else [] for item in values]
 
-    def fresh(self, index: int = 0) -> Extent:
+    def fresh(self) -> Extent:
         """Return a result whose padded dims are exactly those with a padded size."""
-        return Extent(self.proof.unpadded_dims(self.result_sizes()[index]))
+        return Extent(self.proof.unpadded_dims(self.result_sizes()[0]))
 
     def require_unpadded(self, what: str, *dims: Dim) -> None:
         """Refuse when any of some dims has filling."""

@@ -1,8 +1,8 @@
 """Private names of torch that a relaunch needs as well: `torch._C` only, no Dynamo import. Each has a test.
 
 The cold path has files of its own: `private_torch.dynamo`, `private_torch.fake`, `private_torch.symbols` and
-`private_torch.inductor`, whose functions import `torch._dynamo`, `torch._inductor` and `sympy` when they are called.
-`private_torch.shapes` serves both paths.
+`private_torch.codegen.inductor`, whose functions import `torch._dynamo`, `torch._inductor` and `sympy` when they are
+called. `private_torch.shapes` serves both paths.
 """
 
 from __future__ import annotations

@@ -68,6 +68,18 @@ def compile_lock() -> Any:
     return convert_frame.compile_lock
 
 
+def is_compile_lock_free() -> bool:
+    """Whether no other thread holds Dynamo's lock; False where Dynamo is imported and has no such lock."""
+    module = sys.modules.get("torch._dynamo.convert_frame")
+    if module is None:
+        return True
+    lock = getattr(module, "compile_lock", None)
+    if lock is None or not lock.acquire(blocking=False):
+        return False
+    lock.release()
+    return True
+
+
 def free_compile_lock() -> None:
     """In a forked child: free Dynamo's lock if a thread that does not exist here holds it."""
     module = sys.modules.get("torch._dynamo.convert_frame")

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gearcache.errors import GraphError
+from gearcache.errors import GraphError, PaddedResultError
 from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.generated import define
 from gearcache.guards.dispatch.results import result_lines
@@ -17,7 +17,7 @@ from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.dispatch.tensors.memory import BoundSpans, find_overlap
 from gearcache.guards.dispatch.tensors.native import tensor_check
 from gearcache.guards.dispatch.tensors.tensor_checks import TensorChecks
-from gearcache.guards.gears.expressions import NAMESPACE, checked_expression
+from gearcache.guards.gears.expressions import NAMESPACE, NO_VALUE, checked_expression
 
 #: How many sets of addresses a graph remembers as free of overlap.
 _MAX_PLACES = 256
@@ -27,14 +27,9 @@ Runner = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 class Mismatch(Exception):
     """The inputs do not fit the chosen graph; raised before anything ran."""
 
-    def __init__(self, graph: GraphCall, tensors: tuple[torch.Tensor, ...]) -> None:
-        super().__init__()
-        self.graph = graph
-        self.tensors = tensors
-
 
 class GraphCall:
-    """One loaded gear of one variant. `function` takes the arguments of the frame: tensors, then ints."""
+    """One loaded gear of one variant. `function` takes the arguments of the frame: tensors, then numbers."""
 
     def __init__(
         self,
@@ -55,6 +50,8 @@ class GraphCall:
         self._validate = validate
         self._name = name
         self._is_native = bool(getattr(run, "is_native", False))
+        #: Whether a weight may be read in its old state after an input that shares its memory was written.
+        self._reads_weights_late = self._is_native or bool(getattr(run, "writes_copies", False))
         self._bound_spans = BoundSpans(attributes)
         self._checks = TensorChecks(gear, {index for index, stored in enumerate(variant.inputs) if stored.is_weight})
         #: Counts the runs of the graph.
@@ -95,8 +92,8 @@ class GraphCall:
 
     @property
     def runner(self) -> Runner:
-        """Return the function that runs the graph without any check; numbers are passed as ints after the tensors."""
-        return self._run if self.variant.numbers else getattr(self._run, "run", self._run)
+        """Return the function that runs the graph without any check."""
+        return getattr(self._run, "run", self._run)
 
     @property
     def is_ready(self) -> bool:
@@ -112,25 +109,18 @@ class GraphCall:
         if self._checks.add(tensors):
             self.function = self._build()
 
-    def tensors(self, arguments: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
-        """Return all inputs of the graph, given those that the frame passes."""
-        rest = iter(arguments)
-        return tuple(
-            next(rest) if stored.in_frame else stored.access.resolve(self._scope) for stored in self.variant.inputs
-        )
-
     def _first_call(self, *arguments: Any) -> Any:
-        raise Mismatch(self, self.tensors(arguments))
+        raise Mismatch
 
     def _build(self) -> Callable[..., Any]:
         names = [f"t{index}" for index in range(len(self.variant.inputs))]
         parameters = [name for name, stored in zip(names, self.variant.inputs, strict=True) if stored.in_frame]
         parameters += [checked_expression(name) for name, _ in self.variant.numbers]
         namespace: dict[str, Any] = {
-            "run": getattr(self._run, "run", self._run),
-            "runner": self._run,
+            "run": self.runner,
             "tick": self.counter.__next__,
-            "mismatch": self._mismatch,
+            "Mismatch": Mismatch,
+            "NO_VALUE": NO_VALUE,
             **NAMESPACE,
         }
         lines = []
@@ -138,16 +128,15 @@ class GraphCall:
             if not stored.in_frame:
                 namespace[f"read{index}"] = _reader(stored.access, self._scope)
                 lines.append(f"t{index} = read{index}()")
-        argument_text = "".join(f"{name}, " for name in names)
         if self._checks and not names:
             # No input shows a tracer or transform around the call, but a tensor of our own does.
             probe = torch.empty(0)
             namespace["probe"], namespace["is_plain"] = probe, tensor_check([probe], [[0]], [[1]])
-            lines.append("if not is_plain(probe): mismatch(())")
+            lines.append("if not is_plain(probe): raise Mismatch")
         elif self._checks:
-            lines.append(f"if not ({self._checks.source(names, namespace)}): mismatch(({argument_text}))")
-        lines += self._symbol_lines()
-        lines += self._condition_lines(argument_text)
+            lines.append(f"if not ({self._checks.source(names, namespace)}): raise Mismatch")
+        lines += _measures(self.gear.symbols)
+        lines += self._condition_lines()
         if self._checks:
             lines += self._overlap_lines(names, namespace)
         ints = [checked_expression(name) for name, _ in self.variant.numbers if name.startswith("n")]
@@ -157,7 +146,7 @@ class GraphCall:
 
             namespace["tensor_of"] = NUMBER_TENSORS
             conversions = "; ".join(f"tensor_{name} = tensor_of[{name}]" for name in ints)
-            lines += [f"try: {conversions}", f"except OverflowError: mismatch(({argument_text}))"]
+            lines += [f"try: {conversions}", "except OverflowError: raise Mismatch"]
             ints = [f"tensor_{name}" for name in ints]
         floats += [checked_expression(text) for _, text in self.variant.computed]
         if floats:
@@ -176,21 +165,21 @@ class GraphCall:
         return define(source, "graph", namespace, "graph")
 
     def _failed(self, error: RuntimeError) -> None:
+        if isinstance(error, PaddedResultError):
+            raise error
         raise GraphError(self._name, self.gear.text, str(error).partition("\n")[0]) from error
-
-    def _mismatch(self, tensors: tuple[torch.Tensor, ...]) -> None:
-        raise Mismatch(self, tensors)
 
     def overlap(self, tensors: Sequence[torch.Tensor]) -> tuple[str, str] | None:
         """Return the names of a written input and of a tensor that shares its memory; None where there is none.
 
-        Compiled code may read a weight after an input that shares its memory was written; the `eager` backend does not.
+        Compiled code may read a weight after an input that shares its memory was written, or before. Padding writes to
+        a copy of the input. The `eager` backend does neither.
         """
         inputs, written = self.variant.inputs, self.gear.written
         if (pair := find_overlap(tensors, written)) is not None:
             return inputs[pair[0]].access.text, inputs[pair[1]].access.text
         if (
-            self._is_native
+            self._reads_weights_late
             and written
             and (weight_pair := self._bound_spans.find_overlap(tensors, written)) is not None
         ):
@@ -199,7 +188,7 @@ class GraphCall:
 
     def _overlap_lines(self, names: list[str], namespace: dict[str, Any]) -> list[str]:
         """Check that no written input shares memory with others: at once for addresses that were seen before."""
-        if not self.gear.written or (len(names) < 2 and not (self._is_native and self._attributes)):
+        if not self.gear.written or (len(names) < 2 and not (self._reads_weights_late and self._attributes)):
             return []
         free_places: set[tuple[int, ...]] = set()
 
@@ -216,13 +205,10 @@ class GraphCall:
         tensors = f"({', '.join(names)},)"
         return [
             f"place = ({', '.join(place)},)",
-            f"if place not in seen and not is_apart(place, {tensors}): mismatch({tensors})",
+            f"if place not in seen and not is_apart(place, {tensors}): raise Mismatch",
         ]
 
-    def _symbol_lines(self) -> list[str]:
-        return _measures(self.gear.symbols)
-
-    def _condition_lines(self, argument_text: str) -> list[str]:
+    def _condition_lines(self) -> list[str]:
         """Check the conditions of a dynamic graph that the tensor check cannot express: how sizes and strides depend on
         each other.
 
@@ -240,8 +226,8 @@ class GraphCall:
             tests += [f"t{int(tensor)}.is_contiguous()" for tensor in gear.contiguous]
         if not tests:
             return []
-        lines += ["try:", f"    if not ({' and '.join(tests)}): mismatch(({argument_text}))"]
-        return [*lines, f"except ZeroDivisionError: mismatch(({argument_text}))"]  # a condition divides by a number
+        lines += ["try:", f"    if not ({' and '.join(tests)}): raise Mismatch"]
+        return [*lines, "except NO_VALUE: raise Mismatch"]
 
 
 def _measures(rows: list[list[Any]]) -> list[str]:

@@ -12,7 +12,7 @@ from gearcache.guards.dispatch.inputs import find_problem
 from gearcache.guards.dispatch.problems import broken_condition
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredInput, StoredVariant
 from gearcache.guards.evidence.relations import numbers_text
-from gearcache.guards.gears.expressions import expression_function
+from gearcache.guards.gears.expressions import holds
 from gearcache.guards.gears.spec import Axis, GearSpec, gear_text
 
 
@@ -43,7 +43,7 @@ class SizeRelation(Struct, frozen=True):
     def holds(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether the conditions hold for tensors of other sizes."""
         values = self.values | {name: tensors[index].size(dim) for name, (index, dim) in self.sizes.items()}
-        return all(expression_function(text, tuple(values))(**values) for text in self.conditions)
+        return all(holds(text, values) for text in self.conditions)
 
 
 class CallValues(Struct, frozen=True):
@@ -115,7 +115,8 @@ def gear_fits(
 ) -> Iterator[GearFit]:
     """Yield how each graph of a variant fits a call with some values, and whose geared dims have some sizes.
 
-    Strides are not compared at other gears, as a call of other strides may be served by a copy.
+    Strides are not compared at other gears, as a call of other strides gets a graph of its own gear alone
+    (`WantedGraph.is_alone`).
     """
     inputs, tensors, numbers = variant.inputs, values.tensors, values.numbers
     problems = [find_problem(inputs, gear, tensors) for gear in variant.gears]

@@ -26,16 +26,34 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gearcache.errors import PaddedResultError
 from gearcache.guards.dispatch.fills import Fills
-from gearcache.guards.dispatch.padded_gear import PaddedGear, Runner, Unfit
+from gearcache.guards.dispatch.graph_call import Runner
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
-from gearcache.guards.gears.expressions import expression_function
+from gearcache.guards.gears.expressions import expression_function, holds
 from gearcache.guards.gears.short_names import sizes_name
 
 Values = Mapping[str, int]
+
+
+class PaddedGear(Struct, frozen=True):
+    """A gear that takes a call's tensors, and the function that runs it on the graph of another gear."""
+
+    gear: StoredGear
+    run: Runner
+    #: How many elements the graph gets: of several gears the smallest is taken.
+    work: int
+
+
+class Unfit(Struct, frozen=True):
+    """Why a call cannot be padded to a gear."""
+
+    reason: str
+    #: Whether other gears tell more: this one is too small, or was not traced to be padded.
+    is_minor: bool = False
 
 
 def padded_gear(
@@ -109,7 +127,7 @@ def _padded_gear(
         return unmet_assumption
     # One symbol after the other is padded, so the conditions must hold at each intermediate size as well.
     for corner in _corners(real, full, [proof["symbols"] for proof in proofs]):
-        broken_condition = next((condition for condition in plan["conditions"] if not _number(condition, corner)), None)
+        broken_condition = next((condition for condition in plan["conditions"] if not holds(condition, corner)), None)
         if broken_condition is not None:
             return "was traced under a condition that these sizes break"
     if not _same_forms(plan["results"], gear.results):
@@ -208,6 +226,8 @@ def _runner(
                 inputs[index].copy_(padded_inputs[index][regions[index]])
             return results
 
+    run_padded.is_native = getattr(run, "is_native", False)  # type: ignore[attr-defined]
+    run_padded.writes_copies = bool(written_indices)  # type: ignore[attr-defined]
     return run_padded
 
 

@@ -10,7 +10,7 @@ import torch
 
 from gearcache.guards.dispatch.inputs import Problem
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredInput
-from gearcache.guards.gears.expressions import expression_function
+from gearcache.guards.gears.expressions import holds
 
 
 class Problems:
@@ -80,7 +80,7 @@ def broken_condition(
     texts |= {name: text for name, (text, _) in numbers.items()}
     for text in gear.conditions:
         used_names = [name for name in values if re.search(rf"\b{name}\b", text)]
-        if _holds(text, {name: values[name] for name in used_names}):
+        if holds(text, {name: values[name] for name in used_names}):
             continue
         values_text = ", ".join(f"{texts[name]}={values[name]}" for name in used_names)
         allowed = re.sub(r"\b[sun]\d+\b", lambda match: texts.get(match[0], match[0]), text)
@@ -103,10 +103,3 @@ def broken_condition(
                 inputs[tensor].access.text, f"of strides {strides}", allowed, "stride", stored=inputs[tensor]
             )
     return None
-
-
-def _holds(text: str, values: Mapping[str, float]) -> bool:
-    try:
-        return bool(expression_function(text, tuple(values))(**values))
-    except ArithmeticError:  # a condition divides by a number that is 0
-        return False

@@ -7,11 +7,23 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from gearcache.guards.access import Access, Walker
+from gearcache.guards.access import Access, Scope, Walker
 
 
 class Watching(Protocol):
     """Watches the objects whose change may decide a check otherwise, before they are read: see `guards.watch.facts`."""
+
+    def begin(self, tree: list[Any], scope: Scope) -> None:
+        """Prepare for a walk over an evidence tree."""
+
+    def add_root(self, access: Access) -> Any:
+        """Watch the root of a path, which the walk reads next."""
+
+    def add_node(self, value: Any, number: int) -> None:
+        """Watch what one node of the tree reads of a value, which the walk compares next."""
+
+    def end(self) -> None:
+        """Drop what only the walk needed."""
 
     def add_value(self, value: Any) -> None:
         """Watch a tensor, or the content of a container."""

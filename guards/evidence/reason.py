@@ -47,7 +47,7 @@ class Reason(Struct, frozen=True):
 
     `kind`: `absent`, `key` (a component of the key differs from the nearest entry), `source`, `evidence`, `arguments`,
     `gear`, or the fault of a file (`corrupt`, `unloadable`, `unreadable`, `other version`, `unsigned`). `subject`
-    differed: `stored` and `found` are its values as text, `file` and `line` are its place, if it is code.
+    differed: `stored` and `present` are its values as text, `file` and `line` are its place, if it is code.
     """
 
     kind: str

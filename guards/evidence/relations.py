@@ -14,7 +14,7 @@ from typing import Any
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.kind import Kind, Writer, of_relation
 from gearcache.guards.evidence.names import a_type
-from gearcache.guards.gears.expressions import FINITE, NAMESPACE, checked_expression, expression_function
+from gearcache.guards.gears.expressions import FINITE, NAMESPACE, checked_expression, holds
 
 
 def _are_distinct(value: Any, expected: Any, others: Sequence[Any]) -> bool:
@@ -45,10 +45,7 @@ def _numbers_hold(value: Any, expected: Any, numbers: Sequence[Any]) -> bool:
     values = {str(name): number for (name, _), number in zip(expected[1], numbers, strict=True)}
     if any(type(number) is not number_type(name) for name, number in values.items()):
         return False
-    try:
-        return all(expression_function(text, tuple(values))(**values) for text in expected[0])
-    except (ArithmeticError, ValueError):
-        return False
+    return all(holds(text, values) for text in expected[0])
 
 
 def numbers_text(expected: Any) -> str:

@@ -13,34 +13,18 @@ plain form:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import msgpack
 
 from gearcache.guards.access import _STEPS, FAULTS, Access, Scope, Walker
-from gearcache.guards.evidence.checks import Check, Failure
-from gearcache.guards.evidence.kind import Kind
+from gearcache.guards.evidence.checks import Check, Failure, first_failure
+from gearcache.guards.evidence.kind import Kind, Watching
 from gearcache.guards.evidence.kinds import KINDS
 
 Tree = list[Any]
 #: The node at which most steps end: the empty hooks of a module.
 EMPTY = [[["empty", True]], []]
-
-
-class WalkWatch(Protocol):
-    """Is told of all that a walk over a tree is about to read, see `guards.watch.facts`."""
-
-    def begin(self, tree: Tree, scope: Scope) -> None:
-        """The walk begins."""
-
-    def add_root(self, access: Access) -> Any:
-        """The root of a path is read next."""
-
-    def add_node(self, value: Any, number: int) -> None:
-        """A value is compared with a node next."""
-
-    def end(self) -> None:
-        """The walk is over."""
 
 
 def evidence_tree(checks: Iterable[Check]) -> Tree:
@@ -100,24 +84,16 @@ def evidence_failure(tree: Tree, scope: Scope) -> Failure | None:
     """Return the first check of a tree that fails now, or None."""
     if evidence_holds(tree, scope):
         return None
-    walker = Walker(scope)
-    for check in sorted(evidence_checks(tree), key=lambda check: KINDS[check.kind].is_last):
-        failure = check.failure(walker)
-        if failure is not None:
-            return failure
-    return None
+    checks = sorted(evidence_checks(tree), key=lambda check: KINDS[check.kind].is_last)
+    return first_failure(checks, Walker(scope))
 
 
 def changed_function(tree: Tree, scope: Scope) -> Failure | None:
     """Return the first changed function or class of a tree, or None."""
-    walker = Walker(scope)
-    for check in evidence_checks(tree):
-        if KINDS[check.kind].is_code and (failure := check.failure(walker)) is not None:
-            return failure
-    return None
+    return first_failure([check for check in evidence_checks(tree) if KINDS[check.kind].is_code], Walker(scope))
 
 
-def evidence_holds(tree: Tree, scope: Scope, watch: WalkWatch | None = None) -> bool:
+def evidence_holds(tree: Tree, scope: Scope, watch: Watching | None = None) -> bool:
     """Return whether all checks of a tree hold now; `watch` is told of all objects before they are read."""
     _, roots = tree
     comparison = _Comparison(tree, Walker(scope), watch)
@@ -139,11 +115,14 @@ def evidence_holds(tree: Tree, scope: Scope, watch: WalkWatch | None = None) -> 
 
 
 class _Comparison:
-    """One pass over a tree; an object, as a function that calls itself is kept until the garbage collector runs."""
+    """One pass over a tree.
+
+    A class, as a closure that calls itself would keep what it has walked until the garbage collector runs.
+    """
 
     __slots__ = ("_classes", "_empty", "_last", "_nodes", "_walker", "_watch")
 
-    def __init__(self, tree: Tree, walker: Walker, watch: WalkWatch | None) -> None:
+    def __init__(self, tree: Tree, walker: Walker, watch: Watching | None) -> None:
         self._nodes, _ = tree
         self._empty = self._nodes.index(EMPTY) if EMPTY in self._nodes else None
         self._walker, self._classes, self._watch = walker, walker.classes, watch

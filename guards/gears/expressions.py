@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gearcache.guards.dispatch.generated import define
@@ -47,6 +47,8 @@ NAMESPACE = {**MATH, **ROUNDING}
 _FUNCTIONS = {"abs", "float", "max", "min", *NAMESPACE}
 
 
+#: What an expression raises that has no value: a division by 0, a number that is too large, a root of -1.
+NO_VALUE = (ArithmeticError, ValueError)
 #: The condition that a float is finite, which sympy supposes of each.
 FINITE = "(abs({}) < 1e309)"
 
@@ -78,3 +80,11 @@ def expression_function(text: str, names: tuple[str, ...]) -> Callable[..., Any]
     parameters = ", ".join(checked_expression(name) for name in names)
     source = f"def value({parameters}{', ' if names else ''}max=max, min=min):\n    return {checked_expression(text)}\n"
     return define(source, "value", dict(NAMESPACE), f"expression {text}")
+
+
+def holds(condition: str, values: Mapping[str, float]) -> bool:
+    """Return whether a condition holds for the values of its symbols; it does not where it has no value."""
+    try:
+        return bool(expression_function(condition, tuple(values))(**values))
+    except NO_VALUE:
+        return False

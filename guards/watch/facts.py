@@ -17,15 +17,16 @@ from typing import Any
 import torch
 
 from gearcache.guards.access import _STEPS, Access, Scope, own_attributes
+from gearcache.guards.evidence.kinds import KINDS
 from gearcache.guards.evidence.members import all_names, is_immutable
 from gearcache.guards.evidence.tree import EMPTY, Tree
-from gearcache.guards.watch.evidence_plan import EvidencePlan, is_key
 from gearcache.guards.watch.objects import WatchedObjects
 from gearcache.guards.watch.questions import of_abstract_classes, of_call
 from gearcache.guards.watch.watch import Watch, new_watch
 
 _HOOKS = torch.utils.hooks.RemovableHandle
 _OF_DESCRIPTORS = frozenset({"__get__", "__set__", "__delete__"})
+_PLAIN_KEYS = (str, int, bytes)
 
 
 class WatchedFacts(WatchedObjects):
@@ -113,7 +114,7 @@ class WatchedFacts(WatchedObjects):
             if name not in self._scope.module_globals:
                 self._add_keys(vars(builtins), (name,), "builtins")
         elif kind == "closure":
-            self._add_cell(self._scope.closure[name])
+            self._add("cell", self._scope.closure[name])
         elif kind == "module":
             self._add_keys(sys.modules, (name,), "sys.modules")
         elif kind == "environment":
@@ -175,3 +176,41 @@ class WatchedFacts(WatchedObjects):
             self._ask(of_call(value, argument))
         elif step not in ("type", "fields"):
             self._add_container(value)
+
+
+class EvidencePlan:
+    """What one node of an evidence tree watches, made once for all values that the node stands for.
+
+    `empty` is the number of the node of empty containers.
+    """
+
+    __slots__ = ("attributes", "checks", "keys", "steps")
+
+    def __init__(self, checks: list[Any], children: list[Any], empty: int | None) -> None:
+        self.checks: list[tuple[Any, Any]] = []
+        self.attributes: list[str] = []
+        self.keys: dict[Any, None] = {}
+        self.steps: list[tuple[str, Any]] = []
+        has_attributes = any(step == "attr" for step, _, _ in children)
+        for name, expected in checks:
+            if name == "type" and has_attributes:
+                continue  # attributes are watched with the class of their object
+            kind = KINDS[name]
+            if kind.reads_key and type(expected) in _PLAIN_KEYS:
+                self.keys[expected] = None
+            elif kind.watch is not None:
+                self.checks.append((kind.watch, expected))
+        for step, name, number in children:
+            if step == "attr":
+                self.attributes.append(name)
+            if number == empty:
+                continue
+            if is_key(step, name):
+                self.keys[name] = None
+            elif step != "attr":
+                self.steps.append((step, name))
+
+
+def is_key(step: str, key: Any) -> bool:
+    """Return whether a step reads one key, where the value is a dictionary."""
+    return step in ("item", "dict_item") and type(key) in _PLAIN_KEYS

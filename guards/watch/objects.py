@@ -154,7 +154,7 @@ class WatchedObjects:
             for name in names:
                 self._add_member(value, name)
         elif isinstance(value, types.CellType):
-            self._add_cell(value)
+            self._add("cell", value)
         else:
             if isinstance(value, types.FunctionType):
                 self.add_function(value)
@@ -222,9 +222,6 @@ class WatchedObjects:
             if key not in self._objects["question"]:
                 self._watch.add("question", question)
                 self._objects["question"][key] = key
-
-    def _add_cell(self, cell: types.CellType) -> None:
-        self._add("cell", cell)
 
 
 def _plain(value: Any) -> Any:

@@ -12,9 +12,11 @@
     │   └── RemoteError               a tier cannot be reached, is too slow, refuses, or gives wrong bytes
     ├── CaptureError                  a method cannot be cached; the text names the method and the cause
     │   ├── MethodRaises              its trace ends in an exception that it does not raise when it runs
+    │   ├── NoOperation               it runs no tensor operation; only preparing such a call raises it
     │   ├── NotExportable             a model cannot be exported (`dynamo_export`)
     │   └── UncacheableGuard          Dynamo guards on something gearcache cannot check
     ├── CompileError                  a backend failed; names the gear
+    │   └── ModuleChanged             another thread changed what a trace read; only preparing a call raises it
     ├── GraphError                    a compiled graph failed while it ran (also `RuntimeError`)
     ├── PaddedResultError             a padded call gave NaN, maybe through its filling (also `RuntimeError`)
     ├── UnsupportedMethod             `cache_compile` cannot take this (also `TypeError`)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 
@@ -88,12 +88,10 @@ def blobs(tier: Tier, deadline: Deadline) -> list[str]:
     return sorted(digest for digest in digests if is_digest(digest))
 
 
-def write_index(tier: Tier, deadline: Deadline, are_meant: Callable[[str], bool] = lambda _: True) -> int:
+def write_index(tier: Tier, deadline: Deadline) -> int:
     """Write the files in which a web server lists all entries, those of each method, and the folder of each one.
 
-    Returns how many changed.
-
-    `are_meant` chooses among them by name. Nothing else in a tier changes: a reader sees the old or the new file.
+    Returns how many changed. Nothing else in a tier changes: a reader sees the old or the new file.
     """
     contents = holdings(tier, deadline)
     texts = {ENTRIES + INDEX: _text(ENTRIES, contents.names)}
@@ -104,7 +102,7 @@ def write_index(tier: Tier, deadline: Deadline, are_meant: Callable[[str], bool]
         texts[entry.prefix + INDEX] = _text(entry.prefix, names)
     stale_names = [name for name in contents.indexes if name not in texts]
     changed_count = 0
-    for name, text in sorted({name: text for name, text in texts.items() if are_meant(name)}.items()):
+    for name, text in sorted(texts.items()):
         if tier.ask(lambda remote, name=name: remote.get(name, MAX_INDEX, deadline)) != text:  # type: ignore[misc]
             tier.ask(lambda remote, name=name, text=text: remote.put(name, text, deadline))  # type: ignore[misc]
             changed_count += 1

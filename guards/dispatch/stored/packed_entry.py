@@ -39,26 +39,12 @@ def entry_from_plain(data: Mapping[str, Any]) -> list[StoredVariant]:
 
     variants = [
         StoredVariant(
-            **{name: part_of(name, fields[name]) for name in SHARED_PARTS},
-            graph_name=fields["graph_name"],
-            gears=[StoredGear.from_plain(gear) for gear in fields["gears"]],
-            padding=fields.get("padding"),
-            numbers=fields.get("numbers", []),
-            computed=fields.get("computed", []),
-            constants=fields.get("constants", []),
-            constants_because=fields.get("constants_because", ""),
-            needed=fields.get("needed", {}),
-            static_because=fields.get("static_because", ""),
-            outputs=fields["outputs"],
-            impossible=fields.get("impossible", []),
-            raising=fields.get("raising", []),
-            left_out=fields.get("left_out", []),
-            unreached=fields.get("unreached"),
+            **fields
+            | {name: part_of(name, fields[name]) for name in SHARED_PARTS}
+            | {"gears": [StoredGear.from_plain(gear) for gear in fields["gears"]]}
         )
         for fields in data["variants"]
     ]
-    if any(fields.get("feeds") or ("feeds" in fields and fields["numbers"]) for fields in data["variants"]):
-        raise ValueError("a graph that takes ints in an earlier form")
     for variant in variants:
         if variant.graph_name not in variant.frame["co_names"] or not variant.gears:
             raise ValueError("a frame without a graph")

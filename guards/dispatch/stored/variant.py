@@ -55,8 +55,6 @@ class StoredGear(Struct, frozen=True):
     header: dict[str, Any]
     blobs: dict[str, str]
     written: list[int] = field(default_factory=list)
-    #: Of earlier entries; nothing reads it.
-    cloned: list[int] = field(default_factory=list)
     #: Input dims `(input, dim)` that were only assumed to follow the gear.
     assumed: list[list[int]] = field(default_factory=list)
     #: For a dynamic graph: each free size and stride, `(name, input, "size" or "stride", dim)`, and the conditions.
@@ -130,26 +128,9 @@ class StoredVariant(Struct, frozen=True):
 
     def to_plain(self) -> dict[str, Any]:
         """Return msgpack-able data."""
-        return {
-            "frame": self.frame,
-            "references": self.references,
-            "graph_name": self.graph_name,
+        return asdict(self) | {
             "inputs": [item.to_plain() for item in self.inputs],
             "attributes": [[name, access.to_plain()] for name, access in self.attributes.items()],
             "call_checks": [check.to_plain() for check in self.call_checks],
-            "evidence": self.evidence,
-            "sources": self.sources,
             "gears": [gear.to_plain() for gear in self.gears],
-            "padding": self.padding,
-            "numbers": self.numbers,
-            "computed": self.computed,
-            "constants": self.constants,
-            "constants_because": self.constants_because,
-            "needed": self.needed,
-            "static_because": self.static_because,
-            "outputs": self.outputs,
-            "impossible": self.impossible,
-            "raising": self.raising,
-            "left_out": self.left_out,
-            "unreached": self.unreached,
         }

@@ -26,7 +26,7 @@ from gearcache.ge_cache.graphs.plan import PlannedGear, matching_inputs, plan_ge
 from gearcache.ge_cache.graphs.static import gear_symbols
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import shapes as private_shapes
-from gearcache.guards.access import Access
+from gearcache.guards.access import FAULTS, Access
 from gearcache.guards.arguments import find_tensors, replace_tensors
 from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.parse import GearSpec
@@ -197,7 +197,7 @@ class Tracer:
         for place, dim in self._request.changing:
             try:
                 value = place.resolve(scope)
-            except (LookupError, AttributeError, TypeError):  # a variant of an earlier state of the module
+            except FAULTS:  # a variant of an earlier state of the module
                 continue
             if isinstance(value, torch.Tensor) and dim < value.dim() and value.size(dim) > 1:
                 dims.append((value, dim))

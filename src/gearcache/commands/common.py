@@ -144,9 +144,9 @@ def count(number: int, singular: str, plural: str | None = None) -> str:
     return f"{number} {singular if number == 1 else plural or f'{singular}s'}"
 
 
-def ago_text(moment: float, now: float | None = None) -> str:
+def ago_text(moment: float) -> str:
     """Return how long ago something was: `now`, `5 min ago`, `3 h ago`, `12 d ago`."""
-    seconds = (time.time() if now is None else now) - moment
+    seconds = time.time() - moment
     for limit, divisor, unit in ((60, 1, ""), (3600, 60, "min"), (172800, 3600, "h")):
         if seconds < limit:
             return f"{int(seconds // divisor)} {unit} ago" if unit else "now"

@@ -77,9 +77,9 @@ class Job(Struct, frozen=True):
     world: int
     connection: _Connection
 
-    def next_meeting(self, environ: Mapping[str, str] = os.environ) -> Place:
+    def next_meeting(self) -> Place:
         """Return the place of the next meeting; all ranks have their meetings in the same order."""
-        place = meeting_place(environ, self.world)
+        place = meeting_place(os.environ, self.world)
         distributed: Any = torch.distributed
         connection = self.connection
         return Place(

@@ -42,10 +42,10 @@ def duration_text(seconds: float) -> str:
     return seconds_text(seconds)
 
 
-def number(value: Any, default: float = 0.0) -> float:
-    """Return a finite number of at least 0, or the default for anything else."""
+def number(value: Any) -> float:
+    """Return a finite number of at least 0; 0 for anything else."""
     is_number = type(value) in (int, float)
-    return value if is_number and 0 <= value <= 1e15 else default
+    return value if is_number and 0 <= value <= 1e15 else 0.0
 
 
 def whole(value: Any) -> int:

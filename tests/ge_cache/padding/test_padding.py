@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,26 @@ def test_a_written_input_that_overlaps_another_is_refused(cache_dir: Path) -> No
     shared = keys.view(torch.int64).reshape(-1)[:3].reshape(3, 1).zero_()
     with pytest.raises(InputError, match="shares memory"):
         cached(shared, position, SimpleNamespace(keys=keys))
+
+
+def test_a_padded_input_that_is_written_and_is_memory_of_a_weight_is_refused(cache_dir: Path) -> None:
+    class Scaling(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(4, 4), requires_grad=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x.mul_(2) @ self.weight
+
+    module = Scaling()
+    config = strict_config(on_miss="pad", pad_values={"x": 0.0})
+    cached = gearcache.cache_compile(module.forward, config=config, gears={"x": {0: [4]}})
+    cached(torch.randn(3, 4))
+    expected = copy.deepcopy(module)
+    assert torch.equal(cached(module.weight[:4]), expected.forward(expected.weight[:4])), "no copy is written there"
+    with pytest.raises(InputError, match="`x` is written, and shares memory with"):
+        cached(module.weight[:3])
+    assert torch.equal(module.weight, expected.weight)
 
 
 def test_padded_calls_count_their_own_rows(cache_dir: Path) -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gearcache.errors import CacheError
 from gearcache.ge_cache.backend import Backend, Runner, StoredArtifact
 from gearcache.ge_cache.private_torch import core as private_core
-from gearcache.guards.access import Access, Scope, Walker
+from gearcache.guards.access import FAULTS, Access, Scope, Walker
 from gearcache.guards.dispatch.frame import bind_frame, resolve_reference
 from gearcache.guards.dispatch.function import BoundGear, compared_objects
 from gearcache.guards.dispatch.graph_call import GraphCall
@@ -108,7 +108,7 @@ def inputs_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
     """Return the values of a call for the inputs of a variant, which may not fit the call; None if one is absent."""
     try:
         return tuple(stored.access.resolve(scope) for stored in variant.inputs)
-    except (LookupError, AttributeError, TypeError):
+    except FAULTS:
         return None
 
 
@@ -144,7 +144,7 @@ class EvidenceCheck:
             return failure.reason("evidence")
         try:
             value = failure.check.access.resolve(self._scope)
-        except (LookupError, AttributeError, TypeError):
+        except FAULTS:
             return failure.reason("source")
         code = getattr(getattr(value, "__func__", value), "__code__", None)
         if not isinstance(code, types.CodeType):

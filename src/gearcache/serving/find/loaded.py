@@ -11,7 +11,7 @@ import torch
 from msgspec import Struct
 
 from gearcache.errors import InputError
-from gearcache.guards.access import Access
+from gearcache.guards.access import FAULTS, Access
 from gearcache.guards.dispatch.function import BoundGear
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.inputs import Problem, find_problem
@@ -183,7 +183,7 @@ def takes_tensors(variant: StoredVariant, call: Call) -> bool:
     places_of_none = [
         check.access for check in variant.call_checks if check.kind == "constant" and check.expected is None
     ]
-    with suppress(LookupError, AttributeError, TypeError):  # the call has no such place
+    with suppress(*FAULTS):  # the call has no such place
         return not any(isinstance(place.resolve(call.scope), torch.Tensor) for place in places_of_none)
     return True
 
@@ -195,7 +195,7 @@ def excluded_gears(variant: StoredVariant, call: Call, spec: GearSpec) -> set[st
     """
     gears = set(variant.impossible)
     for text, ints in variant.raising:
-        with suppress(LookupError, AttributeError, TypeError):  # the call has no such int
+        with suppress(*FAULTS):  # the call has no such int
             if all(Access.from_plain(path).resolve(call.scope) == value for path, value in ints):
                 gears.add(text)
     return gears - {gear_text(spec, call.sizes(spec))}

@@ -55,7 +55,7 @@ class Variants:
         self._siblings: list[Sibling] | None = None
         #: Variants of siblings that were loaded, and are not stored in this entry.
         self._of_siblings: list[StoredVariant] = []
-        #: Variants that failed for a reason of `FAULTS`, by id: they are not tried again, and reported at most once.
+        #: Variants that failed for a reason of `FAULTS`, by id: they are not tried again until the entry is read anew.
         self._unusable: dict[int, tuple[StoredVariant, str]] = {}
 
     @property

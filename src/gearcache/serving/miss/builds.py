@@ -284,7 +284,6 @@ class Builds:
 
     def take_in(self) -> None:
         """Read the stored variants, including ones equal to a variant that was of no use before."""
-        self._variants.renew(self._variants.read_again())
         self._variants.read_again()
 
     def _raise_own_error(self, call: Call, spec: GearSpec, result: BuildResult) -> None:

@@ -172,7 +172,6 @@ def _grad_modes(present: list[StoredVariant], call: Call) -> tuple[bool, ...]:
     return (False, True)
 
 
-logger = logging.getLogger("gearcache")
 #: The method that this process has warned about.
 _warned: list[str] = []
 

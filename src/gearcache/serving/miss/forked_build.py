@@ -25,6 +25,7 @@ from msgspec import Struct, field, msgpack
 from msgspec.structs import asdict
 
 from gearcache.events import Event, LateEvent, held_events, tell_at_once
+from gearcache.ge_cache.private_torch.threads import is_compile_lock_free
 from gearcache.ge_cache.workers.kept import KEPT
 from gearcache.ge_cache.workers.program import keep_priority, watch_parent
 from gearcache.import_locks import importing_threads
@@ -112,13 +113,7 @@ def can_fork() -> bool:
     """Whether no other thread imports a module or compiles with Dynamo: the child could never get such a lock."""
     if importing_threads() - {threading.get_ident()}:
         return False
-    lock = getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
-    if lock is None:
-        return True
-    if not lock.acquire(blocking=False):
-        return False
-    lock.release()
-    return True
+    return is_compile_lock_free()
 
 
 def _close_connections(own: set[int]) -> None:

@@ -9,10 +9,9 @@ import torch
 from msgspec import Struct
 
 from gearcache.guards.dispatch.fills import Fills
-from gearcache.guards.dispatch.graph_call import GraphCall
+from gearcache.guards.dispatch.graph_call import GraphCall, Runner
 from gearcache.guards.dispatch.inputs import Problem, find_problem
-from gearcache.guards.dispatch.padded_call import padded_gear
-from gearcache.guards.dispatch.padded_gear import PaddedGear, Runner, Unfit
+from gearcache.guards.dispatch.padded_call import PaddedGear, Unfit, padded_gear
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.serving.call.call import Call
 from gearcache.serving.find.activate import ActiveVariant, tensors_of
