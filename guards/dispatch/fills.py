@@ -35,8 +35,11 @@ class Fills(Struct, frozen=True):
 
     def given(self, path: str, dtype: torch.dtype) -> Any:
         """Return the filling of an argument, or None where none is given."""
-        matches = any(RangeAxis(pattern, 0, 1).matches(path) for pattern in self.values)
-        return self.value(path, dtype) if matches else None
+        return self.value(path, dtype) if self.names(path) else None
+
+    def names(self, path: str) -> bool:
+        """Return whether an argument has a filling."""
+        return any(RangeAxis(pattern, 0, 1).matches(path) for pattern in self.values)
 
     def value(self, path: str, dtype: torch.dtype) -> Any:
         """Return the filling of an argument; `GearSpecError` when its dtype cannot hold it."""

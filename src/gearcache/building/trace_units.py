@@ -197,7 +197,8 @@ class Units:
                 try:
                     unit.padding = self._padding_plan(unit, covered)
                 except GearSpecError as error:
-                    if capture is first_capture and all(min(gear.sizes) >= 2 for gear in covered):
+                    is_first = capture is first_capture and all(min(gear.sizes) >= 2 for gear in covered)
+                    if is_first and not self._has_joined(capture):
                         raise
                     logger.info("%s: no padding of %s: %s", capture.method, _texts(spec, covered), error)
                     yield from self._own_units(capture, uncovered)
@@ -216,6 +217,13 @@ class Units:
             name = self._request.names[next_gear.text(spec)]
             logger.info("%s: gear %s needs a trace of its own (%s)", capture.method, name, next_gear.broken)
             capture, planned = self._tracer.planned(self._tracer.resized(capture, next_gear.assignment))
+
+    def _has_joined(self, capture: Capture) -> bool:
+        """Return whether one tensor was given for several arguments: this trace cannot be padded, another may."""
+        fills = self._request.fills
+        return fills is not None and any(
+            check.kind == "same" and fills.names(check.access.text) for check in capture.checks
+        )
 
     def _padding_plan(self, unit: TraceUnit, covered: list[PlannedGear]) -> dict[str, Any]:
         """Prove that calls between gears may be padded; `GearSpecError` if there is no proof."""

@@ -184,6 +184,19 @@ def test_a_padded_input_that_is_written_and_is_memory_of_a_weight_is_refused(cac
     assert torch.equal(module.weight, expected.weight)
 
 
+def test_one_tensor_for_two_padded_arguments_is_served_and_keeps_no_other_call_from_padding(cache_dir: Path) -> None:
+    class Scoring(torch.nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return (x * y).sum(-1)
+
+    config = strict_config(on_miss="pad", pad_values={"x": 0.0, "y": 0.0})
+    cached = gearcache.cache_compile(Scoring().forward, config=config, gears={"x": {0: [2, 4]}, "y": {0: [2, 4]}})
+    x, y = torch.randn(4, 3), torch.randn(4, 3)
+    assert torch.equal(cached(x, x), (x * x).sum(-1))
+    assert torch.equal(cached(x, y), (x * y).sum(-1))
+    assert torch.equal(cached(x[:3], y[:3]), (x * y).sum(-1)[:3])
+
+
 def test_padded_calls_count_their_own_rows(cache_dir: Path) -> None:
     meter = Meter()
     config = strict_config(on_miss="pad", pad_values={"x": 0.0})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -69,6 +71,70 @@ def test_what_the_method_sees_otherwise_is_traced(cache_dir: Path) -> None:
             cached(torch.ones(3))
     net.child.eval()
     assert torch.equal(cached(torch.ones(3)), torch.full((3,), 2.0))
+
+
+class Base(torch.nn.Module):
+    prints = False
+
+
+class Moody(Base):
+    """Forms no graph in one of several states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mode, self.child, self.names = SimpleNamespace(prints=False), torch.nn.Linear(4, 4), {"quiet"}
+
+    def run(self, x: Tensor, y: Tensor, mode: Any) -> Tensor:
+        if self.prints or self.mode.prints or mode.prints or "loud" in self.names or x is y or x._base is not None:
+            print("no graph")
+        return self.child(x) + y
+
+
+def of_base(net: Moody, mode: Any) -> None:
+    type(net).__mro__[1].prints = not Base.prints  # type: ignore[attr-defined]
+
+
+def of_held_object(net: Moody, mode: Any) -> None:
+    net.mode.prints = not net.mode.prints
+
+
+def of_argument(net: Moody, mode: Any) -> None:
+    mode.prints = not mode.prints
+
+
+def of_set(net: Moody, mode: Any) -> None:
+    net.names ^= {"loud"}
+
+
+def hook(net: Moody, mode: Any) -> None:
+    if net.child._forward_hooks:
+        net.child._forward_hooks.clear()
+    else:
+        net.child.register_forward_hook(lambda *_: print("no graph"))
+
+
+@pytest.mark.parametrize("change", [of_base, of_held_object, of_argument, of_set, hook])
+def test_a_state_that_forms_a_graph_is_served_after_one_that_does_not(
+    cache_dir: Path, change: Callable[[Moody, Any], None]
+) -> None:
+    net, mode, x, y = Moody(), SimpleNamespace(prints=False), torch.ones(2, 4), torch.ones(2, 4)
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    change(net, mode)
+    for _ in range(2):
+        with pytest.raises(CaptureError):
+            cached(x, y, mode)
+    assert cached.stats.traces == 1
+    change(net, mode)
+    assert torch.equal(cached(x, y, mode), net.run(x, y, mode))
+
+
+def test_arguments_that_are_apart_are_served_after_some_that_are_not(cache_dir: Path) -> None:
+    net, mode, x = Moody(), SimpleNamespace(prints=False), torch.ones(2, 4)
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    for first, second in ((x, x), (torch.ones(4, 4)[:2], x)):
+        with pytest.raises(CaptureError):
+            cached(first, second, mode)
+    assert torch.equal(cached(x, x.clone(), mode), net.run(x, x.clone(), mode))
 
 
 class Decoder(nn.Module):

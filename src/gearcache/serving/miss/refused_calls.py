@@ -7,6 +7,7 @@ error was found, the next ones get it without a trace for a while.
 
 from __future__ import annotations
 
+import collections
 import copy
 import time
 import types
@@ -34,6 +35,7 @@ _REJECTED_SECONDS = 60.0
 #: Types whose equal values are interchangeable; others are compared as text (-0.0 and 0.0, NaN).
 _SCALARS = frozenset((bool, int, str, bytes, type(None)))
 _FLOATS = frozenset((float, complex))
+_FLAGS = frozenset((bool, type(None)))
 
 
 class _Streak(Struct):
@@ -146,11 +148,13 @@ def likeness(call: Call, *, exact: bool = True) -> Any:
     instance = next(iter(call.arguments.values()))
     modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), call.stance
     arguments = tuple((name, _outline(value, exact=exact)) for name, value in call.given.items())
+    places = [id(value) for value in call.given.values()]
+    joined = tuple(map(places.index, places))
     # The instance is represented by its identity; the content of its modules is listed.
     module_globals = call.scope.module_globals
     used = _used_names(instance, module_globals)
     seen = {name: value for name, value in list(module_globals.items()) if name in used}
-    return modes, arguments, tuple(_parts(instance)), _outlines(seen)
+    return modes, arguments, joined, tuple(_parts(instance)), _outlines(seen)
 
 
 def _used_names(instance: Any, module_globals: Mapping[str, Any]) -> set[str]:
@@ -171,7 +175,10 @@ def _parts(instance: Any) -> Iterable[Any]:
             continue
         seen.add(id(module))
         attributes = own_attributes(module) or {}
-        yield id(module), id(type(module)), _outlines(vars(type(module))), _outlines(attributes)
+        classes = [
+            cls for cls in type(module).__mro__ if not module_of(cls).startswith(("torch.nn.modules", "builtins"))
+        ]
+        yield id(module), tuple((id(cls), _outlines(vars(cls))) for cls in classes), _outlines(attributes)
         children = attributes.get("_modules")
         if type(children) is dict:
             queue.extend(children.values())
@@ -192,14 +199,19 @@ def _outline(value: Any, depth: int = 4, *, exact: bool = True) -> Any:
         if not exact:
             return kind, value.dtype, value.dim(), value.device
         layout = tuple(value.stride()) if value.layout == torch.strided else str(value.layout)
-        return kind, value.dtype, tuple(value.shape), layout, value.device, value.requires_grad
+        return kind, value.dtype, tuple(value.shape), layout, value.device, value.requires_grad, value._base is None
     if kind in _FLOATS:
         return kind, repr(value)
     if kind is types.FunctionType:
         return id(value), id(value.__code__)
     if depth and kind in (list, tuple):
         return kind, tuple(_outline(item, depth - 1, exact=exact) for item in value)
-    if depth and kind is dict:
+    if depth and kind in (dict, collections.OrderedDict):
         items = list(value.items())
         return kind, tuple((_outline(key, 0), _outline(item, depth - 1, exact=exact)) for key, item in items)
-    return id(value)
+    if depth and kind in (set, frozenset):
+        return kind, frozenset(_outline(item, 0) for item in list(value))
+    # Of an object its flags: numbers and texts may be other ones at each call.
+    attributes = own_attributes(value) if depth else None
+    flags = [(name, item) for name, item in list((attributes or {}).items()) if type(item) in _FLAGS]
+    return id(value), tuple(flags)
