@@ -37,7 +37,7 @@ _WRITES_GLOBAL = {opmap[name] for name in ("STORE_GLOBAL", "DELETE_GLOBAL")}
 
 
 class UnstorableConstant(Exception):
-    """A constant in the frame that has no plain form; carries its type."""
+    """A constant in the frame that has no plain form; carries it in words."""
 
 
 def encode_code(code: types.CodeType) -> dict[str, Any]:
@@ -103,7 +103,10 @@ def _encode_constant(value: Any) -> Any:
         return {"builtin": name}
     if (cls := named_tuple_of(value)) is not None:
         return {"make": name_of(cls)}
-    raise UnstorableConstant(f"{kind.__module__}.{kind.__qualname__}")
+    if isinstance(value, type):
+        which = "as for a function of `functools.singledispatch`: call the function that it picks"
+        raise UnstorableConstant(f"the class `{value.__module__}.{name}`, {which}")
+    raise UnstorableConstant(f"a constant of type {kind.__module__}.{kind.__qualname__}")
 
 
 _DECODERS: dict[str, Callable[[Any], Any]] = {

@@ -269,8 +269,8 @@ class ModuleChanged(CompileError):
 
     def __str__(self) -> str:
         return (
-            f"`{self.method}`, gear {_short_gear(self.gear)}: the module changed while its graph was made, which at "
-            f"most serves the module as it was: {self.cause}"
+            f"`{self.method}`, gear {_short_gear(self.gear)}: the module changed while its graph was made, so this "
+            f"graph cannot serve it: {self.cause}"
         )
 
 

@@ -52,7 +52,7 @@ class TraceUnit(Struct):
             self.frame = encode_code(capture.frame_code)
             record_sources(capture.traced_code)
         except UnstorableConstant as error:
-            raise CaptureError(capture.method, f"its frame holds a constant of type {error}") from None
+            raise CaptureError(capture.method, f"its frame holds {error}") from None
         except UnnamedCode as error:
             raise UncacheableGuard(capture.method, "source", str(error), "its code can be found in no file") from None
         self.references = frame_references(
