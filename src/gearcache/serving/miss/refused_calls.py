@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import os
 import time
 import types
 from collections.abc import Iterable, Mapping
@@ -146,7 +147,7 @@ def likeness(call: Call, *, exact: bool = True) -> Any:
     Unless `exact`, ints and sizes of the arguments do not count.
     """
     instance = next(iter(call.arguments.values()))
-    modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), call.stance
+    modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), call.stance, frozenset(os.environ.items())
     arguments = tuple((name, _outline(value, exact=exact)) for name, value in call.given.items())
     places = [id(value) for value in call.given.values()]
     joined = tuple(map(places.index, places))
