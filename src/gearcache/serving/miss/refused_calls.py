@@ -168,21 +168,23 @@ def _used_names(instance: Any, module_globals: Mapping[str, Any]) -> set[str]:
 
 
 def _parts(instance: Any) -> Iterable[Any]:
-    """Yield the content of the module and its submodules; no user code is called."""
+    """Yield the content of the module, its submodules and their classes; no user code is called."""
     queue, seen = [instance], set()
+    classes: dict[type, None] = {}
     while queue:
         module = queue.pop()
         if id(module) in seen:
             continue
         seen.add(id(module))
+        classes.update(dict.fromkeys(type(module).__mro__))
         attributes = own_attributes(module) or {}
-        classes = [
-            cls for cls in type(module).__mro__ if not module_of(cls).startswith(("torch.nn.modules", "builtins"))
-        ]
-        yield id(module), tuple((id(cls), _outlines(vars(cls))) for cls in classes), _outlines(attributes)
+        yield id(module), id(type(module)), _outlines(attributes)
         children = attributes.get("_modules")
         if type(children) is dict:
             queue.extend(children.values())
+    for cls in classes:
+        if not module_of(cls).startswith(("torch.nn.modules", "builtins")):
+            yield id(cls), _outlines(vars(cls))
 
 
 def _outlines(values: Mapping[str, Any]) -> Any:
@@ -212,7 +214,7 @@ def _outline(value: Any, depth: int = 4, *, exact: bool = True) -> Any:
         return kind, tuple((_outline(key, 0), _outline(item, depth - 1, exact=exact)) for key, item in items)
     if depth and kind in (set, frozenset):
         return kind, frozenset(_outline(item, 0) for item in list(value))
-    # Of an object its flags: numbers and texts may be other ones at each call.
-    attributes = own_attributes(value) if depth else None
+    # Of an object its flags: numbers and texts may be other ones at each call. `_parts` lists modules.
+    attributes = own_attributes(value) if depth and not isinstance(value, (type, torch.nn.Module)) else None
     flags = [(name, item) for name, item in list((attributes or {}).items()) if type(item) in _FLAGS]
     return id(value), tuple(flags)
