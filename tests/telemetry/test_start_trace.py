@@ -29,7 +29,6 @@ def main():
     net = Net(on_miss="pad", pad_values={"x": 0.0})
     WARM
     net.cached(torch.zeros(1, 8))
-    print(type(net.cached).__call__.__name__)
     for size in (2, 2, 3, 4, 4, 4):
         net.cached(torch.zeros(size, 8))
     for _ in range(2):
@@ -48,7 +47,6 @@ def start(folder: Path, trace: str, warm: str = "") -> dict[str, Any]:
     values = {"TORCHAIR_CACHE_HOME": str(folder / "cache"), "GEARCACHE_TRACE": str(folder / trace)}
     found = run_code(program, environ={**os.environ, **values}, cwd=folder)
     assert found.returncode == 0, found.stderr
-    assert found.stdout != "first\n", "what notes the first call has stepped aside: the calls after it pay nothing"
     (path,) = folder.glob(trace.replace("%p", "*"))
     return dict(json.loads(path.read_text()))
 

@@ -287,32 +287,19 @@ class CachedMethod:
     def _serve_from(self, dispatch: Callable[..., Any]) -> None:
         """Make a dispatch the object's `__call__`."""
         self._made_dispatch = dispatch
-        if self._recorded is None:
-            self._serve_by(dispatch)
-        else:
-            self._serve_by(self._recorded.once(dispatch, self._put_back), notes=dispatch)
+        self._serve_by(dispatch if self._recorded is None else self._recorded.noting(dispatch))
 
     def follow_stance(self) -> None:
         """Serve calls by the present `torch.compiler.set_stance`; called when the stance changes."""
         self._serve_by()
 
-    def _serve_by(self, dispatch: Callable[..., Any] | None = None, *, notes: Callable[..., Any] | None = None) -> None:
-        """Make a function the object's `__call__`, unless the stance forbids compiled code.
-
-        `notes` is the dispatch for which `dispatch` only records the first call.
-        """
+    def _serve_by(self, dispatch: Callable[..., Any] | None = None) -> None:
+        """Make a function the object's `__call__`, unless the stance forbids compiled code."""
         with _switch:
             if dispatch is not None:
-                self._usual_dispatch = notes
                 self._dispatch = private_core.traced_as(dispatch, _as_it_is)
             is_eager = present_stance() == FORCE_EAGER
             type(self).__call__ = CachedMethod._run_eagerly if is_eager else self._dispatch  # type: ignore[method-assign]
-
-    def _put_back(self) -> None:
-        """Use the dispatch whose first answer was recorded, if there is one."""
-        with _switch:
-            if self._usual_dispatch is not None:
-                self._serve_by(self._usual_dispatch)
 
     def _run_eagerly(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the method itself, without autograd like every cached call."""

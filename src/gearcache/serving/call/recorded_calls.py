@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -36,8 +35,6 @@ class RecordedCalls:
         self._answered: set[str] = set()
         #: Number of calls that the dispatch has passed on.
         self._passed = 0
-        #: Makes the method use its own dispatch again; a weak reference, as it belongs to the method.
-        self._restore: Callable[[], Callable[[], None] | None] = _nothing
         trace_recorder.follow(self)
 
     def pass_on(self) -> None:
@@ -50,25 +47,22 @@ class RecordedCalls:
         if category in self._answered:
             return
         self._answered.add(category)
-        if by_graph and (restore := self._restore()) is not None:
-            restore()
         self._recorder.add(category, self._name, begin, time.perf_counter() - begin)
         self._recorder.answered()
 
-    def once(self, dispatch: Callable[..., Any], restore: Callable[[], None]) -> Callable[..., Any]:
-        """Return a dispatch that records the first answer; the method `restore` then installs the usual dispatch."""
+    def noting(self, dispatch: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a dispatch that records its first answer."""
 
-        def first(instance: Any, /, *args: Any, **kwargs: Any) -> Any:
+        def noted(instance: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if "answer" in self._answered:
+                return dispatch(instance, *args, **kwargs)
             begin, passed_before = time.perf_counter(), self._passed
             result = dispatch(instance, *args, **kwargs)
             if passed_before == self._passed:  # else the code that served it recorded it
                 self.answer(begin, by_graph=True)
             return result
 
-        if "answer" in self._answered:
-            return dispatch
-        self._restore = weakref.WeakMethod(restore)
-        return first
+        return noted
 
     def to_record(self) -> dict[str, Any]:
         """Return counters and reasons as plain data."""
@@ -85,10 +79,6 @@ class RecordedCalls:
             "refused_errors": dict(self._outcomes.refused),
             "reasons": [{**{name: getattr(reason, name) for name in _REASON}, "times": 1} for reason in reasons],
         }
-
-
-def _nothing() -> None:
-    """Return None: there is no dispatch to restore yet."""
 
 
 class RecordedShapes:
