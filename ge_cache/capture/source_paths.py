@@ -108,9 +108,15 @@ def _access_of(source: Any, names: FrameNames) -> Access:
 
 def is_given(source: Any) -> bool:
     """Return whether a source leads to an object from before the call: a trace may also name objects that it made."""
+    root = root_of(source)
+    return root is not None and type(root).__name__ != "TempLocalSource"
+
+
+def root_of(source: Any) -> Any:
+    """Return the source at which the path of a source begins."""
     while (base := getattr(source, "base", None)) is not None:
         source = base
-    return source is not None and type(source).__name__ != "TempLocalSource"
+    return source
 
 
 def is_of_namedtuple(source: Any, names: FrameNames) -> bool:
@@ -118,8 +124,7 @@ def is_of_namedtuple(source: Any, names: FrameNames) -> bool:
 
     They have no module, so no path leads to them; the standard library fills them, and its version is in the key.
     """
-    while (base := getattr(source, "base", None)) is not None:
-        source = base
+    source = root_of(source)
     if type(source).__name__ != "GlobalSource" or source.global_name not in names.installed:
         return False
     scope = names.installed[source.global_name]

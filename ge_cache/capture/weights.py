@@ -6,6 +6,8 @@ import types
 from collections.abc import Collection
 from typing import Any
 
+from gearcache.ge_cache.capture.source_paths import root_of
+
 
 class Weights:
     """Tensors of a method's own modules are bound: modules below its instance, globals and closures.
@@ -26,9 +28,8 @@ class Weights:
             return False
         if self.are_replaced(source):
             return False
-        while (base := getattr(source, "base", None)) is not None:
-            source = base
-        return type(source).__name__ != "LocalSource" or source.local_name in self._own_names
+        root = root_of(source)
+        return type(root).__name__ != "LocalSource" or root.local_name in self._own_names
 
     def are_replaced(self, source: Any) -> bool:
         """Return whether the frame replaces the tensors of this source."""

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from gearcache.errors import CaptureError, UnkeyableValue
 from gearcache.guards.access import FAULTS, Access, Scope
 from gearcache.guards.evidence.checks import Check, observe
-from gearcache.guards.evidence.code import code_objects, is_versioned
+from gearcache.guards.evidence.code import closed_over, code_objects, is_versioned
 from gearcache.guards.evidence.members import is_foreign
 from gearcache.guards.evidence.names import module_of
 
@@ -83,9 +83,9 @@ class LibraryFunctions(Struct):
                 self.functions[module, name] = value
                 if isinstance(value, types.FunctionType) and is_versioned(value.__code__):
                     self._follow(value)
-        for cell in function.__closure__ or ():
-            if cell != types.CellType() and isinstance(cell.cell_contents, types.FunctionType):
-                self._follow(cell.cell_contents)
+        for value in closed_over(function):
+            if isinstance(value, types.FunctionType):
+                self._follow(value)
 
 
 def _read(function: types.FunctionType, names: set[str]) -> Iterator[tuple[str, str, Any]]:

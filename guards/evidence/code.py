@@ -109,10 +109,15 @@ def is_users(function: Any, seen: frozenset[int] = frozenset()) -> bool:
     )
 
 
+def closed_over(function: types.FunctionType) -> list[Any]:
+    """Return the closed-over values of a function that exist already."""
+    return [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
+
+
 def inner_values(function: types.FunctionType) -> list[Any]:
     """Return the closed-over values of a function and the function that it wraps."""
-    values = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
-    return [item for item in (*values, getattr(function, "__wrapped__", None)) if item is not function]
+    values = (*closed_over(function), getattr(function, "__wrapped__", None))
+    return [item for item in values if item is not function]
 
 
 def is_library_file(file: Any) -> bool:

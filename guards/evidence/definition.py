@@ -12,11 +12,10 @@ import hashlib
 import types
 from typing import Any
 
-from gearcache.guards.evidence.code import function_plain
+from gearcache.guards.evidence.code import closed_over, function_plain
 from gearcache.guards.evidence.constants import NotConstant, to_plain
 from gearcache.guards.evidence.names import name_of
 
-_EMPTY_CELL = types.CellType()
 #: The first `torch.compile` of a process puts functions of this module around `Module.__init__` and `__setstate__`,
 #: which note that a module is new and do nothing else (torch 2.13, `install_generation_tagging_init`).
 _NOTING = "torch._dynamo.mutation_guard"
@@ -70,10 +69,9 @@ def _unwrapped(function: types.FunctionType) -> types.FunctionType:
 
 def _captures(function: types.FunctionType, depth: int) -> list[Any]:
     """Return the defaults of a function and its closed-over values."""
-    cells = [cell.cell_contents for cell in function.__closure__ or () if cell != _EMPTY_CELL]
     keywords = sorted((function.__kwdefaults__ or {}).items())
     return [
         [_describe(item, depth + 1) for item in function.__defaults__ or ()],
         [[name, _describe(item, depth + 1)] for name, item in keywords],
-        [_describe(item, depth + 1) for item in cells],
+        [_describe(item, depth + 1) for item in closed_over(function)],
     ]

@@ -10,6 +10,7 @@ from typing import Any
 from gearcache.errors import UnkeyableValue
 from gearcache.guards.dispatch.tensors.native import is_operator
 from gearcache.guards.evidence.code import (
+    closed_over,
     code_objects,
     function_plain,
     inner_values,
@@ -87,8 +88,8 @@ class _Description:
         if is_versioned(function.__code__):
             inner = [item for item in inner_values(function) if is_users(item)]
             return [*plain, [self.of(item) for item in inner]] if inner else plain
-        used_values = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-        used_values += [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
+        defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+        used_values = [*defaults, *closed_over(function)]
         codes = code_objects(function.__code__)
         names = dict.fromkeys(name for code in codes for name in code.co_names)
         read_globals = [(name, function.__globals__[name]) for name in names if name in function.__globals__]

@@ -16,6 +16,7 @@ from torch._dynamo.variables.tensor import NumpyNdarrayVariable, TensorVariable
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
 from torch.utils._config_module import ConfigModule
 
+from gearcache.ge_cache.capture.source_paths import root_of
 from gearcache.ge_cache.private_torch.probe import Probes, overriding
 from gearcache.ge_cache.private_torch.renamed import name_here
 from gearcache.guards.access import MODULE_PARTS, own_attributes
@@ -218,7 +219,5 @@ def _is_of_argument(source: Any, tx: Any) -> bool:
     """Return whether a value belongs to an argument. Those of the instance and the globals are watched between
     calls.
     """
-    while (base := getattr(source, "base", None)) is not None:
-        source = base
     root = tx.output.root_tx.f_code
-    return bool(getattr(source, "local_name", root.co_varnames[0]) != root.co_varnames[0])
+    return bool(getattr(root_of(source), "local_name", root.co_varnames[0]) != root.co_varnames[0])

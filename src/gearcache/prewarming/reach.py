@@ -16,6 +16,7 @@ import torch
 
 from gearcache.attaching.attachment import SEAM, Attachment, attachment_of
 from gearcache.guards.access import own_attributes
+from gearcache.guards.evidence.code import closed_over
 from gearcache.serving.call.decorated_method import CachedFunction
 from gearcache.serving.call.method import CachedMethod
 from gearcache.serving.call.stance import followers
@@ -109,11 +110,7 @@ def _parts(value: Any) -> Iterator[Any]:
     if _is(value, types.MethodType):
         yield from (value.__self__, value.__func__)
     if _is(value, types.FunctionType):
-        for cell in value.__closure__ or ():
-            try:
-                yield cell.cell_contents
-            except ValueError:  # it is empty
-                continue
+        yield from closed_over(value)
     yield from (own_attributes(value) or {}).values()
     for cls in type(value).__mro__:
         for member in vars(cls).values():
