@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 from msgspec import msgpack
-from msgspec.structs import replace
 
 from gearcache.ge_cache.aten import decode_tensor, encode_tensor, to_module
 from gearcache.ge_cache.backend import Artifact, Stage
@@ -30,7 +29,7 @@ from gearcache.ge_cache.inductor.groups import place
 from gearcache.ge_cache.inductor.headers import SharedHeaders
 from gearcache.ge_cache.inductor.options import compile_options, vectors_for
 from gearcache.ge_cache.inductor.repeated import Built, build_repeats, keeping_constants
-from gearcache.ge_cache.inductor.runtime import Link, linkable, make_linked
+from gearcache.ge_cache.inductor.runtime import Link, make_linked
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.ge_cache.private_torch.codegen import inductor as private_inductor
@@ -92,27 +91,14 @@ def _build(
     *,
     is_static: bool,
 ) -> Built:
-    """Return the object of a graph, in parts where operations repeat."""
+    """Return the object of a graph, in parts where operations repeat; the attributes `attached` are its weights."""
     specs = [*job.inputs, *job.attributes.values()]
-    if not (job.repeats and is_static and all(spec.device.type == "cpu" for spec in specs)):
-        return _build_whole(module, inputs, attached, job, stage, link)
-    copied = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-    outcome = build_repeats(copied, inputs, attached, job, stage, linker_flags(), link)
+    outcome: Built | str = ""
+    if job.repeats and is_static and all(spec.device.type == "cpu" for spec in specs):
+        copied = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+        outcome = build_repeats(copied, inputs, attached, job, stage, linker_flags(), link)
     if isinstance(outcome, Built):
         return outcome
-    whole = _build_whole(module, inputs, attached, job, stage, link)
-    return replace(whole, header={"whole": outcome}) if outcome else whole
-
-
-def _build_whole(
-    module: torch.fx.GraphModule,
-    inputs: list[torch.Tensor],
-    attached: list[str],
-    job: CompileJob,
-    stage: Stage,
-    link: Link,
-) -> Built:
-    """Return the object of a graph that is compiled as one; the attributes `attached` are its weights."""
     weights = {name: module.get_buffer(name) for name in attached}
     folded: dict[str, torch.Tensor] = {}
     stage("lower")
@@ -127,7 +113,7 @@ def _build_whole(
             lambda make, lowered: link(make, lowered.written),
             vectors_for(job),
         )
-    return Built(Path(library), folded)
+    return Built(Path(library), folded, {"whole": outcome} if outcome else {})
 
 
 def with_headers(headers: SharedHeaders, tell: Callable[[], None]) -> Link:
@@ -153,14 +139,9 @@ def prepare(headers: SharedHeaders, tell: Callable[[], None], threads: int, targ
 
     def link(make: Make, lowered: Lowered) -> str:
         def build(are_complete: Callable[[], None] | None) -> str:
-            def stop() -> None:
-                assert are_complete is not None
-                are_complete()
-                raise _HeadersComplete
-
             if are_complete is not None:
-                with contextlib.suppress(_HeadersComplete), headers_meanwhile(stop):
-                    make(linkable(lowered.written))
+                with contextlib.suppress(_HeadersComplete), headers_meanwhile(_ending(are_complete)):
+                    make_linked(make, lowered.written)
             return ""
 
         return headers.build(build, tell)
@@ -173,8 +154,16 @@ def prepare(headers: SharedHeaders, tell: Callable[[], None], threads: int, targ
         )
 
 
-class _HeadersComplete(Exception):
-    """Ends a compile whose headers were all that mattered."""
+class _HeadersComplete(BaseException):
+    """Ends a compile whose headers were all that mattered; no error, for which an object would be made otherwise."""
+
+
+def _ending(are_complete: Callable[[], None]) -> Callable[[], None]:
+    def end() -> None:
+        are_complete()
+        raise _HeadersComplete
+
+    return end
 
 
 class _Increment(torch.nn.Module):

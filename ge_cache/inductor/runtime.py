@@ -37,11 +37,6 @@ def make_linked(make: Make, written: CppSource) -> str:
         return make(written)
 
 
-def linkable(written: CppSource) -> CppSource:
-    """Return a source as `make_linked` compiles it."""
-    return without_runtime(with_numbers_read(with_lock_released(written)))
-
-
 def without_runtime(written: CppSource) -> CppSource:
     """Return a source with its runtime split off; unchanged where it is not written as expected."""
     text = written.wrapper

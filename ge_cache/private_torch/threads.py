@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gearcache.collection import keep_young_objects, paused_collection
+from gearcache.collection import uncollected_import
 from gearcache.import_locks import is_importing
 
 #: What a trace imports for most of its imports' time, in its order.
@@ -53,11 +53,9 @@ def import_to_the_end(modules: tuple[str, ...]) -> None:
 
 
 def _import(modules: tuple[str, ...]) -> None:
-    """Import modules; the garbage collector would take a quarter of the time of an import of Inductor."""
-    with paused_collection():
+    with uncollected_import():
         for module in modules:
             importlib.import_module(module)
-        keep_young_objects()
     _imported.update(modules)
 
 

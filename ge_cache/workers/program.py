@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from gearcache.child_process import messages_as_output, receive, send
-from gearcache.collection import keep_young_objects, paused_collection, rare_collection
+from gearcache.collection import rare_collection, uncollected_import
 
 if TYPE_CHECKING:
     from gearcache.ge_cache.backend import Backend
@@ -40,10 +40,9 @@ def main(parent: int, life_line: int, folder: str, compiler: str) -> None:
     # A handler, so that this process survives the signal to its own group; compilers get the default again.
     signal.signal(signal.SIGTERM, lambda *_: None)
     threading.Thread(target=watch_parent, args=(parent, life_line), daemon=True).start()
-    with paused_collection():
-        module, _, name = compiler.partition(":")
+    module, _, name = compiler.partition(":")
+    with uncollected_import():
         backend: Backend = getattr(importlib.import_module(module), name)()
-        keep_young_objects()
     backend.enter_worker(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     with rare_collection():

@@ -92,8 +92,8 @@ class GraphCall:
 
     @property
     def runner(self) -> Runner:
-        """Return the function that runs the graph without any check."""
-        return getattr(self._run, "run", self._run)
+        """The function that runs the graph without any check, and tells whether it is native."""
+        return self._run
 
     @property
     def is_ready(self) -> bool:
@@ -117,7 +117,7 @@ class GraphCall:
         parameters = [name for name, stored in zip(names, self.variant.inputs, strict=True) if stored.in_frame]
         parameters += [checked_expression(name) for name, _ in self.variant.numbers]
         namespace: dict[str, Any] = {
-            "run": self.runner,
+            "run": getattr(self._run, "run", self._run),
             "tick": self.counter.__next__,
             "Mismatch": Mismatch,
             "NO_VALUE": NO_VALUE,

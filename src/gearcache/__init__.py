@@ -110,12 +110,10 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module `gearcache` has no attribute `{name}`")
-    from gearcache.collection import keep_young_objects, paused_collection
+    from gearcache.collection import uncollected_import
 
-    # An import makes many objects, of which none is garbage: a full pass over what torch holds takes longer than it.
-    with paused_collection():
+    with uncollected_import():
         value = globals()[name] = _imported(home, name)
-        keep_young_objects()
     return value
 
 

@@ -61,7 +61,7 @@ def test_the_option_leaves_the_search_out_and_is_in_the_key(cache_dir: Path, mon
 
     searched, keys = [], set()
     monkeypatch.setattr(library, "build_repeats", lambda *given: searched.append(given) or "")
-    monkeypatch.setattr(library, "_build_whole", stop)
+    monkeypatch.setattr(library.private_inductor, "inductor_compile", stop)
     for repeated_layers in (True, False):
         config = strict_config("inductor", repeats=repeated_layers)
         method: Any = gearcache.cache_compile(Tower().run, config=config, dynamic=False)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import gearcache
-from gearcache.errors import GearSpecError, InputError, UnknownGear
+from gearcache.errors import GearSpecError, GraphError, InputError, UnknownGear
 from tests.scenarios.counters import Meter
 from tests.scenarios.padded import Net
 from tests.support.sampled import examples
@@ -195,6 +195,25 @@ def test_one_tensor_for_two_padded_arguments_is_served_and_keeps_no_other_call_f
     assert torch.equal(cached(x, x), (x * x).sum(-1))
     assert torch.equal(cached(x, y), (x * y).sum(-1))
     assert torch.equal(cached(x[:3], y[:3]), (x * y).sum(-1)[:3])
+
+
+@pytest.mark.usefixtures("compiled_here")
+@pytest.mark.slow
+def test_a_padded_call_of_compiled_code_takes_ints_and_its_failure_is_a_graph_error(cache_dir: Path) -> None:
+    class Dividing(torch.nn.Module):
+        def forward(self, x: Tensor, y: Tensor, number: int) -> tuple[Tensor, int]:
+            return x // y, number + 1
+
+    config = strict_config("inductor", on_miss="pad", pad_values={"x": 1, "y": 1}, filling="vouched")
+    gears = {"x": {0: [4]}, "y": {0: [4]}}
+    cached = gearcache.cache_compile(Dividing().forward, config=config, gears=gears, dynamic=True)
+    x, y = torch.tensor([7, 8, 9]), torch.tensor([2, 2, 2])
+    for number in (1, 2, 5):
+        quotients, following = cached(x, y, number)
+        assert torch.equal(quotients, x // y)
+        assert following == number + 1
+    with pytest.raises(GraphError):
+        cached(x, torch.zeros_like(y), 5)
 
 
 def test_padded_calls_count_their_own_rows(cache_dir: Path) -> None:
