@@ -39,7 +39,8 @@ def quarantine(layout: Layout, fault: CorruptEntry, name: str, check: Callable[[
             if _identity(target) != damaged_identity:
                 _put_back(target, fault.path)  # a sound file that replaced it between the check and the move
                 return
-            write_atomic(target.with_name(target.name + REASON_SUFFIX), f"{fault}\n".encode())
+            with suppress(OSError):  # on a full disk, what is dropped counts more than the reason
+                write_atomic(target.with_name(target.name + REASON_SUFFIX), f"{fault}\n".encode())
         drop(layout, excess(quarantined(layout)))
 
 

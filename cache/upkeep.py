@@ -42,11 +42,14 @@ def keep_limits(layout: Layout, limits: Limits, identity: tuple[str, str, str]) 
     with suppress(OSError, CacheError):
         if by_default:
             _check_times[layout.root] = now
-            if bytes_stored(layout) <= DEFAULT_MAX_SIZE:
-                return
+        is_full = limits.max_size is not None and bytes_stored(layout) > limits.max_size
+        if by_default and not is_full:
+            return
         from gearcache.cache.admin.catalog import Catalog
 
         catalog = Catalog(layout, patience=_PATIENCE_SECONDS)
+        if is_full:  # maybe of what killed writers have left, which belongs to no entry
+            catalog.collect()
         removed_count = len(catalog.prune(max_size=limits.max_size, max_age=limits.max_age, keep=[identity]).removed)
         if removed_count and by_default:
             logger.warning(

@@ -105,8 +105,12 @@ def _encode(method: str, value: Any, numbers: dict[torch.fx.Node, int]) -> Plain
     raise CaptureError(method, f"its graph holds {a_type(value)}, which cannot be stored")
 
 
+class MissingOperator(LookupError):
+    """A stored name of an operator that this process does not have."""
+
+
 def resolve_target(name: str) -> Callable[..., Any]:
-    """Return the operator of a stored name; `LookupError` when this torch lacks it."""
+    """Return the operator of a stored name; `MissingOperator` when this process lacks it."""
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
     namespace, _, qualified_name = name.partition("::")
@@ -114,7 +118,7 @@ def resolve_target(name: str) -> Callable[..., Any]:
     try:
         operator_overload = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
     except AttributeError as error:
-        raise LookupError(f"operator {name} does not exist in torch {torch.__version__}") from error
+        raise MissingOperator(f"operator {name} does not exist in torch {torch.__version__}") from error
     return operator_overload  # type: ignore[no-any-return]
 
 

@@ -41,6 +41,8 @@ class StoredArtifact(Struct, frozen=True):
     """
 
     header: dict[str, Any]
+    #: The sha256 of each file.
+    digests: Mapping[str, str]
     read: Callable[[str], bytes]
     file: Callable[[str], AbstractContextManager[str]]
     examples: Callable[[], list[torch.Tensor]] = list

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -43,6 +43,24 @@ class Removal(Struct):
     blobs: int = 0
     quarantined: int = 0
     freed: int = 0
+
+    def add(self, collected: Collected) -> None:
+        """Add what was collected beside the removed entries."""
+        self.freed += collected.freed
+        self.blobs += len(collected.blobs)
+        self.quarantined += collected.quarantined
+        if collected.fault is not None and str(collected.fault) not in map(str, self.faults):
+            self.faults.append(collected.fault)
+
+    @contextmanager
+    def noting_faults(self) -> Iterator[None]:
+        """Record a fault of the cache instead of raising it."""
+        try:
+            yield
+        except CacheError as error:
+            self.faults.append(error)
+        except OSError as error:
+            self.faults.append(CacheError(f"`{error.filename}` cannot be removed: {error.strerror}"))
 
 
 class Catalog:
@@ -117,8 +135,8 @@ class Catalog:
         """Remove the least recently used entries until the cache has at most `max_size` bytes, and the entries that no
         process used for `max_age` seconds.
 
-        Never removes an entry that a live process uses, nor an entry in `keep`. The quarantine counts towards the
-        limits, and is emptied first.
+        Never removes an entry that a live process uses, nor an entry in `keep`; where the limits are met without them,
+        `in_use` is empty. The quarantine counts towards the limits, and is emptied first.
         """
         outcome = Removal()
         scan_result = scan(self.layout, exact=True)
@@ -136,15 +154,13 @@ class Catalog:
             protected |= {entry.identity for entry in outcome.in_use}
             if len(outcome.in_use) == busy or len(outcome.faults) > faults:
                 break
+        if not entries_to_evict(remaining, limits, self.clock(), keep):
+            outcome.in_use.clear()  # others were removed instead
         return outcome
 
     def collect(self, *, dry_run: bool = False) -> Collected:
         """Remove blobs that no entry names, unfinished files of dead writers, and leftovers of removed entries."""
         return collect(self.layout, self.clock(), self.patience, dry_run=dry_run)
-
-    def total_size(self, entries: Iterable[EntryRow]) -> int:
-        """Bytes on disk; a blob that several entries share counts once."""
-        return total_size(entries)
 
     def damaged(self) -> list[CorruptEntry]:
         """Select from the faults of the last `entries` the manifests that will never be readable."""
@@ -157,18 +173,14 @@ class Catalog:
             name = f"{label}-{digest}.manifest"
             quarantine(self.layout, fault, name, partial(read_entry, self.layout, fault.path))
 
-    def quarantined(self) -> list[Quarantined]:
-        """Return the content of the quarantine."""
-        return quarantined(self.layout)
-
     def clear_quarantine(self, outcome: Removal, *, max_age: float = 0.0, dry_run: bool = False) -> None:
         """Delete files that have been in the quarantine for longer than `max_age` seconds."""
         before = self.clock() - max_age if max_age else math.inf
-        self._drop(excess(self.quarantined(), before=before), dry_run, outcome)
+        self._drop(excess(quarantined(self.layout), before=before), dry_run, outcome)
 
     def _prune_quarantine(self, limits: Limits, entries_size: int, dry_run: bool, outcome: Removal) -> int:
         """Make the quarantine fit beside the entries, and return the bytes that it keeps."""
-        items = self.quarantined()
+        items = quarantined(self.layout)
         room = None if limits.max_size is None else max(0, limits.max_size - entries_size)
         before = 0.0 if limits.max_age is None else self.clock() - limits.max_age
         dropped = excess(items, before=before, room=room)
@@ -176,17 +188,13 @@ class Catalog:
         return sum(item.size for item in items[len(dropped) :])
 
     def _drop(self, items: list[Quarantined], dry_run: bool, outcome: Removal) -> None:
-        try:
+        with outcome.noting_faults():
             outcome.freed += sum(item.size for item in items) if dry_run else drop(self.layout, items)
             outcome.quarantined += len(items)
-        except OSError as error:
-            outcome.faults.append(CacheError(f"`{error.filename}` cannot be removed: {error.strerror}"))
-        except CacheError as error:
-            outcome.faults.append(error)
 
     def _remove(self, pending: list[EntryRow], wait: float, dry_run: bool, outcome: Removal) -> None:
         deadline = time.monotonic() + wait
-        try:
+        with outcome.noting_faults():
             while True:
                 with nullcontext() if dry_run else deleting(self.layout, self.patience):
                     pending = self._remove_unused(pending, dry_run, outcome)
@@ -194,28 +202,20 @@ class Catalog:
                     break
                 time.sleep(_POLL_SECONDS)
             outcome.in_use += pending
-        except CacheError as error:
-            outcome.faults.append(error)
-        except OSError as error:
-            outcome.faults.append(CacheError(f"`{error.filename}` cannot be removed: {error.strerror}"))
 
     def _remove_unused(self, pending: list[EntryRow], dry_run: bool, outcome: Removal) -> list[EntryRow]:
         """Remove the entries that no process uses, and return the others."""
         removed: list[EntryRow] = []
         busy: list[EntryRow] = []
         for entry in pending:
-            try:
+            with outcome.noting_faults():
                 unused = remove_entry(self.layout, entry.identity, dry_run=dry_run)
-            except OSError as error:
-                outcome.faults.append(CacheError(f"`{error.filename}` cannot be removed: {error.strerror}"))
-            except CacheError as error:
-                outcome.faults.append(error)
-            else:
                 (removed if unused else busy).append(entry)
         outcome.removed += removed
         outcome.freed += sum(entry.own_size for entry in removed)
         if removed:
-            self._drop_blobs(removed, dry_run, outcome)
+            with outcome.noting_faults():
+                self._drop_blobs(removed, dry_run, outcome)
         return busy
 
     def _drop_blobs(self, removed_entries: list[EntryRow], dry_run: bool, outcome: Removal) -> None:

@@ -100,10 +100,12 @@ def _collect(layout: Layout, now: float, collected: Collected, *, dry_run: bool)
 
 def _unfinished(layout: Layout, now: float) -> Iterator[Path]:
     """Yield files of dead writers: here writers hold the lock of the store, elsewhere age decides."""
-    for folder in (layout.entries_folder, layout.blobs_folder):
+    guarded_folders = (layout.entries_folder, layout.blobs_folder)
+    for folder in guarded_folders:
         for inner, _, names in os.walk(folder):
             yield from (Path(inner, name) for name in names if name.startswith(TEMPORARY_PREFIX))
-    for folder in (layout.root, layout.bucket, layout.quarantine_folder):
+    others = [path for path in _inside(layout.bucket) if path.is_dir() and path not in guarded_folders]
+    for folder in (layout.root, layout.bucket, *others):
         for path in _inside(folder):
             # The root may hold files of a user: there the whole name must be one of ours.
             if is_unfinished(path) if folder == layout.root else path.name.startswith(TEMPORARY_PREFIX):

@@ -14,11 +14,13 @@ from msgspec import Struct
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.file_system import network_file_system
+from gearcache.cache.admin.row import total_size
 from gearcache.cache.files.atomic import write_atomic
 from gearcache.cache.files.trust import check_folders
 from gearcache.cache.layout import Layout
 from gearcache.cache.locks.lock import store_lock
 from gearcache.cache.quantities import size_text
+from gearcache.cache.quarantine import quarantined
 from gearcache.cache.signatures.signature import Signer
 from gearcache.errors import CacheError, GearcacheError, UnsafePath
 
@@ -104,13 +106,13 @@ def _check_trust(layout: Layout) -> HealthCheck:
 def _check_entries(layout: Layout) -> HealthCheck:
     catalog = Catalog(layout)
     entries = catalog.entries()
-    text = f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'}, {size_text(catalog.total_size(entries))}"
+    text = f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'}, {size_text(total_size(entries))}"
     if catalog.faults:
         return HealthCheck(
             "entries", False, f"{text}; {len(catalog.faults)} unusable", "run `gearcache verify --repair`"
         )
     leftovers = catalog.collect(dry_run=True)
-    waste = len(leftovers.blobs) + len(leftovers.leftovers) + len(catalog.quarantined())
+    waste = len(leftovers.blobs) + len(leftovers.leftovers) + len(quarantined(layout))
     if waste:
         return HealthCheck("entries", None, f"{text}; {waste} files that no entry needs")
     return HealthCheck("entries", True, text)

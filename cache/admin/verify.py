@@ -195,6 +195,9 @@ class _Verifier:
             for path in paths:
                 size = self._blobs.pop(path, 0) if self._repair else self._blobs.get(path, 0)
                 self._result.faults.append(Fault(path, kind, reason, self._repair, size=size))
+        # An unreadable manifest, which keeps blobs from being collected as well, is a fault of its own.
+        if collected.fault is not None and self._result.is_sound:
+            self._add(self._layout.root, collected.fault)
 
     def _step(self) -> None:
         self._done_count += 1

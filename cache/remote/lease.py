@@ -23,6 +23,7 @@ from gearcache.cache.locks.host import boot_id
 from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.engines.retrying import again
 from gearcache.cache.remote.tier import Tier
+from gearcache.threads import started
 
 #: A holder that shows no beat for this long counts as dead.
 LIFE_SECONDS = 60.0
@@ -84,6 +85,7 @@ class Lease:
         self._beat_seconds = beat
         self._identity = identity or secrets.token_hex(8)
         self._ended = threading.Event()
+        self._is_held = False
         self._beats: threading.Thread | None = None
         #: The last beat seen from another holder, and the `time.monotonic` of it.
         self._last_beat: tuple[bytes, float] = (b"", 0.0)
@@ -132,17 +134,23 @@ class Lease:
         return again(create, deadline)
 
     def resume(self) -> None:
-        """Show beats from now on, also for a process that took the lease under this identity and has ended."""
-        self._beats = threading.Thread(target=self._beat, daemon=True, name="gearcache-lease")
-        self._beats.start()
+        """Show beats from now on, also for a process that took the lease under this identity and has ended.
+
+        Where no thread can be started, the lease ends by its age.
+        """
+        self._is_held = True
+        beats = threading.Thread(target=self._beat, daemon=True, name="gearcache-lease")
+        self._beats = beats if started(beats) else None
 
     def release(self) -> None:
         """Give the lease up, if it is held; raises nothing."""
         self._ended.set()
-        beats, self._beats = self._beats, None
-        if beats is None:
+        if not self._is_held:
             return
-        beats.join(_REQUEST_SECONDS)
+        self._is_held = False
+        if self._beats is not None:
+            self._beats.join(_REQUEST_SECONDS)
+            self._beats = None
         with suppress(RemoteError):
             if self._is_own():
                 self._end()

@@ -10,6 +10,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from gearcache.threads import started
+
 logger = logging.getLogger("gearcache")
 #: Limit of waiting uploads; further ones are dropped, with a message.
 MOST_WAITING = 256
@@ -27,14 +29,16 @@ class Outbox:
         self._thread: threading.Thread | None = None
 
     def add(self, job: Callable[[], object]) -> bool:
-        """Queue a job; False where too many jobs wait. An exception of the job is only logged."""
+        """Queue a job; False where too many wait, or no thread can be started. Its exception is only logged."""
         with self._changed:
             if len(self._jobs) >= MOST_WAITING:
                 return False
-            self._jobs.append(job)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, daemon=True, name="gearcache-outbox")
-                self._thread.start()
+                thread = threading.Thread(target=self._run, daemon=True, name="gearcache-outbox")
+                if not started(thread):
+                    return False
+                self._thread = thread
+            self._jobs.append(job)
             self._changed.notify_all()
         return True
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import logging
 import os
 import shutil
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("gearcache")
 
+#: The sha256 of the files that were loaded, by device and inode.
+_loaded: dict[tuple[int, int], str] = {}
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 #: Bump when the same graph and options compile to different code; older entries then miss.
 RECIPE = 7
@@ -182,18 +183,16 @@ class InductorBackend(Backend):
         }
         described = artifact.read(EXTERN) if artifact.header.get("extern") else b""
         with artifact.file(LIBRARY) as stored:
-            library = stored
-            if os.statvfs(stored).f_flag & os.ST_NOEXEC:
+            library, digest = stored, artifact.digests[LIBRARY]
+            status = os.stat(stored)
+            # The loader recognises a loaded file by its inode, which the server of a network file system may give to
+            # another file once this one is removed.
+            known_digest = _loaded.setdefault((status.st_dev, status.st_ino), digest)
+            if known_digest != digest or os.statvfs(stored).f_flag & os.ST_NOEXEC:
                 from gearcache.ge_cache.inductor.executable import name_of_copy
 
-                library = name_of_copy(stored)
-            # A loaded file keeps its inode for as long as the process lives. With process groups, a copy of the file
-            # with their names in it is loaded.
-            status = os.stat(library)
-            identity = (
-                hashlib.sha256(artifact.read(LIBRARY)).digest() if artifact.groups else (status.st_dev, status.st_ino)
-            )
-            code = (identity, described, tuple(artifact.groups))
+                library = name_of_copy(stored, digest)
+            code = (digest, described, tuple(artifact.groups))
             return _Bound(run_with(code, functools.partial(_runner, artifact, library, stored, described), values))
 
 

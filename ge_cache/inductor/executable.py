@@ -1,29 +1,26 @@
-"""Load shared objects from a place where code must not run (a mount with `noexec`): through a copy in memory.
+"""Load shared objects through a copy in memory, from a place where code must not run (a mount with `noexec`).
 
 A process keeps each copy, one for equal objects, for as long as it lives: the loader recognises a loaded file by its
-inode, and so do idle runners.
+inode.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from hashlib import sha256
 from pathlib import Path
 
 #: The copies of this process, by sha256: the descriptor, and the identity that it must still have.
 _copies: dict[str, tuple[int, tuple[int, int]]] = {}
 
 
-def name_of_copy(library: str) -> str:
-    """Return a name from which a copy of a shared object can be loaded. Raises `OSError`."""
+def name_of_copy(library: str, digest: str) -> str:
+    """Return a name from which a copy of a shared object with this sha256 can be loaded. Raises `OSError`."""
     from gearcache.cache.files.trust import opened_name
 
-    data = Path(library).read_bytes()
-    digest = sha256(data).hexdigest()
     descriptor, identity = _copies.get(digest, (-1, (0, 0)))
     if _identity(descriptor) != identity:  # no copy yet, or the program has closed its descriptor
-        descriptor = _copy(data)
+        descriptor = _copy(Path(library).read_bytes())
         _copies[digest] = descriptor, _identity(descriptor)
     return opened_name(descriptor, Path(library))
 

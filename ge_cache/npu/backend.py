@@ -15,6 +15,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -42,7 +43,8 @@ class TorchairBackend(Backend):
     def __init__(self, options: NpuOptions | None = None) -> None:
         self.options = options or NpuOptions()
         self.takes_all_gears = self.options.gear_execution == "ge"
-        self._shared: dict[tuple[Any, ...], Runner] = {}
+        #: As long as a graph uses them: each keeps its weights.
+        self._shared: WeakValueDictionary[tuple[Any, ...], Runner] = WeakValueDictionary()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return CANN, torch_npu, SoC, determinism, precision and every option that may change the code."""
@@ -85,8 +87,8 @@ class TorchairBackend(Backend):
         shared: tuple[Any, ...] = ()
         if self.takes_all_gears:
             shared = (*(hashlib.sha256(part).digest() for part in parts), *(id(tensor) for tensor in weights))
-            if shared in self._shared:
-                return self._shared[shared]
+            if (former := self._shared.get(shared)) is not None:
+                return former
         kernel = load_kernel(parts, artifact, weights, self.fingerprint, self.options.package)
         run = kernel_call(kernel, weights, artifact.header, artifact.examples())
         if self.takes_all_gears:

@@ -20,11 +20,13 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
+from gearcache.threads import freed_in_forks
+
 #: The packages that are replaced while the parts are imported: their own code imports the compilers.
 _STOOD_IN = ("torchair", "torchair._utils")
 #: `1` imports all of torchair, without this module.
 WHOLE = "GEARCACHE_WHOLE_TORCHAIR"
-_lock = threading.RLock()
+_lock = freed_in_forks(threading.RLock())
 logger = logging.getLogger("gearcache")
 
 

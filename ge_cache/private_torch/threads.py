@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gearcache.collection import uncollected_import
-from gearcache.import_locks import is_importing
+from gearcache.threads import is_importing, started
 
 #: What a trace imports for most of its imports' time, in its order.
 TRACE_MODULES = (
@@ -46,7 +46,9 @@ def import_to_the_end(modules: tuple[str, ...]) -> None:
             failures.append(error)
 
     thread = threading.Thread(target=import_all, name="gearcache-import")
-    thread.start()
+    if not started(thread):
+        _import(modules)
+        return
     thread.join()
     if failures:
         raise failures[0]

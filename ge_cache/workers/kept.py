@@ -7,6 +7,7 @@ import os
 import threading
 
 from gearcache.ge_cache.workers.process import WorkerProcess, start_of
+from gearcache.threads import started
 
 #: Seconds without a build after which they end.
 KEPT_SECONDS = 60.0
@@ -39,13 +40,15 @@ class KeptWorkers:
         """Keep a worker that waits for a job; the oldest one ends if they are too many."""
         timer = threading.Timer(KEPT_SECONDS, self.end)
         timer.daemon = True
+        if not started(timer):
+            worker.end()
+            return
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
             self._workers.append(worker)
             dismissed = [self._workers.pop(0)] if len(self._workers) > MOST_KEPT else []
             self._timer = timer
-            timer.start()
         for former in dismissed:
             former.end()
 

@@ -17,6 +17,7 @@ from gearcache.ge_cache.compile_job import CompileJob
 from gearcache.ge_cache.workers.kept import KEPT
 from gearcache.ge_cache.workers.process import CompileFailed, CompileTimeout, UnknownOperator, WorkerProcess
 from gearcache.ge_cache.workers.scratch import collect_scratch
+from gearcache.threads import started
 
 #: Called with (gear text, stage): `wait`, `start` or `begin`, the stages of `Backend.compile`, `done` or `failed`.
 Progress = Callable[[str, str], None]
@@ -68,18 +69,17 @@ class CompilePool:
 
     def compile(self, jobs: Iterator[CompileJob], progress: Progress) -> Iterator[CompileOutcome]:
         """Compile the jobs as they arrive (the next gear is traced meanwhile); outcomes in order of completion."""
-        if not self._slots:
-            for index, job in enumerate(jobs):
-                yield self._compile_here(index, job, progress)
-            return
         waiting: queue.Queue[tuple[int, CompileJob] | None] = queue.Queue()
         finished: queue.Queue[CompileOutcome] = queue.Queue()
         threads = [
             threading.Thread(target=self._serve, args=(slot, waiting, finished, progress), daemon=True)
             for slot in self._slots
         ]
-        for thread in threads:
-            thread.start()
+        threads = [thread for thread in threads if started(thread)]
+        if not threads:
+            for index, job in enumerate(jobs):
+                yield self._compile_here(index, job, progress)
+            return
         count = 0
         try:
             for job in jobs:

@@ -18,6 +18,7 @@ from gearcache.ge_cache.backend import Artifact
 from gearcache.ge_cache.compile_job import CompileJob, plain_job
 from gearcache.ge_cache.workers.program import GRACE
 from gearcache.ge_cache.workers.scratch import Scratch
+from gearcache.threads import started
 
 _END_SECONDS = GRACE + 2.0
 _POLL_SECONDS = 0.01
@@ -114,7 +115,8 @@ class WorkerProcess:
         """Run one job to its end; `CompileFailed` and its subclasses."""
         timer = threading.Timer(min(limit, threading.TIMEOUT_MAX), self._end_late)
         timer.daemon = True
-        timer.start()
+        if not started(timer):
+            raise CompileFailed("no thread can be started for its time limit")
         self.is_idle = False
         try:
             return self._result(job, stage)
@@ -137,7 +139,11 @@ class WorkerProcess:
                 return
             self._is_ended = True
             has_died = self.has_exited()
-            os.close(self._life_line)  # it ends its group itself, and lets compilers delete partial files
+            # It ends its group itself, and lets compilers delete partial files. A fork of this process may hold the
+            # line too, so that to close it tells the worker nothing.
+            with contextlib.suppress(OSError):
+                os.write(self._life_line, b"\0")
+            os.close(self._life_line)
             if has_died:
                 self._signal(signal.SIGTERM)
                 time.sleep(GRACE)

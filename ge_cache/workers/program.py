@@ -52,6 +52,7 @@ def main(parent: int, life_line: int, folder: str, compiler: str) -> None:
 def _serve(backend: Backend, output: IO[bytes]) -> None:
     import torch
 
+    from gearcache.ge_cache.aten import MissingOperator
     from gearcache.ge_cache.compile_job import job_of_plain
 
     def stage(name: str) -> None:
@@ -77,7 +78,7 @@ def _serve(backend: Backend, output: IO[bytes]) -> None:
             import traceback
 
             trace = "".join(traceback.format_exception(error)[-6:])
-            kind = "unknown" if isinstance(error, LookupError) else "failed"
+            kind = "unknown" if isinstance(error, MissingOperator) else "failed"
             send(output, {"kind": kind, "error": f"{type(error).__name__}: {error}", "trace": trace})
 
 

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class _Pauses(threading.local):
-    """How often the present thread has the collector paused."""
+class _Own(threading.local):
+    """How often the present thread has the collector paused, and how many compiles it is in."""
 
-    own = 0
+    pauses = 0
+    compiles = 0
 
 
-_thread_pauses = _Pauses()
+_own = _Own()
 _lock = threading.Lock()
 _pauses = 0
 _was_enabled = False
@@ -61,20 +62,21 @@ def rare_collection() -> Iterator[None]:
     It comes rarely: with Python's thresholds it takes a tenth of the time of a trace, as it walks the user's whole heap
     twice.
     """
-    own = _thread_pauses.own
-    _count(-own)
+    pauses = _own.pauses
+    _count(-pauses)
     _count_compile(1)
     try:
         yield
     finally:
         _count_compile(-1)
-        _count(own)
+        _count(pauses)
 
 
 def _count_compile(change: int) -> None:
     global _compiles, _thresholds
     with _lock:
         previous, _compiles = _compiles, _compiles + change
+        _own.compiles += change
         first, second, third = gc.get_threshold()
         if previous == 0 and 0 < first < _RARELY:
             _thresholds = (first, second, third)
@@ -88,7 +90,7 @@ def _count(change: int) -> None:
     global _pauses, _was_enabled
     with _lock:
         previous, _pauses = _pauses, _pauses + change
-        _thread_pauses.own += change
+        _own.pauses += change
         if previous == 0 and _pauses > 0:
             _was_enabled = gc.isenabled()
             gc.disable()
@@ -97,11 +99,12 @@ def _count(change: int) -> None:
 
 
 def _after_fork() -> None:
-    """In a forked child, forget the pauses of threads that are not here."""
-    global _lock
-    _lock, own = threading.Lock(), _thread_pauses.own
-    _count(own - _pauses)
-    _thread_pauses.own = own
+    """In a forked child, forget the pauses and compiles of threads that are not here."""
+    _lock._at_fork_reinit()  # type: ignore[attr-defined]
+    pauses, compiles = _own.pauses, _own.compiles
+    _count(pauses - _pauses)
+    _count_compile(compiles - _compiles)
+    _own.pauses, _own.compiles = pauses, compiles
 
 
 os.register_at_fork(after_in_child=_after_fork)

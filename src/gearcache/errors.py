@@ -102,7 +102,7 @@ class UnkeyableValue(CacheError, TypeError):
         return (
             f"key component `{self.component}` holds a value of type `{self.type_name}`, which has no "
             f"stable encoding{hint}; allowed are None, bool, int, float, str, bytes, tuple, list, dict, "
-            "enum members and frozen dataclasses"
+            "enum members and frozen msgspec structs"
         )
 
 

@@ -10,13 +10,14 @@ not make events, because they are too frequent and must cost nothing: `.stats.ge
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
 from msgspec import Struct
+
+from gearcache.threads import freed_in_forks
 
 logger = logging.getLogger("gearcache")
 
@@ -80,8 +81,7 @@ Listener = Callable[[Event], object]
 _listeners: tuple[Listener, ...] = ()
 #: Called when an event happens, also inside of `held_events`; it must not call gearcache.
 _immediate_listener: Listener | None = None
-_lock = threading.Lock()
-os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
+_lock = freed_in_forks(threading.Lock())
 
 
 class _Held(threading.local):

@@ -22,7 +22,7 @@
 | `gearcache_uploads_total`, `gearcache_uploaded_bytes_total` | method, tier | entries sent to a tier, and their bytes |
 | `gearcache_tier_faults_total` | method, tier | faults of a tier, which `gearcache_faults_total` counts too |
 | `gearcache_lease_wait_seconds` | method | histogram of waiting for the host that compiles the same |
-| `gearcache_gear_calls_total` | method, gear | calls of compiled graphs |
+| `gearcache_gear_calls_total` | method, gear | calls of compiled graphs; `padded`: of those that were padded |
 | `gearcache_padded_calls_total` | method | those among them that were padded to a larger gear |
 | `gearcache_eager_calls_total` | method, reason | calls that the method itself served, see `EAGER_REASONS` |
 | `gearcache_refused_calls_total` | method, error | calls that ended in one of gearcache's errors |
@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Any
 
 from gearcache.cache.layout import Layout
 from gearcache.events import MISS_REASONS, Event, add_listener
-from gearcache.telemetry.gear_use import gear_calls, padded_calls
+from gearcache.telemetry.gear_use import PADDED, gear_calls
 from gearcache.telemetry.mirrored_calls import MirroredCalls
 from gearcache.telemetry.outcomes import EAGER_REASONS as EAGER_REASONS
 from gearcache.telemetry.outcomes import eager_calls, refused_calls
@@ -240,7 +240,7 @@ _FAMILIES = (
 
 
 def _padded() -> Mapping[tuple[str, ...], int]:
-    return {(method,): calls for method, calls in padded_calls().items()}
+    return {(method,): calls for (method, gear), calls in gear_calls().items() if gear == PADDED}
 
 
 #: What reads each family: label values -> calls of this process.

@@ -115,7 +115,7 @@ def test_damage_is_a_miss_that_is_mended_once(
             loaded.append(data)
             return data
 
-        return load(self, StoredArtifact(artifact.header, read, artifact.file), *rest)  # type: ignore[arg-type]
+        return load(self, StoredArtifact(artifact.header, artifact.digests, read, artifact.file), *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(EagerBackend, "load", watched)
     mended = Served(cache_dir)

@@ -32,7 +32,13 @@ ASCEND = Path("ge_cache/npu/ascend.py")
 
 #: What a layer may import of gearcache. The root package, `api.py` above all, may import everything.
 ALLOWED = {
-    "cache": ("gearcache.cache", "gearcache.child_process", "gearcache.collection", "gearcache.errors"),
+    "cache": (
+        "gearcache.cache",
+        "gearcache.child_process",
+        "gearcache.collection",
+        "gearcache.errors",
+        "gearcache.threads",
+    ),
     "guards": ("gearcache.guards", "gearcache.errors"),
     "ge_cache": (
         "gearcache.ge_cache",
@@ -40,7 +46,7 @@ ALLOWED = {
         "gearcache.errors",
         "gearcache.child_process",
         "gearcache.collection",
-        "gearcache.import_locks",
+        "gearcache.threads",
         "gearcache.cache.files.trust",
         "gearcache.cache.keys.module_tree",
     ),

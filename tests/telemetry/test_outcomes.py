@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 import gearcache
-from gearcache.telemetry.gear_use import padded_calls
+from gearcache.telemetry.gear_use import PADDED, gear_calls
 from gearcache.telemetry.outcomes import EAGER_REASONS, eager_calls
 from tests.support.at_once import at_once
 from tests.support.scenarios import strict_config
@@ -30,7 +30,7 @@ class Net(nn.Module):
 
 
 def test_calls_outside_the_gears_are_counted_by_what_became_of_them(cache_dir: Path) -> None:
-    before = padded_calls().get("Net.double", 0)
+    before = gear_calls().get(("Net.double", PADDED), 0)
     padded = gearcache.cache_compile(
         Net().double, gears=GEARS, config=strict_config(on_miss="pad", pad_values={"x": 0.0})
     )
@@ -40,9 +40,9 @@ def test_calls_outside_the_gears_are_counted_by_what_became_of_them(cache_dir: P
     with pytest.raises(gearcache.UnknownGear):
         padded(torch.ones(5, 4))
     assert padded.stats.refused_errors == {"UnknownGear": 1}
-    assert padded_calls()["Net.double"] == before + 3
+    assert gear_calls()["Net.double", PADDED] == before + 3
     del padded
-    assert padded_calls()["Net.double"] == before + 3, "the sum never goes down"
+    assert gear_calls()["Net.double", PADDED] == before + 3, "the sum never goes down"
 
     eager = gearcache.cache_compile(Net().double, gears=GEARS, config=strict_config(on_miss="eager"))
     for rows in (2, 3, 5):

@@ -11,11 +11,11 @@ from msgspec import Struct, field
 
 from gearcache.cache.layout import is_digest
 from gearcache.cache.remote.admin.command_retries import PAUSES, SECONDS
-from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
+from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.engines.web import INDEX, MAX_INDEX
 from gearcache.cache.remote.lookup import MAX_SIZE
 from gearcache.cache.remote.names import BLOBS, ENTRIES, EntryName, parse_name
-from gearcache.cache.remote.requests.parallel import read_each
+from gearcache.cache.remote.requests.parallel import at_once, read_each
 from gearcache.cache.remote.tier import Tier
 
 #: Limit of listed names; a tier with more objects is not listed as a whole.
@@ -88,12 +88,12 @@ def blobs(tier: Tier, deadline: Deadline) -> list[str]:
     return sorted(digest for digest in digests if is_digest(digest))
 
 
-def write_index(tier: Tier, deadline: Deadline) -> int:
+def write_index(tier: Tier) -> int:
     """Write the files in which a web server lists all entries, those of each method, and the folder of each one.
 
     Returns how many changed. Nothing else in a tier changes: a reader sees the old or the new file.
     """
-    contents = holdings(tier, deadline)
+    contents = holdings(tier, Deadline.after(SECONDS))
     texts = {ENTRIES + INDEX: _text(ENTRIES, contents.names)}
     for prefix in {entry.method_prefix for entry in contents.manifests}:
         texts[prefix + INDEX] = _text(prefix, (name for name in contents.names if name.startswith(prefix)))
@@ -101,14 +101,19 @@ def write_index(tier: Tier, deadline: Deadline) -> int:
         names = contents.manifests[entry] if entry.ranks else _of_all_ranks(contents.manifests, entry)
         texts[entry.prefix + INDEX] = _text(entry.prefix, names)
     stale_names = [name for name in contents.indexes if name not in texts]
-    changed_count = 0
-    for name, text in sorted(texts.items()):
-        if tier.ask(lambda remote, name=name: remote.get(name, MAX_INDEX, deadline)) != text:  # type: ignore[misc]
-            tier.ask(lambda remote, name=name, text=text: remote.put(name, text, deadline))  # type: ignore[misc]
-            changed_count += 1
-    for name in stale_names:
-        tier.ask(lambda remote, name=name: remote.delete(name, deadline))  # type: ignore[misc]
-    return changed_count + len(stale_names)
+    deadline = Deadline.after(SECONDS + len(texts) + len(stale_names))
+
+    def write_all(remote: Remote) -> int:
+        def write(name: str) -> bool:
+            if remote.get(name, MAX_INDEX, deadline) == texts[name]:
+                return False
+            return remote.put(name, texts[name], deadline)
+
+        changed_count = sum(at_once(write, sorted(texts)))
+        at_once(lambda name: remote.delete(name, deadline), stale_names)
+        return changed_count + len(stale_names)
+
+    return tier.ask(write_all)
 
 
 def _of_all_ranks(manifests: Mapping[EntryName, list[str]], entry: EntryName) -> list[str]:

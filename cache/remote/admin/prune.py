@@ -109,7 +109,7 @@ class RemotePrune:
             self._delete([blob_name(digest) for digest in outcome.blobs])
             self._remove_late()
             if self._indexes:
-                persistently(lambda: write_index(self._tier, Deadline.after(SECONDS)))
+                persistently(lambda: write_index(self._tier))
         return outcome
 
     def _stored(self) -> list[_Stored]:

@@ -83,8 +83,10 @@ class Pull:
                 self.outcome.failed[name] = "; ".join(problems)
             return None if problems else False
         manifests = [each.manifest for each in candidates]
+        lock = self._layout.locks_folder / f"{entry.digest}.lock"
+        prepare_folder(self._layout, lock.parent)
         # Until the manifest names them, only the lock of the store protects blobs from being collected.
-        with self._store.writing():
+        with key_lock(lock, LOCK_SECONDS), self._store.writing():
             has_come, losses = self._fetch_of(own_manifest, candidates)
             is_new = self._publish(entry, candidates)
             if losses and self._join(self._own_manifest(entry)[0], manifests, lambda *_: True) is not None:
@@ -211,23 +213,20 @@ class Pull:
 
     def _publish(self, entry: EntryName, candidates: Sequence[TierEntry]) -> bool:
         """Write the entry with everything that is here now; returns whether there was anything to write."""
-        lock = self._layout.locks_folder / f"{entry.digest}.lock"
-        prepare_folder(self._layout, lock.parent)
-        with key_lock(lock, LOCK_SECONDS):
-            own_manifest, _ = self._own_manifest(entry)
-            joined_manifest = self._join(own_manifest, [each.manifest for each in candidates], self._is_here)
-            if (current := joined_manifest or own_manifest) is not None and isinstance(
-                traces := current.producer.get("variants"), int
-            ):
-                self.outcome.traces[name_of(entry)] = traces
-            if joined_manifest is None:
-                return False
-            identity = entry.label, entry.digest, entry.ranks
-            # An unchanged manifest keeps the signature of its producer.
-            unchanged_data = next((each.data for each in candidates if each.manifest is joined_manifest), None)
-            data = unchanged_data or entry_bytes(joined_manifest, self._layout.entry(*identity) / MANIFEST_NAME)
-            write_entry(self._layout, identity, joined_manifest, self._trust.signed(data))
-            return True
+        own_manifest, _ = self._own_manifest(entry)
+        joined_manifest = self._join(own_manifest, [each.manifest for each in candidates], self._is_here)
+        if (current := joined_manifest or own_manifest) is not None and isinstance(
+            traces := current.producer.get("variants"), int
+        ):
+            self.outcome.traces[name_of(entry)] = traces
+        if joined_manifest is None:
+            return False
+        identity = entry.label, entry.digest, entry.ranks
+        # An unchanged manifest keeps the signature of its producer.
+        unchanged_data = next((each.data for each in candidates if each.manifest is joined_manifest), None)
+        data = unchanged_data or entry_bytes(joined_manifest, self._layout.entry(*identity) / MANIFEST_NAME)
+        write_entry(self._layout, identity, joined_manifest, self._trust.signed(data))
+        return True
 
     def _lacking(self, sizes: dict[str, int]) -> dict[str, int]:
         return {digest: size for digest, size in sizes.items() if not self._is_here(digest, size)}

@@ -164,11 +164,11 @@ class ObjectRemote:
         return _USER.sub("//…@", text)
 
     def _store(self, deadline: Deadline) -> Any:
-        """Return a client whose requests end less than a second after the deadline; kept for each whole second."""
+        """Return a client whose requests end within twice the remaining time; there is one for each power of two."""
         import obstore.store
 
         from_url: Any = obstore.store.from_url  # its types ask for one kind of engine
-        seconds = float(math.ceil(deadline.check(self.label)))
+        seconds = 2.0 ** max(0, math.ceil(math.log2(deadline.check(self.label))))
         if seconds not in self._stores:
             options = dict(self._options)
             # Emulators use http; a Google emulator is named in `service_account_key`, so its option asks for http.

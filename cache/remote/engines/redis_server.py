@@ -23,6 +23,8 @@ MAX_VALUE = 64 << 20
 SOCKET_SECONDS = 30.0
 _MOST_IDLE = 16
 _PAGE = 1000
+#: Of dropped objects whose names one list removes.
+_MOST_FORGOTTEN = 100
 _PREFIX = "gearcache:"
 #: A sorted set of all names, in their order.
 _NAMES = "gearcache-names"
@@ -97,7 +99,7 @@ class RedisRemote:
         check_name(self.label, prefix.removesuffix("/"))
 
         def read(client: Any) -> list[str]:
-            present_names: list[str] = []
+            present_names, dropped_names = list[str](), list[str]()
             # `0` is the character after the slash: every name that begins with the prefix is in between.
             start, end, is_more = f"[{prefix}".encode(), f"({prefix[:-1]}0", True
             while is_more and len(present_names) < limit:
@@ -111,7 +113,10 @@ class RedisRemote:
                 pipeline = client.pipeline(transaction=False)
                 for name in names:
                     pipeline.exists(_PREFIX + name)
-                present_names += [name for name, is_there in zip(names, pipeline.execute(), strict=True) if is_there]
+                are_there = dict(zip(names, pipeline.execute(), strict=True))
+                present_names += [name for name, is_there in are_there.items() if is_there]
+                dropped_names += [name for name, is_there in are_there.items() if not is_there]
+            _forget(client, dropped_names[:_MOST_FORGOTTEN])
             return present_names[:limit]
 
         return self._do(deadline, read)
@@ -215,6 +220,21 @@ class _Line:
         if self.cutter.is_cut:
             raise ConnectionError("the connection was given up")
         connection.on_connect()
+
+
+def _forget(client: Any, names: list[str]) -> None:
+    """Remove the names of objects that the server has dropped, unless they are back by now."""
+    from redis.exceptions import ResponseError
+
+    def remove(pipeline: Any, name: str) -> None:
+        is_back = pipeline.exists(_PREFIX + name)
+        pipeline.multi()
+        if not is_back:
+            pipeline.zrem(_NAMES, name)
+
+    with contextlib.suppress(ResponseError):  # this user may only read
+        for name in names:
+            client.transaction(lambda pipeline, name=name: remove(pipeline, name), _PREFIX + name)
 
 
 def _after_fork() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
+from gearcache.threads import started
 
 #: Limit of hanging threads for a tier: a mount whose server is gone blocks a thread for ever.
 MOST_HANGING = 16
@@ -41,10 +42,8 @@ def within(
             errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True, name=f"gearcache {label}")
-    try:
-        thread.start()
-    except RuntimeError as error:  # the host has no more threads, or the process is about to end
-        raise RemoteError(label, str(error)) from error
+    if not started(thread):
+        raise RemoteError(label, "no thread can be started")
     try:
         thread.join(seconds)
     except BaseException:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
+from gearcache.threads import started
 
 #: Requests that one lookup or upload makes at once.
 MOST_AT_ONCE = 8
@@ -43,9 +44,10 @@ def at_once(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_R
         threading.Thread(target=run, daemon=True, name="gearcache-remote")
         for _ in range(min(MOST_AT_ONCE, len(item_list)))
     ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
+    running_threads = [thread for thread in threads if started(thread)]
+    if not running_threads:
+        run()
+    for thread in running_threads:
         thread.join()
     if errors:
         raise errors[min(errors)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from gearcache.errors import AlreadyAttached, CaptureError
 from gearcache.ge_cache.private_torch.module_hooks import backward_hooks, call_with_hooks, has_hooks
 from gearcache.serving.call.method import CachedMethod
 from gearcache.serving.call.parameters import Parameters
+from gearcache.threads import freed_in_forks
 
 if TYPE_CHECKING:
     from gearcache.telemetry.stats import Stats
@@ -26,8 +26,7 @@ SEAM = "_compiled_call_impl"
 _ABSENT = object()
 _ATTACHMENT = "gearcache_attachment"
 #: Held while a module is attached or detached, or while its forward is exchanged.
-_exchange = threading.RLock()
-os.register_at_fork(after_in_child=_exchange._at_fork_reinit)  # type: ignore[attr-defined]
+_exchange = freed_in_forks(threading.RLock())
 
 
 class _Served(Struct, frozen=True, eq=False):

@@ -49,8 +49,7 @@ def command(
     if sum(target is not None for target in (image, folder, file)) != 1:
         raise click.UsageError("name one of --oci DIR, --folder DIR and --file FILE")
     catalog = Catalog(layout_at(cache_dir))
-    named_entries = {entry.identity: entry for name in entries for entry in find_all(catalog, name)}
-    rows = list(named_entries.values()) or catalog.entries()
+    rows = find_all(catalog, entries) or catalog.entries()
     if not rows:
         note_faults(catalog)
         raise click.UsageError(f"there is nothing to pack in `{catalog.layout.root}`")

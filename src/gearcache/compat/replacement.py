@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gearcache.compat.entrances import is_being_reexported, is_owned
+from gearcache.threads import freed_in_forks
 
 
 class Replacement(importlib.abc.MetaPathFinder):
@@ -25,7 +26,7 @@ class Replacement(importlib.abc.MetaPathFinder):
     def __init__(self, wanted: Mapping[str, Mapping[str, types.FunctionType]], seen: Callable[[], None]) -> None:
         self._functions = wanted
         self._on_import = seen
-        self._lock = threading.RLock()
+        self._lock = freed_in_forks(threading.RLock())
         self._replaced: dict[tuple[types.ModuleType, str], tuple[Any, types.FunctionType]] = {}
         self._is_active = False
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from msgspec import msgpack
 
-from gearcache.cache.files.atomic import write_atomic
+from gearcache.cache.files.atomic import regular_target, write_atomic
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.aten import decode_tensor
 from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, LIBRARY
@@ -56,7 +56,7 @@ def export(cached: Any, path: str | os.PathLike[str]) -> None:
         )
     data = io.BytesIO()
     torch.save(_package(binding.method.name, actives, store) | _host(binding.method.backend.target), data)
-    write_atomic(Path(path), data.getvalue())
+    write_atomic(regular_target(Path(path)), data.getvalue())
 
 
 def _host(target: str) -> dict[str, Any]:
@@ -73,7 +73,10 @@ def _package(name: str, actives: list[ActiveVariant], store: Store) -> dict[str,
         names = [stored_input.access.text for stored_input in active.variant.inputs]
         if names != inputs:
             raise CaptureError(name, f"its gears take different tensors: {', '.join(inputs)} and {', '.join(names)}")
+        own_gears = {id(gear) for gear in active.variant.gears}
         for graph in active.graphs:
+            if id(graph.gear) not in own_gears:  # a padded call, by the code for larger tensors
+                continue
             gears.append(_gear(name, active, graph, store, tensors, libraries))
     return {
         "format": FORMAT,

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from gearcache.cache.files.atomic import write_atomic
+from gearcache.cache.files.atomic import regular_target, write_atomic
 from gearcache.cache.files.trust import read_trusted
 from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
@@ -53,7 +53,7 @@ def readable_cache(
     with understood(manifest):
         text = "".join(f"{line}\n" for line in entry_lines(manifest, layout_of(manifest_path)))
     if file is not None:
-        write_atomic(Path(file), text.encode())
+        write_atomic(regular_target(Path(file)), text.encode())
     if print_output:
         sys.stdout.write(text)
     return text

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 import weakref
 
 from gearcache.guards.dispatch.graph_call import GraphCall
+from gearcache.threads import freed_in_forks
 
-_lock = threading.Lock()
-os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
+_lock = freed_in_forks(threading.Lock())
 #: Gear, whether calls are padded to it, the counter of its graph, and the graph.
 _Row = tuple[str, bool, "itertools.count[int]", "weakref.ref[GraphCall]"]
 
@@ -47,7 +46,8 @@ class Rows:
 
 _live: list[tuple[str, Rows, weakref.ref[GearUse]]] = []
 _collected: dict[tuple[str, str], int] = {}
-_collected_padded: dict[str, int] = {}
+#: Stands for the sizes of padded calls, of which a server meets any number.
+PADDED = "padded"
 
 
 class GearUse:
@@ -80,7 +80,7 @@ class GearUse:
 
 
 def gear_calls() -> dict[tuple[str, str], int]:
-    """Return (method, gear) -> calls of this process; never decreases."""
+    """Return (method, gear) -> calls of this process, padded ones as gear `PADDED`; never decreases."""
     with _lock:
         _fold()
         totals = dict(_collected)
@@ -89,31 +89,19 @@ def gear_calls() -> dict[tuple[str, str], int]:
     return totals
 
 
-def padded_calls() -> dict[str, int]:
-    """Return method -> calls of this process that were padded to a gear; never decreases."""
-    with _lock:
-        _fold()
-        totals = dict(_collected_padded)
-        for method, rows, _ in _live:
-            if calls := sum(rows.calls(True).values()):
-                totals[method] = totals.get(method, 0) + calls
-    return totals
-
-
 def _fold() -> None:
     """Keep only the sums of methods that were collected."""
     dead = [entry for entry in _live if entry[2]() is None]
     for method, rows, _ in dead:
         _add(_collected, method, rows)
-        if calls := sum(rows.calls(True).values()):
-            _collected_padded[method] = _collected_padded.get(method, 0) + calls
     if dead:
         dead_ids = {id(entry) for entry in dead}
         _live[:] = [entry for entry in _live if id(entry) not in dead_ids]
 
 
 def _add(totals: dict[tuple[str, str], int], method: str, rows: Rows) -> None:
-    for gear, calls in rows.calls(True, False).items():
+    padded = sum(rows.calls(True).values())
+    for gear, calls in [*rows.calls(False).items(), *([(PADDED, padded)] if padded else [])]:
         totals[method, gear] = totals.get((method, gear), 0) + calls
 
 

@@ -7,13 +7,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gearcache.threads import freed_in_forks
+
 #: Label values -> calls of this process.
 Read = Callable[[], Mapping[tuple[str, ...], int]]
 
 #: Seconds by which a scrape may be behind.
 INTERVAL = 1.0
 
-_lock = threading.Lock()
+_lock = freed_in_forks(threading.Lock())
 #: Values in the files of this process, by family: they outlive a counter that is registered again.
 _mirrored: dict[str, dict[tuple[str, ...], int]] = {}
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
+
+from gearcache.threads import freed_in_forks
 
 #: Why the method itself ran, as named in `.stats.eager_reasons` and the metrics.
 EAGER_REASONS: dict[str, str] = {
@@ -30,8 +31,7 @@ EAGER_REASONS: dict[str, str] = {
     "no graph": "no graph could be made, or its result could not be cut",
 }
 
-_lock = threading.Lock()
-os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
+_lock = freed_in_forks(threading.Lock())
 _eager: Counter[tuple[str, str]] = Counter()
 _refused: Counter[tuple[str, str]] = Counter()
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gearcache.telemetry.progress_line import SHARED_STAGES, SHARES, STAGES, State, fitted
 from gearcache.terminal import is_drawable, print_progress, shows_progress
+from gearcache.threads import started
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -69,7 +70,7 @@ class BuildProgress:
     def _start(self) -> None:
         if not shows_progress():
             return
-        self._line.start()
+        started(self._line)
         if is_drawable(sys.stderr):
             from rich.console import Console
             from rich.live import Live
@@ -78,15 +79,17 @@ class BuildProgress:
             self._bar = Live(
                 get_renderable=lambda: self._drawn(console.width), console=console, refresh_per_second=_REFRESHES
             )
-            self._bar.start(refresh=True)
+            with contextlib.suppress(OSError, RuntimeError, ValueError):  # the terminal is gone, or no thread starts
+                self._bar.start(refresh=True)
         if self._bar is None:
-            threading.Thread(target=self._beat, daemon=True).start()
+            started(threading.Thread(target=self._beat, daemon=True))
 
     def _stop(self) -> None:
         self._line.cancel()
         self._ended.set()
         if self._bar is not None:
-            self._bar.stop()
+            with contextlib.suppress(OSError, RuntimeError, ValueError):
+                self._bar.stop()
 
     def update(self, gear: str, stage: str) -> None:
         """Record that a gear entered a stage."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Mapping
 
 import torch
@@ -17,6 +18,8 @@ Shape = tuple[int, ...]
 Met = tuple[tuple[tuple[str, int], ...], tuple[tuple[int | None, ...], ...], dict[Shape, int]]
 Rows = tuple[tuple[int | None, ...], ...]
 _Counted = tuple[tuple[int, ...], ...]
+#: The counters of a graph, and the graph.
+_Row = tuple[StoredVariant, Rows, "itertools.count[int]", dict[_Counted, int], "weakref.ref[GraphCall]"]
 
 
 class ShapesMet:
@@ -24,15 +27,17 @@ class ShapesMet:
 
     def __init__(self, spec: GearSpec) -> None:
         self._spec = spec
+        self._dims = self._named_dims()
         self._others: dict[Shape, int] = {}
-        self._graphs: list[tuple[StoredVariant, Rows, itertools.count[int], dict[_Counted, int]]] = []
+        #: The graphs that are there, and the sums of the others; exchanged as one, so that readers need no lock.
+        self._counted: tuple[list[_Row], dict[Shape, int]] = [], {}
 
     def count_call(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Count a call that no graph served: it was refused, or ran eagerly. `tensors` are its arguments by path."""
         if not self._spec:
             return
         sizes = []
-        for path, dim in self._named_dims():
+        for path, dim in self._dims:
             size = next((tensor.size(dim) for name, tensor in _matching(tensors, path) if dim < tensor.dim()), None)
             if size is None:
                 return
@@ -41,48 +46,62 @@ class ShapesMet:
 
     def unserved(self) -> tuple[list[str], dict[Shape, int]]:
         """Return the dims of the spec, as messages name them, and the calls without a graph by shape."""
-        return [f"{path}.size({dim})" for path, dim in self._named_dims()], dict(self._others)
+        return [f"{path}.size({dim})" for path, dim in self._dims], dict(self._others)
 
     def add(self, graph: GraphCall) -> None:
-        """Read the counters of a graph from now on, even after it is dropped: only its counters are kept, no model."""
-        rows = tuple(tuple(row) for row in graph.gear.sizes)
-        self._graphs.append((graph.variant, rows, graph.counter, graph.shapes))
+        """Read the counters of a graph from now on; sum up those of graphs that are gone, as a program may pad for
+        ever.
+        """
+        if not self._spec and not self._dims:
+            self._dims = _argument_dims(graph.variant)
+        rows, sums = self._counted
+        live, gone = list[_Row](), list[_Row]()
+        for row in rows:
+            (gone if row[4]() is None else live).append(row)
+        sizes = tuple(tuple(row) for row in graph.gear.sizes)
+        added = graph.variant, sizes, graph.counter, graph.shapes, weakref.ref(graph)
+        self._counted = [*live, added], _counts(gone, self._dims, sums)
 
     def dims(self) -> list[tuple[str, int]]:
         """Return the dims that a shape lists: argument path and dim."""
-        if self._spec:
-            return self._named_dims()
-        for variant, *_ in self._graphs[:1]:
-            inputs = [spec for spec in variant.inputs if spec.access.root[0] == "argument"]
-            sizes = variant.gears[0].sizes
-            return [
-                (spec.access.text, dim)
-                for spec, dim_sizes in zip(variant.inputs, sizes, strict=True)
-                if spec in inputs and spec.in_frame
-                for dim in range(len(dim_sizes))
-            ]
-        return []
+        return self._dims
 
     def gears(self) -> list[tuple[int | None, ...]]:
         """Return the declared gears over the dims that a shape lists; None if a gear leaves a dim open."""
-        open_dims = (None,) * (len(self.dims()) - len(self._spec.axes))
+        open_dims = (None,) * (len(self._dims) - len(self._spec.axes))
         return [(*gear, *open_dims) for gear in self._spec.gears] if self._spec.axes else []
 
     def counts(self) -> dict[Shape, int]:
         """Return shape -> calls."""
-        dims = self.dims()
-        totals = dict(self._others)
-        graphs = list(self._graphs)
-        rows = [(variant, row, calls_of(counter)) for variant, row, counter, _ in graphs]
-        counted = [(variant, row, calls) for variant, _, _, shapes in graphs for row, calls in shapes.items()]
-        for variant, row, calls in [*rows, *counted]:
-            shape = _shape(variant, row, dims)
-            if shape is not None and calls:
-                totals[shape] = totals.get(shape, 0) + calls
+        rows, sums = self._counted
+        totals = _counts(rows, self._dims, sums)
+        for shape, calls in list(self._others.items()):
+            totals[shape] = totals.get(shape, 0) + calls
         return totals
 
     def _named_dims(self) -> list[tuple[str, int]]:
         return [(axis.path, axis.dim) for axis in (*self._spec.axes, *self._spec.dynamic_axes)]
+
+
+def _counts(rows: list[_Row], dims: list[tuple[str, int]], sums: Mapping[Shape, int]) -> dict[Shape, int]:
+    """Return sums with the calls of some graphs."""
+    totals = dict(sums)
+    for variant, sizes, counter, shapes, _ in rows:
+        for row, calls in [(sizes, calls_of(counter)), *shapes.items()]:
+            shape = _shape(variant, row, dims)
+            if shape is not None and calls:
+                totals[shape] = totals.get(shape, 0) + calls
+    return totals
+
+
+def _argument_dims(variant: StoredVariant) -> list[tuple[str, int]]:
+    """Return all dims of the tensors that are arguments."""
+    return [
+        (stored.access.text, dim)
+        for stored, sizes in zip(variant.inputs, variant.gears[0].sizes, strict=True)
+        if stored.access.root[0] == "argument" and stored.in_frame
+        for dim in range(len(sizes))
+    ]
 
 
 def _matching(tensors: Mapping[str, torch.Tensor], path: str) -> list[tuple[str, torch.Tensor]]:

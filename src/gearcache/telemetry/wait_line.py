@@ -7,6 +7,7 @@ import threading
 from types import TracebackType
 
 from gearcache.terminal import print_progress, shows_progress
+from gearcache.threads import started
 
 logger = logging.getLogger("gearcache")
 #: A shorter wait prints nothing.
@@ -24,7 +25,7 @@ class WaitLine:
 
     def __enter__(self) -> WaitLine:
         try:
-            self._timer.start()
+            started(self._timer)
         except BaseException:  # of a signal handler: without a `with`, nobody else would stop the timer
             self.end()
             raise

@@ -11,6 +11,7 @@ import pytest
 
 from gearcache.cache.admin import scan as scan_module
 from gearcache.cache.admin.catalog import Catalog, Removal
+from gearcache.cache.admin.row import total_size
 from gearcache.cache.admin.verify import Fault, verify
 from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
@@ -98,12 +99,12 @@ def own_blob(layout: Layout, number: int) -> Path:
 def test_pruning_drops_the_least_recently_used_until_the_rest_fits(layout: Layout) -> None:
     catalog = Catalog(layout, clock=lambda: 110.0)
     entries = catalog.entries()
-    limit = catalog.total_size(entries) - 1
+    limit = total_size(entries) - 1
     dry = catalog.prune(max_size=limit, dry_run=True)
     outcome = catalog.prune(max_size=limit)
     assert [entry.name for entry in outcome.removed] == [KEYS[0].name] == [entry.name for entry in dry.removed]
-    assert catalog.total_size(catalog.entries()) <= limit
-    assert catalog.total_size(entries) - catalog.total_size(catalog.entries()) == outcome.freed == dry.freed
+    assert total_size(catalog.entries()) <= limit
+    assert total_size(entries) - total_size(catalog.entries()) == outcome.freed == dry.freed
     assert [entry.name for entry in catalog.prune(max_age=8.0).removed] == [KEYS[1].name]
     kept = catalog.entries()[-1]
     assert [entry.name for entry in catalog.prune(max_size=0, keep=[kept.identity]).removed] == [KEYS[3].name]
@@ -124,14 +125,14 @@ def test_files_that_a_backend_keeps_count_and_go_with_their_entry(
     def size() -> int:
         return next(entry.size for entry in catalog.entries() if entry.digest == KEYS[0].digest)
 
-    before, total = size(), catalog.total_size(catalog.entries())
+    before, total = size(), total_size(catalog.entries())
     graph = layout.manifest(KEYS[0]).parent / "ge" / "graph_key" / "rank0"
     graph.mkdir(parents=True)
     (graph / "graph.om").write_bytes(bytes(5000))  # as GE does: after the publish, past the index
     assert size() == before + 5000
     (graph / "graph.idx").write_bytes(bytes(70))
     assert size() == before + 5070
-    assert catalog.total_size(catalog.entries()) == total + 5070
+    assert total_size(catalog.entries()) == total + 5070
     outcome = catalog.prune(max_size=total)
     assert [entry.digest for entry in outcome.removed] == [KEYS[0].digest]
     assert outcome.freed == before + 5070
@@ -143,7 +144,7 @@ def test_a_used_entry_stays_and_others_go_in_its_place(layout: Layout) -> None:
     store = DiskStore(layout)
     store.use(KEYS[0])
     entries = catalog.entries()
-    outcome = catalog.prune(max_size=catalog.total_size(entries) - 1)
+    outcome = catalog.prune(max_size=total_size(entries) - 1)
     assert [entry.name for entry in outcome.in_use] == [KEYS[0].name]
     assert [entry.name for entry in outcome.removed] == [KEYS[1].name]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from gearcache.cache.admin.packed.image.documents import (
@@ -19,14 +19,13 @@ from gearcache.cache.admin.packed.image.documents import (
 from gearcache.cache.admin.packed.image.layer import ROOT, Layer, write_layer
 from gearcache.cache.admin.packed.packing import Packed, Packing, Sign, as_it_is, packing
 from gearcache.cache.admin.row import EntryRow
-from gearcache.cache.files.atomic import move_aside, open_atomic, write_atomic
+from gearcache.cache.files.atomic import TEMPORARY_PREFIX, move_aside, open_atomic, write_atomic
 from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import ROOT_VARIABLE, Layout
 from gearcache.errors import CacheError
 
 _MARK = "oci-layout"
 _INDEX = "index.json"
-_UNFINISHED = ".layer"
 _CREATED = "1970-01-01T00:00:00Z"
 
 
@@ -47,15 +46,17 @@ def write_image(layout: Layout, entries: Iterable[EntryRow], folder: Path, sign:
             return _write(packed, folder)
     except OSError as error:
         raise CacheError(f"`{folder}` cannot be written: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            (folder / _UNFINISHED).unlink()
 
 
 def _write(packed: Packing, folder: Path) -> Packed:
-    with open_atomic(folder / _UNFINISHED) as file:
-        layer = write_layer(file, packed.members())
-    move_aside(folder / _UNFINISHED, _path(folder, layer.descriptor))
+    # The digest is known at the end only; the name is of this process alone, as another may write the same image.
+    unfinished_path = folder / f"{TEMPORARY_PREFIX}layer-{os.getpid()}-{os.urandom(8).hex()}"
+    try:
+        with open_atomic(unfinished_path) as file:
+            layer = write_layer(file, packed.members())
+        move_aside(unfinished_path, _path(folder, layer.descriptor))
+    finally:
+        unfinished_path.unlink(missing_ok=True)
     machine = _machine(packed)
     config = encode(_config(packed, layer, machine))
     manifest = encode(

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from gearcache.cache.admin.catalog import Catalog, Removal
-from gearcache.cache.admin.row import EntryRow
+from gearcache.cache.admin.row import EntryRow, total_size
 from gearcache.cache.blob_folder import present_size
 from gearcache.cache.manifest import OtherFormat
 from gearcache.commands.common import (
@@ -73,7 +73,7 @@ def command(
         return
     entries = _selected_entries(catalog, names, older_than)
     if everything and not (yes or dry_run) and sys.stdin is not None and sys.stdin.isatty():
-        size = size_text(catalog.total_size(entries))
+        size = size_text(total_size(entries))
         question = f"Remove all {count(len(entries), 'entry', 'entries')} ({size}) of `{catalog.layout.root}`?"
         if not click.confirm(question, err=True):
             note("nothing was removed")
@@ -88,7 +88,7 @@ def command(
 
 def _selected_entries(catalog: Catalog, names: tuple[str, ...], older_than: float | None) -> list[EntryRow]:
     if names:
-        return list({entry.identity: entry for name in names for entry in find_all(catalog, name)}.values())
+        return find_all(catalog, names)
     entries = catalog.entries()
     note_faults(catalog)
     if older_than is None:
@@ -106,10 +106,7 @@ def _clear_rest(catalog: Catalog, outcome: Removal, dry_run: bool) -> None:
         catalog.set_aside(damaged)
     if damaged:
         note(f"{'would remove' if dry_run else 'removed'} {count(len(damaged), 'damaged entry', 'damaged entries')}")
-    collected = catalog.collect(dry_run=dry_run)
-    outcome.freed += collected.freed
-    outcome.blobs += len(collected.blobs)
-    outcome.quarantined += collected.quarantined
+    outcome.add(catalog.collect(dry_run=dry_run))
     catalog.clear_quarantine(outcome, dry_run=dry_run)
 
 

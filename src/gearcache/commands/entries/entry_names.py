@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
@@ -37,9 +37,13 @@ def find_newest(catalog: Catalog, text: str) -> EntryRow:
     return entries[0]
 
 
-def find_all(catalog: Catalog, text: str) -> list[EntryRow]:
-    """Return all entries of this name, or whose methods match a pattern with `*`; a usage error if there are none."""
-    return _find_entries(catalog, text)
+def find_all(catalog: Catalog, texts: Iterable[str]) -> list[EntryRow]:
+    """Return all entries of some names, or whose methods match a pattern with `*`.
+
+    Raises a usage error for a name that no entry has.
+    """
+    found = {entry.identity: entry for text in texts for entry in _find_entries(catalog, text)}
+    return list(found.values())
 
 
 def is_called(entry: EntryRow, pattern: str) -> bool:

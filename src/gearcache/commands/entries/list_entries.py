@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.row import total_size
 from gearcache.collection import paused_collection
 from gearcache.commands.common import (
     ago_text,
@@ -73,4 +74,4 @@ def _list(catalog: Catalog, method: str | None, sort: str, as_json: bool) -> Non
     if not entries:
         note(f"no entries{f' of `{method}`' if method else ''} in `{catalog.layout.root}`")
     elif not as_json:
-        note(f"{count(len(entries), 'entry', 'entries')}, {size_text(catalog.total_size(entries))} on disk")
+        note(f"{count(len(entries), 'entry', 'entries')}, {size_text(total_size(entries))} on disk")

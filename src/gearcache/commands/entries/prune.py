@@ -54,10 +54,5 @@ def command(
         raise click.UsageError("give a limit: --max-size, --older-than or both")
     catalog = Catalog(layout_at(cache_dir))
     outcome = catalog.prune(max_size=max_size, max_age=older_than, dry_run=dry_run)
-    collected = catalog.collect(dry_run=dry_run)
-    outcome.freed += collected.freed
-    outcome.blobs += len(collected.blobs)
-    outcome.quarantined += collected.quarantined
-    if max_size is not None and catalog.total_size(catalog.entries()) <= max_size:
-        outcome.in_use.clear()  # others were removed instead
+    outcome.add(catalog.collect(dry_run=dry_run))
     report_removal("prune", outcome, catalog, dry_run=dry_run, as_json=as_json)

@@ -14,6 +14,7 @@ from gearcache.cache.admin.folder_marks import LAST_MARK
 from gearcache.cache.admin.row import EntryRow, total_size
 from gearcache.cache.admin.tally import misses
 from gearcache.cache.layout import Layout
+from gearcache.cache.quarantine import quarantined
 from gearcache.options import resolve_settings
 
 
@@ -109,11 +110,11 @@ def counted_since(layout: Layout) -> float:
 
 def used_plain(catalog: Catalog, total: Used, limits: tuple[int | None, float | None]) -> dict[str, Any]:
     """Return the sums as JSON data, with the limits and the size of the quarantine."""
-    quarantined = catalog.quarantined()
+    aside = quarantined(catalog.layout)
     return {
         "since": counted_since(catalog.layout),
         "limits": dict(zip(("max_size", "max_age"), limits, strict=True)),
         **total.to_plain(),
-        "quarantined": len(quarantined),
-        "quarantined_size": sum(item.size for item in quarantined),
+        "quarantined": len(aside),
+        "quarantined_size": sum(item.size for item in aside),
     }

@@ -9,6 +9,7 @@ import click
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.row import total_size
+from gearcache.cache.quarantine import quarantined
 from gearcache.cache.remote.tier_counts import tier_counts
 from gearcache.commands.common import (
     ago_text,
@@ -95,8 +96,8 @@ def command(cache_dir: Path | None, as_json: bool) -> None:
 
 
 def _print(catalog: Catalog, total: Used, limits: tuple[int | None, float | None]) -> None:
-    size, quarantined = total_size(total.entries), catalog.quarantined()
-    aside = sum(item.size for item in quarantined)
+    size, items = total_size(total.entries), quarantined(catalog.layout)
+    aside = sum(item.size for item in items)
     limit, max_age = "none", limits[1]
     if limits[0] is not None:
         default = "" if os.environ.get("GEARCACHE_MAX_SIZE") else " by default"
@@ -114,8 +115,8 @@ def _print(catalog: Catalog, total: Used, limits: tuple[int | None, float | None
         ("Compile time", seconds_text(total.compiled)),
         ("Compile time saved", seconds_text(total.saved)),
     ]
-    if quarantined:
-        lines.append(("Quarantine", f"{count(len(quarantined), 'file')}, {size_text(aside)}"))
+    if items:
+        lines.append(("Quarantine", f"{count(len(items), 'file')}, {size_text(aside)}"))
     width = max(len(name) for name, _ in lines)
     for name, text in lines:
         echo(f"{name:<{width}}  {text}")

@@ -192,16 +192,21 @@ def _required(target: str, cache_dir: Path | None, urls: list[str]) -> tuple[dic
 
     with with_variables({REMOTES_VARIABLE: " ".join(urls)} if urls else {}):
         report, error = looked_up(target, cache_dir, fetches=True)
-    missing = {entry.method: list(entry.missing) for entry in report.entries if entry.missing}
+    missing, names, reasons = dict[str, list[str]](), dict[str, list[str]](), dict[str, str]()
+    for entry in report.entries:
+        if entry.missing:  # several objects, or ranks, may have methods of one name
+            missing.setdefault(entry.method, []).extend(entry.missing)
+            names.setdefault(entry.method, []).extend(entry.named(entry.missing))
+        if entry.missing and entry.reason:
+            reasons.setdefault(entry.method, entry.reason)
     failed = {f"{entry.method}, {call}": cause for entry in report.entries for call, cause in entry.failed.items()}
     if error is not None:
         failed[target] = f"{type(error).__name__}: {error}"
-    names = {entry.method: entry.named(entry.missing) for entry in report.entries if entry.missing}
     return {
         "target": target,
         "present": report.present,
         "missing": missing,
-        "reasons": {entry.method: entry.reason for entry in report.entries if entry.missing and entry.reason},
+        "reasons": reasons,
         "failed": failed,
         "complete": error is None and report.is_complete and bool(report.entries) and not missing,
     }, names

@@ -10,10 +10,10 @@ import click
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.keys.key import short_name
-from gearcache.cache.remote.admin.command_retries import SECONDS, persistently
+from gearcache.cache.remote.admin.command_retries import persistently
 from gearcache.cache.remote.admin.holdings import write_index
 from gearcache.cache.remote.admin.push import Pushed, push_entries
-from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
+from gearcache.cache.remote.engines.protocol import RemoteError
 from gearcache.cache.remote.names import EntryName
 from gearcache.cache.remote.tier import Tier
 from gearcache.commands.common import (
@@ -54,8 +54,7 @@ def command(
     names, others = split_names(entries)
     tiers = tiers_at(layout, [*urls, *others], "--to", to_write=True)
     catalog = Catalog(layout)
-    named_entries = {entry.identity: entry for name in names for entry in find_all(catalog, name)}
-    rows = list(named_entries.values()) or catalog.entries()
+    rows = find_all(catalog, names) or catalog.entries()
     entry_names = [EntryName(*entry.identity) for entry in rows]
     trust = environment_trust()
     numbers = itertools.count(1)
@@ -81,7 +80,7 @@ def command(
 
 def _index(tier: Tier) -> str:
     try:
-        persistently(lambda: write_index(tier, Deadline.after(SECONDS)))
+        persistently(lambda: write_index(tier))
     except RemoteError as error:
         return error.problem
     return ""

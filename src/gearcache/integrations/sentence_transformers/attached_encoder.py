@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import threading
 from typing import Any
 
 import torch
@@ -31,7 +30,6 @@ class AttachedEncoder(Attachment):
         self._on_miss = on_miss
         self._layout = ModelClasses(model)
         self._warned_reasons: set[str] = set()
-        self._lock = threading.Lock()
 
     def warm(self, /, *args: Any, **kwargs: Any) -> None:
         """Compile and load every graph, without running any; needs no text."""
@@ -80,10 +78,8 @@ class AttachedEncoder(Attachment):
 
     def _count(self, miss: UnservedTexts) -> None:
         self.method.count_eager(miss.reason)
-        with self._lock:
-            is_new = miss.reason not in self._warned_reasons
+        if miss.reason not in self._warned_reasons:
             self._warned_reasons.add(miss.reason)
-        if is_new:
             logger.warning("`%s` runs without a graph: %s", self.name, miss)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> AttachedEncoder:

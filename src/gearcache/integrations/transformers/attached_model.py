@@ -23,6 +23,7 @@ from gearcache.integrations.transformers.sizes import Sizes
 from gearcache.integrations.transformers.support import check_model
 from gearcache.serving.call.method import CachedMethod
 from gearcache.serving.call.parameters import Parameters
+from gearcache.threads import freed_in_forks
 
 logger = logging.getLogger("gearcache")
 _ABSENT = object()
@@ -54,7 +55,7 @@ class AttachedModel:
             self._replacements.append((vars(module), SEAM, functools.partial(self._serve, module, serve)))
         self._replaced: list[Any] = []
         self._eager: Counter[str] = Counter()
-        self._lock = threading.RLock()
+        self._lock = freed_in_forks(threading.RLock())
 
     def __repr__(self) -> str:
         return f"<{'attached' if self.is_attached else 'detached'} {self.name}, {self.sizes}>"

@@ -10,9 +10,11 @@ import torch
 from msgspec import Struct
 from transformers.cache_utils import DynamicLayer
 
+from gearcache.threads import freed_in_forks
+
 #: Number of heads, size of a key's head and of a value's head, for each layer.
 LayerShapes = list[tuple[int, int, int]]
-_claims = threading.Lock()
+_claims = freed_in_forks(threading.Lock())
 
 
 class Form(Struct, frozen=True):

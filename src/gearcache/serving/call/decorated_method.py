@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import threading
 import types
 from collections.abc import Callable
@@ -16,10 +15,10 @@ from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.serving.call.input_signature import InputSignature
 from gearcache.serving.call.method import CachedMethod
 from gearcache.serving.call.parameters import Parameters
+from gearcache.threads import freed_in_forks
 
 #: Held while an instance gets its `CachedMethod`.
-_making = threading.RLock()
-os.register_at_fork(after_in_child=_making._at_fork_reinit)  # type: ignore[attr-defined]
+_making = freed_in_forks(threading.RLock())
 
 
 class CachedFunction(property):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import os
 import threading
 import time
 import types
@@ -39,6 +38,7 @@ from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.spans import recorder, span
 from gearcache.telemetry.stats import Stats
+from gearcache.threads import freed_in_forks
 from gearcache.torch_release import is_tested
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from gearcache.telemetry.suggest import SuggestedGears
 
 #: Held while a `__call__` is exchanged; the thread may or may not hold a method's lock.
-_switch = threading.RLock()
-os.register_at_fork(after_in_child=_switch._at_fork_reinit)  # type: ignore[attr-defined]
+_switch = freed_in_forks(threading.RLock())
 #: How often a call looks for a graph again if the one it found no longer takes it.
 _ATTEMPTS = 3
 

@@ -6,21 +6,20 @@ exchanges the `__call__` of every cached method when the stance changes.
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from typing import Any
 
 from gearcache.errors import OptionError
 from gearcache.ge_cache.private_torch import shapes as private_shapes
+from gearcache.threads import freed_in_forks
 
 FORCE_EAGER = "force_eager"
 
 
 #: The cached methods of this process.
 _followers: weakref.WeakSet[Any] = weakref.WeakSet()
-_lock = threading.Lock()
-os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
+_lock = freed_in_forks(threading.Lock())
 _watched = False
 
 

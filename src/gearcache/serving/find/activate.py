@@ -307,6 +307,7 @@ def _artifact(
     blobs = gear.blobs
     return StoredArtifact(
         gear.header,
+        blobs,
         lambda name: store.read_blob(blobs[name]),
         lambda name: store.blob_file(blobs[name]),
         examples,

@@ -144,7 +144,10 @@ class RemoteEntry:
                 end()
 
         if not outbox().add(send):
-            logger.warning("%s: too many uploads wait; `gearcache push` sends what is missing", self._history.name)
+            logger.warning(
+                "%s: nothing was sent, as too many uploads wait or no thread can be started; `gearcache push` sends it",
+                self._history.name,
+            )
             end()
 
     def send(self) -> list[str]:

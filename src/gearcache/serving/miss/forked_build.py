@@ -28,8 +28,8 @@ from gearcache.events import Event, LateEvent, held_events, tell_at_once
 from gearcache.ge_cache.private_torch.threads import is_compile_lock_free
 from gearcache.ge_cache.workers.kept import KEPT
 from gearcache.ge_cache.workers.program import keep_priority, watch_parent
-from gearcache.import_locks import importing_threads
 from gearcache.serving.miss.process_activity import STILL_SECONDS, ProcessActivity
+from gearcache.threads import importing_threads
 
 _NICE = 19
 _CONNECTIONS = ("socket:", "pipe:", "anon_inode:")

@@ -1,0 +1,49 @@
+"""Threads that a host may refuse, locks that a forked child finds free, and which threads import modules now."""
+
+from __future__ import annotations
+
+import _imp
+import importlib
+import os
+import threading
+import weakref
+from typing import Any, TypeVar
+
+#: For each module that is being imported, a weak reference to its lock (Python's `importlib._bootstrap`).
+_module_locks: dict[Any, Any] = getattr(importlib._bootstrap, "_module_locks", {})
+_Lock = TypeVar("_Lock")
+_freed_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def started(thread: threading.Thread) -> bool:
+    """Start a thread; False where the host has no more (`ulimit -u`, a container's `pids`), or the process ends."""
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    return True
+
+
+def freed_in_forks(lock: _Lock) -> _Lock:
+    """Return a `Lock` or `RLock` that forked children find free: they lack the thread that may hold it."""
+    _freed_locks.add(lock)
+    return lock
+
+
+def importing_threads() -> set[int]:
+    """Return the threads that hold the lock of a module; one that an exception has interrupted may hold it for good."""
+    owners = {getattr(reference(), "owner", None) for reference in list(_module_locks.values())}
+    return {owner for owner in owners if owner is not None}
+
+
+def is_importing() -> bool:
+    """Return whether this thread is within an import, so that another thread may wait for it in its own imports."""
+    return threading.get_ident() in importing_threads() or _imp.lock_held()
+
+
+def _after_fork() -> None:
+    for lock in _freed_locks:
+        lock._at_fork_reinit()
+
+
+os.register_at_fork(after_in_child=_after_fork)
