@@ -21,6 +21,7 @@ from gearcache.cache.keys.fingerprint import versions_component
 from tests.support.collecting import collect_and_freeze, collect_seldom
 from tests.support.compiling_here import compile_here
 from tests.support.memory import leave_memory, settle_in_memory
+from tests.support.no_threads import NoThreads
 
 # Where the tests were started in the background, programs that they start would ignore Ctrl-C too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
@@ -71,6 +72,14 @@ def compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
     It is what happens where no worker can be started. `test_prewarm` and `test_staleness` show what workers make.
     """
     compile_here(monkeypatch)
+
+
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> NoThreads:
+    """Let the host allow no more threads, or only so many, of which the test decides."""
+    limit = NoThreads()
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: limit.start(thread))
+    return limit
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -112,7 +112,7 @@ FAULTS = [
         "The calls of a gear are counted beyond the life of its model",
         "src/gearcache/telemetry/gear_use.py",
         "        _add(_collected, method, rows)\n",
-        "",
+        "        pass\n",
         ("tests/test_events.py::test_calls_per_gear_survive_a_refresh_and_the_model",),
     ),
     Fault(

@@ -114,3 +114,19 @@ def test_statistics_are_plain_data_for_json(cache_dir: Path) -> None:
     named = {name for name, member in vars(gearcache.Stats).items() if isinstance(member, property)}
     described = {"method", "full_name", "dims", "declared"}
     assert set(plain) - described == named - {"reasons"}, "`reasons` holds objects, whose texts are `miss_reasons`"
+
+
+def test_any_number_of_padded_sizes_takes_bounded_memory_and_all_are_counted(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gearcache.serving.miss.padded_calls.MAX_PADDED", 4)
+    padded = gearcache.cache_compile(
+        Net().double, gears={"x": {0: [40]}}, config=strict_config(on_miss="pad", pad_values={"x": 0.0})
+    )
+    for _ in range(2):
+        for rows in range(10, 40):
+            padded(torch.ones(rows, 4))
+    assert (padded.stats.calls, padded.stats.padded_calls) == (60, 60)
+    (binding,) = padded._bindings
+    assert binding.shapes.counts() == {(rows,): 2 for rows in range(10, 40)}
+    assert len(binding.shapes._counted[0]) <= 6

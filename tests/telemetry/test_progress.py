@@ -36,6 +36,13 @@ def stream(monkeypatch: pytest.MonkeyPatch, kind: type[io.StringIO] = io.StringI
     return written
 
 
+class GoneTerminal(Terminal):
+    """The terminal of a connection that has ended."""
+
+    def write(self, text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+
 def build(seconds: float, **told: str) -> None:
     with BuildProgress("Model.encode", 4, **told) as building:
         building.update("a", "compile")
@@ -172,3 +179,12 @@ def test_a_signal_handler_that_raises_as_the_display_begins_leaves_nothing_that_
         thread.join(5)
         assert not thread.is_alive()
     assert written.getvalue() == ""
+
+
+def test_a_terminal_that_is_gone_costs_no_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream(monkeypatch, GoneTerminal)
+    build(0.1)
+    stream(monkeypatch, Terminal)
+    with BuildProgress("Model.encode", 1) as building:
+        assert building._bar is not None
+        building._bar.console.file = GoneTerminal()

@@ -15,8 +15,11 @@ from gearcache.cache.admin.row import total_size
 from gearcache.cache.admin.verify import Fault, verify
 from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout
+from gearcache.cache.limits import Limits
+from gearcache.cache.quarantine import quarantined
 from gearcache.cache.store import DiskStore
-from gearcache.errors import UnsafePath
+from gearcache.cache.upkeep import bytes_stored, keep_limits
+from gearcache.errors import CacheError, UnsafePath
 
 KEYS = [
     CacheKey(f"Model.{name}", (("name", name), ("number", number)))
@@ -144,9 +147,40 @@ def test_a_used_entry_stays_and_others_go_in_its_place(layout: Layout) -> None:
     store = DiskStore(layout)
     store.use(KEYS[0])
     entries = catalog.entries()
-    outcome = catalog.prune(max_size=total_size(entries) - 1)
-    assert [entry.name for entry in outcome.in_use] == [KEYS[0].name]
-    assert [entry.name for entry in outcome.removed] == [KEYS[1].name]
+    size = total_size(entries)
+    for dry_run in (True, False):
+        outcome = catalog.prune(max_size=size - 1, dry_run=dry_run)
+        assert [entry.name for entry in outcome.removed] == [KEYS[1].name]
+        assert outcome.in_use == [], "the limit is met without it"
+    outcome = catalog.prune(max_size=size, max_age=0.0)
+    assert [entry.name for entry in outcome.in_use] == [KEYS[0].name], "it is too old, whatever the size"
+
+
+def test_what_a_writer_keeps_from_being_removed_is_told(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = Catalog(layout, patience=0.01)
+    outcome, store = Removal(), DiskStore(layout)
+    with store.writing():
+        outcome.add(catalog.collect())
+    assert ["another process is writing" in str(fault) for fault in outcome.faults] == [True]
+    in_use, unused = catalog.entries()[:2]
+    store.use(next(key for key in KEYS if key.name == in_use.name))
+    monkeypatch.setattr("gearcache.cache.admin.catalog.needed_blobs", _raise)
+    outcome = catalog.remove([in_use, unused])
+    assert (outcome.in_use, outcome.removed) == ([in_use], [unused])
+    assert len(outcome.faults) == 1
+
+
+def _raise(scan_result: object) -> None:
+    raise CacheError("a manifest cannot be read")
+
+
+def test_blobs_of_killed_writers_do_not_keep_a_cache_over_its_limit(layout: Layout) -> None:
+    store = DiskStore(layout)
+    limit = bytes_stored(layout) + 1000
+    orphans = [layout.blob(store.put_blob(bytes([number]) * 1000)) for number in range(3)]
+    keep_limits(layout, Limits(limit), Catalog(layout).entries()[0].identity)
+    assert not any(path.exists() for path in orphans)
+    assert len(Catalog(layout).entries()) == len(KEYS)
 
 
 def test_a_load_that_serves_nothing_keeps_an_entry_young_and_is_no_hit(layout: Layout) -> None:
@@ -168,11 +202,13 @@ def test_collecting_removes_what_no_entry_needs_and_nothing_else(layout: Layout)
         unreferenced.with_name(".writing-host-1-aa"),
         layout.manifest(KEYS[0]).with_name(".writing-host-1-bb"),
         layout.root / ".writing-host-1-cc",
+        layout.locks_folder / ".writing-host-1-ee",
     ]
     young = layout.quarantine_folder / ".writing-host-1-dd"
     for path in (*unfinished, young):
         path.write_bytes(b"half")
-    os.utime(unfinished[2], (1, 1))
+    for old in unfinished[2:]:
+        os.utime(old, (1, 1))
     empty = layout.entry("Model.gone", KEYS[0].digest, "rank1")
     empty.mkdir(parents=True)
     (empty / "use").touch()
@@ -183,7 +219,7 @@ def test_collecting_removes_what_no_entry_needs_and_nothing_else(layout: Layout)
     assert found.blobs == dry.blobs == [unreferenced]
     assert set(unfinished) | {empty} <= set(found.leftovers)
     assert set(found.leftovers) == {*dry.leftovers, empty.parent} or set(found.leftovers) == set(dry.leftovers)
-    assert found.freed == len(b"unreferenced") + 3 * 4
+    assert found.freed == len(b"unreferenced") + 4 * 4
     assert files(layout) == before | {"quarantine/.writing-host-1-dd"}
     assert not empty.parent.parent.exists()
 
@@ -244,8 +280,8 @@ def test_verify_finds_every_kind_of_fault_and_repairs_what_it_may(layout: Layout
     assert verify(layout, repair=True).is_sound
     assert verify(layout).faults == []
     catalog = Catalog(layout)
-    assert len(catalog.quarantined()) == 3
-    assert all(found.reason and found.size for found in catalog.quarantined())
+    assert len(quarantined(layout)) == 3
+    assert all(found.reason and found.size for found in quarantined(layout))
     catalog.clear_quarantine(cleared := Removal())
     assert cleared.freed > 0
     assert cleared.quarantined == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,15 +19,18 @@ import torch
 import gearcache
 from gearcache.cache.layout import Layout
 from gearcache.cache.store import DiskStore
+from gearcache.child_process import receive, send
 from gearcache.errors import CompileError
 from gearcache.ge_cache.backend import Artifact, Stage
-from gearcache.ge_cache.compile_job import CompileJob
+from gearcache.ge_cache.compile_job import CompileJob, plain_job
 from gearcache.ge_cache.eager import EagerBackend
 from gearcache.ge_cache.inductor.backend import InductorBackend
+from gearcache.ge_cache.workers import program
 from gearcache.ge_cache.workers.kept import KEPT
 from gearcache.ge_cache.workers.pool import CompilePool
 from gearcache.ge_cache.workers.process import WorkerProcess
 from gearcache.ge_cache.workers.scratch import PREFIX
+from tests.support.no_threads import NoThreads
 
 #: A compiler that never ends, also when it is asked to, and that has started something.
 HUNG = "#!/bin/sh\ntrap '' TERM\necho $$ >> {log}\nsleep 1000 &\necho $! >> {log}\nwait\nwait\nwait\n"
@@ -200,6 +205,51 @@ def test_the_next_build_of_a_process_takes_the_worker_of_the_last_one_if_it_woul
     os.kill(first.pid, signal.SIGKILL)  # as a host without memory does
     assert wait_until(first.has_exited)
     assert worker_of_a_pool() is not first
+
+
+@pytest.mark.usefixtures("none_kept")
+def test_a_worker_ends_itself_though_a_fork_of_its_parent_holds_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = WorkerProcess(Quick.worker)
+    held_by_a_fork = os.dup(worker._life_line)
+    signals: list[bool] = []
+    monkeypatch.setattr(worker, "_signal", lambda number: signals.append(worker.has_exited()))
+    monkeypatch.setattr("gearcache.ge_cache.workers.process._END_SECONDS", 60.0)
+    try:
+        worker.end()
+    finally:
+        os.close(held_by_a_fork)
+    assert signals == [True]
+
+
+@pytest.mark.usefixtures("none_kept")
+def test_where_no_thread_can_be_started_every_job_has_an_outcome(no_threads: NoThreads) -> None:
+    empty: dict[str, Any] = {"nodes": [], "constants": {}}
+    jobs = [CompileJob("M.f", f"x.size(0)={size}", empty, [], {}, {}, 1) for size in (2, 3)]
+    with CompilePool(Parallel(), 2, 1, 1000.0) as pool:
+        no_threads.after = 1  # one worker is served; its first job gets no time limit
+        outcomes = list(pool.compile(iter(jobs), lambda gear, stage: None))
+        assert sorted(outcome.index for outcome in outcomes) == [0, 1]
+        assert all("no thread can be started" in str(outcome.error) for outcome in outcomes)
+        no_threads.after = 0  # the process itself compiles
+        outcomes = list(pool.compile(iter(jobs), lambda gear, stage: None))
+        assert [(outcome.index, outcome.error) for outcome in outcomes] == [(0, None), (1, None)]
+    worker = WorkerProcess(Quick.worker)
+    KEPT.keep(worker)
+    assert worker.is_ended
+
+
+def test_a_fault_of_the_compiler_is_not_an_operator_that_the_worker_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Faulty(EagerBackend):
+        def compile(self, job: CompileJob, stage: Stage) -> Artifact:
+            raise KeyError("buf0")
+
+    requests, answers = io.BytesIO(), io.BytesIO()
+    send(requests, {"kind": "compile", "job": plain_job(job(2))})
+    requests.seek(0)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=requests))
+    program._serve(Faulty(), answers)
+    answers.seek(0)
+    assert receive(answers)["kind"] == "failed"
 
 
 def test_where_no_worker_can_be_started_the_process_itself_compiles(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,6 +99,16 @@ def test_what_others_keep_in_the_database_is_none_of_ours(remote: RedisRemote, o
     assert remote.names("v4/x/", 10, soon()) == ["v4/x/a", "v4/x/list"]
 
 
+def test_names_of_objects_that_the_server_has_dropped_go_with_them(remote: RedisRemote, other: Any) -> None:
+    for name in "abc":
+        remote.put(f"v4/{name}", b"data", soon())
+    other.delete("gearcache:v4/a", "gearcache:v4/b")
+    assert remote.names("v4/", 10, soon()) == ["v4/c"]
+    assert other.zrange("gearcache-names", 0, -1) == [b"v4/c"]
+    remote.put("v4/a", b"data", soon())
+    assert remote.names("v4/", 10, soon()) == ["v4/a", "v4/c"]
+
+
 def test_what_has_a_lifetime_is_dropped(remote: RedisRemote) -> None:
     assert remote.put("lease", b"one", soon(), create=True, lifetime=0.2)
     assert not remote.put("lease", b"two", soon(), create=True, lifetime=0.2)
