@@ -106,11 +106,14 @@ def regroup(dims: Sequence[Dim], sizes: Sequence[Any]) -> tuple[Dim, ...] | None
 
 
 def kept(before: Sequence[Dim], after: Sequence[Dim]) -> dict[int, int]:
-    """Return the new places of a tensor's dims after adding or removing dims of size 1; empty after other changes."""
-    places = [[index for index, dim in enumerate(dims) if dim != ONE] for dims in (before, after)]
-    if [before[index] for index in places[0]] != [after[index] for index in places[1]]:
-        return {}
-    return dict(zip(*places, strict=True))
+    """Return the new places of the dims that a view leaves whole: those of equal size, before equally many elements."""
+    old_places, new_places = _places(before), _places(after)
+    return {place: new_places[row] for row, place in old_places.items() if row in new_places}
+
+
+def _places(dims: Sequence[Dim]) -> dict[tuple[Dim, Dim], int]:
+    rows = [(dim, normal(tuple(factor for later in dims[at + 1 :] for factor in later))) for at, dim in enumerate(dims)]
+    return {row: at for at, row in enumerate(rows) if row[0] != ONE}
 
 
 def broadcast(rows: Sequence[Sequence[Dim]], sizes: Sequence[Sequence[Any]]) -> tuple[Dim, ...] | None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, broadcast, has_padding
 from gearcache.ge_cache.padding.fills import LOWEST, doubtful, elementwise_fills, require_neutral
-from gearcache.ge_cache.padding.step import Dependent, PaddingRules, Step
+from gearcache.ge_cache.padding.step import Dependent, PaddingRules, Step, as_list
 
 RULES = PaddingRules()
 rule = RULES.of
@@ -174,6 +174,27 @@ def batched(step: Step) -> Extent:
     ]
     step.require_unpadded("combines positions of", *source.dims[1:], *other_dims)
     return Extent((source.dims[0], *step.fresh().dims[1:]))
+
+
+@rule("lstm", "gru", "rnn_tanh", "rnn_relu")
+def recurrent(step: Step) -> list[Extent]:
+    """Examples of a batch do not interact; the positions of a sequence do."""
+    if step.value("train") and step.value("dropout"):
+        raise Dependent(f"`aten.{step.name}` draws random numbers")
+    source, batch = step.extent("input"), 0 if step.value("batch_first") else 1
+    states = [extent.dims for extent in as_list(step.value("hx"))]
+    weights = [dim for extent in step.value("params") for dim in extent.dims]
+    other_dims = [dim for dims in states for dim in (dims[0], dims[2])] + [
+        *source.dims[:batch],
+        *source.dims[batch + 1 :],
+    ]
+    step.require_unpadded("combines positions of", *other_dims, *weights)
+    if any(dims[1] != source.dims[batch] for dims in states):
+        raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
+    output, *last_states = (list(step.proof.unpadded_dims(sizes)) for sizes in step.result_sizes())
+    for dims, index in [(output, batch), *((dims, 1) for dims in last_states)]:
+        dims[index] = source.dims[batch]
+    return [Extent(tuple(dims)) for dims in (output, *last_states)]
 
 
 def _of(step: Step, node: Any) -> tuple[Dim, ...]:

@@ -31,7 +31,7 @@ def view(step: Step) -> Extent:
     return result if step.name.startswith("view") else replace(result, is_writable=False)
 
 
-@rule("permute", "transpose", "t", "unsqueeze", "squeeze", "movedim", "swapaxes", "swapdims")
+@rule("permute", "transpose", "t", "mT", "numpy_T", "unsqueeze", "squeeze", "movedim", "swapaxes", "swapdims")
 def moved(step: Step) -> Extent:
     """Dims change place."""
     source = step.extent("self")
@@ -40,8 +40,10 @@ def moved(step: Step) -> Extent:
     packet = step.name.partition(".")[0]
     if packet == "permute":
         order = [item % rank for item in step.value("dims")]
-    elif packet == "t":
+    elif packet in ("t", "numpy_T"):
         order.reverse()
+    elif packet == "mT":
+        order[-2:] = order[-1], order[-2]
     elif step.name == "transpose.int" or packet in ("swapaxes", "swapdims"):
         names = ("axis0", "axis1") if packet == "swapaxes" else ("dim0", "dim1")
         left, right = (step.value(name) % rank for name in names)

@@ -80,6 +80,15 @@ def _layer(x: Tensor, mask: Tensor) -> Tensor:
     return functional.layer_norm(x + found.transpose(1, 2).reshape(x.shape), [4])
 
 
+def _heads_in_batch(x: Tensor, mask: Tensor) -> Tensor:
+    """The mask of `nn.MultiheadAttention`: heads and batch are joined, and parted again."""
+    batch, length = mask.shape
+    hidden = torch.zeros_like(mask, dtype=x.dtype).masked_fill_(mask == 0, -INF).view(batch, 1, 1, length)
+    hidden = hidden.expand(-1, 2, -1, -1).reshape(batch * 2, 1, length).view(batch, 2, -1, length)
+    heads = x.view(batch, length, 2, 2).transpose(1, 2)
+    return functional.scaled_dot_product_attention(heads, heads, heads, hidden).transpose(1, 2).reshape(x.shape)
+
+
 def _mean(x: Tensor, mask: Tensor) -> Tensor:
     """The pooling of sentence-transformers."""
     weights = mask.unsqueeze(-1).expand(x.size()).float()
@@ -89,6 +98,7 @@ def _mean(x: Tensor, mask: Tensor) -> Tensor:
 _SERVED: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "attention, mask looked up by row numbers": _looked_up,
     "mean": _mean,
+    "attention, heads in the batch": lambda x, mask: _mean(_heads_in_batch(x, mask), mask),
     "attention, a mean of a layer": lambda x, mask: _mean(_layer(x, mask), mask),
     "max": lambda x, mask: x.masked_fill(mask[..., None] == 0, -INF).amax(1),
     "einsum pooling": lambda x, mask: torch.einsum("bl,bld->bd", mask.to(x.dtype), x),

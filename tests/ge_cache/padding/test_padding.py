@@ -12,6 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 import gearcache
 from gearcache.errors import GearSpecError, GraphError, InputError, UnknownGear
@@ -91,6 +92,29 @@ def test_batch_norm_in_training_is_refused_and_in_evaluation_padded(cache_dir: P
     cached = gearcache.cache_compile(module.forward, config=config, gears={"x": {0: [4]}})
     x = torch.rand(3, 4)
     assert torch.allclose(cached(x), module(x))
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM", "RNN"])
+def test_examples_of_a_recurrent_batch_do_not_interact_and_positions_do(cache_dir: Path, kind: str) -> None:
+    def run(module: Any, x: Tensor) -> Any:
+        return module.layers(x.mT)
+
+    def padded(dim: int) -> Any:
+        config = strict_config(on_miss="pad", pad_values={"x": 0.0})
+        return gearcache.cache_compile(module.forward, config=config, gears={"x": {dim: [4, 8]}})
+
+    module = Module(run)
+    module.layers = getattr(torch.nn, kind)(4, 4, 2, dropout=0.5, batch_first=True, bidirectional=True)
+    with pytest.raises(GearSpecError, match="random"):
+        padded(0)(torch.rand(4, 4, 3))
+    module.eval()
+    cached = padded(0)
+    for size in (3, 1, 8, 5):
+        x = torch.rand(size, 4, 3)
+        for found, expected in zip(tree_leaves(cached(x)), tree_leaves(module(x)), strict=True):
+            torch.testing.assert_close(found, expected)
+    with pytest.raises((GearSpecError, UnknownGear), match="padded"):
+        padded(2)(torch.rand(3, 4, 5))
 
 
 _STEPS: dict[str, Callable[[Tensor], Tensor]] = {
