@@ -98,7 +98,7 @@ def _mean(x: Tensor, mask: Tensor) -> Tensor:
 _SERVED: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "attention, mask looked up by row numbers": _looked_up,
     "mean": _mean,
-    "attention, heads in the batch": lambda x, mask: _mean(_heads_in_batch(x, mask), mask),
+    "attention, heads in the batch": _heads_in_batch,
     "attention, a mean of a layer": lambda x, mask: _mean(_layer(x, mask), mask),
     "max": lambda x, mask: x.masked_fill(mask[..., None] == 0, -INF).amax(1),
     "einsum pooling": lambda x, mask: torch.einsum("bl,bld->bd", mask.to(x.dtype), x),
