@@ -176,6 +176,8 @@ class InductorBackend(Backend):
         for name, weight in attributes.items():
             if private_core.has_own_dispatch(weight):
                 raise TypeError(f"{name} is {a_type(weight)}, which has no memory of its own")
+            if weight.is_conj() or weight.is_neg():
+                raise TypeError(f"{name} is conjugated or negated lazily, and compiled code reads its memory")
         # Detached: the same memory, but the weight itself can still be swapped (`torch.utils.swap_tensors`).
         values = {
             internal: attributes[name].detach() if kind == "attribute" else constants[name]

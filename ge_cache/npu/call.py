@@ -51,6 +51,7 @@ def kernel_call(
         return results[:outputs]
 
     if copied_back:
+        run_and_copy.writes_copies = True  # type: ignore[attr-defined]
         return run_and_copy
     # GE has no autograd; the operators of an aclgraph would record weights that require grad.
     return run if header["ge"] else run_without_grad

@@ -61,6 +61,26 @@ def is_prefix(dim: Dim) -> bool:
     return not any(is_padded for _, is_padded in dim[1:])
 
 
+def grows(size: Any, symbol: Any) -> bool:
+    """Return whether a size is known not to get smaller where a symbol of at least 1 gets larger.
+
+    Only then is what a smaller call has the beginning of what a larger one has: `table[: 64 - n]` is not.
+    """
+    if symbol not in getattr(size, "free_symbols", ()) or size == symbol:
+        return True
+    if not all(grows(part, symbol) for part in size.args):
+        return False
+    if size.is_Add:
+        return True
+    constants = [part for part in size.args if symbol not in part.free_symbols]
+    if size.is_Mul:
+        return all(part.is_nonnegative or part.is_positive for part in size.args)
+    name = type(size).__name__
+    if name in ("FloorDiv", "CeilDiv", "CleanDiv", "CeilToInt", "FloorToInt"):
+        return all(part.is_positive for part in constants) and symbol in size.args[0].free_symbols
+    return name in ("Max", "Min")
+
+
 def size_of(dim: Dim) -> Any:
     """Return the size of a dim: an int or an expression."""
     return math.prod([size for size, _ in dim])

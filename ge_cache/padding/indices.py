@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from gearcache.ge_cache.padding.extents import ONE, Dim, Extent, broadcast, has_padding, size_of
 from gearcache.ge_cache.padding.step import Dependent, PaddingRules, Step
@@ -27,6 +28,11 @@ def _is_rows_of(index: Extent, dim: Dim) -> bool:
     return index.bound is not None and len(dim) == 1 and (index.bound - size_of(dim)) == 0
 
 
+def _written(target: Extent) -> Extent:
+    """Return a tensor after a write: nothing is known of its values."""
+    return replace(target, fills={}, bound=None, counted=None, origin=())
+
+
 def _places(step: Step, source: Extent, indices: list[Any], *, is_write: bool) -> tuple[Dim, ...]:
     """Return the dims of an indexing result; checks that real places are read, or written, by real indices."""
     tensor_indices = {dim: index for dim, index in enumerate(indices) if isinstance(index, Extent)}
@@ -42,7 +48,12 @@ def _places(step: Step, source: Extent, indices: list[Any], *, is_write: bool) -
         if has_padding(source.dims[dim]) and not _is_rows_of(index, source.dims[dim]):
             raise Dependent(f"`aten.{step.name}` looks rows of {step.proof.label} up by numbers")
     if is_write and any(has_padding(dim) for dim in common):
-        owners = [index for dim, index in tensor_indices.items() if has_padding(source.dims[dim]) and index.is_padded]
+        # Row numbers that are not in order could name a real row at filling.
+        owners = [
+            index
+            for dim, index in tensor_indices.items()
+            if has_padding(source.dims[dim]) and index.counted is not None and has_padding(index.dims[index.counted])
+        ]
         if not owners or sum(has_padding(dim) for dim in common) > 1:
             raise Dependent(f"`aten.{step.name}` would write filling of {step.proof.label} into shared places")
     unindexed = [dim for index, dim in enumerate(source.dims) if index not in tensor_indices]
@@ -81,7 +92,7 @@ def index_put(step: Step) -> Extent:
     rows = [places, values.dims]
     if broadcast(rows, [[0 if dim else 1 for dim in tensor_dims] for tensor_dims in rows]) != places:
         raise _joined(step)
-    return source
+    return _written(source)
 
 
 @rule("index_select")
@@ -104,7 +115,7 @@ def index_copy(step: Step) -> Extent:
     step.require_unpadded("writes at numbers of", target.dims[dim], *rows.dims)
     if any(left != right for at, (left, right) in enumerate(zip(target.dims, source.dims, strict=True)) if at != dim):
         raise _joined(step)
-    return target
+    return _written(target)
 
 
 @rule("gather", "scatter", "scatter_", "scatter_add", "scatter_add_")
@@ -120,7 +131,7 @@ def gather(step: Step) -> Extent:
         for part in parts:
             if at != dim and part.dims[at] != expected and (has_padding(expected) or has_padding(part.dims[at])):
                 raise _joined(step)
-    return source if "scatter" in step.name else Extent(rows.dims)
+    return _written(source) if "scatter" in step.name else Extent(rows.dims)
 
 
 @rule("one_hot")

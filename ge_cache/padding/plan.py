@@ -13,7 +13,7 @@ from gearcache.errors import GearSpecError
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.symbols import Symbols
 from gearcache.ge_cache.graphs.dynamic import SizePrinter, record_dynamic
-from gearcache.ge_cache.graphs.static import GearGraph, order_inputs, trace_gear
+from gearcache.ge_cache.graphs.static import GearGraph, input_specs, order_inputs, trace_gear
 from gearcache.ge_cache.padding.proven import Unproven, prove_all, vouch_all
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.guards.dispatch.fills import Fills
@@ -92,6 +92,7 @@ def padding_plan(
                 f"({value} in the trace); use on_miss='compile', or pad inside the method with a mask"
             )
     _drop_numbers(graph)
+    graph.inputs = input_specs(capture, {})
     order_inputs(graph)
     sizes = [item.sizes for item in capture.inputs]
     input_fills = [fills.given(item.access.text, item.dtype) for item in capture.inputs]

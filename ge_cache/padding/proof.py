@@ -15,7 +15,7 @@ import torch
 from msgspec.structs import replace
 from torch import fx
 
-from gearcache.ge_cache.padding.extents import Dim, Extent, is_prefix
+from gearcache.ge_cache.padding.extents import Dim, Extent, grows, is_prefix
 from gearcache.ge_cache.padding.fills import constant_fills, held, require_certain
 from gearcache.ge_cache.padding.rules import RULES, SIZE_ARGUMENTS, elementwise
 from gearcache.ge_cache.padding.step import Dependent, Rule, Step, as_list, is_list
@@ -173,6 +173,8 @@ class Proof:
 
     def unpadded_dims(self, sizes: list[Any]) -> tuple[Dim, ...]:
         """Return one factor per dim."""
+        if any(not grows(size, self._symbol) for size in sizes):
+            raise Dependent(f"a size does not grow with {self.label}")
         return tuple(() if size == 1 else ((size, self.mentions(size)),) for size in sizes)
 
     def mentions(self, size: Any) -> bool:

@@ -17,6 +17,7 @@ from gearcache.ge_cache.padding.step import Dependent, PaddingRules, Step, as_li
 
 RULES = PaddingRules()
 rule = RULES.of
+_DIVISIONS = ("div", "remainder", "fmod", "floor_divide")
 #: Arguments that may contain a padded size: they only determine the size of a result.
 SIZE_ARGUMENTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "expand", "broadcast_to"), ("size", "shape")),
@@ -35,6 +36,7 @@ def elementwise(step: Step) -> Extent:
     if step.name.startswith("dropout") and step.value("train") and step.value("p") != 0:
         raise Dependent("`aten.dropout` draws random numbers")
     packet = step.name.partition(".")[0]
+    _require_divisor(step)
     nodes = list(step.tensors().values())
     if packet in ("to", "type_as"):  # the other tensor only gives its dtype
         nodes = nodes[:1]
@@ -44,11 +46,23 @@ def elementwise(step: Step) -> Extent:
     if dims is None:
         raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
     may_alias = bool(step.aliased) or packet in ("type_as", "dropout", "float")
-    result = Extent(dims, None, extents[0].is_writable if may_alias else True)
+    # What is written through an alias of row numbers would change them.
+    result = Extent(dims, None, extents[0].is_writable and extents[0].bound is None if may_alias else True)
     if _keeps_numbers(step):
-        result = replace(result, bound=extents[0].bound, counted=extents[0].counted)
+        is_writable = extents[0].is_writable or not may_alias
+        result = replace(result, bound=extents[0].bound, counted=extents[0].counted, is_writable=is_writable)
     fills, may_be_nan = elementwise_fills(step, dims)
     return replace(result, fills=fills, is_doubtful=may_be_nan and doubtful(step))
+
+
+def _require_divisor(step: Step) -> None:
+    """Refuse to divide whole numbers by filling that may be 0, which is an error."""
+    result, divisor = step.node.meta["val"], step.value("other")
+    if step.packet not in _DIVISIONS or result.is_floating_point() or not isinstance(divisor, Extent):
+        return
+    for index, dim in enumerate(divisor.dims):
+        if not divisor.fills.get(index):
+            step.require_unpadded("divides whole numbers by filling, which may be 0, of", dim)
 
 
 def _keeps_numbers(step: Step) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,19 +44,22 @@ class Fills(Struct, frozen=True):
 
     def value(self, path: str, dtype: torch.dtype) -> Any:
         """Return the filling of an argument; `GearSpecError` when its dtype cannot hold it."""
-        for pattern, value in self.values.items():
-            if RangeAxis(pattern, 0, 1).matches(path):
-                fill = next(iter(value.values())) if isinstance(value, Mapping) else value
-                if not _holds(dtype, fill):
-                    raise GearSpecError(f"pad_values of `{path}` is {fill!r}, which a tensor of {dtype} cannot hold")
-                return fill
-        raise GearSpecError(f"pad_values has no value for `{path}`")
+        rows = [value for pattern, value in self.values.items() if RangeAxis(pattern, 0, 1).matches(path)]
+        fills = [fill for row in rows for fill in (row.values() if isinstance(row, Mapping) else [row])]
+        if not fills:
+            raise GearSpecError(f"pad_values has no value for `{path}`")
+        for fill in fills:
+            if not _holds(dtype, fill):
+                raise GearSpecError(f"pad_values of `{path}` is {fill!r}, which a tensor of {dtype} cannot hold")
+            if fill != fills[0] and not (fill != fill and fills[0] != fills[0]):
+                raise GearSpecError(f"pad_values has {fills[0]!r} and {fill!r} for `{path}`; name one value")
+        return fills[0]
 
 
 def _holds(dtype: torch.dtype, fill: Any) -> bool:
     if dtype == torch.bool:
         return fill in (False, True)
     if dtype.is_floating_point or dtype.is_complex:
-        return True
+        return not math.isfinite(fill) or abs(fill) <= torch.finfo(dtype).max
     bounds = torch.iinfo(dtype)
-    return bool(int(fill) == fill and bounds.min <= fill <= bounds.max)
+    return bool(math.isfinite(fill) and int(fill) == fill and bounds.min <= fill <= bounds.max)

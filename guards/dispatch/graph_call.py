@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gearcache.errors import GraphError, PaddedResultError
+from gearcache.errors import GraphError
 from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.generated import define
 from gearcache.guards.dispatch.results import result_lines
@@ -154,6 +154,9 @@ class GraphCall:
 
             namespace["tensor_of_float"] = float_tensor
             floats = [f"tensor_of_float({text})" for text in floats] if self._is_native else floats
+        if self.gear.written:  # as operators do: autograd looks for writes to what it has kept
+            namespace["note_writes"] = torch.autograd.graph.increment_version
+            lines.append(f"note_writes(({', '.join(names[index] for index in self.gear.written)},))")
         lines.append("tick()")
         call = f"run([{', '.join([*names, *floats, *ints])}])"
         results = result_lines(self.variant, self.gear, self._attributes, call, namespace)
@@ -165,7 +168,7 @@ class GraphCall:
         return define(source, "graph", namespace, "graph")
 
     def _failed(self, error: RuntimeError) -> None:
-        if isinstance(error, PaddedResultError):
+        if type(error) is not RuntimeError:  # of a padded call, or of a signal handler of the program
             raise error
         raise GraphError(self._name, self.gear.text, str(error).partition("\n")[0]) from error
 

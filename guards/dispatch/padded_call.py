@@ -244,11 +244,11 @@ def _larger(source: torch.Tensor, sizes: Sequence[Any], strides: Sequence[Any], 
 
 def _cut(tensor: torch.Tensor, shape: list[int], strides: list[int]) -> torch.Tensor:
     """Return the real part with the strides of eager mode."""
-    if list(tensor.shape) == shape:
+    if list(tensor.shape) == shape and list(tensor.stride()) == strides:
         return tensor
     part = tensor[tuple(slice(0, size) for size in shape)]
     if list(part.stride()) == strides:
-        return part
+        return part.detach()  # else torch would forbid to write it where autograd is on, as a view made without it
     return torch.empty_strided(shape, strides, dtype=part.dtype, device=part.device).copy_(part)
 
 

@@ -105,3 +105,21 @@ def test_a_graph_whose_own_evidence_does_not_hold_says_what_it_is(cache_dir: Pat
     cached = gearcache.cache_compile(Replaced().run, config=strict_config(), cache_dir=cache_dir)
     with pytest.raises(CompileError, match=r"what was compiled cannot be used: `adler` in .* is gone"):
         cached(torch.ones(2))
+
+
+def test_compiled_code_is_not_given_memory_that_holds_other_values(cache_dir: Path) -> None:
+    class Negated(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("shift", torch.randn(8, dtype=torch.cfloat).conj().imag)
+
+        def run(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.shift
+
+    module, x = Negated(), torch.randn(8)
+    cached = gearcache.cache_compile(module.run, config=gearcache.CompilerConfig(backend="inductor"))
+    with torch.no_grad(), pytest.raises(gearcache.CaptureError, match="negated lazily"):
+        cached(x)
+    module.shift = module.shift.resolve_neg()
+    eager = gearcache.cache_compile(module.run, config=gearcache.CompilerConfig(backend="eager"))
+    assert torch.equal(eager(x), module.run(x))

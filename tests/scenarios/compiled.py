@@ -54,6 +54,9 @@ def gears_and_operators_without_a_c_interface(run: Run) -> None:
                 theirs.linear.weight.mul_(2)
         run.compare(f"{number}", cached, theirs.decode, torch.randn(2, 8), [torch.randn(2, 8)])
         run.check(f"{number}, buffers", (ours.count, ours.calls), (theirs.count, theirs.calls))
+        run.check(
+            f"{number}, autograd is told of writes", torch.tensor(ours.count._version > number), torch.tensor(True)
+        )
 
 
 class Scaled(nn.Module):

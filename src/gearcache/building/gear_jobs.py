@@ -102,7 +102,7 @@ def _record(
     capture = unit.capture
     _refuse_answering(capture)
     if request.backend.compiles:
-        _refuse_subclasses(capture, request.backend.name)
+        _refuse_indirect(capture, request.backend.name)
     symbols = capture.symbols()
     assignment = gear.assignment if gear is not None else {}
     is_dynamic = any(
@@ -178,8 +178,15 @@ def _tensors(capture: Capture) -> list[tuple[str, torch.Tensor]]:
     return weights + [(item.access.text, item.example) for item in capture.inputs]
 
 
-def _refuse_subclasses(capture: Capture, backend: str) -> None:
+def _refuse_indirect(capture: Capture, backend: str) -> None:
+    """Refuse tensors whose memory does not hold their values."""
     for path, tensor in _tensors(capture):
+        if tensor.is_conj() or tensor.is_neg():
+            raise CaptureError(
+                capture.method,
+                f"`{path}` is conjugated or negated lazily, and compiled code of backend `{backend}` reads its memory; "
+                "assign `.resolve_conj().resolve_neg()` of it, or use backend='eager'",
+            )
         if private_core.has_own_dispatch(tensor):
             raise CaptureError(
                 capture.method,

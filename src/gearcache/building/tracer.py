@@ -22,6 +22,7 @@ from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.number_choice import NO_NUMBERS, NumberChoice, NumberRefused
 from gearcache.ge_cache.capture.numbers import check_takes
 from gearcache.ge_cache.graphs.dynamic import check_numbers
+from gearcache.ge_cache.graphs.number_inputs import mixed_conditions
 from gearcache.ge_cache.graphs.plan import PlannedGear, matching_inputs, plan_gears
 from gearcache.ge_cache.graphs.static import gear_symbols
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
@@ -280,6 +281,8 @@ class Tracer:
             check_takes(capture.module.graph, capture.method)
             if any(texts for check in capture.checks if check.kind == "numbers" for texts in check.expected[:1]):
                 raise CaptureError(capture.method, "calls are padded, which is not proven for a branch on a number")
+            if mixed_conditions(capture):
+                raise CaptureError(capture.method, "calls are padded, which is not proven for a number beside a size")
         backend = request.backend
         check_numbers(capture, request.decompositions, compiles=backend.compiles, is_ge=backend.is_ge)
         symbols, numbers = capture.symbols(), set(capture.numbers.symbols)

@@ -50,7 +50,34 @@ def _write_expanded(module: Any, x: Tensor) -> Tensor:
     return x + wide.select(0, 0).add_(1)
 
 
+def _write_row_numbers(module: Any, x: Tensor) -> Tensor:
+    rows = torch.arange(x.size(0))
+    rows.type_as(rows).sub_(1)
+    return x[rows]
+
+
+def _repeated_rows(module: Any, x: Tensor) -> Tensor:
+    rows = torch.arange(x.size(0))[0].expand(x.size(0))
+    return torch.zeros_like(x).index_put((rows,), x, accumulate=True)
+
+
+def _classes(x: Tensor) -> Tensor:
+    return (x[:, :1] * 0).long()
+
+
 _REFUSED: list[Any] = [
+    pytest.param(
+        lambda m, x: torch.zeros_like(x).scatter_(1, _classes(x), 1.0).sum(0), "reduces over", id="sum of scattered"
+    ),
+    pytest.param(
+        lambda m, x: torch.zeros_like(x).index_copy(1, torch.tensor([0]), x[:, :1]).sum(0),
+        "reduces over",
+        id="sum of copied",
+    ),
+    pytest.param(_repeated_rows, "into shared places", id="scatter by repeated numbers"),
+    pytest.param(_write_row_numbers, "writes rows that only filling", id="row numbers changed through an alias"),
+    pytest.param(lambda m, x: (x, m.pool[: 16 - x.size(0)] * 2), "does not grow", id="a result that gets smaller"),
+    pytest.param(lambda m, x: x.long() % (x.long() - 1), "divides whole numbers", id="whole numbers divided by 0"),
     pytest.param(lambda m, x: x.sum(0), r"`aten.sum\.\w+` reduces over x.size\(0\)", id="sum over rows"),
     pytest.param(lambda m, x: x / x.size(0), "uses the size|as a number", id="size as a number"),
     pytest.param(lambda m, x: x[1:] + x[:-1], "takes a part of", id="neighbours"),
@@ -72,6 +99,48 @@ def test_a_method_whose_rows_depend_on_each_other_is_refused_when_it_is_built(
     with pytest.raises((GearSpecError, gearcache.CaptureError), match=message):
         cached(torch.rand(4, 4))
     assert cached.stats.compiles == 0
+
+
+def test_a_written_buffer_does_not_mix_up_what_inputs_are_filled_with(cache_dir: Path) -> None:
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(5, 5, bias=False)
+            self.register_buffer("calls", torch.zeros(1))
+
+        def encode(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+            first, total = self.linear(x[0]), x.sum(0)
+            self.calls.add_(1)
+            return first + total, mask * 2
+
+    config = strict_config(on_miss="pad", pad_values={"x": 64.0, "mask": 0.0})
+    gears = {"x": {0: [4, 8]}, "mask": {0: [4, 8]}}
+    with pytest.raises(GearSpecError, match="reduces over"):
+        gearcache.cache_compile(Counting().encode, config=config, gears=gears)(torch.rand(4, 5), torch.rand(4, 5))
+
+
+def test_what_is_cut_out_of_a_padded_result_is_as_the_method_makes_it(cache_dir: Path) -> None:
+    cached, bias = _padded(lambda m, x: ((x * 2)[:, 0], x * 3), dim=1), torch.nn.Parameter(torch.ones(3, 5))
+    x = torch.randn(3, 5)
+    first, whole = cached(x)
+    assert torch.equal(first, x[:, 0] * 2)
+    assert first.stride() == (5,)
+    assert whole.add_(bias).requires_grad
+
+
+def test_an_int_that_is_compared_with_a_padded_size_is_a_constant(cache_dir: Path) -> None:
+    class Compared(torch.nn.Module):
+        def run(self, x: Tensor, n: int) -> tuple[Tensor, int]:
+            return (x * 2 if n < x.size(0) else x * 3), n + x.size(0)
+
+    module = Compared()
+    config = strict_config(on_miss="pad", pad_values={"x": 0.0})
+    cached = gearcache.cache_compile(module.run, config=config, gears={"x": {0: [4, 8]}})
+    for rows, n in ((4, 2), (4, 3), (3, 2), (3, 1), (5, 2), (3, 9)):
+        x = torch.randn(rows, 2)
+        found, expected = cached(x, n), module.run(x, n)
+        assert torch.equal(found[0], expected[0])
+        assert found[1] == expected[1]
 
 
 def test_a_sum_over_filling_that_is_zero_is_served(cache_dir: Path) -> None:
@@ -288,7 +357,18 @@ def test_a_branch_on_size_one_is_not_padded_over(cache_dir: Path) -> None:
         cached(torch.randn(1, 4))
 
 
-def test_a_value_that_the_dtype_cannot_hold_is_refused(cache_dir: Path) -> None:
-    cached = _padded(lambda m, x: x * 2, fill=0.5)
-    with pytest.raises(GearSpecError, match=r"pad_values of `x` is 0.5, which a tensor of torch.int64 cannot hold"):
-        cached(torch.ones(3, 4, dtype=torch.int64))
+@pytest.mark.parametrize(
+    ("fill", "dtype"),
+    [(0.5, torch.int64), (float("nan"), torch.int64), (float("inf"), torch.int64), (1e6, torch.float16)],
+)
+def test_a_value_that_the_dtype_cannot_hold_is_refused(cache_dir: Path, fill: float, dtype: torch.dtype) -> None:
+    cached = _padded(lambda m, x: x * 2, fill=fill)
+    with pytest.raises(GearSpecError, match=f"pad_values of `x` is {fill}, which a tensor of {dtype} cannot hold"):
+        cached(torch.ones(3, 4, dtype=dtype))
+
+
+def test_two_values_for_one_argument_are_refused(cache_dir: Path) -> None:
+    config = strict_config(on_miss="pad", pad_values={"x*": {0: 0.0}, "x": {1: 5.0}})
+    cached = gearcache.cache_compile(Net().double, config=config, gears={"x": {0: [4], 1: [4]}})
+    with pytest.raises(GearSpecError, match="has 0.0 and 5.0 for `x`"):
+        cached(torch.ones(3, 3))

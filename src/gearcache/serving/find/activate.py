@@ -286,8 +286,9 @@ def _without_autocast(run: Runner, device_type: str) -> Runner:
 
 
 def _in_place_of(run: Runner, around: Any) -> Runner:
-    """Return a runner around another one, which takes numbers as that does: as tensors if it is native."""
-    around.is_native = getattr(run, "is_native", False)
+    """Return a runner around another one, with what that tells of itself."""
+    for name in ("is_native", "writes_copies"):
+        setattr(around, name, getattr(run, name, False))
     return around  # type: ignore[no-any-return]
 
 
