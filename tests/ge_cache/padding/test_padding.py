@@ -368,8 +368,8 @@ def test_a_value_that_the_dtype_cannot_hold_is_refused(cache_dir: Path, fill: fl
 
 
 def test_two_values_for_one_argument_are_refused(cache_dir: Path) -> None:
-    config = strict_config(on_miss="pad", pad_values={"x": {0: 0.0, 1: 5.0}})
-    module = Module(lambda m, x: x * 2)
-    cached = gearcache.cache_compile(module.forward, config=config, gears={"x": {0: [4], 1: [4]}})
-    with pytest.raises(GearSpecError, match=r"has 0\.0 and 5\.0 for `x`"):
-        cached(torch.ones(3, 3))
+    config = strict_config(on_miss="pad", pad_values={"x[*]": {0: 0.0}, "x[0]": {1: 5.0}})
+    module = Module(lambda m, x: x[0] * 2)
+    cached = gearcache.cache_compile(module.forward, config=config, gears={"x[*]": {0: [4], 1: [4]}})
+    with pytest.raises(GearSpecError, match=r"has 0\.0 and 5\.0 for `x\[0\]`"):
+        cached([torch.ones(3, 3)])
