@@ -45,7 +45,11 @@ def _wrap_set_stance(module: Any, changed: Callable[[], None]) -> None:
     @functools.wraps(original)
     def set_stance(present: Any) -> Any:
         prior = original(present)
-        changed()
+        try:
+            changed()
+        except BaseException:  # it is refused: the caller keeps no stance to put back
+            original(prior)
+            raise
         return prior
 
     for name in _STANCE_MODULES:

@@ -81,7 +81,7 @@ Listener = Callable[[Event], object]
 _listeners: tuple[Listener, ...] = ()
 #: Called when an event happens, also inside of `held_events`; it must not call gearcache.
 _immediate_listener: Listener | None = None
-_lock = freed_in_forks(threading.Lock())
+_lock = freed_in_forks(threading.RLock())
 
 
 class _Held(threading.local):

@@ -271,12 +271,12 @@ class FolderRemote:
                 return absent
 
         def run() -> _Result:
-            return tried(attempt, _PAUSES, is_passing=_is_passing, deadline=deadline)
+            try:
+                return tried(attempt, _PAUSES, is_passing=_is_passing, deadline=deadline)
+            except OSError as error:
+                raise RemoteError(self.label, error.strerror or type(error).__name__) from error
 
-        try:
-            return within(deadline, self.label, run)
-        except OSError as error:
-            raise RemoteError(self.label, error.strerror or type(error).__name__) from error
+        return within(deadline, self.label, run)
 
 
 def _is_passing(error: Exception) -> bool:

@@ -136,8 +136,11 @@ class ObjectRemote:
             result: _Result = self._relay().ask(operation, arguments, deadline)
             return result
         _users.add(os.getpid())
+        return within(deadline, self.label, lambda: self._tried(work, deadline))
+
+    def _tried(self, work: Callable[[Any], _Result], deadline: Deadline) -> _Result:
         try:
-            return within(deadline, self.label, lambda: work(self._store(deadline)))
+            return work(self._store(deadline))
         except RemoteError:
             raise
         except Exception as error:

@@ -143,9 +143,11 @@ class RedisRemote:
                 line.cutter.cut()
             try:
                 result = work(line.client)
-            except BaseException:
+            except BaseException as error:
                 line.close()  # a pending answer must not be read as the next one
-                raise
+                if isinstance(error, RemoteError) or not isinstance(error, Exception):
+                    raise
+                raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
             if is_over.is_set() or len(self._idle) >= _MOST_IDLE:
                 line.close()
             else:
@@ -157,12 +159,7 @@ class RedisRemote:
             for line in lines:
                 line.cutter.cut()
 
-        try:
-            return within(deadline, self.label, run, cut)
-        except RemoteError:
-            raise
-        except Exception as error:
-            raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
+        return within(deadline, self.label, run, cut)
 
     def _line(self) -> _Line:
         """Return a connection of this process that no other thread uses meanwhile."""

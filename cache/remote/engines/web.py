@@ -106,14 +106,13 @@ class WebRemote:
                     )
                     connection.sock.do_handshake()
                 return self._request(connection, method, name, read, absent)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
             finally:
                 connection.close()
                 cutter.close()
 
-        try:
-            return within(deadline, self.label, ask, cutter.cut)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
+        return within(deadline, self.label, ask, cutter.cut)
 
     def _request(
         self,

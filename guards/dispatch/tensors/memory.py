@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -81,9 +82,9 @@ class BoundSpans:
         places = [tensor.data_ptr() for tensor in self._tensors.values()]
         if places != self._places:
             spans = sorted((*_span(tensor), name) for name, tensor in self._tensors.items() if tensor.numel())
-            self._places, self._spans, self._ends = places, spans, []
-            for _, end, _ in spans:
-                self._ends.append(max(end, self._ends[-1] if self._ends else end))
+            ends = list(itertools.accumulate((end for _, end, _ in spans), max))
+            self._spans, self._ends = spans, ends
+            self._places = places  # last: another thread takes the others as they are once it sees these
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:

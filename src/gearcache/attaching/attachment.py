@@ -56,8 +56,8 @@ class Attachment:
 
     @property
     def method(self) -> CachedMethod:
-        """The cached method that serves the forward."""
-        return self._served.method
+        """The cached method that serves the present forward."""
+        return self._current().method
 
     def _serve_forward(self) -> _Served:
         module = self.module
@@ -83,14 +83,7 @@ class Attachment:
         return call_with_hooks(self.module, self._call_forward, args, kwargs)
 
     def _call_forward(self, /, *args: Any, **kwargs: Any) -> Any:
-        served, module = self._served, self.module
-        kind = type(module)
-        if (
-            kind is not served.kind
-            or kind.forward is not served.function
-            or module.__dict__.get("forward") is not served.own
-        ):
-            served = self._follow()
+        served = self._current()
         if not served.counts_positions:
             return served.method(*args, **kwargs)
         if args:
@@ -103,9 +96,18 @@ class Attachment:
                 raise error
             raise
 
-    def _follow(self) -> _Served:
-        """Serve the current forward of the module."""
+    def _current(self) -> _Served:
+        """Return what serves the present forward of the module, which a program may exchange."""
+        served, module = self._served, self.module
+        kind = type(module)
+        is_present = kind is served.kind and kind.forward is served.function
+        return served if is_present and module.__dict__.get("forward") is served.own else self._follow(served)
+
+    def _follow(self, former: _Served) -> _Served:
+        """Serve the present forward of the module."""
         with _exchange:
+            if self._served is not former:  # another thread has done it
+                return self._served
             check_module(self.module)
             is_missing = self._served.method.right.is_missing
             self._served = self._serve_forward()
@@ -114,12 +116,12 @@ class Attachment:
             return self._served
 
     def __repr__(self) -> str:
-        return f"<{'attached' if self.is_attached else 'detached'} {repr(self.method)[len('<cached ') : -1]}>"
+        return f"<{'attached' if self.is_attached else 'detached'} {repr(self._served.method)[len('<cached ') : -1]}>"
 
     @property
     def name(self) -> str:
         """`Class.forward`, as messages name it."""
-        return self.method.name
+        return self._served.method.name
 
     @property
     def is_attached(self) -> bool:
@@ -129,20 +131,20 @@ class Attachment:
     @property
     def stats(self) -> Stats:
         """Counters and times, see `gearcache.telemetry.stats.Stats`; they restart from zero with another forward."""
-        return self.method.stats
+        return self._served.method.stats
 
     @property
     def entry_path(self) -> str | None:
         """Path of the entry's manifest; None before the first call."""
-        return self.method.entry_path
+        return self._served.method.entry_path
 
     def explain(self) -> str:
         """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears."""
-        return self.method.explain()
+        return self._served.method.explain()
 
     def suggest_gears(self, k: int) -> SuggestedGears:
         """Return at most `k` gears that minimise the padded work for the recorded shapes (`.stats.shapes`)."""
-        return self.method.suggest_gears(k)
+        return self._served.method.suggest_gears(k)
 
     def refresh(self) -> None:
         """Check the evidence and bind the weights again at the next call, for use after the module was changed."""
@@ -150,18 +152,20 @@ class Attachment:
 
     def set_inputs(self, /, *inputs: Any, **named: Any) -> None:
         """Declare the arguments of the forward, as `CachedMethod.set_inputs` does."""
-        self.method.set_inputs(*inputs, **named)
-        self._parameters = self.method.parameters
+        method = self.method
+        method.set_inputs(*inputs, **named)
+        self._parameters = method.parameters
 
     def warm(self, /, *args: Any, **kwargs: Any) -> None:
         """Compile and load every gear for a call like this one; neither the forward nor its hooks run.
 
         Declared arguments (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors.
         """
-        args, kwargs = self.method.filled(args, kwargs)
-        if args and self._served.counts_positions:
+        served = self._current()
+        args, kwargs = served.method.filled(args, kwargs)
+        if args and served.counts_positions:
             kwargs[BY_POSITION] = len(args)
-        self.method.warm(*args, **kwargs)
+        served.method.warm(*args, **kwargs)
 
     def attach(self) -> None:
         """Serve the module's calls here; `AlreadyAttached` if another attachment serves them."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from msgspec import Struct, field
 
-from gearcache.errors import CacheError, InputError
+from gearcache.errors import CacheError, CorruptEntry, InputError
 from gearcache.guards.dispatch.other_gears import OtherSize
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
@@ -128,7 +129,9 @@ def _findings(
         findings.reason = findings.reason or findings.reasons[findings.missing[0]]
     if not special:
         findings.gaps = gaps(spec, call.tensors, graphs)
-    findings.blobs = {digest: binding.entry.store.blob_size(digest) for digest in sorted(blobs)}
+    for digest in sorted(blobs):
+        with suppress(CorruptEntry):  # evicted since
+            findings.blobs[digest] = binding.entry.store.blob_size(digest)
     return findings
 
 

@@ -49,8 +49,11 @@ class _Collecting(Struct):
             return method.function(*args, **kwargs)
 
     def warm(self, method: CachedMethod, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Record a call."""
-        self.pieces.append(Piece(method, args, kwargs))
+        """Record a call of this thread; another one prepares its own as ever."""
+        if threading.get_ident() == self.thread:
+            self.pieces.append(Piece(method, args, kwargs))
+        else:
+            method.prepare(method.call_of(args, kwargs))
 
 
 def collect(items: Sequence[Any], warm: Callable[[], object] | None) -> list[Piece]:

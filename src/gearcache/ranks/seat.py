@@ -86,9 +86,10 @@ class Seat:
             self.line.poll(lambda: True if self.line.has(ordered_names) else None, lambda: self.end, look_around)
         except TooLate:
             self._look_for_leavers()  # this process may have been suspended
-            cause = self.others_are.blamed(missing() or self.others, round_)[0]
-            activity = self.others_are.was_at(cause) if cause in self.tokens else self.words.absence(cause)
-            raise Stopped(cause, f"it did not answer within {self.timeout:g} s{activity}") from None
+            if late := missing():  # else the last answer has come meanwhile
+                cause = self.others_are.blamed(late, round_)[0]
+                activity = self.others_are.was_at(cause) if cause in self.tokens else self.words.absence(cause)
+                raise Stopped(cause, f"it did not answer within {self.timeout:g} s{activity}") from None
         return dict(zip(names, self.line.read(ordered_names), strict=True))
 
     def leave(self, stop: Stopped) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct, field
 
 from gearcache.events import Event, emit
 from gearcache.guards.evidence.reason import Reason
+
+#: The latest reasons of misses that are kept.
+MOST_REASONS = 1000
 
 
 class Counters(Struct):
@@ -37,7 +42,7 @@ class Counters(Struct):
                 self.hits += 1
             case "miss":
                 self.misses += 1
-                self.miss_reasons.append(event.detail)
+                self.miss_reasons = [*self.miss_reasons[1 - MOST_REASONS :], event.detail]
             case "trace":
                 self.traces += 1
                 self.trace_seconds += event.seconds
@@ -61,3 +66,7 @@ class Counters(Struct):
             case "fault":
                 self.faults += 1
         emit(event)
+
+    def explain(self, reasons: Iterable[Reason]) -> None:
+        """Keep why no graph served a call."""
+        self.reasons = [*self.reasons, *reasons][-MOST_REASONS:]

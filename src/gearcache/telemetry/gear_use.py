@@ -9,9 +9,13 @@ import weakref
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.threads import freed_in_forks
 
-_lock = freed_in_forks(threading.Lock())
+_lock = freed_in_forks(threading.RLock())
 #: Gear, whether calls are padded to it, the counter of its graph, and the graph.
 _Row = tuple[str, bool, "itertools.count[int]", "weakref.ref[GraphCall]"]
+
+#: Stands for the sizes of padded calls, of which a server meets any number; a method has sums for so many.
+PADDED = "padded"
+_MOST = 1000
 
 
 class Rows:
@@ -30,7 +34,9 @@ class Rows:
             if counted() is not None:
                 live.append(row)
             else:
-                sums[name, was_padded] = sums.get((name, was_padded), 0) + calls_of(counter)
+                known = (name, was_padded) in sums or len(sums) < _MOST
+                row_key = (name if known else PADDED, was_padded)
+                sums[row_key] = sums.get(row_key, 0) + calls_of(counter)
         self._counted = [*live, (gear, is_padded, graph.counter, weakref.ref(graph))], sums
 
     def calls(self, *kinds: bool) -> dict[str, int]:
@@ -46,8 +52,6 @@ class Rows:
 
 _live: list[tuple[str, Rows, weakref.ref[GearUse]]] = []
 _collected: dict[tuple[str, str], int] = {}
-#: Stands for the sizes of padded calls, of which a server meets any number.
-PADDED = "padded"
 
 
 class GearUse:

@@ -68,7 +68,7 @@ class History:
         if len(self._explained) >= _MOST:
             self._explained.clear()
         self._explained.add(subjects)
-        self._counters.reasons.extend(reasons)
+        self._counters.explain(reasons)
         self.lines.extend(line for reason in reasons for line in reason.explained())
         logger.info("%s: miss: %s", self.name, "; ".join(str(reason) for reason in reasons))
 

@@ -31,7 +31,7 @@ EAGER_REASONS: dict[str, str] = {
     "no graph": "no graph could be made, or its result could not be cut",
 }
 
-_lock = freed_in_forks(threading.Lock())
+_lock = freed_in_forks(threading.RLock())
 _eager: Counter[tuple[str, str]] = Counter()
 _refused: Counter[tuple[str, str]] = Counter()
 

@@ -14,6 +14,8 @@ from gearcache.guards.gears.parse import GearSpec, RangeAxis
 from gearcache.telemetry.gear_use import calls_of
 
 Shape = tuple[int, ...]
+#: Of distinct shapes that no graph served, the first ones are counted: a client may send any number.
+_MOST = 10_000
 #: Dims of shapes, gears over these dims, and calls by shape.
 Met = tuple[tuple[tuple[str, int], ...], tuple[tuple[int | None, ...], ...], dict[Shape, int]]
 Rows = tuple[tuple[int | None, ...], ...]
@@ -42,7 +44,8 @@ class ShapesMet:
             if size is None:
                 return
             sizes.append(size)
-        self._others[tuple(sizes)] = self._others.get(tuple(sizes), 0) + 1
+        if tuple(sizes) in self._others or len(self._others) < _MOST:
+            self._others[tuple(sizes)] = self._others.get(tuple(sizes), 0) + 1
 
     def unserved(self) -> tuple[list[str], dict[Shape, int]]:
         """Return the dims of the spec, as messages name them, and the calls without a graph by shape."""

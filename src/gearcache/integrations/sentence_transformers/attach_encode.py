@@ -47,9 +47,7 @@ def attach_encode(
         if name in options:
             raise TypeError(f"attach_encode takes no `{name}`: batch= and sequence= say what the graphs take")
     if not isinstance(config, (CompilerConfig, type(None))):
-        raise TypeError(
-            f"attach_encode: config is {a_type(type(config))}; it must be a gearcache.CompilerConfig or None"
-        )
+        raise TypeError(f"attach_encode: config is {a_type(config)}; it must be a gearcache.CompilerConfig or None")
     config = config or CompilerConfig()
     on_miss = config.on_miss or "eager"
     if on_miss not in ("eager", "raise"):

@@ -35,7 +35,7 @@ class TextFeatures:
     def __init__(self, model: Any) -> None:
         if not isinstance(model, SentenceTransformer):
             raise UnsupportedMethod(
-                f"attach_encode: the model is {a_type(type(model))}; it must be a SentenceTransformer; "
+                f"attach_encode: the model is {a_type(model)}; it must be a SentenceTransformer; "
                 "`gearcache.attach` takes any module"
             )
         features = made_features(model)
@@ -48,12 +48,12 @@ class TextFeatures:
             is_text = name in self._other_names or (isinstance(value, torch.Tensor) and value.dim() == 2)
             if not is_text or name not in {*self.names, *self._other_names}:
                 raise UnsupportedMethod(
-                    f"attach_encode: the feature `{name}` of {a_type(type(model))} is {_in_words(value)}; only "
+                    f"attach_encode: the feature `{name}` of {a_type(model)} is {_in_words(value)}; only "
                     f"{', '.join(_FILLED_BY)} of shape (batch, length) can be filled up to the next size"
                 )
         if self.names[:2] != ["input_ids", "attention_mask"]:
             raise UnsupportedMethod(
-                f"attach_encode: {a_type(type(model))} makes {', '.join(features)} of a text; it needs input_ids, and "
+                f"attach_encode: {a_type(model)} makes {', '.join(features)} of a text; it needs input_ids, and "
                 "an attention_mask that keeps filling out of the results"
             )
         tokenizer = model.tokenizer
@@ -65,7 +65,7 @@ class TextFeatures:
         """Return the tensors of a call that a graph takes, or the reason why no graph takes them."""
         allowed = f"{', '.join(self.names)} of texts"
         if not isinstance(features, Mapping):
-            return UnservedTexts("features", f"features are {a_type(type(features))}", allowed)
+            return UnservedTexts("features", f"features are {a_type(features)}", allowed)
         for name in features:
             if name not in self.names and name not in self._other_names:
                 return UnservedTexts("features", f"the feature `{name}` is given", allowed)
@@ -96,7 +96,7 @@ def made_features(model: Any) -> Any:
         features = model.preprocess(["a"], prompt=None)
     except Exception as error:
         raise UnsupportedMethod(
-            f"attach_encode: {a_type(type(model))} makes no features of a text ({type(error).__name__}: {error})"
+            f"attach_encode: {a_type(model)} makes no features of a text ({type(error).__name__}: {error})"
         ) from error
     return {name: value.to(model.device) if hasattr(value, "to") else value for name, value in features.items()}
 
@@ -115,4 +115,4 @@ def _read_by(model: Any) -> set[str] | None:
 def _in_words(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"a tensor of {value.dtype} with the shape {tuple(value.shape)}"
-    return repr(value) if value is None else a_type(type(value))
+    return repr(value) if value is None else a_type(value)

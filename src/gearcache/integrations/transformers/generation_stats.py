@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,13 +27,15 @@ class GenerationStats(Stats):
 
     @property
     def eager_reasons(self) -> dict[str, int]:
-        """Calls of the model inside `generate` that the model itself served, by the argument that is the reason."""
-        return dict(self._eager)
+        """Calls inside `generate` without a graph: those of the model by the argument that is the reason, those of a
+        method as in `Stats`.
+        """
+        return dict(Counter(self._eager) + Counter(super().eager_reasons))
 
     @property
     def calls(self) -> int:
         """Calls of graphs, and calls that the model itself served."""
-        return sum(stats.calls for stats in self._stats.values()) + self.eager_calls
+        return sum(stats.calls for stats in self._stats.values()) + sum(self._eager.values())
 
     @property
     def gears(self) -> dict[str, int]:

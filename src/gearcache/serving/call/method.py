@@ -8,7 +8,7 @@ import threading
 import time
 import types
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -163,7 +163,8 @@ class CachedMethod:
     @property
     def entry_path(self) -> str | None:
         """Path of the entry's manifest; None before the first call."""
-        return str(self._binding.entry.layout.manifest(self._binding.entry.key)) if self._binding is not None else None
+        binding = self._binding  # another thread may drop it
+        return str(binding.entry.layout.manifest(binding.entry.key)) if binding is not None else None
 
     def explain(self) -> str:
         """Return what happened at the lookups so far: entry, hits, misses with their reasons, loaded gears.
@@ -364,6 +365,8 @@ class CachedMethod:
                 return result
             except Mismatch:  # another thread has changed something since the lookup
                 continue
+        else:
+            self._outcomes.ran_eagerly("changed")
         if refusal is not None:
             self._outcomes.ran_eagerly("exception")
         result = self._run_original(args, kwargs)
@@ -385,13 +388,14 @@ class CachedMethod:
         if self._failures.are_many:
             self._outcomes.ran_eagerly("fault")
             return None
-        if self._is_background and self._lock.is_held_elsewhere:
-            self._outcomes.ran_eagerly("background")
-            return None
+        is_background = self._is_background
         try:
-            return self._prepare_locked(
-                Call(self._function, arguments, present_stance(), waits=not self._is_background, is_run=True)
-            )
+            with self._lock.at_once() if is_background else nullcontext(True) as is_free:
+                if not is_free:
+                    self._outcomes.ran_eagerly("background")
+                    return None
+                call = Call(self._function, arguments, present_stance(), waits=not is_background, is_run=True)
+                return self._prepare_locked(call)
         except Exception as error:
             raise_interrupt(error)
             if isinstance(error, GearcacheError):

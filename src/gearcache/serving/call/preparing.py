@@ -37,13 +37,16 @@ class MethodLock:
     def __exit__(self, *exception: object) -> None:
         self._lock.release()
 
-    @property
-    def is_held_elsewhere(self) -> bool:
-        """Whether another thread is preparing a call."""
-        if self._lock.acquire(blocking=False):
-            self._lock.release()
-            return False
-        return True
+    @contextmanager
+    def at_once(self) -> Iterator[bool]:
+        """Hold the lock, but wait for nobody: yields False where another thread prepares a call."""
+        lock = self._lock
+        is_free = lock.acquire(blocking=False)
+        try:
+            yield is_free
+        finally:
+            if is_free:
+                lock.release()
 
     def after_fork(self) -> None:
         """Release the lock in a forked child, unless this thread holds it."""

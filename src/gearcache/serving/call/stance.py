@@ -19,7 +19,7 @@ FORCE_EAGER = "force_eager"
 
 #: The cached methods of this process.
 _followers: weakref.WeakSet[Any] = weakref.WeakSet()
-_lock = freed_in_forks(threading.Lock())
+_lock = freed_in_forks(threading.RLock())
 _watched = False
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gearcache.guards.dispatch.stored.variant import StoredVariant
     from gearcache.serving.miss.builds import Builds
     from gearcache.serving.miss.impossible_call import ImpossibleCall
-    from gearcache.serving.miss.unserved import UnservedCalls
+    from gearcache.serving.miss.unserved import Lessons, UnservedCalls
 
 _MAX_STATES = 4
 
@@ -39,8 +39,18 @@ _MAX_STATES = 4
 class Binding:
     """A method's variants and its dispatch. Not thread-safe: its owner locks `prepare`."""
 
-    def __init__(self, method: ResolvedMethod, counters: Counters, outcomes: Outcomes, use: GearUse) -> None:
+    def __init__(
+        self,
+        method: ResolvedMethod,
+        counters: Counters,
+        outcomes: Outcomes,
+        use: GearUse,
+        lessons: dict[str, Lessons],
+        identity: str,
+    ) -> None:
+        """`lessons`: what earlier bindings of the method have learnt of calls without a graph, by their identity."""
         self.method = method
+        self._lessons, self._identity = lessons, identity
         history = History(
             method.name, method.key.name, str(method.layout.root), counters, strict=method.settings.strict
         )
@@ -213,8 +223,9 @@ class Binding:
 
     def _unserved_calls(self) -> UnservedCalls:
         # A relaunch does not need it, and does not import it.
-        from gearcache.serving.miss.unserved import UnservedCalls
+        from gearcache.serving.miss.unserved import Lessons, UnservedCalls
 
         if self._unserved is None:
-            self._unserved = UnservedCalls(self.method, self._variants, self._record)
+            lessons = self._lessons.setdefault(self._identity, Lessons())
+            self._unserved = UnservedCalls(self.method, self._variants, self._record, lessons)
         return self._unserved

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -28,6 +28,9 @@ from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.shapes_met import Met
 from gearcache.telemetry.spans import span
+
+if TYPE_CHECKING:
+    from gearcache.serving.miss.unserved import Lessons
 
 #: How many states of the module are kept.
 _MOST_SET_ASIDE = 32
@@ -72,6 +75,7 @@ class Bindings:
         self._records = (counters, outcomes, use)
         self._right = right
         self._bindings: dict[str, Binding] = {}
+        self._lessons: dict[str, Lessons] = {}
         #: Other states of the module, the latest first.
         self._set_aside: list[SetAside] = []
         #: Entries of dropped bindings: still in use, because the next call loads them again.
@@ -97,7 +101,7 @@ class Bindings:
             with span("key", self._method[0]):
                 parameters, signature = self._parameters, self._signature
                 resolved = resolve(*self._method, parameters, signature, call, state, overrides, self._right)
-            bindings[identity] = Binding(resolved, *self._records)
+            bindings[identity] = Binding(resolved, *self._records, self._lessons, identity)
         return bindings[identity]
 
     def are_outdated(self, call: Call) -> bool:
@@ -135,6 +139,7 @@ class Bindings:
 
     def drop(self) -> None:
         """Drop all bindings; their entries stay in use until `release`."""
+        self._lessons = {}
         self._keep({}, [])
 
     def _have_graphs(self) -> bool:

@@ -166,7 +166,11 @@ class Entry:
     def read_again(self) -> list[StoredVariant]:
         """Return the variants that are stored by now; raises `CacheError`."""
         outcome = self._load(explain=False)
-        variants = self._readable(outcome.manifest) if isinstance(outcome, Hit) else []
+        if isinstance(outcome, Miss):
+            if outcome.reason is MissReason.UNREADABLE:  # for now: what is stored must not be replaced
+                raise CacheError(outcome.detail)
+            return []
+        variants = self._readable(outcome.manifest)
         return [] if isinstance(variants, Reason) else variants
 
     def _readable(self, manifest: Manifest) -> list[StoredVariant] | Reason:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 
 from gearcache.errors import MissingTorchNames, OptionError, TooManyVariants, UncalledProbes
 from gearcache.guards.gears.parse import GearSpec
@@ -86,10 +87,28 @@ def wait_for_slot() -> bool:
     return waited
 
 
+class BuildRests(Struct):
+    """How long no background build of a method is started, and why."""
+
+    #: When calls for which no graph could be made may be tried again.
+    retry_times: dict[Any, float] = field(default_factory=dict)
+    #: How many builds in a row did not serve the call that they were made for.
+    useless_builds: int = 0
+    warned: set[str] = field(default_factory=set)
+    #: The number of failed builds since the last success, and the time until which none is started at all: the calls
+    #: may differ in something that has nothing to do with the failure.
+    failures: int = 0
+    rest_until: float = 0.0
+    #: If nothing more can be built, the reason for which the method itself runs.
+    end_reason: str = ""
+
+
 class BackgroundBuilds:
     """The background builds of one binding, while the method itself serves. Not thread-safe: its owner locks."""
 
-    def __init__(self, method: ResolvedMethod, builds: Builds, variants: Variants, record: Record) -> None:
+    def __init__(
+        self, method: ResolvedMethod, builds: Builds, variants: Variants, record: Record, rests: BuildRests
+    ) -> None:
         self._method = method
         self._builds = builds
         self._variants = variants
@@ -102,16 +121,9 @@ class BackgroundBuilds:
         self._work = ""
         #: The likeness of the call for which graphs were stored last.
         self._stored_likeness: Any = None
-        #: When calls for which no graph could be made may be tried again.
-        self._retry_times: dict[Any, float] = {}
-        #: How many builds in a row did not serve the call that they were made for; and the duration of the last one.
-        self._useless_builds, self._seconds = 0, 0.0
-        self._warned: set[str] = set()
-        #: The number of failed builds since the last success, and the time until which none is started at all: the
-        #: calls may differ in something that has nothing to do with the failure.
-        self._failures, self._rest_until = 0, 0.0
-        #: If nothing more can be built, the reason for which the method itself runs.
-        self._end_reason = ""
+        self._rests = rests
+        #: The duration of the last build.
+        self._seconds = 0.0
 
     def serve(self, call: Call, spec: GearSpec, why: str) -> Frame | str:
         """Load a finished build for a call, or start one; returns the frame, or why the method itself has to run.
@@ -121,21 +133,21 @@ class BackgroundBuilds:
         is_free = _slot.is_free()
         while self._reports:
             self._process_report(self._reports.popleft())
-        if self._end_reason:
-            return self._end_reason
+        if self._rests.end_reason:
+            return self._rests.end_reason
         if not is_free:
             return "background"
         call_likeness = likeness(call)
-        if time.monotonic() < max(self._rest_until, self._retry_times.get(call_likeness, 0.0)):
+        if time.monotonic() < max(self._rests.rest_until, self._rests.retry_times.get(call_likeness, 0.0)):
             return "refused"
         if (frame := self._stored(call)) is not None:
-            self._useless_builds = 0
+            self._rests.useless_builds = 0
             return frame
         if call_likeness == self._stored_likeness:  # something has changed in the meantime, and may change again
             self._stored_likeness = None
-            self._useless_builds += 1
-            if self._useless_builds > 1:
-                self._rest_until = time.monotonic() + _REST * 2**self._useless_builds * max(self._seconds, 1.0)
+            self._rests.useless_builds += 1
+            if self._rests.useless_builds > 1:
+                self._rests.rest_until = time.monotonic() + _rest(self._rests.useless_builds) * max(self._seconds, 1.0)
                 self._warn("what was compiled does not serve the call: the module changes meanwhile, time and again")
                 return "refused"
         self._begin(call, spec, why, call_likeness)
@@ -148,7 +160,7 @@ class BackgroundBuilds:
             return self._variants.look_up(call, counted=False).frame if is_fresh else None
         except Exception as error:
             self._record.history.fault(error)
-            self._end_reason = "fault"
+            self._rests.end_reason = "fault"
             return None
 
     def _begin(self, call: Call, spec: GearSpec, why: str, call_likeness: Any) -> None:
@@ -166,6 +178,7 @@ class BackgroundBuilds:
         limit = self._method.settings.compile_timeout * (1 + max(1, len(spec.gears)))
         if _slot.begin(work, limit, self._reports):
             self._begin_time, self._build_likeness = time.monotonic(), call_likeness
+            self._record.history.uncounted.clear()  # the child counts them
             logger.info("%s: compiling in the background", self._method.name)
 
     def _process_report(self, report: Report) -> None:
@@ -181,16 +194,16 @@ class BackgroundBuilds:
             if tier:
                 _reported_tiers.add(tier)
         if not report.kind:
-            self._stored_likeness, self._failures = self._build_likeness, 0
+            self._stored_likeness, self._rests.failures = self._build_likeness, 0
             if any(event.kind == "publish" for event in report.events):
                 self._builds.take_over(self._work)
             return
         if report.kind in (MissingTorchNames.__name__, UncalledProbes.__name__):
-            self._end_reason = "torch"
+            self._rests.end_reason = "torch"
             self._warn(report.error)
             return
         if report.kind == TooManyVariants.__name__:
-            self._end_reason = "max_variants"
+            self._rests.end_reason = "max_variants"
             logger.warning("%s", report.error)
             return
         cause = report.error if report.kind == "RuntimeError" else f"{report.kind}: {report.error}"
@@ -198,19 +211,24 @@ class BackgroundBuilds:
 
     def _note_failure(self, call_likeness: Any, cause: str, seconds: float, *, raises: bool = False) -> None:
         """Let like calls run without a graph for some time; `raises`: the method itself raises, so the user knows."""
-        if len(self._retry_times) >= _MOST:
-            self._retry_times.clear()
-        self._retry_times[call_likeness] = time.monotonic() + PATIENCE * max(seconds, 1.0)
-        self._rest_until = time.monotonic() + min(PATIENCE, _REST * 2**self._failures) * max(seconds, 1.0)
-        self._failures += 1
+        if len(self._rests.retry_times) >= _MOST:
+            self._rests.retry_times.clear()
+        self._rests.retry_times[call_likeness] = time.monotonic() + PATIENCE * max(seconds, 1.0)
+        self._rests.rest_until = time.monotonic() + _rest(self._rests.failures) * max(seconds, 1.0)
+        self._rests.failures += 1
         self._warn(f"compiling in the background failed: {cause}", logging.INFO if raises else logging.WARNING)
 
     def _warn(self, cause: str, level: int = logging.WARNING) -> None:
         """Log once why calls run without a graph."""
-        if cause not in self._warned:
-            self._warned.add(cause)
+        if cause not in self._rests.warned:
+            self._rests.warned.add(cause)
             self._record.history.lines.append(cause)
             logger.log(level, "%s runs without a graph: %s", self._method.name, cause)
+
+
+def _rest(failures: int) -> float:
+    """Return for how many times the duration of a build no other is started, after so many failures in a row."""
+    return min(PATIENCE, _REST * 2.0 ** min(failures, 8))
 
 
 def _check_fork(method: ResolvedMethod) -> None:

@@ -71,14 +71,13 @@ class Builds:
         is the reason why no stored graph serves the call, for errors. `is_padded`: a larger gear is to serve the call.
         """
         try:
-            with contextlib.ExitStack() as lock:
+            with contextlib.ExitStack() as lock, self.tiers.giving_up():
                 present = self._begin(lock, call, spec, why, is_padded=is_padded)
                 if isinstance(present, Answer):
                     return present
-                with self.tiers.giving_up():
-                    result = self.compiles.compile(call, spec, present, why)
-                    is_kept = self._keep(result, present)
-                    self.tiers.offer()
+                result = self.compiles.compile(call, spec, present, why)
+                is_kept = self._keep(result, present)
+                self.tiers.offer()
             self._raise_own_error(call, spec, result)
             return (self._load(call, result) if is_kept else None) or self._load_from_memory(result, call)
         except MissingTorchNames as error:
@@ -230,7 +229,7 @@ class Builds:
     def complete(self, call: Call) -> None:
         """Compile the gears of the spec that are missing for a call that a loaded graph serves."""
         if self.missing_gears(call):
-            with self._entry.exclusive():
+            with self._entry.exclusive(), self.tiers.giving_up():
                 present, missing = self._load_present(call)
                 if missing and (remote := self.tiers.remote()) is not None:
                     spec = call.spec(self._method.spec).only(missing)
@@ -240,12 +239,11 @@ class Builds:
                     present, missing = self._load_present(call)
                 if missing:
                     spec = call.spec(self._method.spec).only(missing)
-                    with self.tiers.giving_up():
-                        present = self._make_room(present, call, _INCOMPLETE)
-                        result = self.compiles.compile(call, spec, present, _INCOMPLETE)
-                        self._entry.publish(result, present)
-                        self._note_made(result)
-                        self.tiers.offer()
+                    present = self._make_room(present, call, _INCOMPLETE)
+                    result = self.compiles.compile(call, spec, present, _INCOMPLETE)
+                    self._entry.publish(result, present)
+                    self._note_made(result)
+                    self.tiers.offer()
             self._variants.read_again()
             self._variants.load(call, counted=False)
 

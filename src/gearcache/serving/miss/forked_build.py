@@ -55,16 +55,14 @@ class ForkedBuild:
         self._deadline = time.monotonic() + seconds
         self._seconds = seconds
         parent = os.getpid()
-        self._read, write = os.pipe()
-        life_line_end, self._life_line = os.pipe()
-        with warnings.catch_warnings():
+        with contextlib.ExitStack() as undo, warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # about threads; see above
-            try:
-                self._pid = os.fork()
-            except BaseException:
-                for descriptor in (self._read, write, life_line_end, self._life_line):
-                    os.close(descriptor)
-                raise
+            self._read, write = os.pipe()
+            undo.callback(_close, self._read, write)
+            life_line_end, self._life_line = os.pipe()
+            undo.callback(_close, life_line_end, self._life_line)
+            self._pid = os.fork()
+            undo.pop_all()
         if self._pid == 0:
             os.close(self._read)
             os.close(self._life_line)
@@ -102,11 +100,17 @@ class ForkedBuild:
             if descriptor >= 0:
                 os.close(descriptor)
         self._read = self._life_line = -1
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._pid, signal.SIGKILL)
+        for kill in (os.killpg, os.kill):  # it has no group yet where a handler of the program hangs in the fork
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(self._pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):  # another part of the program waits for all children
             os.waitpid(self._pid, 0)
         return report
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def can_fork() -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from msgspec import Struct
 
-from gearcache.errors import GearcacheError, MethodRaises
+from gearcache.errors import CompileError, GearcacheError, MethodRaises
 from gearcache.guards.access import own_attributes
 from gearcache.guards.evidence.code import code_objects
 from gearcache.guards.evidence.names import module_of
@@ -116,6 +116,8 @@ class RefusedCalls:
             if self._streak is not None and self._streak.follows(remembered, structure):
                 count += self._streak.count
             self._streak = _Streak(remembered, structure, count, time.monotonic() + PATIENCE * seconds)
+            if isinstance(error, CompileError) and count == 1:  # a compiler may fail for once
+                return
         self._remember(likeness(call), remembered, PATIENCE * seconds)
 
     def forget_raised(self) -> None:

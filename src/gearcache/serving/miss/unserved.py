@@ -9,10 +9,12 @@ import logging
 import time
 from collections.abc import Sequence
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gearcache.errors import (
     CaptureError,
+    CompileError,
     GearSpecError,
     InputError,
     ModuleChanged,
@@ -30,7 +32,7 @@ from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.loaded import Answer, Frame, misfits, missing_gears, takes_tensors
 from gearcache.serving.find.nearest import nearest_reasons
 from gearcache.serving.find.variants import Variants
-from gearcache.serving.miss.background import BackgroundBuilds
+from gearcache.serving.miss.background import BackgroundBuilds, BuildRests
 from gearcache.serving.miss.builds import Builds
 from gearcache.serving.miss.padded_calls import Obstacle, PaddedCall, PaddedCalls, obstacle_of
 from gearcache.serving.miss.refused_calls import PATIENCE, RefusedCalls
@@ -54,10 +56,20 @@ logger = logging.getLogger("gearcache")
 _MOST_CHANGES = 8
 
 
+class Lessons(Struct):
+    """What the calls of a method without a graph have shown; it holds until a refresh, in every state of the module."""
+
+    background: BuildRests = field(default_factory=BuildRests)
+    #: Set when the cache and its fallback have failed: the method itself then serves calls without a loaded graph.
+    runs_original: bool = False
+    #: Set when the entry is full.
+    is_full: bool = False
+
+
 class UnservedCalls:
     """The calls of one binding that no loaded graph takes."""
 
-    def __init__(self, method: ResolvedMethod, variants: Variants, record: Record) -> None:
+    def __init__(self, method: ResolvedMethod, variants: Variants, record: Record, lessons: Lessons) -> None:
         settings = method.settings
         self._is_background = settings.on_miss == "background"
         self._right, self._method_serves, self._on_miss = method.right, method.serves, settings.on_miss
@@ -65,15 +77,12 @@ class UnservedCalls:
         self._rules = MissRules(method.name, method.spec, on_miss, is_compared=settings.validate == "inputs")
         self._variants = variants
         self._record = record
+        self._lessons = lessons
         self._refused = RefusedCalls()
         self._fills = method.fills
         self._padded = PaddedCalls(self._fills)
-        #: Set when the cache and its fallback have failed: the method itself then serves calls without a loaded graph.
-        self._runs_original = False
-        #: Set when the entry is full; it is never reset.
-        self._is_full = False
         self.builds = Builds(method, variants, record)
-        self._background = BackgroundBuilds(method, self.builds, variants, record)
+        self._background = BackgroundBuilds(method, self.builds, variants, record, lessons.background)
 
     def serve(self, call: Call, answer: Answer) -> Frame | None:
         """Return the frame that serves a call after all; None if the method itself has to run.
@@ -162,17 +171,17 @@ class UnservedCalls:
             if call.is_run:
                 self._count_eager(call, frame_or_reason)
             return None
-        reason = "max_variants" if self._is_full else self.builds.obstacle
+        reason = "max_variants" if self._lessons.is_full else self.builds.obstacle
         outcomes, begin = self._record.outcomes, time.monotonic()
         # A caller that only prepares calls needs the error each time.
         if call.is_run and begin < outcomes.next_build:
             reason = "changed"
-        elif not call.is_run or not (self._runs_original or self._is_full):
+        elif not call.is_run or not (self._lessons.runs_original or self._lessons.is_full):
             try:
                 if (answer := self._compile(call, verdict, why)) is not None:
                     outcomes.changed_builds = 0
                     return answer
-                self._runs_original, reason = True, self.builds.obstacle
+                self._lessons.runs_original, reason = True, self.builds.obstacle
             except NoOperation:
                 if not call.is_run:
                     raise
@@ -195,7 +204,7 @@ class UnservedCalls:
                     raise
                 logger.warning("%s", error)
                 self._record.history.lines.append(f"full: {error}")
-                self._is_full, reason = True, "max_variants"
+                self._lessons.is_full, reason = True, "max_variants"
         outcomes.ran_eagerly(reason)
         return None
 
@@ -206,8 +215,9 @@ class UnservedCalls:
         try:
             answer = self.builds.build(call, verdict.spec, why, is_padded=isinstance(verdict, Pad))
             self._refused.forget_raised()
-        except (CaptureError, GearSpecError) as error:
-            self._refused.add(call, error, time.monotonic() - begin)
+        except (CaptureError, CompileError, GearSpecError) as error:
+            if not isinstance(error, ModuleChanged):
+                self._refused.add(call, error, time.monotonic() - begin)
             raise
         if answer is None or isinstance(verdict, Compile):
             return answer
