@@ -106,7 +106,8 @@ def _object(value: Any, detail: Any) -> Any:
 
 
 def _tensor(tensor: torch.Tensor, detail: Any) -> Any:
-    return tensor.data_ptr(), tensor.dtype, tensor.device, tensor.shape, tensor.stride()
+    place = tensor._cdata, tensor.data_ptr(), tensor.storage_offset()
+    return place, tensor.dtype, tensor.device, tensor.shape, tensor.stride()
 
 
 def _cell(cell: types.CellType, detail: Any) -> Any:

@@ -284,3 +284,16 @@ def test_threads_call_while_it_is_attached_and_detached(cache_dir: Path) -> None
         thread.join()
     assert wrong == []
     assert calls >= 100
+
+
+def test_what_an_attachment_warms_is_the_present_forward(cache_dir: Path) -> None:
+    net: Any = Net()
+    served = attached(net)
+    net(X)
+    former = served.method
+    net.forward = types.MethodType(_minus, net)
+    served.warm(X)
+    assert served.method is not former
+    warmed = served.stats.traces
+    torch.testing.assert_close(net(X), eager(net, X))
+    assert served.stats.traces == warmed

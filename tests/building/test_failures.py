@@ -123,3 +123,15 @@ def test_compiled_code_is_not_given_memory_that_holds_other_values(cache_dir: Pa
     module.shift = module.shift.resolve_neg()
     eager = gearcache.cache_compile(module.run, config=gearcache.CompilerConfig(backend="eager"))
     assert torch.equal(eager(x), module.run(x))
+
+
+@pytest.mark.usefixtures("compile_fails_at_three")
+def test_a_compile_that_keeps_failing_is_not_repeated_at_every_call(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(torch.nn.Linear(4, 4).forward, config=strict_config(), gears=GEARS)
+    with torch.no_grad():
+        traces = []
+        for _ in range(4):
+            with pytest.raises(CompileError, match="on fire"):
+                cached(torch.randn(3, 4))
+            traces.append(cached.stats.traces)
+    assert traces[0] < traces[1] == traces[2] == traces[3], "once more, in case it was for once"

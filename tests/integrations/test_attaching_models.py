@@ -200,3 +200,5 @@ def test_without_graphs_the_same_code_gives_the_same(tmp_path: Path) -> None:
     with torch.compiler.set_stance("force_eager"):
         assert torch.equal(model.generate(**call), expected)
     assert attached.methods["decode"].stats.eager_reasons == {"stance": 11}
+    assert attached.stats.eager_reasons["stance"] >= 11
+    assert attached.stats.calls == sum(stats.calls for stats in attached.stats.methods.values())

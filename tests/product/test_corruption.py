@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -134,3 +135,25 @@ def test_damage_is_a_miss_that_is_mended_once(
         assert quarantined == []
     else:
         assert 1 <= len(quarantined) <= wanted.get(damage, 1)
+
+
+def test_what_is_stored_is_not_replaced_while_it_cannot_be_read(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cached(size: int, *, may_read: bool = True) -> Any:
+        method = gearcache.cache_compile(
+            torch.nn.Linear(4, 4).forward, config=gearcache.CompilerConfig(backend="eager"), dynamic=False
+        )
+        with monkeypatch.context() as patch, torch.no_grad():
+            if not may_read:
+                patch.setattr("gearcache.cache.store.read_manifest", _too_many_files)
+            method(torch.ones(size, 4))
+        return method
+
+    cached(2)
+    assert cached(3, may_read=False).stats.traces == 1
+    assert cached(2).stats.traces == 0
+
+
+def _too_many_files(*arguments: Any) -> None:
+    raise OSError(24, "Too many open files")

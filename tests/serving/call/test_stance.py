@@ -102,3 +102,12 @@ def test_a_relaunched_process_follows_a_stance_that_imports_dynamo_only_then(cac
     environ = {"TORCHAIR_CACHE_HOME": str(cache_dir)}
     assert run_python(RELAUNCHED, environ=environ, compiles=True) == [True, True, 1, {"dynamic": 5}, 6]
     assert run_python(RELAUNCHED, environ=environ) == [True, False, 0, {"dynamic": 5}, 6]
+
+
+def test_a_stance_that_is_refused_is_not_set(cache_dir: Path) -> None:
+    net = Net()
+    cached = _cached(net, cache_dir)
+    with pytest.raises(gearcache.GearcacheError, match="only 'eager' is possible"):
+        torch.compiler.set_stance("default", force_backend="aot_eager")
+    assert _right(net, cached, 2)
+    assert _right(net, _cached(net, cache_dir), 3)

@@ -21,6 +21,8 @@ import torch
 from torch import Tensor
 
 import gearcache
+from gearcache.cache.admin.tally import misses
+from gearcache.cache.layout import Layout
 from gearcache.errors import CaptureError, OptionError
 from gearcache.ge_cache.private_torch.threads import compile_lock
 from gearcache.ge_cache.workers.process import WorkerProcess
@@ -382,3 +384,43 @@ def test_compilers_work_for_a_fork_of_a_process_with_threads(cache_dir: Path) ->
     found = _cached(Net().run, {"x": {0: [2]}}, backend="inductor")
     found(torch.ones(2, 4))
     assert (found.stats.hits, found.stats.eager_calls) == (1, 0)
+
+
+def test_a_child_that_hangs_in_the_fork_itself_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forked_build, "_run", lambda *arguments: time.sleep(600))
+    build = forked_build.ForkedBuild(lambda: None, 0.0)
+    report = build.poll()
+    assert report is not None
+    assert report.kind == "TimeoutError"
+    with pytest.raises(ChildProcessError):
+        os.waitpid(build._pid, os.WNOHANG)
+
+
+def test_a_build_that_cannot_start_leaves_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, int]] = []
+    pipe = os.pipe
+
+    def one_pipe() -> tuple[int, int]:
+        if made:
+            raise OSError(24, "Too many open files")
+        made.append(pipe())
+        return made[0]
+
+    monkeypatch.setattr(os, "pipe", one_pipe)
+    with pytest.raises(OSError, match="Too many open files"):
+        forked_build.ForkedBuild(lambda: None, 1.0)
+    for descriptor in made[0]:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+
+
+def test_builds_rest_for_a_bounded_time_however_often_they_fail() -> None:
+    assert background._rest(0) < background._rest(2000) == background.PATIENCE
+
+
+def test_each_miss_is_counted_once(cache_dir: Path) -> None:
+    config = strict_config(on_miss="background")
+    cached = gearcache.cache_compile(Net().run, dynamic=False, config=config)
+    for count in (1, 2):
+        _until(lambda: cached.stats.loads >= count, lambda: cached(torch.ones(count + 1, 4)))  # noqa: B023
+    assert sum(misses(Layout(cache_dir))["Net.run"].values()) == cached.stats.misses == 1
