@@ -246,7 +246,8 @@ def take_wait(name: str, function: Callable[..., Any], kwargs: dict[str, Any], *
     By default `warm` does not wait with `on_miss="background"`. `OptionError` for a value that is not a bool, and for
     False if every `warm` waits.
     """
-    if "wait" not in kwargs or "wait" in inspect.signature(function, follow_wrapped=False).parameters:
+    signatures = [inspect.signature(function, follow_wrapped=follows) for follows in (False, True)]
+    if "wait" not in kwargs or any("wait" in signature.parameters for signature in signatures):
         return not is_background
     wait = kwargs.pop("wait")
     if not isinstance(wait, bool) or not (wait or is_background):
