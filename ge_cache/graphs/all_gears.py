@@ -12,11 +12,9 @@ from torch import fx
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.captured import Capture
-from gearcache.ge_cache.compile_job import GearInput
 from gearcache.ge_cache.graphs.examples import numbers
 from gearcache.ge_cache.graphs.plan import PlannedGear
-from gearcache.ge_cache.graphs.static import GearGraph, input_specs, record
-from gearcache.ge_cache.private_torch import fake as private_fake
+from gearcache.ge_cache.graphs.static import GearGraph, attribute_inputs, input_specs, record
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.guards.gears.expressions import expression_function
 
@@ -51,19 +49,11 @@ def all_gears_graph(
         symbolic.tensor(numbers(size, symbolic), numbers(stride, symbolic), item.dtype, item.device)
         for item, size, stride in zip(capture.inputs, sizes, strides, strict=True)
     ]
-    attributes = {
-        name: private_fake.with_own_memory(symbolic.mode, capture.attribute_tensors[name])
-        for name in capture.attributes
-    }
+    attributes, specs = attribute_inputs(capture, symbolic.mode)
     graph = record(capture.method, lifted, symbolic.mode, fakes, attributes, decompositions, str)
     values = [[gear.assignment[symbol] for symbol in changing] for gear in gears]
     check_assumptions(capture.method, symbolic.assumptions(), list(names.values()), values)
-    graph.inputs = input_specs(capture, {})
-    graph.attributes = {
-        name: GearInput(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
-        for name, tensor in capture.attribute_tensors.items()
-        if name in capture.attributes
-    }
+    graph.inputs, graph.attributes = input_specs(capture, {}), specs
     hints = [[name, symbols.hint(symbol)] for symbol, name in names.items()]
     graph.symbols = {"sizes": sizes, "strides": strides, "hints": hints, "gears": values}
     return graph

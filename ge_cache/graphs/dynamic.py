@@ -16,7 +16,6 @@ from gearcache.ge_cache.aten import encode_graph
 from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.capture.number_choice import NumberRefused
 from gearcache.ge_cache.capture.symbols import Symbols
-from gearcache.ge_cache.compile_job import GearInput
 from gearcache.ge_cache.graphs.number_inputs import (
     GearSymbols,
     check_floats,
@@ -27,6 +26,7 @@ from gearcache.ge_cache.graphs.number_inputs import (
 )
 from gearcache.ge_cache.graphs.static import (
     GearGraph,
+    attribute_inputs,
     float_tensors,
     input_specs,
     lift_attributes,
@@ -150,7 +150,7 @@ def record_dynamic(
     placeholders = tensor_placeholders(capture)
     mode = placeholders[0].meta["example_value"].fake_mode
     fakes = [private_fake.with_own_memory(mode, node.meta["example_value"]) for node in placeholders]
-    attributes = {name: private_fake.with_own_memory(mode, tensor) for name, tensor in _lifted(capture).items()}
+    attributes, specs = attribute_inputs(capture, mode)
     printer = SizePrinter(capture, symbols)
     ints = [node.meta["example_value"] for node in capture.numbers.nodes]
     values = [*float_tensors(capture, mode), *ints]
@@ -160,15 +160,8 @@ def record_dynamic(
     if capture.numbers:
         graph.numbers = number_rows(capture)
         graph.conditions = value_conditions(graph.module.graph, printer.text_of, printer.symbols_in)
-    graph.attributes = {
-        name: GearInput(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
-        for name, tensor in _lifted(capture).items()
-    }
+    graph.attributes = specs
     return graph, printer
-
-
-def _lifted(capture: Capture) -> dict[str, torch.Tensor]:
-    return {name: capture.attribute_tensors[name] for name in capture.attributes}
 
 
 class SizePrinter:

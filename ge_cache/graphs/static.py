@@ -154,9 +154,7 @@ def trace_gear(
             _empty(spec) if symbolic is None else symbolic.tensor(item)
             for item, spec in zip(capture.inputs, inputs, strict=True)
         ]
-    attributes = {
-        name: private_fake.with_own_memory(mode, capture.attribute_tensors[name]) for name in capture.attributes
-    }
+    attributes, specs = attribute_inputs(capture, mode)
     plain, values = (int, []) if symbolic is None else (symbolic.plain, symbolic.values)
     values = [*float_tensors(capture, mode), *values]
     graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, plain, values)
@@ -164,13 +162,18 @@ def trace_gear(
         graph.numbers, graph.conditions = number_rows(capture), symbolic.conditions(graph.module.graph)
     graph.floats = len(capture.numbers.graph_floats)
     private_fake.forget_tensors(mode)
-    graph.inputs = inputs
-    graph.attributes = {
-        name: GearInput(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
-        for name, tensor in capture.attribute_tensors.items()
-        if name in capture.attributes
-    }
+    graph.inputs, graph.attributes = inputs, specs
     return graph
+
+
+def attribute_inputs(capture: Capture, mode: Any) -> tuple[dict[str, torch.Tensor], dict[str, GearInput]]:
+    """Return fake tensors of the weights that a graph takes, and what compilers are told of them, by name."""
+    tensors = {name: capture.attribute_tensors[name] for name in capture.attributes}
+    specs = {
+        name: GearInput(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device)
+        for name, tensor in tensors.items()
+    }
+    return {name: private_fake.with_own_memory(mode, tensor) for name, tensor in tensors.items()}, specs
 
 
 def record(

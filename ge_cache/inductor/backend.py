@@ -221,7 +221,7 @@ def _runner(artifact: StoredArtifact, library: str, error_name: str, described: 
             from gearcache.ge_cache.inductor.groups import described_with_names, library_file, with_names
 
             library_data = with_names(artifact.read(LIBRARY), artifact.groups)
-            library = stack.enter_context(library_file(library_data, folder))
+            library = stack.enter_context(library_file(library_data))
             described = described_with_names(described, artifact.groups) if described else described
         # The loader looks for the description beside the object, under its name.
         descriptor, name = stack.enter_context(opened_folder(folder))

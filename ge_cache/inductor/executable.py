@@ -20,7 +20,7 @@ def name_of_copy(library: str, digest: str) -> str:
 
     descriptor, identity = _copies.get(digest, (-1, (0, 0)))
     if _identity(descriptor) != identity:  # no copy yet, or the program has closed its descriptor
-        descriptor = _copy(Path(library).read_bytes())
+        descriptor = in_memory(Path(library).read_bytes())
         _copies[digest] = descriptor, _identity(descriptor)
     return opened_name(descriptor, Path(library))
 
@@ -33,8 +33,12 @@ def _identity(descriptor: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _copy(data: bytes) -> int:
-    """Return the descriptor of a file with these bytes: in memory, or, where the kernel refuses, an unnamed file."""
+def in_memory(data: bytes) -> int:
+    """Return the descriptor of a file with these bytes, from which code may run.
+
+    It is in memory, as a folder may forbid running code, or, where the kernel refuses that (`vm.memfd_noexec=2`, a
+    filter of system calls), an unnamed file.
+    """
     try:
         descriptor = os.memfd_create("gearcache", os.MFD_CLOEXEC)
     except (AttributeError, OSError):

@@ -11,8 +11,8 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
+from gearcache.ge_cache.inductor.executable import in_memory
 from gearcache.ge_cache.process_groups import role
 
 #: Bytes of a name in code, with the terminating zero. Torch's names are numbers and hashes of at most 64 digits.
@@ -42,21 +42,10 @@ def described_with_names(extern: bytes, names: Sequence[str]) -> bytes:
 
 
 @contextlib.contextmanager
-def library_file(library: bytes, folder: Path) -> Iterator[str]:
-    """Yield the name of a file that holds a shared object: in memory, as a folder may forbid running code.
-
-    Where the kernel refuses such memory (`vm.memfd_noexec=2`, a filter of system calls), it is in the folder.
-    """
+def library_file(library: bytes) -> Iterator[str]:
+    """Yield the name of a file that holds a shared object."""
+    descriptor = in_memory(library)
     try:
-        descriptor = os.memfd_create("gearcache", os.MFD_CLOEXEC)
-    except (AttributeError, OSError):
-        path = folder / "groups.so"
-        path.write_bytes(library)
-        yield str(path)
-        return
-    try:
-        with os.fdopen(os.dup(descriptor), "wb") as file:
-            file.write(library)
         yield f"/proc/{os.getpid()}/fd/{descriptor}"
     finally:
         os.close(descriptor)

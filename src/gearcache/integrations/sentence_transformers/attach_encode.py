@@ -9,6 +9,7 @@ from typing import Any
 from gearcache.errors import GearSpecError, OptionError
 from gearcache.guards.evidence.names import a_type
 from gearcache.guards.gears.symbol import Symbol
+from gearcache.integrations.attach_arguments import check_options, on_miss_of, sizes_of
 from gearcache.integrations.sentence_transformers.attached_encoder import AttachedEncoder
 from gearcache.integrations.sentence_transformers.layout import ModelClasses
 from gearcache.integrations.sentence_transformers.text_features import TextFeatures
@@ -43,26 +44,19 @@ def attach_encode(
     Raises `UnsupportedMethod` for a model that does not read texts, `GearSpecError` for invalid sizes,
     `OptionError` for another `on_miss`, and `AlreadyAttached` for a model whose calls are served already.
     """
-    for name in ("gears", "input_signature", "dynamic"):
-        if name in options:
-            raise TypeError(f"attach_encode takes no `{name}`: batch= and sequence= say what the graphs take")
+    check_options("attach_encode", options, "batch= and sequence=")
     if not isinstance(config, (CompilerConfig, type(None))):
         raise TypeError(f"attach_encode: config is {a_type(config)}; it must be a gearcache.CompilerConfig or None")
     config = config or CompilerConfig()
-    on_miss = config.on_miss or "eager"
-    if on_miss not in ("eager", "raise"):
-        raise OptionError(
-            f"option `on_miss` is {on_miss!r}; for a model of sentence-transformers it is 'eager' or 'raise': batches "
-            "and texts are filled up to the next size anyway"
-        )
+    on_miss = on_miss_of(config, "sentence-transformers", "texts")
     if config.pad_values:
         raise OptionError(
             f"option `pad_values` is {config.pad_values!r}; for a model of sentence-transformers it must be empty: the "
             "tokenizer says what texts are filled up with"
         )
     features = TextFeatures(model)
-    batches = _sizes("batch", batch)
-    lengths = _lengths(model) if sequence is None else _sizes("sequence", sequence)
+    batches = sizes_of("attach_encode", "batch", batch, _MOST)
+    lengths = _lengths(model) if sequence is None else sizes_of("attach_encode", "sequence", sequence, _MOST)
     rows, length = Symbol("batch", gears=batches), Symbol("sequence", gears=lengths)
     parameters = Parameters(
         config=replace(
@@ -91,10 +85,3 @@ def _lengths(model: Any) -> list[int]:
         lengths.append(length)
         length *= _FACTOR
     return [*lengths, min(longest, _LONGEST)]
-
-
-def _sizes(name: str, numbers: Any) -> list[int]:
-    sizes = list(numbers) if isinstance(numbers, (list, tuple, range)) else []
-    if not sizes or any(isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= _MOST for size in sizes):
-        raise GearSpecError(f"attach_encode: {name} is {numbers!r}; it must be a list of ints from 1 to {_MOST}")
-    return sorted(set(sizes))

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from gearcache.errors import GearSpecError, OptionError
+from gearcache.errors import GearSpecError
+from gearcache.integrations.attach_arguments import check_options, on_miss_of, sizes_of
 from gearcache.integrations.transformers.attached_model import AttachedModel
 from gearcache.integrations.transformers.sizes import Sizes
 from gearcache.options import CompilerConfig
@@ -38,31 +39,17 @@ def attach_generate(
     """
     if config is None:
         config = CompilerConfig()
-    on_miss = getattr(config, "on_miss", None) or "eager"
-    if on_miss not in ("eager", "raise"):
-        raise OptionError(
-            f"option `on_miss` is {on_miss!r}; for a model of transformers it is 'eager' or 'raise': batches and "
-            "prompts are filled up to the next size anyway"
-        )
+    on_miss = on_miss_of(config, "transformers", "prompts")
     if isinstance(config, CompilerConfig):
         config = replace(config, on_miss="raise")
-    for name in ("gears", "input_signature", "dynamic"):
-        if name in options:
-            raise TypeError(
-                f"attach_generate takes no `{name}`: batch=, prompt= and cache_length= say what the graphs take"
-            )
+    check_options("attach_generate", options, "batch=, prompt= and cache_length=")
     if isinstance(cache_length, bool) or not isinstance(cache_length, int) or cache_length < 2:
         raise GearSpecError(f"attach_generate: cache_length is {cache_length!r}; it must be an int of at least 2")
-    sizes = Sizes(_sizes("batch", batch, 4096), _sizes("prompt", prompt, cache_length), cache_length)
+    batches, prompts = (
+        tuple(sizes_of("attach_generate", name, numbers, largest))
+        for name, numbers, largest in (("batch", batch, 4096), ("prompt", prompt, cache_length))
+    )
+    sizes = Sizes(batches, prompts, cache_length)
     attachment = AttachedModel(model, sizes, on_miss, Parameters(config=config, **options))
     attachment.attach()
     return attachment
-
-
-def _sizes(name: str, numbers: Any, largest: int) -> tuple[int, ...]:
-    sizes = list(numbers) if isinstance(numbers, (list, tuple, range)) else []
-    if not sizes or any(
-        isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= largest for size in sizes
-    ):
-        raise GearSpecError(f"attach_generate: {name} is {numbers!r}; it must be a list of ints from 1 to {largest}")
-    return tuple(sorted(set(sizes)))
