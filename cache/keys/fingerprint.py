@@ -60,6 +60,19 @@ def module_component(module: torch.nn.Module) -> dict[str, Any]:
     return _component_of(named_modules(module))
 
 
+def is_module_of(key: CacheKey, module: torch.nn.Module) -> bool:
+    """Return whether a module is as it was when a key was made of it."""
+    modules, components = named_modules(module), dict(key.components)
+    hidden = hidden_names(modules)
+    return components["module"] == _component_of(modules) and components.get("hidden names", hidden) == hidden
+
+
+def is_state_of(key: CacheKey) -> bool:
+    """Return whether torch's global state is that of a key, but for the thread count, which a build may set."""
+    state: Any = dict(key.components)["state"]
+    return {**state_component(), "threads": 0} == {**state, "threads": 0}
+
+
 def _component_of(modules: Modules) -> dict[str, Any]:
     return {
         "classes": [[name, f"{type(child).__module__}:{type(child).__qualname__}"] for name, child in modules],

@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from msgspec import Struct
 
 from gearcache.guards.access import Access, Scope, Walker
@@ -25,6 +26,8 @@ from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.kinds import KINDS
 
 Frame = Callable[..., Any]
+#: Types of objects that each access makes anew.
+_MADE_ANEW = (torch.device, types.MethodType, types.MethodWrapperType)
 _MISSED = (AttributeError, TypeError, LookupError, ArithmeticError, ValueError)
 
 
@@ -41,6 +44,17 @@ class BoundGear(Struct, frozen=True):
 def compared_objects(variant: StoredVariant, walker: Walker) -> list[Any]:
     """Return the type, class, function, singleton or device that each argument check compares with."""
     return [KINDS[check.kind].compared(walker.resolve(check.access)) for check in variant.call_checks]
+
+
+def are_same_objects(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    """Return whether two calls have the same objects for the checks of a variant, not only ones of equal names.
+
+    What graphs read of an argument's class or function is evidence, which was compared for one of them.
+    """
+    return len(left) == len(right) and all(
+        one is other or (type(one) in _MADE_ANEW and type(one) is type(other) and one == other)
+        for one, other in zip(left, right, strict=True)
+    )
 
 
 def build_dispatch(
@@ -95,15 +109,20 @@ def build_dispatch(
 
 
 def _groups(gears: Sequence[BoundGear]) -> list[list[BoundGear]]:
-    """Return the gears by equal argument checks; the variants of an entry mostly share one list of them."""
+    """Return the gears by equal argument checks, on the same objects; variants of an entry mostly share one list."""
     text_by_id: dict[int, str] = {}
-    groups: dict[str, list[BoundGear]] = {}
+    groups: list[tuple[str, list[BoundGear]]] = []
     for bound in gears:
         checks = bound.variant.call_checks
         if id(checks) not in text_by_id:
             text_by_id[id(checks)] = repr([check.to_plain() for check in checks])
-        groups.setdefault(text_by_id[id(checks)], []).append(bound)
-    return list(groups.values())
+        for text, members in groups:
+            if text == text_by_id[id(checks)] and are_same_objects(members[0].objects, bound.objects):
+                members.append(bound)
+                break
+        else:
+            groups.append((text_by_id[id(checks)], [bound]))
+    return [members for _, members in groups]
 
 
 def _group_lines(

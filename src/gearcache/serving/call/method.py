@@ -32,6 +32,7 @@ from gearcache.serving.call.stance import FORCE_EAGER, follow, present_stance
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.bindings import Bindings
 from gearcache.serving.find.loaded import Frame
+from gearcache.serving.find.variants import OutdatedKey
 from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.interrupts import raise_interrupt
@@ -439,7 +440,12 @@ class CachedMethod:
         elif self._bindings.are_outdated(call):
             self._leave(call)
         binding = self._tried = self.binding_for(call)
-        frame = binding.prepare(call)
+        try:
+            frame = binding.prepare(call)
+        except OutdatedKey:
+            self._leave(call)
+            binding = self._tried = self.binding_for(call)
+            frame = binding.prepare(call)
         self._refusal = ""
         binding.note_state()
         if binding in self._bindings:  # else it was refreshed in the meantime

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from gearcache.cache.keys.fingerprint import is_state_of
 from gearcache.errors import CacheError, CaptureError, GearcacheError, GearSpecError, InputError
 from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.function import build_dispatch
@@ -130,8 +131,8 @@ class Binding:
         return all(basis.has_weights(scope) for basis in self.loaded.bases())
 
     def note_state(self) -> None:
-        """Accept the current global state, in both grad modes: it has the key of this binding."""
-        if not any(state() for state in self._states):
+        """Accept the current global state, in both grad modes, if it is that of the key of this binding."""
+        if is_state_of(self.method.key) and not any(state() for state in self._states):
             self._states = [*state_checks(), *self._states[: _MAX_STATES - 2]]
 
     def prepare(self, call: Call) -> Frame | None:
@@ -148,6 +149,7 @@ class Binding:
             self._store_served()
             return frame
         finally:
+            self._variants.is_keyed_before = True
             self.history.tell()
 
     def forecast(self, call: Call, variants: Sequence[StoredVariant]) -> InputError | str:

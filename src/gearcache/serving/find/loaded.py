@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from gearcache.errors import InputError
 from gearcache.guards.access import FAULTS, Access
-from gearcache.guards.dispatch.function import BoundGear
+from gearcache.guards.dispatch.function import BoundGear, are_same_objects
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.inputs import Problem, find_problem
 from gearcache.guards.dispatch.problems import Problems, broken_condition
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 #: Takes the arguments of a call, the instance first, and returns its result.
 Frame = Callable[..., Any]
 
-
+#: A program may make a class for each request.
+_MOST_OF_ONE = 8
 #: The answer of a lookup that compares only what earlier ones have reported.
 NOTHING_NEW = Reason("", "")
 
@@ -75,6 +76,20 @@ class LoadedVariants:
         """Return the texts of the loaded gears."""
         return [graph.gear.text for active in self.variants for graph in active.graphs]
 
+    def has(self, variant: StoredVariant, arguments: ArgumentCheck) -> bool:
+        """Return whether a variant is loaded, for the very objects of a call if the call fits it."""
+        loaded = [active.objects for active in self.variants if active.variant is variant]
+        if not loaded or arguments.misfit(variant) is not None:
+            return bool(loaded)
+        objects = arguments.compared_objects(variant)
+        return any(are_same_objects(each, objects) for each in loaded)
+
+    def add(self, active: ActiveVariant) -> None:
+        """Add a variant. Of those loaded for many classes or functions of one name, the oldest goes."""
+        same_ids = [id(each) for each in self.variants if each.variant is active.variant]
+        dropped_id = same_ids[0] if len(same_ids) >= _MOST_OF_ONE else None
+        self.variants[:] = [*(each for each in self.variants if id(each) != dropped_id), active]
+
     def bases(self) -> list[Basis]:
         """Return what the loaded variants rest on, each once."""
         return list(dict.fromkeys(active.basis for active in self.variants))
@@ -89,7 +104,7 @@ class LoadedVariants:
         arguments = arguments or ArgumentCheck(call.scope)
         for active in self.variants:
             tensors = arguments.tensors_of(active.variant)
-            if tensors is None:
+            if tensors is None or not are_same_objects(active.objects, arguments.compared_objects(active.variant)):
                 continue
             numbers = numbers_of(active.variant, call.scope)
             for graph in active.graphs:

@@ -6,6 +6,9 @@ import inspect
 import logging
 import time
 
+import torch
+
+from gearcache.cache.keys.fingerprint import is_module_of, is_state_of
 from gearcache.cache.result import MissReason
 from gearcache.errors import CacheError, CorruptEntry, GearcacheError
 from gearcache.guards.dispatch.problems import Problems
@@ -32,6 +35,10 @@ FAULTS = ("corrupt", "unloadable", "unreadable")
 _TELLING = (*FAULTS, *MISFITS)
 
 
+class OutdatedKey(GearcacheError):
+    """The key of a binding is no longer that of its module: the call needs another binding."""
+
+
 class Variants:
     """Loads variants of an entry if their evidence holds; otherwise there is a reason."""
 
@@ -47,6 +54,8 @@ class Variants:
             place=(code.co_filename, code.co_firstlineno),
             serves=method.serves,
         )
+        #: Whether the key was made for an earlier call.
+        self.is_keyed_before = False
         self.loaded = LoadedVariants(method.name, validate=settings.validate == "inputs")
         self._method = method
         self._record = record
@@ -65,6 +74,17 @@ class Variants:
             *(self._own_variants or ()),
             *(variant for sibling in self._siblings or () for variant in sibling.variants),
         ]
+
+    def check_key(self) -> None:
+        """Raise `OutdatedKey` if the module or torch's global state is by now of another key.
+
+        That is of no concern to the loaded graphs, whose watch tells of changes. But those that are loaded or stored
+        from now on may rest on it, and the layout of a weight, or the default dtype, is nothing but a part of the key.
+        """
+        key = self._method.key
+        module: torch.nn.Module = self._method.function.__self__  # type: ignore[assignment]
+        if not is_state_of(key) or (self.is_keyed_before and not is_module_of(key, module)):
+            raise OutdatedKey(f"`{self._method.name}`: its module, or torch's global state, changed while it was used")
 
     def look_up(self, call: Call, *, counted: bool = True) -> Answer:
         """Return the frame that serves a call, from loaded or else stored variants, or why there is none.
@@ -143,12 +163,11 @@ class Variants:
     ) -> tuple[list[StoredVariant], list[tuple[StoredVariant, Reason]]]:
         """Load those of some variants that fit a call; returns them, and the others with the reason of each."""
         is_explained = problems is not None and problems.decisive() is not None
-        loaded = {id(active.variant) for active in self.loaded.variants}
         fitting: list[StoredVariant] = []
         misses: list[tuple[StoredVariant, Reason]] = []
         evidence = WatchedEvidence(call.scope, self._method.original())
         for variant in self._candidates(variants, call):
-            if id(variant) in loaded or id(variant) in self._unusable:
+            if id(variant) in self._unusable or self.loaded.has(variant, arguments):
                 continue
             reason = self._take(variant, call, arguments, evidence)
             if reason is None:
@@ -264,6 +283,7 @@ class Variants:
         self, variant: StoredVariant, call: Call, arguments: ArgumentCheck, evidence: WatchedEvidence
     ) -> Reason | None:
         """Load one variant if its evidence holds, or return why that is impossible."""
+        self.check_key()
         with span("evidence", self._record.history.name):
             basis = evidence.basis_of(variant)
         if isinstance(basis, Reason):
@@ -292,7 +312,7 @@ class Variants:
                 graph.count_shapes()
             self._record.use.add(graph.gear.text, graph)
             self._record.shapes.add(graph)
-        self.loaded.variants.append(active)
+        self.loaded.add(active)
         return None
 
 

@@ -165,6 +165,7 @@ class BackgroundBuilds:
 
     def _begin(self, call: Call, spec: GearSpec, why: str, call_likeness: Any) -> None:
         _check_fork(self._method)
+        self._variants.check_key()
         threads = torch.get_num_threads()
 
         def work() -> None:
