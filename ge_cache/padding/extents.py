@@ -72,12 +72,11 @@ def grows(size: Any, symbol: Any) -> bool:
         return False
     if size.is_Add:
         return True
-    constants = [part for part in size.args if symbol not in part.free_symbols]
     if size.is_Mul:
         return all(part.is_nonnegative or part.is_positive for part in size.args)
     name = type(size).__name__
     if name in ("FloorDiv", "CeilDiv", "CleanDiv", "CeilToInt", "FloorToInt"):
-        return all(part.is_positive for part in constants) and symbol in size.args[0].free_symbols
+        return all(part.is_positive and symbol not in part.free_symbols for part in size.args[1:])
     return name in ("Max", "Min")
 
 

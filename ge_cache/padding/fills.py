@@ -145,7 +145,7 @@ def _value(step: Step, operands: dict[str, Any]) -> tuple[Any, bool]:
         return _computed(step, operands), False
     known_values = [value for value in operands.values() if value is not Unknown]
     if packet == "mul" and 0 in known_values:
-        return _false(dtype), dtype.is_floating_point
+        return _false(dtype), dtype.is_floating_point or dtype.is_complex
     if packet in ("bitwise_and", "__and__", "logical_and") and 0 in known_values:
         return _false(dtype), False
     if packet in ("bitwise_or", "__or__", "logical_or") and dtype == torch.bool and any(known_values):

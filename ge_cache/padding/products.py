@@ -69,6 +69,8 @@ def linear(step: Step) -> Extent:
     """Neither weights nor the last dim may have filling."""
     source, weight = step.extent("input"), step.extent("weight")
     step.require_unpadded("sums over", source.dims[-1], *weight.dims)
+    if isinstance(bias := step.value("bias"), Extent):
+        step.require_unpadded("adds", *bias.dims)
     dims = (*source.dims[:-1], *step.fresh().dims[len(source.dims) - 1 :])
     # Every value of a row is a sum over the whole row.
     return Extent(dims, origin=(step.given["input"],) if source.is_doubtful else ())

@@ -8,7 +8,7 @@ without filling in their inputs may be any.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -20,6 +20,9 @@ from gearcache.ge_cache.padding.fills import constant_fills, held, require_certa
 from gearcache.ge_cache.padding.rules import RULES, SIZE_ARGUMENTS, elementwise
 from gearcache.ge_cache.padding.step import Dependent, Rule, Step, as_list, is_list
 from gearcache.ge_cache.private_torch import core as private_core
+
+#: Operators that reach all memory of a tensor, not only its positions.
+_BY_STRIDES = ("as_strided", "as_strided_", "as_strided_copy", "_reshape_alias", "set_", "resize_")
 
 
 class Proof:
@@ -78,8 +81,9 @@ class Proof:
 
     def _check_number(self, node: fx.Node) -> None:
         """A node with a number as its result: sizes are known, anything else must not depend on filling."""
-        if isinstance(node.target, private_core.OpOverload) and "sym_" not in str(node.target):
+        if isinstance(node.target, private_core.OpOverload) and not str(node.target).startswith("aten.sym_"):
             step = Step(self, node)
+            self._check_writes(step)
             if any(self.value(item).is_padded or self.value(item).is_doubtful for item in step.tensors().values()):
                 raise Dependent(f"`aten.{step.name}` makes a number of rows of {self.label}")
             if any(self._mentions(step.value(name)) for name in step.given):
@@ -89,8 +93,9 @@ class Proof:
         step = Step(self, node)
         tensors = {name: self.value(item) for name, item in step.tensors().items()}
         padded = [name for name, item in tensors.items() if isinstance(item, Extent) and item.is_padded]
-        packet = step.name.partition(".")[0]
-        rule = rules.get(step.name) or rules.get(packet)
+        is_torchs = node.target.namespace == "aten"  # type: ignore[union-attr]
+        packet = step.name.partition(".")[0] if is_torchs else step.name
+        rule = (rules.get(step.name) or rules.get(packet)) if is_torchs else None
         if rule is None and torch.Tag.pointwise in node.target.tags:  # type: ignore[union-attr]
             rule = elementwise
         if torch.Tag.nondeterministic_seeded in node.target.tags and packet not in rules:  # type: ignore[union-attr]
@@ -102,6 +107,9 @@ class Proof:
             target = self.value(step.given[name])
             if isinstance(target, Extent) and (target.bound is not None or not target.is_writable):
                 raise Dependent(f"`aten.{step.name}` writes rows that only filling would fill, along {self.label}")
+        self._check_writes(step)
+        if packet in _BY_STRIDES and self._shares_memory(step.tensors().values(), lambda extent: extent.is_padded):
+            raise Dependent(f"`aten.{step.name}` reads memory of {self.label} by strides")
         is_doubtful = any(isinstance(item, Extent) and item.is_doubtful for item in tensors.values())
         if is_doubtful:
             require_certain(step)
@@ -120,6 +128,21 @@ class Proof:
         result = self._checked(step, rule(step))
         extents = [replace(item, is_doubtful=item.is_doubtful or is_doubtful) for item in as_list(result)]
         self._set(step, extents if isinstance(result, list) else extents[0])
+
+    def _check_writes(self, step: Step) -> None:
+        """Refuse to write what row numbers are in: an operator need not declare that its result is an alias."""
+        written = [node for name in step.is_written for node in as_list(step.given[name]) if isinstance(node, fx.Node)]
+        if self._shares_memory(written, lambda extent: extent.bound is not None):
+            raise Dependent(f"`aten.{step.name}` writes rows that only filling would fill, along {self.label}")
+
+    def _shares_memory(self, nodes: Iterable[fx.Node], is_meant: Callable[[Extent], bool]) -> bool:
+        """Whether some tensors lie in the memory of others of which `is_meant` is true."""
+        keys = {private_core.storage_key(node.meta["val"]) for node in nodes}
+        return bool(keys) and any(
+            is_meant(extent) and private_core.storage_key(value) in keys
+            for node, item in self._extents.items()
+            for value, extent in zip(as_list(node.meta["val"]), as_list(item), strict=True)
+        )
 
     def _set(self, step: Step, result: Extent | list[Extent]) -> None:
         """Store a result. After a write, the known fills of all tensors may be wrong, so they are dropped."""

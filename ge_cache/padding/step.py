@@ -46,6 +46,8 @@ class Step:
     @property
     def packet(self) -> str:
         """Return the operator's name without overload, and without the `_` of writing in place."""
+        if self.node.target.namespace != "aten":  # type: ignore[union-attr]
+            return self.name
         name = self.name.partition(".")[0]
         return name if name.startswith("__") else name.removesuffix("_")
 

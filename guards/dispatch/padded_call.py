@@ -249,7 +249,10 @@ def _cut(tensor: torch.Tensor, shape: list[int], strides: list[int]) -> torch.Te
     part = tensor[tuple(slice(0, size) for size in shape)]
     if list(part.stride()) == strides:
         return part.detach()  # else torch would forbid to write it where autograd is on, as a view made without it
-    return torch.empty_strided(shape, strides, dtype=part.dtype, device=part.device).copy_(part)
+    single = [1 if stride == 0 else size for size, stride in zip(shape, strides, strict=True)]  # of an expanded result
+    held = torch.empty_strided(single, strides, dtype=part.dtype, device=part.device)
+    held.copy_(part[tuple(slice(0, size) for size in single)])
+    return held if single == shape else held.expand(shape).detach()
 
 
 def _number(text: str, values: Values) -> Any:

@@ -49,6 +49,9 @@ class Watching(Protocol):
     def add_classes(self, expected: Any) -> None:
         """Watch what classes define."""
 
+    def add_reached(self, value: Any) -> None:
+        """Watch a function and all that it uses."""
+
 
 class Writer(Protocol):
     """Writes the dispatch, see `guards.dispatch.check_code`. Each path must be asked for in the order of the source."""

@@ -94,7 +94,8 @@ def _found_name(present: str, expected: str) -> str:
     return "another class of this name" if present == expected.partition("#")[0] else repr(present)
 
 
-def _reached(value: Any) -> Any:
+def reached(value: Any) -> Any:
+    """Return the plain form of a function and of all that it uses."""
     # Imported here: few graphs hold a function untraced.
     from gearcache.guards.evidence.identity import described
 
@@ -308,7 +309,8 @@ KINDS: dict[str, Kind] = {
         of_value(
             "reached",
             "the function and all functions, defaults and globals that it uses are these",
-            _reached,
+            reached,
+            watch=lambda watching, value, expected: watching.add_reached(value),
             words=lambda path, expected, wanted, present: (
                 f"`{path}`, which the graph holds untraced, or what it uses was changed"
             ),

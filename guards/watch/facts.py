@@ -21,7 +21,7 @@ from gearcache.guards.evidence.kinds import KINDS
 from gearcache.guards.evidence.members import all_names, is_immutable
 from gearcache.guards.evidence.tree import EMPTY, Tree
 from gearcache.guards.watch.objects import WatchedObjects
-from gearcache.guards.watch.questions import of_abstract_classes, of_call
+from gearcache.guards.watch.questions import of_abstract_classes, of_call, of_reached
 from gearcache.guards.watch.watch import Watch, new_watch
 
 _HOOKS = torch.utils.hooks.RemovableHandle
@@ -151,6 +151,10 @@ class WatchedFacts(WatchedObjects):
                         self.add_function(value)
                     if not is_immutable(type(value)):
                         self._add_named(type(value), _OF_DESCRIPTORS)
+
+    def add_reached(self, value: Any) -> None:
+        """Watch a function that the graph holds untraced, and all that it uses: each call describes it anew."""
+        self._ask(of_reached(value))
 
     def add_type_test(self, value: Any, tested_class: Any) -> None:
         """Watch everything that a class's own instance check may read."""

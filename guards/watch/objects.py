@@ -126,11 +126,11 @@ class WatchedObjects:
         value = _plain(value)
         if isinstance(value, (dict, type)):
             self._add_keys(value, None, "a dictionary")
-            if type(value) is collections.OrderedDict and len(value) > 1:  # `move_to_end` writes nothing
+            if _iterates_as(value, collections.OrderedDict):  # `move_to_end` writes nothing
                 self._add("collection", value)
         elif isinstance(value, list):
             self._add("list", value)
-        elif type(value) in (set, collections.deque):
+        elif any(_iterates_as(value, kind) for kind in (set, collections.deque)):
             self._add("collection", value)
 
     def add_content(self, value: Any) -> None:
@@ -227,3 +227,8 @@ class WatchedObjects:
 def _plain(value: Any) -> Any:
     """Return the dictionary behind a view of a class's dictionary."""
     return next(iter(gc.get_referents(value))) if type(value) is types.MappingProxyType else value
+
+
+def _iterates_as(value: Any, kind: type) -> bool:
+    """Return whether a value is of a kind, or of a class below that does not iterate by code of its own."""
+    return isinstance(value, kind) and type(value).__iter__ is kind.__iter__  # type: ignore[attr-defined]

@@ -10,11 +10,13 @@ from typing import Any
 
 import torch
 
+from gearcache.guards.evidence.kinds import reached
 from gearcache.guards.evidence.members import is_immutable
 from gearcache.guards.evidence.names import module_of, name_of
 
 #: Types whose values can be compared on every call.
 _ANSWERS = (bool, int, str, float, type(None), torch.dtype)
+_REACHED = "what it uses"
 
 
 #: By what is asked: a function and its argument, or an object and the name of its attribute.
@@ -48,11 +50,18 @@ def of_settings(value: Any, names: Iterable[str]) -> Questions:
     }
 
 
+def of_reached(function: Any) -> Questions:
+    """Ask what a function uses, see the kind of check `reached`."""
+    return {(function, _REACHED): lambda: repr(reached(function))}
+
+
 def text_of(asked: tuple[Any, Any]) -> str:
     """Return what is asked in words."""
     function, argument = asked
     if function is abc.get_cache_token:
         return "which classes are registered with an abstract class"
+    if argument is _REACHED:
+        return f"what `{name_of(function)}` uses"
     if holds_settings(function):
         return f"`{getattr(function, '__name__', type(function).__qualname__)}.{argument}`"
     return f"what `{name_of(function)}` returns"

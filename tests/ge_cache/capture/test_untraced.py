@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +94,36 @@ def test_an_untraced_function_that_uses_what_cannot_be_compared_is_refused(
     monkeypatch.setitem(globals(), "helper", Unknown())
     with pytest.raises(CaptureError, match="Unknown"):
         served(Net(), "in_graph", cache_dir)
+
+
+def test_what_an_untraced_function_reads_is_watched_between_calls(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, x = Net(), torch.randn(2, 4)
+    cached = gearcache.cache_compile(net.in_graph, config=strict_config())
+    for shift in (1.0, 5.0, 1.0):
+        monkeypatch.setattr(sys.modules[__name__], "SHIFT", shift)
+        assert torch.equal(cached(x), net.in_graph(x))
+
+
+class Steps(collections.OrderedDict[str, float]):
+    pass
+
+
+class Ordered(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = Steps(a=2.0, b=3.0)
+
+    def run(self, x: Tensor) -> Tensor:
+        for value in self.steps.values():
+            x = x * 2 + value
+        return x
+
+
+def test_the_order_of_a_subclass_of_an_ordered_dictionary_is_watched(cache_dir: Path) -> None:
+    net, x = Ordered(), torch.randn(2, 4)
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    assert torch.equal(cached(x), net.run(x))
+    net.steps.move_to_end("a")
+    assert torch.equal(cached(x), net.run(x))

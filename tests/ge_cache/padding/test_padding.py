@@ -61,6 +61,38 @@ def _repeated_rows(module: Any, x: Tensor) -> Tensor:
     return torch.zeros_like(x).index_put((rows,), x, accumulate=True)
 
 
+def _write_undeclared_alias(module: Any, x: Tensor) -> Tensor:
+    rows = torch.arange(x.size(0))
+    torch.atleast_1d(rows[0]).sub_(1)
+    return x[rows]
+
+
+def _write_list(module: Any, x: Tensor) -> Tensor:
+    rows = torch.arange(x.size(0))
+    torch._foreach_sub_([rows[0]], 1)
+    return x[rows]
+
+
+# Names that rules of torch's own operators have, or a part of.
+_LIBRARY = torch.library.Library("alias", "FRAGMENT")
+_LIBRARY.define("center(Tensor x) -> Tensor")
+_LIBRARY.define("sym_center(Tensor x, Tensor(a!) out) -> ()")
+_LIBRARY.impl("center", lambda x: x - x.mean(0), "CPU")
+_LIBRARY.impl("center", torch.empty_like, "Meta")
+_LIBRARY.impl("sym_center", lambda x, out: out.copy_(x - x.mean(0)) and None, "CPU")
+_LIBRARY.impl("sym_center", lambda x, out: None, "Meta")
+
+
+def _center_in_place(module: Any, x: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    torch.ops.alias.sym_center(x, out)
+    return out * 1
+
+
+def _falling(module: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    return x * 2, module.pool[: (x.size(0) + 20) // (x.size(0) + 1)] * 1
+
+
 def _classes(x: Tensor) -> Tensor:
     return (x[:, :1] * 0).long()
 
@@ -74,6 +106,11 @@ _REFUSED: list[Any] = [
         "reduces over",
         id="sum of copied",
     ),
+    pytest.param(_write_undeclared_alias, "writes rows that only filling", id="an alias that no schema declares"),
+    pytest.param(_write_list, "writes rows that only filling", id="row numbers in a list"),
+    pytest.param(lambda m, x: torch.ops.alias.center(x), "not known to keep rows apart", id="an operator of a user"),
+    pytest.param(_center_in_place, "makes a number of rows", id="an operator of a user without a result"),
+    pytest.param(_falling, "does not grow", id="a quotient that falls"),
     pytest.param(_repeated_rows, "into shared places", id="scatter by repeated numbers"),
     pytest.param(_write_row_numbers, "writes rows that only filling", id="row numbers changed through an alias"),
     pytest.param(lambda m, x: (x, m.pool[: 16 - x.size(0)] * 2), "does not grow", id="a result that gets smaller"),
@@ -126,6 +163,15 @@ def test_what_is_cut_out_of_a_padded_result_is_as_the_method_makes_it(cache_dir:
     assert torch.equal(first, x[:, 0] * 2)
     assert first.stride() == (5,)
     assert whole.add_(bias).requires_grad
+
+
+def test_an_expanded_result_is_cut_and_memory_beside_a_row_is_not_read(cache_dir: Path) -> None:
+    cached = _padded(lambda m, x: (x * 2).unsqueeze(0).expand(3, -1, -1), dim=1)
+    x = torch.randn(4, 5)
+    assert torch.equal(cached(x), (x * 2).expand(3, 4, 5))
+    assert cached(x).stride() == (0, 5, 1)
+    with pytest.raises((GearSpecError, UnknownGear), match="by strides"):
+        _padded(lambda m, x: x[:, 0].as_strided((2,), (6,)) * 1, fill=7.0, dim=1)(torch.rand(3, 8))
 
 
 def test_an_int_that_is_compared_with_a_padded_size_is_a_constant(cache_dir: Path) -> None:

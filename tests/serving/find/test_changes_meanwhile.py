@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 from torch._dynamo.variables.builder import VariableBuilder
 
 import gearcache
+from gearcache.building import tracer
 from gearcache.errors import ModuleChanged
 from gearcache.ge_cache import eager
 from gearcache.guards.watch.facts import WatchedFacts
@@ -243,3 +245,86 @@ def test_while_each_trace_sees_a_change_the_method_itself_answers(
     assert served.stats.eager_reasons == {"changed": unserved._MOST_CHANGES + 2}
     assert served.stats.traces == 3 * (unserved._MOST_CHANGES + 1), "no more traces for a while, but for `warm`"
     assert "`self.settings.scale` was written during the trace" in caplog.text
+
+
+class Adapter(nn.Module):
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.down, self.up = nn.Linear(4, rank, bias=False), nn.Linear(rank, 4, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.up(self.down(x)) / self.down.weight.shape[0]
+
+
+class Adapted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.adapters = nn.ModuleDict({"a": Adapter(2)})
+
+    def run(self, x: Tensor, name: str) -> Tensor:
+        return self.adapters[name](x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("rank", [16, 8], ids=["as the process before", "another one"])
+def test_a_part_that_is_added_between_calls_is_not_served_by_a_graph_for_another(cache_dir: Path, rank: int) -> None:
+    x = torch.randn(3, 4)
+    for added_rank in (16, rank):
+        net = Adapted()
+        cached = gearcache.cache_compile(net.run, config=strict_config())
+        torch.testing.assert_close(cached(x, "a"), net.run(x, "a"))
+        net.adapters["b"] = Adapter(added_rank)
+        torch.testing.assert_close(cached(x, "b"), net.run(x, "b"))
+        torch.testing.assert_close(cached(x, "a"), net.run(x, "a"))
+    assert cached.stats.traces == (0 if rank == 16 else 1)
+
+
+class Ones(nn.Module):
+    def run(self, x: Tensor) -> Tensor:
+        return x + torch.ones(4)
+
+
+def test_a_default_dtype_that_another_thread_sets_for_its_model_is_not_stored(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = tracer.capture_method
+    dtypes = [torch.bfloat16]
+
+    def capture_meanwhile(*arguments: Any, **named: Any) -> Any:
+        if dtypes:
+            torch.set_default_dtype(dtypes.pop())
+        return capture(*arguments, **named)
+
+    monkeypatch.setattr(tracer, "capture_method", capture_meanwhile)
+    net, x = Ones(), torch.zeros(3, 4, dtype=torch.float16)
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    try:
+        assert cached(x).dtype == net.run(x).dtype == torch.float32  # of float16 and bfloat16
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert cached(x).dtype == net.run(x).dtype
+    relaunched = gearcache.cache_compile(net.run, config=strict_config())
+    assert relaunched(x).dtype == net.run(x).dtype
+
+
+def _of_factor(factor: float) -> Any:
+    class Config:
+        def apply(self, x: Tensor) -> Tensor:
+            return x * factor
+
+    return Config()
+
+
+class Applied(nn.Module):
+    def run(self, x: Tensor, config: Any) -> Tensor:
+        return config.apply(x)  # type: ignore[no-any-return]
+
+
+def test_classes_of_one_name_are_told_apart_and_any_number_is_served(cache_dir: Path) -> None:
+    net, x = Applied(), torch.randn(3, 4)
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    two, three = _of_factor(2.0), _of_factor(3.0)
+    for config in (two, three, two, three, *(_of_factor(2.0) for _ in range(20))):
+        assert torch.equal(cached(x, config), net.run(x, config))
+    assert cached.stats.traces == 2
+    (binding,) = cached._bindings
+    assert len(binding.loaded.variants) <= 16
