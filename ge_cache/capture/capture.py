@@ -25,7 +25,7 @@ from gearcache.ge_cache.capture.translation import GuardTranslator, tensor_sourc
 from gearcache.ge_cache.capture.unreached import unreached_modules
 from gearcache.ge_cache.capture.unwrapped import unwrap_weights
 from gearcache.ge_cache.capture.written import Written
-from gearcache.ge_cache.dependencies.autograd_reads import autograd_checks
+from gearcache.ge_cache.dependencies.autograd_reads import autograd_checks, weight_checks
 from gearcache.ge_cache.dependencies.identities import identity_checks
 from gearcache.ge_cache.dependencies.implied import without_implied
 from gearcache.ge_cache.dependencies.looked_up import Lookups
@@ -123,6 +123,8 @@ def _translated(recording: Recording) -> Capture:
     checks += autograd_checks(recording, paths, [item.access for item in inputs], attributes.values())
     held_sources = [*hook.sources, *(source for name, source in hook.attribute_sources.items() if name in attributes)]
     checks_of_tensors = tensor_checks(recording, paths, tensor_sources(guards), held_sources)
+    if recording.with_grad:
+        checks_of_tensors += weight_checks(recording, paths, attributes.values())
     type_paths = [check.access for check in checks if check.kind == "type"]
     traced = TracedCode(recording.original, output.traced_code, recording.module)
     observed = observed_checks(recording, paths, traced, type_paths)

@@ -47,6 +47,15 @@ def autograd_checks(log: TraceLog, paths: Paths, inputs: Iterable[Access], attri
     return checks
 
 
+def weight_checks(log: TraceLog, paths: Paths, attributes: Iterable[Access]) -> list[Check]:
+    """Return checks of each call whether weights require grad, if a result was asked: a program may freeze them."""
+    if not log.of("result asked"):
+        return []
+    return [
+        Check("reads", access, ["requires_grad", to_plain(paths.value(access).requires_grad)]) for access in attributes
+    ]
+
+
 def check_graph(log: TraceLog, graph: torch.fx.Graph, *, with_grad: bool) -> None:
     """Refuse a captured graph that leaves grad mode changed, or whose results require grad with autograd off."""
     switches = [node.args[0] for node in graph.nodes if private_nodes.is_grad_switch(node)]

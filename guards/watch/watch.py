@@ -64,7 +64,7 @@ def _native_watch() -> Callable[..., Watch] | None:
     try:
         from gearcache.guards.watch._watched import Watch as NativeWatch
         from gearcache.guards.watch._watched import set_tensor_layout
-    except ImportError:
+    except (ImportError, RuntimeError):  # not built, or Python has no watcher of dictionaries left
         return None
     layout = find_layout()
     if layout is None:

@@ -32,3 +32,20 @@ def test_a_tensor_whose_requires_grad_the_method_sets_is_compared(cache_dir: Pat
         cached.refresh()
         with pytest.raises(CaptureError, match="requires_grad_"):
             cached(x)
+
+
+def test_weights_that_are_frozen_between_calls_are_seen(cache_dir: Path) -> None:
+    class Asking(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+
+        def run(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.linear(x)
+            return y + 1 if y.requires_grad else y - 1
+
+    net, x = Asking(), torch.randn(3, 4)
+    cached = gearcache.cache_compile(net.run, config=CompilerConfig(backend="eager", strict=True))
+    for requires_grad in (True, False, True):
+        net.requires_grad_(requires_grad)
+        torch.testing.assert_close(cached(x), net.run(x).detach())
