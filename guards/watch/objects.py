@@ -126,7 +126,8 @@ class WatchedObjects:
         value = _plain(value)
         if isinstance(value, (dict, type)):
             self._add_keys(value, None, "a dictionary")
-            if _iterates_as(value, collections.OrderedDict):  # `move_to_end` writes nothing
+            # `move_to_end` writes nothing. The hooks of a module are mostly empty, and cost no comparison.
+            if isinstance(value, dict) and len(value) > 1 and _iterates_as(value, collections.OrderedDict):
                 self._add("collection", value)
         elif isinstance(value, list):
             self._add("list", value)

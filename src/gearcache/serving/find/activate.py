@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -156,14 +157,17 @@ class EvidenceCheck:
 class WatchedEvidence(EvidenceCheck):
     """Checks evidence to load graphs on it: all that it leads to is watched, from before it is compared."""
 
-    def __init__(self, scope: Scope, method: types.FunctionType) -> None:
+    def __init__(self, scope: Scope, method: types.FunctionType, check_key: Callable[[], None]) -> None:
+        """`check_key` is called once, before any evidence is compared."""
         super().__init__(scope)
         self._method = method
+        self._check_key = functools.cache(check_key)
         self._watches: list[tuple[Tree, WatchedFacts]] = []
         self._bases: list[Basis] = []
 
     def basis_of(self, variant: StoredVariant) -> Basis | Reason:
         """Return the basis of a variant, or why its evidence does not hold."""
+        self._check_key()
         for _ in range(_ATTEMPTS):
             reason = self.stale_reason(variant)
             if reason is not None:

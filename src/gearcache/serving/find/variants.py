@@ -165,7 +165,7 @@ class Variants:
         is_explained = problems is not None and problems.decisive() is not None
         fitting: list[StoredVariant] = []
         misses: list[tuple[StoredVariant, Reason]] = []
-        evidence = WatchedEvidence(call.scope, self._method.original())
+        evidence = WatchedEvidence(call.scope, self._method.original(), self.check_key)
         for variant in self._candidates(variants, call):
             if id(variant) in self._unusable or self.loaded.has(variant, arguments):
                 continue
@@ -283,7 +283,6 @@ class Variants:
         self, variant: StoredVariant, call: Call, arguments: ArgumentCheck, evidence: WatchedEvidence
     ) -> Reason | None:
         """Load one variant if its evidence holds, or return why that is impossible."""
-        self.check_key()
         with span("evidence", self._record.history.name):
             basis = evidence.basis_of(variant)
         if isinstance(basis, Reason):
