@@ -103,10 +103,6 @@ class Proof:
         for name in step.given:
             if name not in size_arguments.get(packet, ()) and self._mentions(step.value(name)):
                 raise Dependent(f"`aten.{step.name}` uses the size {self.label} as a number")
-        for name in step.is_written:
-            target = self.value(step.given[name])
-            if isinstance(target, Extent) and (target.bound is not None or not target.is_writable):
-                raise Dependent(f"`aten.{step.name}` writes rows that only filling would fill, along {self.label}")
         self._check_writes(step)
         if packet in _BY_STRIDES and self._shares_memory(step.tensors().values(), lambda extent: extent.is_padded):
             raise Dependent(f"`aten.{step.name}` reads memory of {self.label} by strides")
@@ -130,9 +126,12 @@ class Proof:
         self._set(step, extents if isinstance(result, list) else extents[0])
 
     def _check_writes(self, step: Step) -> None:
-        """Refuse to write what row numbers are in: an operator need not declare that its result is an alias."""
+        """Refuse to write what must stay as it is, and what row numbers are in: by memory, as an operator need not
+        declare that its result is an alias.
+        """
         written = [node for name in step.is_written for node in as_list(step.given[name]) if isinstance(node, fx.Node)]
-        if self._shares_memory(written, lambda extent: extent.bound is not None):
+        is_fixed = any(not self.value(node).is_writable for node in written)
+        if is_fixed or self._shares_memory(written, lambda extent: extent.bound is not None):
             raise Dependent(f"`aten.{step.name}` writes rows that only filling would fill, along {self.label}")
 
     def _shares_memory(self, nodes: Iterable[fx.Node], is_meant: Callable[[Extent], bool]) -> bool:

@@ -46,11 +46,9 @@ def elementwise(step: Step) -> Extent:
     if dims is None:
         raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
     may_alias = bool(step.aliased) or packet in ("type_as", "dropout", "float")
-    # What is written through an alias of row numbers would change them.
-    result = Extent(dims, None, extents[0].is_writable and extents[0].bound is None if may_alias else True)
+    result = Extent(dims, None, extents[0].is_writable if may_alias else True)
     if _keeps_numbers(step):
-        is_writable = extents[0].is_writable or not may_alias
-        result = replace(result, bound=extents[0].bound, counted=extents[0].counted, is_writable=is_writable)
+        result = replace(result, bound=extents[0].bound, counted=extents[0].counted)
     fills, may_be_nan = elementwise_fills(step, dims)
     return replace(result, fills=fills, is_doubtful=may_be_nan and doubtful(step))
 
