@@ -5,49 +5,73 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, TypeVar
 
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.threads import freed_in_forks
 
 _lock = freed_in_forks(threading.RLock())
-#: Gear, whether calls are padded to it, the counter of its graph, and the graph.
-_Row = tuple[str, bool, "itertools.count[int]", "weakref.ref[GraphCall]"]
-
 #: Stands for the sizes of padded calls, of which a server meets any number; a method has sums for so many.
 PADDED = "padded"
 _MOST = 1000
+_Row = TypeVar("_Row")
+_Key = TypeVar("_Key")
+#: Gear, whether calls are padded to it, and the counter of its graph.
+_GearRow = tuple[str, bool, "itertools.count[int]"]
+
+
+class CountedGraphs(Generic[_Row, _Key]):
+    """The calls of graphs: by a row for each graph that is there, and as sums of the others, as a program may load for
+    ever. A row holds counters, and no model.
+    """
+
+    def __init__(self, sum_up: Callable[[Iterable[_Row], Mapping[_Key, int]], dict[_Key, int]]) -> None:
+        """`sum_up` returns sums with the calls of some rows."""
+        self._sum_up = sum_up
+        #: Exchanged as one, so that readers need no lock.
+        self._counted: tuple[list[tuple[weakref.ref[GraphCall], _Row]], dict[_Key, int]] = [], {}
+
+    def add(self, graph: GraphCall, row: _Row) -> None:
+        """Count the calls of a graph from now on."""
+        rows, sums = self._counted
+        states = [(each, each[0]() is not None) for each in rows]
+        live = [each for each, is_live in states if is_live]
+        gone = [row for (_, row), is_live in states if not is_live]
+        self._counted = [*live, (weakref.ref(graph), row)], self._sum_up(gone, sums)
+
+    def totals(self) -> dict[_Key, int]:
+        """Return the calls of all graphs."""
+        rows, sums = self._counted
+        return self._sum_up([row for _, row in rows], sums)
 
 
 class Rows:
-    """The calls of the graphs of one cached method: by counter while a graph is there, then as sums."""
+    """The calls of the graphs of one cached method."""
 
     def __init__(self) -> None:
-        #: The graphs that are there, and the sums of the others; exchanged as one, so that readers need no lock.
-        self._counted: tuple[list[_Row], dict[tuple[str, bool], int]] = [], {}
+        self._counted = CountedGraphs(_with_calls)
 
     def add(self, gear: str, graph: GraphCall, *, is_padded: bool) -> None:
-        """Count the calls of a graph; sum up those of graphs that are gone, as a program may load for ever."""
-        rows, sums = self._counted
-        live, sums = list[_Row](), dict(sums)
-        for row in rows:
-            name, was_padded, counter, counted = row
-            if counted() is not None:
-                live.append(row)
-            else:
-                known = (name, was_padded) in sums or len(sums) < _MOST
-                row_key = (name if known else PADDED, was_padded)
-                sums[row_key] = sums.get(row_key, 0) + calls_of(counter)
-        self._counted = [*live, (gear, is_padded, graph.counter, weakref.ref(graph))], sums
+        """Count the calls of a graph."""
+        self._counted.add(graph, (gear, is_padded, graph.counter))
 
     def calls(self, *kinds: bool) -> dict[str, int]:
         """Return gear -> calls of it, of the kinds: padded to it (True), or of its own sizes (False)."""
-        rows, sums = self._counted
-        counts = [(gear, is_padded, calls_of(counter)) for gear, is_padded, counter, _ in rows]
         calls: dict[str, int] = {}
-        for gear, is_padded, count in [*((*key, count) for key, count in sums.items()), *counts]:
+        for (gear, is_padded), count in self._counted.totals().items():
             if is_padded in kinds:
                 calls[gear] = calls.get(gear, 0) + count
         return calls
+
+
+def _with_calls(rows: Iterable[_GearRow], sums: Mapping[tuple[str, bool], int]) -> dict[tuple[str, bool], int]:
+    totals = dict(sums)
+    for gear, is_padded, counter in rows:
+        is_named = not is_padded or (gear, True) in totals or len(totals) < _MOST
+        key = gear if is_named else PADDED, is_padded
+        totals[key] = totals.get(key, 0) + calls_of(counter)
+    return totals
 
 
 _live: list[tuple[str, Rows, weakref.ref[GearUse]]] = []

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.gears.parse import GearSpec, RangeAxis
-from gearcache.telemetry.gear_use import calls_of
+from gearcache.telemetry.gear_use import CountedGraphs, calls_of
 
 Shape = tuple[int, ...]
 #: Of distinct shapes that no graph served, the first ones are counted: a client may send any number.
@@ -20,8 +19,8 @@ _MOST = 10_000
 Met = tuple[tuple[tuple[str, int], ...], tuple[tuple[int | None, ...], ...], dict[Shape, int]]
 Rows = tuple[tuple[int | None, ...], ...]
 _Counted = tuple[tuple[int, ...], ...]
-#: The counters of a graph, and the graph.
-_Row = tuple[StoredVariant, Rows, "itertools.count[int]", dict[_Counted, int], "weakref.ref[GraphCall]"]
+#: The variant and the sizes of a graph, and its counters.
+_Row = tuple[StoredVariant, Rows, "itertools.count[int]", dict[_Counted, int]]
 
 
 class ShapesMet:
@@ -31,8 +30,7 @@ class ShapesMet:
         self._spec = spec
         self._dims = self._named_dims()
         self._others: dict[Shape, int] = {}
-        #: The graphs that are there, and the sums of the others; exchanged as one, so that readers need no lock.
-        self._counted: tuple[list[_Row], dict[Shape, int]] = [], {}
+        self._counted = CountedGraphs(self._with_calls)
 
     def count_call(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Count a call that no graph served: it was refused, or ran eagerly. `tensors` are its arguments by path."""
@@ -52,18 +50,11 @@ class ShapesMet:
         return [f"{path}.size({dim})" for path, dim in self._dims], dict(self._others)
 
     def add(self, graph: GraphCall) -> None:
-        """Read the counters of a graph from now on; sum up those of graphs that are gone, as a program may pad for
-        ever.
-        """
+        """Read the counters of a graph from now on, even after it is dropped."""
         if not self._spec and not self._dims:
             self._dims = _argument_dims(graph.variant)
-        rows, sums = self._counted
-        live, gone = list[_Row](), list[_Row]()
-        for row in rows:
-            (gone if row[4]() is None else live).append(row)
         sizes = tuple(tuple(row) for row in graph.gear.sizes)
-        added = graph.variant, sizes, graph.counter, graph.shapes, weakref.ref(graph)
-        self._counted = [*live, added], _counts(gone, self._dims, sums)
+        self._counted.add(graph, (graph.variant, sizes, graph.counter, graph.shapes))
 
     def dims(self) -> list[tuple[str, int]]:
         """Return the dims that a shape lists: argument path and dim."""
@@ -76,25 +67,22 @@ class ShapesMet:
 
     def counts(self) -> dict[Shape, int]:
         """Return shape -> calls."""
-        rows, sums = self._counted
-        totals = _counts(rows, self._dims, sums)
+        totals = self._counted.totals()
         for shape, calls in list(self._others.items()):
             totals[shape] = totals.get(shape, 0) + calls
         return totals
 
+    def _with_calls(self, rows: Iterable[_Row], sums: Mapping[Shape, int]) -> dict[Shape, int]:
+        totals = dict(sums)
+        for variant, sizes, counter, shapes in rows:
+            for row, calls in [(sizes, calls_of(counter)), *shapes.items()]:
+                shape = _shape(variant, row, self._dims)
+                if shape is not None and calls:
+                    totals[shape] = totals.get(shape, 0) + calls
+        return totals
+
     def _named_dims(self) -> list[tuple[str, int]]:
         return [(axis.path, axis.dim) for axis in (*self._spec.axes, *self._spec.dynamic_axes)]
-
-
-def _counts(rows: list[_Row], dims: list[tuple[str, int]], sums: Mapping[Shape, int]) -> dict[Shape, int]:
-    """Return sums with the calls of some graphs."""
-    totals = dict(sums)
-    for variant, sizes, counter, shapes, _ in rows:
-        for row, calls in [(sizes, calls_of(counter)), *shapes.items()]:
-            shape = _shape(variant, row, dims)
-            if shape is not None and calls:
-                totals[shape] = totals.get(shape, 0) + calls
-    return totals
 
 
 def _argument_dims(variant: StoredVariant) -> list[tuple[str, int]]:
