@@ -247,6 +247,7 @@ def test_a_fault_of_the_compiler_is_not_an_operator_that_the_worker_lacks(monkey
     send(requests, {"kind": "compile", "job": plain_job(job(2))})
     requests.seek(0)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=requests))
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)  # this process keeps its own
     program._serve(Faulty(), answers)
     answers.seek(0)
     assert receive(answers)["kind"] == "failed"
