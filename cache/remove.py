@@ -31,8 +31,11 @@ def deleting(layout: Layout, patience: float) -> Iterator[None]:
         yield
 
 
-def remove_entry(layout: Layout, identity: Identity, *, dry_run: bool = False) -> bool:
+def remove_entry(layout: Layout, identity: Identity, *, last_use: int | None = None, dry_run: bool = False) -> bool:
     """Remove an entry that no process uses, its manifest first; False when it is in use. Its blobs stay.
+
+    With `last_use`, the time of its use file in ns, an entry that was used after it counts as in use. An entry that is
+    found in use is marked as used now: its process may be killed before it can do so.
 
     Raises `OSError` or `UnsafePath` when that fails; an absent entry counts as removed.
     """
@@ -40,7 +43,14 @@ def remove_entry(layout: Layout, identity: Identity, *, dry_run: bool = False) -
     check_folders(layout.root, folder)
     use = folder / USE_NAME
     with exclusive_use(use, create=not dry_run) as alone:
-        if alone and not dry_run:
+        if not alone:
+            if not dry_run:
+                with suppress(OSError):
+                    os.utime(use, follow_symlinks=False)
+            return False
+        if last_use is not None and _time_of(use) > last_use:
+            return False
+        if not dry_run:
             # From here on the entry does not exist; if the process is killed here, the rest is a leftover.
             (folder / MANIFEST_NAME).unlink(missing_ok=True)
             # Under its lock: a process that opened it meanwhile sees that it has no name.
@@ -48,7 +58,14 @@ def remove_entry(layout: Layout, identity: Identity, *, dry_run: bool = False) -
             for name in BACKEND_FOLDERS:
                 shutil.rmtree(folder / name, ignore_errors=True)
             remove_empty(folder, layout.entries_folder)
-        return alone
+        return True
+
+
+def _time_of(use: Path) -> int:
+    try:
+        return os.lstat(use).st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def remove_empty(folder: Path, top: Path) -> None:

@@ -115,13 +115,16 @@ class Catalog:
         """Live processes of this host that have the entry loaded, as far as Linux reports."""
         return users_of(self.path(entry).with_name(USE_NAME))
 
-    def remove(self, entries: Iterable[EntryRow], *, wait: float = 0.0, dry_run: bool = False) -> Removal:
+    def remove(
+        self, entries: Iterable[EntryRow], *, wait: float = 0.0, only_unused: bool = False, dry_run: bool = False
+    ) -> Removal:
         """Remove entries, and the blobs that no other entry needs; waits `wait` seconds in all for their users.
 
+        With `only_unused`, an entry that a process has used since it was listed stays, and counts as in use.
         A process that is killed meanwhile leaves every entry either whole or removed, and maybe files for `collect`.
         """
         outcome = Removal()
-        self._remove(list(entries), wait, dry_run, outcome)
+        self._remove(list(entries), wait, only_unused, dry_run, outcome)
         return outcome
 
     def prune(
@@ -147,7 +150,7 @@ class Catalog:
         protected = set(keep)
         while victims := entries_to_evict(remaining, limits, self.clock(), protected):
             busy, faults = len(outcome.in_use), len(outcome.faults)
-            self._remove(victims, 0.0, dry_run, outcome)
+            self._remove(victims, 0.0, True, dry_run, outcome)
             removed_identities = {entry.identity for entry in outcome.removed}
             remaining = [entry for entry in remaining if entry.identity not in removed_identities]
             # Other entries must be removed instead of those in use.
@@ -192,25 +195,28 @@ class Catalog:
             outcome.freed += sum(item.size for item in items) if dry_run else drop(self.layout, items)
             outcome.quarantined += len(items)
 
-    def _remove(self, pending: list[EntryRow], wait: float, dry_run: bool, outcome: Removal) -> None:
+    def _remove(self, pending: list[EntryRow], wait: float, only_unused: bool, dry_run: bool, outcome: Removal) -> None:
         deadline = time.monotonic() + wait
         with outcome.noting_faults():
             while True:
                 with nullcontext() if dry_run else deleting(self.layout, self.patience):
-                    pending = self._remove_unused(pending, dry_run, outcome)
+                    pending = self._remove_free(pending, only_unused, dry_run, outcome)
                 if not pending or time.monotonic() >= deadline:
                     break
                 time.sleep(_POLL_SECONDS)
             outcome.in_use += pending
 
-    def _remove_unused(self, pending: list[EntryRow], dry_run: bool, outcome: Removal) -> list[EntryRow]:
+    def _remove_free(
+        self, pending: list[EntryRow], only_unused: bool, dry_run: bool, outcome: Removal
+    ) -> list[EntryRow]:
         """Remove the entries that no process uses, and return the others."""
         removed: list[EntryRow] = []
         busy: list[EntryRow] = []
         for entry in pending:
             with outcome.noting_faults():
-                unused = remove_entry(self.layout, entry.identity, dry_run=dry_run)
-                (removed if unused else busy).append(entry)
+                last_use = entry.used_ns if only_unused else None
+                is_free = remove_entry(self.layout, entry.identity, last_use=last_use, dry_run=dry_run)
+                (removed if is_free else busy).append(entry)
         outcome.removed += removed
         outcome.freed += sum(entry.own_size for entry in removed)
         if removed:

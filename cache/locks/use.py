@@ -1,7 +1,11 @@
-"""Mark an entry as used: a shared kernel lock on its `use` file, held as long as the process has it loaded."""
+"""Mark an entry as used: a shared kernel lock on its `use` file, held as long as the process has it loaded.
+
+The time of the file is that of the last use: of a load, and of the end of the use, unless the process was killed.
+"""
 
 from __future__ import annotations
 
+import atexit
 import errno
 import fcntl
 import os
@@ -28,12 +32,24 @@ class _Held:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
+    def touch(self) -> None:
+        with suppress(OSError):  # another user's file
+            os.utime(self.descriptor)
+
     def __del__(self) -> None:
+        self.touch()
         os.close(self.descriptor)
 
 
 #: The locks of this process, by device and inode: one descriptor for an entry, however many methods have it loaded.
 _shared_locks: WeakValueDictionary[tuple[int, int], _Held] = WeakValueDictionary()
+
+
+@atexit.register
+def _touch_all() -> None:
+    """Record the end of all uses: the objects may outlive the interpreter."""
+    for lock in list(_shared_locks.values()):
+        lock.touch()
 
 
 class Use:
@@ -56,8 +72,7 @@ class Use:
     def touch(self) -> None:
         """Record the time of a load that does not count."""
         if self._held is not None:
-            with suppress(OSError):
-                os.utime(self._held.descriptor)
+            self._held.touch()
 
     def close(self) -> None:
         """End the use; may be called again."""

@@ -216,6 +216,20 @@ def test_an_entry_that_a_live_process_uses_is_neither_evicted_nor_cleared(tmp_pa
     assert list(catalog.layout.blobs()) == []
 
 
+def test_a_process_that_ends_marks_what_it_used(tmp_path: Path) -> None:
+    catalog = one_entry(tmp_path / "cache")
+    use = catalog.layout.use(KEY)
+    script = """
+import os, sys
+from pathlib import Path
+from gearcache.cache.locks.use import register_use
+held = register_use(Path(sys.argv[1]))
+os.utime(sys.argv[1], (100, 100))
+"""
+    subprocess.run([sys.executable, "-c", script, str(use)], check=True)
+    assert time.time() - use.stat().st_mtime < 60
+
+
 def test_an_entry_that_is_loaded_without_a_use_file_is_in_use(tmp_path: Path) -> None:
     catalog = one_entry(tmp_path / "cache")
     store = DiskStore(catalog.layout)

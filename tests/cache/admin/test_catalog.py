@@ -42,6 +42,7 @@ def publish(layout: Layout, key: CacheKey, number: int) -> None:
     with store.writing():
         sizes = {store.put_blob(data): len(data) for data in (SHARED, key.digest.encode() * 10)}
         store.publish(key, {}, sizes, {"gears": ["x=1", "x=2"], "variants": 1, "torch": "2.13"})
+    del store  # it uses what it has published
     os.utime(layout.use(key), (100 + number, 100 + number))
 
 
@@ -190,6 +191,29 @@ def test_a_load_that_serves_nothing_keeps_an_entry_young_and_is_no_hit(layout: L
     (entry,) = Catalog(layout).find(KEYS[0].digest)
     assert entry.hits == 0
     assert abs(layout.use(KEYS[0]).stat().st_mtime - time.time()) < 60
+
+
+def test_an_entry_counts_as_used_until_its_use_ends(layout: Layout) -> None:
+    catalog, store, file = Catalog(layout), DiskStore(layout), layout.use(KEYS[0])
+    store.use(KEYS[0])
+    os.utime(file, (100, 100))  # loaded long ago
+    assert KEYS[0].name in [entry.name for entry in catalog.prune(max_age=3600).in_use]
+    assert time.time() - file.stat().st_mtime < 60, "who finds it in use says so"
+    os.utime(file, (100, 100))
+    assert KEYS[0].name not in [entry.name for entry in catalog.prune(max_age=3600, dry_run=True).removed]
+    assert file.stat().st_mtime == 100
+    del store
+    assert catalog.prune(max_age=3600).removed == []
+    assert names(catalog) == [KEYS[0].name]
+
+
+def test_an_entry_that_was_used_since_it_was_listed_stays(layout: Layout) -> None:
+    catalog = Catalog(layout)
+    (used,), (other,) = (catalog.find(key.digest) for key in KEYS[:2])
+    os.utime(layout.use(KEYS[0]))
+    outcome = catalog.remove([used, other], only_unused=True)
+    assert (outcome.in_use, outcome.removed) == ([used], [other])
+    assert [entry.name for entry in catalog.remove([used]).removed] == [KEYS[0].name]
 
 
 def test_collecting_removes_what_no_entry_needs_and_nothing_else(layout: Layout) -> None:

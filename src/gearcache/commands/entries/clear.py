@@ -78,7 +78,7 @@ def command(
         if not click.confirm(question, err=True):
             note("nothing was removed")
             stop(Exit.INTERRUPTED)
-    outcome = catalog.remove(entries, wait=wait, dry_run=dry_run)
+    outcome = catalog.remove(entries, wait=wait, only_unused=older_than is not None, dry_run=dry_run)
     if everything:
         _clear_rest(catalog, outcome, dry_run)
     elif older_than is not None:
