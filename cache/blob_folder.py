@@ -149,9 +149,9 @@ def _is_sound(path: Path, digest: str, size: int) -> bool:
 
 
 def present_size(path: Path) -> int | None:
-    """Return the size of a regular file in bytes, or None where it is missing."""
+    """Return the size of a regular file in bytes, or None where it is missing; `OSError` if that is not known."""
     try:
         state = os.lstat(path)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return state.st_size if stat.S_ISREG(state.st_mode) else None

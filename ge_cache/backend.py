@@ -66,8 +66,8 @@ class Backend(ABC):
     compiles = True
     #: Whether graphs name process groups by role, and a load receives their names.
     groups_by_role = True
-    #: Whether it receives the memory orders of result dims: on its own it would choose others for some results.
-    asks_orders = False
+    #: Whether it receives dtypes and memory orders of results: on its own it would choose others for some results.
+    asks_forms = False
     #: Whether it keeps files of its own in the folder of an entry; only then do sizes and limits look for them.
     keeps_files = False
     #: The CPUs for which it compiles; `native` for this one, and for backends that compile for none.

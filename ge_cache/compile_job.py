@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from msgspec import Struct, field
 
+from gearcache.torch_state import settings
+
 Sizes = tuple[Any, ...]
 
 
@@ -24,7 +26,8 @@ class CompileJob(Struct, frozen=True):
 
     `graph` is the form of `ge_cache.aten`; its placeholders are `inputs`, then numbers, then `attributes` in order.
     `repeats` lets a backend compile repeated operations once. `target` names the CPUs for which the code is made.
-    `groups` are the sizes of the process groups that the graph communicates in, by role.
+    `groups` are the sizes of the process groups that the graph communicates in, by role. `settings` are those of torch
+    (`gearcache.torch_state`): they decide what an operator gives whose dtype the graph does not name.
     """
 
     method: str
@@ -37,6 +40,7 @@ class CompileJob(Struct, frozen=True):
     repeats: bool = False
     target: str = "native"
     groups: list[int] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=settings)
 
     @property
     def numbers(self) -> list[list[Any]]:
@@ -73,6 +77,7 @@ def plain_job(job: CompileJob) -> dict[str, Any]:
         "repeats": job.repeats,
         "target": job.target,
         "groups": job.groups,
+        "settings": job.settings,
     }
 
 
@@ -89,4 +94,5 @@ def job_of_plain(plain: dict[str, Any]) -> CompileJob:
         repeats=plain["repeats"],
         target=plain["target"],
         groups=plain["groups"],
+        settings=plain["settings"],
     )

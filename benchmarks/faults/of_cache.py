@@ -37,8 +37,22 @@ FAULTS = [
         ),
     ),
     Fault(
+        "A worker compiles in the state of its process",
+        "ge_cache/workers/program.py",
+        "        set_settings(job.settings)\n",
+        "",
+        ("tests/ge_cache/inductor/test_compiled_results.py::test_a_worker_compiles_in_the_state_of_its_process",),
+    ),
+    Fault(
+        "A weight outside of the modules is compared by its layout",
+        "ge_cache/capture/capture.py",
+        "    checks += layout_checks(",
+        "    layout_checks(",
+        ("tests/serving/find/test_changes.py::test_a_weight_outside_of_the_modules_is_compared_by_its_layout",),
+    ),
+    Fault(
         "Another number of threads is another key",
-        "cache/keys/fingerprint.py",
+        "src/gearcache/torch_state.py",
         '        "threads": torch.get_num_threads(),\n',
         "",
         ("tests/commands/checks/test_ready.py::test_entries_for_another_number_of_threads_say_how_to_have_it",),
@@ -76,9 +90,9 @@ FAULTS = [
     ),
     Fault(
         "Autocast is part of the key",
-        "cache/keys/fingerprint.py",
-        "for device in devices if torch.is_autocast_enabled(device)",
-        "for device in devices[1:] if torch.is_autocast_enabled(device)",
+        "src/gearcache/torch_state.py",
+        "return [kind for kind in kinds if",
+        "return [kind for kind in kinds[1:] if",
         ("tests/serving/find/test_instances.py::test_autocast_may_be_toggled_between_calls",),
     ),
     Fault(

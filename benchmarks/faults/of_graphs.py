@@ -52,7 +52,7 @@ FAULTS = [
     ),
     Fault(
         "Results of compiled graphs have the strides of eager",
-        "ge_cache/inductor/result_strides.py",
+        "ge_cache/inductor/result_forms.py",
         " or _lies(value, order):\n",
         " or not _lies(value, order):\n",
         ("tests/ge_cache/inductor/test_compiled_results.py",),

@@ -1,7 +1,7 @@
 """The key of a method: everything that identifies it and is known before tracing.
 
-The only module of `cache/` that imports torch. Weight values, HOME, absolute paths, process ids, device indices,
-host names and log settings are left out on purpose.
+The only module of `cache/` that imports torch. Weight values, HOME, absolute paths, process ids,
+device indices, host names and log settings are left out on purpose.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from msgspec import Struct
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.keys.module_tree import Modules, hidden_names, named_members, named_modules
 from gearcache.errors import UnkeyableValue
+from gearcache.torch_state import state_component
 
 
 class Ranks(Struct, frozen=True):
@@ -64,7 +65,7 @@ def is_module_of(key: CacheKey, module: torch.nn.Module) -> bool:
     """Return whether a module is as it was when a key was made of it."""
     modules, components = named_modules(module), dict(key.components)
     hidden = hidden_names(modules)
-    return components["module"] == _component_of(modules) and components.get("hidden names", hidden) == hidden
+    return components["module"] == _component_of(modules) and components.get("hidden names", []) == hidden
 
 
 def is_state_of(key: CacheKey) -> bool:
@@ -138,41 +139,6 @@ def _layout(tensor: torch.Tensor) -> str:
     if tensor.layout is not torch.strided:
         return f"{list(tensor.shape)} {tensor.layout}"
     return f"{list(tensor.shape)} {list(tensor.stride())}"
-
-
-def state_component() -> dict[str, Any]:
-    """Return torch's global state that a trace depends on. Grad and inference mode are not in: traces have both off."""
-    devices = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
-    default_device = torch.get_default_device()
-    return {
-        "autocast": [
-            [device, str(torch.get_autocast_dtype(device))] for device in devices if torch.is_autocast_enabled(device)
-        ],
-        "default_dtype": str(torch.get_default_dtype()),
-        "default_device": default_device.type,
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "kernels": _kernel_choices(),
-        "matmul_precision": torch.get_float32_matmul_precision(),
-        "threads": torch.get_num_threads(),
-    }
-
-
-def _kernel_choices() -> dict[str, Any]:
-    """Return the switches of `torch.backends` that choose among kernels, and so the last bits of a result."""
-    cuda: Any = torch.backends.cuda
-    mkldnn = torch.backends.mkldnn
-    return {
-        "attention": [
-            cuda.flash_sdp_enabled(),
-            cuda.mem_efficient_sdp_enabled(),
-            cuda.math_sdp_enabled(),
-            cuda.cudnn_sdp_enabled(),
-        ],
-        "mkldnn": [bool(mkldnn.enabled), bool(mkldnn.deterministic), bool(mkldnn.allow_tf32)],
-        "cudnn": [bool(getattr(torch.backends.cudnn, name)) for name in ("enabled", "deterministic", "benchmark")],
-        "fast_encoder": torch.backends.mha.get_fastpath_enabled(),
-        "einsum": [torch.backends.opt_einsum.enabled, torch.backends.opt_einsum.strategy],
-    }
 
 
 @functools.cache

@@ -24,6 +24,7 @@ from gearcache.ge_cache.capture.source_paths import FrameNames
 from gearcache.ge_cache.capture.translation import GuardTranslator, tensor_sources
 from gearcache.ge_cache.capture.unreached import unreached_modules
 from gearcache.ge_cache.capture.unwrapped import unwrap_weights
+from gearcache.ge_cache.capture.weights import layout_checks
 from gearcache.ge_cache.capture.written import Written
 from gearcache.ge_cache.dependencies.autograd_reads import autograd_checks, weight_checks
 from gearcache.ge_cache.dependencies.identities import identity_checks
@@ -121,6 +122,7 @@ def _translated(recording: Recording) -> Capture:
     checks += [check for item in inputs for check in place_checks(item.access)]
     checks += identity_checks(recording, paths)
     checks += autograd_checks(recording, paths, [item.access for item in inputs], attributes.values())
+    checks += layout_checks(recording.method, paths, attributes.values(), recording.frame.code.co_varnames[0])
     held_sources = [*hook.sources, *(source for name, source in hook.attribute_sources.items() if name in attributes)]
     checks_of_tensors = tensor_checks(recording, paths, tensor_sources(guards), held_sources)
     if recording.with_grad:

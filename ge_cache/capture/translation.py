@@ -23,7 +23,7 @@ from gearcache.guards.evidence.constants import NotConstant, wanted_key
 
 #: Guard kinds that need no check of their own, and why.
 _COVERED = {
-    "TENSOR_MATCH": "inputs: `TensorGuards` on every call; parameters, buffers: the key; others: `tensor_checks`",
+    "TENSOR_MATCH": "inputs: `TensorGuards` at each call; weights: the key or `layout_checks`; others: `tensor_checks`",
     "SHAPE_ENV": "evaluated for every gear when it is compiled; the gear's sizes are checked on every call",
     "GLOBAL_STATE": "`GlobalStateGuard` on every call, and the key",
     "GRAD_MODE": "a trace that asks for the mode has it as a check of each call; all others run without autograd",
@@ -88,6 +88,7 @@ _OPAQUE = {"FAKE_SCRIPT_TYPE_MATCH", "OPAQUE_OBJ_GUARD_FN_MATCH"}
 #: Guard kinds that imply the exact type as well.
 _TYPED = {"SEQUENCE_LENGTH", "DICT_KEYS_MATCH", "MAPPING_KEYS_CHECK"}
 _SPECIAL = {"ID_MATCH", "DUPLICATE_INPUT"}
+_OF_AUTOCAST = ("device", "fast_dtype", "_enabled", "_cache_enabled")
 
 
 def known_kinds() -> set[str]:
@@ -163,6 +164,10 @@ class GuardTranslator:
             typed = [observe("type", access, value)] if kind in _TYPED else []
             if kind == "SEQUENCE_LENGTH" and source in self._names.looked_up:
                 return typed
+            if kind == "ID_MATCH" and isinstance(value, torch.autocast):  # Dynamo takes these attributes for constants
+                return [observe("type", access, value), *_attributes(access, value, _OF_AUTOCAST)]
+            if isinstance(value, (inspect.Signature, inspect.Parameter)):  # Dynamo guards nothing below it
+                typed = [observe("constant", access, value)]
             return [*typed, self._observe(kind, guard, access, value)]
         except NotConstant as error:
             raise UncacheableGuard(self._method, kind, source.name, f"a value of type {error}") from None
@@ -224,6 +229,10 @@ def _identity(access: Access, value: Any) -> Check:
     try:
         return observe("constant", access, value)
     except NotConstant:
-        if inspect.isroutine(value) or type(value).__module__.startswith("torch"):
-            return observe("name" if hasattr(value, "__qualname__") else "type", access, value)
+        if inspect.isroutine(value) or (type(value).__module__.startswith("torch") and hasattr(value, "__qualname__")):
+            return observe("name", access, value)
         raise
+
+
+def _attributes(access: Access, value: Any, names: Iterable[str]) -> list[Check]:
+    return [observe("constant", access.then("attr", name), getattr(value, name)) for name in names]

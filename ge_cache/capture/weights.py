@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
+from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.source_paths import root_of
+from gearcache.ge_cache.dependencies.paths import Paths
+from gearcache.guards.access import Access
+from gearcache.guards.evidence.checks import Check
+from gearcache.guards.evidence.names import a_type
+from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES, tensor_plain
 
 
 class Weights:
@@ -34,3 +40,33 @@ class Weights:
     def are_replaced(self, source: Any) -> bool:
         """Return whether the frame replaces the tensors of this source."""
         return source.name in self._unbound
+
+
+def layout_checks(method: str, paths: Paths, bound: Iterable[Access], instance: str) -> list[Check]:
+    """Return the checks of dtypes, sizes and strides of bound weights that the key does not hold.
+
+    The key holds the layouts of what is below an instance's `_modules`; a model may also be in a list, a global or a
+    closure. `instance` is the name of the instance's parameter.
+    """
+    checks = []
+    for access in bound:
+        if not _is_in_key(access, instance):
+            weight = paths.value(access)
+            if type(weight) not in PLAIN_TYPES:
+                cause = f"`{access.text}` is {a_type(weight)} outside of the modules of its instance"
+                raise CaptureError(method, f"{cause}: assign its module as an attribute of the instance")
+            checks.append(Check("tensor", access, tensor_plain(weight, sizes=True)))
+    return checks
+
+
+def _is_in_key(access: Access, instance: str) -> bool:
+    """Return whether a path leads from the instance to a weight by nothing but its modules."""
+    parts, names = access.steps[::2], access.steps[1::2]
+    *modules, last = parts or [None]
+    return (
+        access.root == ("argument", instance)
+        and len(parts) == len(names)
+        and all(step == "item" for step, _ in names)
+        and all(part == ("attr", "_modules") for part in modules)
+        and last in (("attr", "_parameters"), ("attr", "_buffers"))
+    )

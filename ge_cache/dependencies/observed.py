@@ -6,6 +6,7 @@ import builtins
 import os
 import types
 from collections.abc import Callable, Iterable, Iterator
+from importlib.machinery import ModuleSpec
 from typing import Any
 
 import torch
@@ -101,8 +102,11 @@ def observed_checks(log: TraceLog, paths: Paths, traced: TracedCode, type_paths:
         checks_by_key["environment", name] = Check("constant", access, to_plain(os.environ.get(name)))
     for function, source, step in log.of("call"):
         access = _path(function, source, paths).then(*step)
+        result = paths.walker.resolve(access)
         try:
-            checks_by_key["call", access] = Check("constant", access, to_plain(paths.walker.resolve(access)))
+            is_found = isinstance(result, ModuleSpec)  # of a package, wherever it is installed
+            check = Check("not_none", access, True) if is_found else Check("constant", access, to_plain(result))
+            checks_by_key["call", access] = check
         except NotConstant as error:
             raise CaptureError(
                 log.method, f"the result of `{name_of(function)}` is not a constant but a {error}"

@@ -17,6 +17,7 @@ from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import nodes as private_nodes
 from gearcache.guards.evidence.operators import is_outside
 from gearcache.guards.evidence.registry import has_kernel
+from gearcache.torch_state import autocast_devices
 
 #: Operator -> what else a method can do.
 _CALLS_OTHERS = {
@@ -45,7 +46,7 @@ def _devices_with_autocast(captured: fx.GraphModule, recorded: fx.GraphModule) -
     devices = {str(device) for device, _, is_on, *_ in regions if is_on}
     values = [node.meta.get("val") for node in recorded.graph.find_nodes(op="placeholder")]
     used = {value.device.type for value in values if isinstance(value, torch.Tensor)}
-    return devices | {device for device in used if private_core.has_autocast(device)}
+    return devices | used.intersection(autocast_devices())
 
 
 def _way_out(operator: Any, devices: set[str]) -> str:

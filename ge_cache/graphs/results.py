@@ -31,11 +31,14 @@ import torch
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.graphs.arguments import given_arguments
+from gearcache.ge_cache.graphs.memory_order import hints, order_of
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import symbols as private_symbols
 from gearcache.guards.evidence.names import a_type
 
 Result = list[Any]
+_ATEN = torch.ops.aten
+_STRIDED = (_ATEN.as_strided, _ATEN.as_strided_, _ATEN.as_strided_copy, _ATEN.as_strided_scatter)
 
 
 class ResultPlan:
@@ -155,12 +158,24 @@ def detached_outputs(module: torch.fx.GraphModule, outputs: list[Any]) -> set[in
 
 def placed_outputs(module: torch.fx.GraphModule, outputs: list[Any]) -> set[int]:
     """Return the outputs that are views at a given offset of a storage, wherever their base begins."""
+    return _views_by(module, outputs, _is_placed)
 
-    def is_placed(view: torch.fx.Node) -> bool:
-        is_strided = view.target is torch.ops.aten.as_strided.default
-        return is_strided and given_arguments(view).get("storage_offset") is not None
 
-    return _views_by(module, outputs, is_placed)
+def placed_reads(module: torch.fx.GraphModule) -> list[str]:
+    """Return the operators of a recorded graph that read an input or a weight at a given offset of its storage."""
+    return sorted({str(node.target) for node in module.graph.nodes if _is_placed(node) and _is_given(node.args[0])})
+
+
+def _is_placed(node: torch.fx.Node) -> bool:
+    packet = getattr(node.target, "overloadpacket", None)
+    return packet in _STRIDED and given_arguments(node).get("storage_offset") is not None
+
+
+def _is_given(node: Any) -> bool:
+    """Return whether a node is an input or a weight, or a view of one."""
+    while (base := _viewed(node)) is not None:
+        node = base
+    return bool(node.op in ("placeholder", "get_attr"))
 
 
 def _views_by(module: torch.fx.GraphModule, outputs: list[Any], is_sought: Callable[[torch.fx.Node], bool]) -> set[int]:
@@ -223,5 +238,7 @@ def _covers_storage(tensor: torch.Tensor) -> bool:
     size, storage_size = tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()
     if private_symbols.depends_on_values((size, storage_size)) and str(size) != str(storage_size):
         return False  # a view of what `nonzero` returns: no trace knows whether it is all of it
+    if hints(tensor.shape) is not None and order_of(tensor) is None:
+        return False  # an expanded tensor has some of it several times
     # A storage without bytes has views at any offset.
     return bool(size == storage_size) and bool(tensor.storage_offset() == 0)

@@ -21,13 +21,15 @@ from gearcache.ge_cache.capture.unwrapped import noting_code
 from gearcache.ge_cache.compile_job import GearInput
 from gearcache.ge_cache.dependencies.custom_operators import record_expanded
 from gearcache.ge_cache.graphs import inference_regions
-from gearcache.ge_cache.graphs.arguments import given_arguments
+from gearcache.ge_cache.graphs.arguments import given_arguments, written_arguments
 from gearcache.ge_cache.graphs.autocast import check_autocast
 from gearcache.ge_cache.graphs.number_inputs import GearSymbols, NumberRow, number_rows
-from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs, placed_outputs
+from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs, placed_outputs, placed_reads
+from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch import nodes as private_nodes
 from gearcache.ge_cache.private_torch.nodes import kernels_restored_after_a_failure
+from gearcache.torch_state import autocast_devices
 
 
 def _empty(spec: GearInput) -> torch.Tensor:
@@ -48,6 +50,8 @@ class GearGraph(Struct):
     written_inputs: list[int] = field(default_factory=list)
     written_attributes: list[str] = field(default_factory=list)
     random_operators: list[str] = field(default_factory=list)
+    #: Names of the operators that read an input or a weight at a given offset of its storage.
+    placed_reads: list[str] = field(default_factory=list)
     #: For a graph with dynamic dims: `sizes` and `strides` per input, and `hints` per symbol.
     symbols: dict[str, Any] = field(default_factory=dict)
     #: Names of the operators outside torch, including those that were decomposed.
@@ -226,7 +230,11 @@ def record(
     with mode, torch.no_grad(), kernels_restored_after_a_failure():
         regions = inference_regions.regions_of_outputs(lifted, arguments)
     _keep_outputs(module, outputs, plan.compiled)
-    written_flags = [tensor._version != version for tensor, version in zip(tensors, versions, strict=True)]
+    written_by_others = _written_by_others(module)
+    written_flags = [
+        tensor._version != version or private_core.storage_key(tensor) in written_by_others
+        for tensor, version in zip(tensors, versions, strict=True)
+    ]
     names = list(attributes)
     return GearGraph(
         module=module,
@@ -236,6 +244,7 @@ def record(
         written_inputs=[index for index in range(len(inputs)) if written_flags[index]],
         written_attributes=[names[index] for index in range(len(names)) if written_flags[len(inputs) + index]],
         random_operators=_random_operators(module),
+        placed_reads=placed_reads(module),
         operators=operators,
         regions=[
             [position, regions[index]]
@@ -250,7 +259,7 @@ def _is_seen_after_dispatch(module: fx.GraphModule) -> bool:
     regions = any(
         private_nodes.enters_autocast(node) or private_nodes.chooses_attention(node) for node in module.graph.nodes
     )
-    return regions or torch.is_autocast_enabled("cpu") or bool(private_nodes.transforms_of(module.graph))
+    return regions or bool(autocast_devices()) or bool(private_nodes.transforms_of(module.graph))
 
 
 def order_inputs(graph: GearGraph) -> None:
@@ -285,6 +294,13 @@ def _keep_outputs(module: fx.GraphModule, outputs: list[Any], compiled: list[int
     returned = output.args[0]
     output.args = ([returned[position[index]] for index in compiled],)
     module.recompile()
+
+
+def _written_by_others(module: fx.GraphModule) -> set[int]:
+    """Return the storages that operators beside ATen's write: these need not raise the version of a tensor."""
+    nodes = [node for node in module.graph.nodes if getattr(node.target, "namespace", "aten") != "aten"]
+    values = [argument.meta.get("val") for node in nodes for argument in written_arguments(node)]
+    return {private_core.storage_key(value) for value in values if isinstance(value, torch.Tensor)}
 
 
 def _random_operators(module: fx.GraphModule) -> list[str]:

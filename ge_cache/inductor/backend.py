@@ -66,7 +66,7 @@ class InductorBackend(Backend):
 
     name = "inductor"
     worker = "gearcache.ge_cache.inductor.backend:InductorBackend"
-    asks_orders = True
+    asks_forms = True
 
     def __init__(self, options: Mapping[str, Any] | None = None, target: str = targets.NATIVE) -> None:
         """Take the user's settings; `ValueError` for one that a cached graph cannot follow, or a target of other hosts.

@@ -107,7 +107,7 @@ def _build(
             module,
             inputs,
             compile_options(job),
-            keeping_constants(weights, folded, stage, job.target, job.graph.get("orders", ())),
+            keeping_constants(weights, folded, stage, job.target, job.graph.get("results", ())),
             linker_flags(),
             list(weights.values()),
             lambda make, lowered: link(make, lowered.written),

@@ -18,7 +18,7 @@ from gearcache.ge_cache.graphs.repeats import Search
 from gearcache.ge_cache.inductor.options import compile_options, vectors_for
 from gearcache.ge_cache.inductor.portable import check_portable
 from gearcache.ge_cache.inductor.program import Program, ProgramPart, make_program
-from gearcache.ge_cache.inductor.result_strides import Orders, order_of, put_in_order
+from gearcache.ge_cache.inductor.result_forms import Forms, check_dtypes, form_of, put_in_form
 from gearcache.ge_cache.inductor.runtime import Link
 from gearcache.ge_cache.inductor.sources import NotMergeable, merged
 from gearcache.ge_cache.private_torch.codegen import inductor as private_inductor
@@ -55,6 +55,7 @@ def build_repeats(
     stage("search")
     try:
         mode = give_values(module, inputs)
+        check_dtypes(module, job.graph.get("results", ()))
         _number(module, job)
         drop_aliases(module)
         write_anew(module, mode)
@@ -95,18 +96,18 @@ def keeping_constants(
     constants: dict[str, torch.Tensor],
     stage: Stage,
     target: str,
-    orders: Orders,
+    forms: Forms,
     prefix: str = "",
 ) -> Callable[..., Any]:
     """Return a wrapper of Inductor's last stage that keeps the values of attributes that are not weights.
 
     It refuses a graph whose strides would depend on this CPU instead of the target, and gives the results of other
-    graphs the recorded `orders`.
+    graphs the recorded `forms`.
     """
 
     def inner(compile_inner: Any, graph: Any, example_inputs: Any, **keywords: Any) -> Any:
         check_portable(graph, target)
-        put_in_order(graph, orders)
+        put_in_form(graph, forms)
         for node in graph.graph.nodes:
             if node.op == "get_attr" and node.target not in weights:
                 value = getattr(graph, node.target)
@@ -152,7 +153,7 @@ class _Parts:
                         self._constants,
                         self._stage,
                         self._job.target,
-                        [order_of(tensor) for tensor in part.outputs],
+                        [form_of(tensor) for tensor in part.outputs],
                         f"part{number}_",
                     ),
                     self._flags,

@@ -82,11 +82,6 @@ def torch_function_modes() -> int:
     return int(torch._C._len_torch_function_stack())
 
 
-def has_autocast(device: str) -> bool:
-    """Return whether autocast is on for a type of device."""
-    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-
-
 def has_own_functions(cls: type) -> bool:
     """Return whether a tensor class handles functions of torch, such as `linear`, before they become operators."""
     handler = getattr(cls.__torch_function__, "__func__", cls.__torch_function__)  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ from gearcache.ge_cache.workers.kept import KEPT
 from gearcache.ge_cache.workers.process import CompileFailed, CompileTimeout, UnknownOperator, WorkerProcess
 from gearcache.ge_cache.workers.scratch import collect_scratch
 from gearcache.threads import started
+from gearcache.torch_state import outside_autocast
 
 #: Called with (gear text, stage): `wait`, `start` or `begin`, the stages of `Backend.compile`, `done` or `failed`.
 Progress = Callable[[str, str], None]
@@ -101,7 +102,7 @@ class CompilePool:
     def _compile_here(self, index: int, job: CompileJob, progress: Progress) -> CompileOutcome:
         begin = time.monotonic()
         try:
-            with turn():
+            with turn(), outside_autocast():
                 artifact = self._backend.compile(job, lambda stage: progress(job.gear, stage))
         except Exception as error:
             return self._failed(index, job, progress, f"{type(error).__name__}: {error}")

@@ -54,6 +54,7 @@ def _serve(backend: Backend, output: IO[bytes]) -> None:
 
     from gearcache.ge_cache.aten import MissingOperator
     from gearcache.ge_cache.compile_job import job_of_plain
+    from gearcache.torch_state import set_settings
 
     def stage(name: str) -> None:
         send(output, {"kind": "stage", "stage": name})
@@ -71,6 +72,7 @@ def _serve(backend: Backend, output: IO[bytes]) -> None:
             continue
         job = job_of_plain(message["job"])
         torch.set_num_threads(max(1, job.threads))
+        set_settings(job.settings)
         try:
             artifact = backend.compile(job, stage)
             send(output, {"kind": "done", "artifact": [artifact.header, artifact.blobs, artifact.conditions]})

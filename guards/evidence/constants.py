@@ -7,6 +7,7 @@ are equal, types included (`1`, `True` and `1.0` differ; `nan` equals `nan`).
 from __future__ import annotations
 
 import enum
+import inspect
 import math
 import types
 from typing import Any
@@ -67,6 +68,10 @@ def to_plain(value: Any) -> Any:
         return ["function", *function_plain(value)]
     if isinstance(value, (type, types.BuiltinFunctionType, types.ModuleType)):
         return ["object", name_of(value)]
+    if kind is inspect.Signature:
+        return ["signature", [_parameter(parameter) for parameter in value.parameters.values()]]
+    if kind is inspect.Parameter:
+        return ["parameter", _parameter(value)]
     if kind.__module__ == "typing" or kind is types.GenericAlias or kind is types.UnionType:
         return ["typing", repr(value)]
     if isinstance(value, (int, str, float)) and type(value).__repr__ is not object.__repr__:
@@ -74,6 +79,17 @@ def to_plain(value: Any) -> Any:
         base = int(value) if isinstance(value, int) else str(value) if isinstance(value, str) else float(value)
         return ["subclass", name_of(kind), to_plain(base)]
     raise NotConstant(name_of(kind))
+
+
+def _parameter(parameter: inspect.Parameter) -> list[Any]:
+    """Return name, kind and default of a parameter, and its annotation; of a value without a plain form the class."""
+    parts: list[Any] = [parameter.name, parameter.kind.name]
+    for value in (parameter.default, parameter.annotation):
+        try:
+            parts.append(to_plain(value))
+        except NotConstant as error:
+            parts.append(["other", str(error)])
+    return parts
 
 
 def wanted_key(key: Any) -> Any:

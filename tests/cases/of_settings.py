@@ -9,6 +9,19 @@ from tests.cases.case import Case, changed, texts
 class Net(Case):
     factor = 2.0
 
+    def __init__(self):
+        super().__init__()
+        self.region = torch.autocast("cpu", dtype=torch.bfloat16)
+        self.decorated = in_region(True)
+
+
+def in_region(is_on):
+    @torch.autocast("cpu", dtype=torch.bfloat16, enabled=is_on)
+    def outer(x):
+        return (x.reshape(-1, 1) @ x.reshape(1, -1)) * 1.001
+
+    return outer
+
 
 def another_autocast_dtype(self, patch):
     patch.by(torch.set_autocast_dtype, ("cpu", torch.float16), ("cpu", torch.get_autocast_dtype("cpu")))
@@ -35,6 +48,18 @@ READ = changed(
         "the dtype of autocast that is asked for": (
             "return x * (3 if torch.get_autocast_dtype('cpu') == torch.bfloat16 else 2)",
             another_autocast_dtype,
+        ),
+        "a region that is kept": (
+            "with self.region:\n    return (x.reshape(-1, 1) @ x.reshape(1, -1)) * 1.001",
+            lambda self, patch: patch(self, "region", torch.autocast("cpu", enabled=False)),
+        ),
+        "whether a region that is kept is on": (
+            "with self.region:\n    return (x.reshape(-1, 1) @ x.reshape(1, -1)) * 1.001",
+            lambda self, patch: patch(self.region, "_enabled", False),
+        ),
+        "a function in a region": (
+            "return self.decorated(x)",
+            lambda self, patch: patch(self, "decorated", in_region(False)),
         ),
         "autocast of another device": (
             "return x * (2 if torch.is_autocast_enabled('cuda') else 3)",

@@ -1,11 +1,16 @@
 """What surrounds a program: arguments, environment, settings, time, files, threads."""
 
+import importlib.metadata
+import importlib.util
+import inspect
 import logging
 import os
+import pathlib
 import platform
 import random
 import string
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -34,6 +39,7 @@ class Net(Case):
     def __init__(self):
         super().__init__()
         self.random = random.Random(3)
+        self.signature = inspect.signature(lambda a, b=2: a)
 
 
 def with_variable(self, patch):
@@ -50,6 +56,20 @@ def with_an_optional_module(self, patch):
     module = types.ModuleType("no_such_module")
     module.value = 7.0
     patch.item(sys.modules, "no_such_module", module)
+
+
+def with_an_installed_module(self, patch):
+    module = types.ModuleType("no_such_module")
+    module.__spec__ = importlib.util.spec_from_loader("no_such_module", None)
+    patch.item(sys.modules, "no_such_module", module)
+
+
+def with_another_version(self, patch):
+    folder = patch.enter_context(tempfile.TemporaryDirectory())
+    information = pathlib.Path(folder, "msgspec-99.0.dist-info")
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: msgspec\nVersion: 99.0\n")
+    patch(sys, "path", [folder, *sys.path])
 
 
 def set_of_backend(flags, name):
@@ -86,6 +106,22 @@ MODULES = changed(
         "an optional import": (
             "try:\n    import no_such_module\n    return x * no_such_module.value\nexcept ImportError:\n    return x * 3",
             with_an_optional_module,
+        ),
+        "an installed module": (
+            "return x * 2 if importlib.util.find_spec('no_such_module') is None else x * 3",
+            with_an_installed_module,
+        ),
+        "the version of a package": (
+            "return x * float(importlib.metadata.version('msgspec').split('.')[0])",
+            with_another_version,
+        ),
+        "a default of a signature": (
+            "return x * 2 if self.signature.parameters['b'].default == 2 else x * 3",
+            lambda self, patch: patch(self, "signature", inspect.signature(lambda a, b=3: a)),
+        ),
+        "a kind of a signature": (
+            "return x * 2 if self.signature.parameters['b'].kind is inspect.Parameter.KEYWORD_ONLY else x * 3",
+            lambda self, patch: patch(self, "signature", inspect.signature(lambda a, *, b=2: a)),
         ),
         "a constant of an imported module": (
             "import string\nreturn x * len(string.digits)",

@@ -38,6 +38,7 @@ ALLOWED = {
         "gearcache.collection",
         "gearcache.errors",
         "gearcache.threads",
+        "gearcache.torch_state",
     ),
     "guards": ("gearcache.guards", "gearcache.errors"),
     "ge_cache": (
@@ -47,6 +48,7 @@ ALLOWED = {
         "gearcache.child_process",
         "gearcache.collection",
         "gearcache.threads",
+        "gearcache.torch_state",
         "gearcache.cache.files.trust",
         "gearcache.cache.keys.module_tree",
     ),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import os
 import types
 from typing import Any
 
 import torch
+from torch._dynamo import symbolic_convert
 from torch._dynamo.symbolic_convert import InliningInstructionTranslator
 from torch._dynamo.variables import functions
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
 from gearcache.ge_cache.private_torch.probe import Probes
-from gearcache.guards.evidence.code import is_users, is_versioned
+from gearcache.guards.evidence.code import is_library_file, is_users, is_versioned
 from gearcache.guards.evidence.names import name_of
 
 #: Functions whose calls Dynamo folds although they have arguments; their results depend only on these, or on components
@@ -28,6 +31,8 @@ _PURE = {
 #: Functions of torch's state that take the name of a kind of device.
 _OF_DEVICES = {"torch:get_autocast_dtype", "torch:is_autocast_enabled"}
 _SETTING_DTYPE = (torch.set_default_dtype, torch._C._set_default_dtype)
+#: Their answers depend on what is installed.
+_OF_PACKAGES = (importlib.util.find_spec, importlib.metadata.version)
 _ENVIRONMENT = type(os.environ).__getitem__
 #: The step of a path from a function without arguments to its result.
 CALLED = ("call", None)
@@ -87,6 +92,24 @@ def _note_question(trace: Any, function: Any, source: Any) -> None:
         trace.refuse(f"it calls `{name_of(function)}`, whose result is another one each time", at_once=True)
     if name.startswith(("get_", "_get_")):
         trace.note("call", function, source, CALLED)
+
+
+@probes.at(functions.SkipFunctionVariable, "call_function")
+def asked_package(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    """Note a question about an installed package, which Dynamo asks and answers with a constant."""
+    result = original(self, tx, args, kwargs)
+    if self.value in _OF_PACKAGES and len(args) == 1 and not kwargs:
+        trace.note("call", self.value, None, ("called_with", args[0].as_python_constant()))
+    elif self.value in _OF_PACKAGES:
+        trace.refuse(f"it calls `{name_of(self.value)}` with more than a name")
+    return result
+
+
+@probes.at(symbolic_convert, "is_stdlib")
+def is_of_library(trace: Any, original: Any, mod: Any) -> bool:
+    """Return whether globals need no guards: a user's module may have the name of one of the standard library."""
+    file = getattr(mod, "__file__", None)
+    return bool(original(mod)) and (file is None or is_library_file(file))
 
 
 @probes.at(functions, "invoke_and_store_as_constant")

@@ -22,7 +22,7 @@ from gearcache.ge_cache.graphs.dynamic import dynamic_gear, taken_graph
 from gearcache.ge_cache.graphs.plan import PlannedGear
 from gearcache.ge_cache.graphs.static import FLOAT, GearGraph, order_inputs, trace_gear
 from gearcache.ge_cache.graphs.tensor_operands import keep_tensor_operands, take_plain_floats
-from gearcache.ge_cache.inductor.result_strides import result_orders
+from gearcache.ge_cache.inductor.result_forms import result_forms
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.process_groups import renamed, role, stored_groups
 from gearcache.guards.dispatch.stored.variant import StoredGear
@@ -131,6 +131,13 @@ def _record(
             f"it draws random numbers ({', '.join(graph.random_operators)}), which backend "
             f"`{request.backend.name}` would not draw as eager does; use backend='eager' or take them as an argument",
         )
+    if graph.placed_reads and request.backend.compiles:
+        raise CaptureError(
+            capture.method,
+            f"it calls {', '.join(graph.placed_reads)} of an input or weight with a storage offset: it counts from the "
+            f"begin of the storage, and for backend `{request.backend.name}` from that of the tensor; leave the offset "
+            "out, or use backend='eager'",
+        )
     order_inputs(graph)
     if not request.backend.compiles:
         take_plain_floats(graph.module.graph, len(graph.inputs), graph.floats)
@@ -233,11 +240,11 @@ def _job(
         symbols["numbers"] = [list(number_row) for number_row in graph.numbers]
     roles = {name: role(number) for number, (name, _) in enumerate(groups)}
     plain = renamed(encode_graph(capture.method, graph.module), roles)
-    orders = {"orders": result_orders(graph.module)} if request.backend.asks_orders else {}
+    forms = {"results": result_forms(graph.module)} if request.backend.asks_forms else {}
     return CompileJob(
         method=capture.method,
         gear=text or "static",
-        graph=plain | {"symbols": symbols} | orders,
+        graph=plain | {"symbols": symbols} | forms,
         inputs=inputs,
         attributes=graph.attributes,
         options=dict(request.options),

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 import gearcache
+from gearcache.ge_cache.inductor.result_forms import put_in_form, result_forms
 from tests.support.scenarios import strict_config
 
 CALLS = [(0, 0.7), (1, 1 / 3), (-1, 1e-3), (2**31, 0.1), (-(2**40), 2.9), (2**63 - 1, 0.7), (-(2**63), 0.3)]
@@ -128,3 +129,38 @@ def test_numbers_and_attention_are_right_under_autocast_too(cache_dir: Path) -> 
         for n in (3, 5):
             torch.testing.assert_close(served(x, n), Scaled().forward(x, n), rtol=0, atol=0)
     assert served.stats.compiles == 1
+
+
+class Counted(nn.Module):
+    """Results whose dtype nothing names, and an expanded one beside what it is of."""
+
+    def forward(self, x: Tensor) -> Any:
+        turned = x.t() + 1
+        return x / 3, torch.zeros(4), turned[:1].expand_as(turned), turned
+
+    def placed(self, x: Tensor) -> Tensor:
+        return x.as_strided((2,), (1,), 0) * 1.0
+
+
+@pytest.mark.slow
+def test_a_worker_compiles_in_the_state_of_its_process(cache_dir: Path) -> None:
+    served = gearcache.cache_compile(Counted().forward, config=strict_config("inductor"))
+    x = torch.arange(12).reshape(3, 4)
+    torch.set_default_dtype(torch.float64)
+    try:
+        found, expected = served(x), Counted().forward(x)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert served.stats.compiles == 1
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    with pytest.raises(gearcache.errors.CaptureError, match=r"as_strided.*storage offset.*backend='eager'"):
+        gearcache.cache_compile(Counted().placed, config=strict_config("inductor"))(torch.arange(6.0)[2:])
+
+
+def test_a_graph_whose_results_would_have_another_dtype_is_not_compiled() -> None:
+    recorded = fx.symbolic_trace(lambda x: [x + 1])
+    (output,) = recorded.graph.find_nodes(op="output")
+    output.args[0][0].meta["val"] = torch.ones(2)
+    put_in_form(recorded, result_forms(recorded))
+    with pytest.raises(TypeError, match=r"result 0 .* torch\.float32, was recorded as torch\.float64"):
+        put_in_form(recorded, [["torch.float64", [0]]])

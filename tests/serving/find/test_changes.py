@@ -226,3 +226,66 @@ def test_an_attribute_of_a_class_is_compared_though_another_class_has_the_very_s
         torch.testing.assert_close(cached(x), model.compute(x))
         again: Any = gearcache.cache_compile(Both().compute, config=strict_config())
         torch.testing.assert_close(again(x), model.compute(x))
+
+
+class Outside(nn.Module):
+    """Its layer is in none of its modules: the key does not tell its layout."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layers = [layer]
+
+    def run(self, x: Tensor) -> Any:
+        return self.layers[0](x)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [nn.Linear(4, 4), nn.Linear(4, 16), nn.Linear(4, 4, bias=False)],
+        [nn.Linear(4, 4), nn.Linear(4, 4).double(), nn.Linear(4, 4)],
+    ],
+)
+def test_a_weight_outside_of_the_modules_is_compared_by_its_layout(others: list[nn.Linear], cache_dir: Path) -> None:
+    served: Any = None
+    for layer in others:
+        for net in (Outside(layer), Outside(layer)):
+            served = gearcache.cache_compile(net.run, config=strict_config())
+            x = torch.ones(2, 4, dtype=layer.weight.dtype)
+            assert torch.equal(served(x), net.run(x))
+    same = Outside(nn.Linear(4, 4))
+    served = gearcache.cache_compile(same.run, config=strict_config())
+    assert torch.equal(served(torch.ones(2, 4)), same.run(torch.ones(2, 4)))
+    assert served.stats.hits == 1
+    same.layers[0] = nn.Linear(4, 16)
+    assert torch.equal(served(torch.ones(2, 4)), same.run(torch.ones(2, 4)))
+
+
+def _kind_of_factor() -> Any:
+    class Factor:
+        def times(self, x: Tensor) -> Tensor:
+            return x * 2
+
+    return Factor
+
+
+class Settings(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings = {"shift": 1}
+
+    def run(self, x: Tensor, factor: Any) -> Tensor:
+        return factor.times(x) + self.settings["shift"]
+
+
+def test_what_a_graph_for_one_class_depends_on_stays_watched(cache_dir: Path) -> None:
+    net, x = Settings(), torch.ones(2)
+    one, other = _kind_of_factor(), _kind_of_factor()
+    served: Any = gearcache.cache_compile(net.run, config=strict_config())
+    for factor in (one(), other()):
+        assert torch.equal(served(x, factor), net.run(x, factor))
+    net.settings = {"shift": 1}  # nothing changes, but objects are others
+    assert torch.equal(served(x, other()), net.run(x, other()))
+    one.times = lambda self, x: x * 100
+    for factor in (one(), other()):
+        assert torch.equal(served(x, factor), net.run(x, factor))

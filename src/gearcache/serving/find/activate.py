@@ -27,6 +27,7 @@ from gearcache.guards.evidence.tree import Tree, evidence_failure, evidence_hold
 from gearcache.guards.watch.facts import WatchedFacts
 from gearcache.serving.find.basis import Basis
 from gearcache.telemetry.spans import span
+from gearcache.torch_state import autocast_devices, outside_autocast
 
 if TYPE_CHECKING:
     from gearcache.cache.protocol import Store
@@ -247,8 +248,8 @@ def activate(
             with span("gear", gear.text), torch.inference_mode(False), torch.no_grad():
                 run = backend.load(_artifact(gear, store, examples, folder, keeps_compiled), attributes, device)
             # Autocast is the same at every call, because it is part of the state.
-            if private_core.has_autocast(device.type):
-                run = _without_autocast(run, device.type)
+            if autocast_devices():
+                run = _without_autocast(run)
             if any(0 in sizes for sizes in gear.sizes):
                 run = _with_distinct_results(run)
         except CacheError:
@@ -279,11 +280,11 @@ def _with_distinct_results(run: Runner) -> Runner:
     return _in_place_of(run, run_apart)
 
 
-def _without_autocast(run: Runner, device_type: str) -> Runner:
+def _without_autocast(run: Runner) -> Runner:
     """Run a graph outside its caller's autocast: the graph already contains the casts where they apply."""
 
     def run_outside(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        with torch.autocast(device_type, enabled=False):
+        with outside_autocast():
             return run(inputs)
 
     return _in_place_of(run, run_outside)

@@ -101,16 +101,16 @@ class BindingWatch:
         """Whether nothing has changed since these bases were recorded."""
         return not self._bases if self._watched is None else self._watched.holds()
 
-    def is_outdated(self, bases: list[Basis], scope: Scope) -> bool:
+    def is_outdated(self, bases: list[Basis], is_right: Callable[[Basis], bool]) -> bool:
         """Whether one of the bases of the loaded graphs has changed, even if no dispatch has checked it yet.
 
         If objects were exchanged, but the evidence holds and the same weights are in place, the graphs are still right,
-        and the present objects are watched from here on. `scope` is that of a call.
+        and the present objects are watched from here on: `is_right` asks that of a basis, for a call.
         """
         if not bases or self.over(bases)():
             return False
         change = "another thread changes it" if self._watched is None else self._watched.change()
-        if not all(basis.is_right(scope) for basis in self._bases):
+        if not all(map(is_right, self._bases)):
             logger.info("%s: changed since it was loaded: %s", self._name, change)
             return True
         self._watched = joined(self._bases)

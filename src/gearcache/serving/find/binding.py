@@ -120,7 +120,9 @@ class Binding:
 
         If objects were exchanged but everything that the graphs depend on is unchanged, they stay loaded.
         """
-        return self._watch.is_outdated(self.loaded.bases(), call.scope)
+        return self._watch.is_outdated(
+            self.loaded.bases(), lambda basis: self.loaded.are_for(call) and basis.is_right(call.scope)
+        )
 
     def holds(self) -> bool:
         """Whether the watch has seen no change of what the loaded graphs rest on."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from gearcache.cache.keys.fingerprint import state_component
 from gearcache.guards.access import Scope
 from gearcache.serving.call.build_right import BuildRight
 from gearcache.serving.call.call import Call, at_their_places
@@ -28,6 +27,7 @@ from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.shapes_met import Met
 from gearcache.telemetry.spans import span
+from gearcache.torch_state import state_component
 
 if TYPE_CHECKING:
     from gearcache.serving.miss.unserved import Lessons

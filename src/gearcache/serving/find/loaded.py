@@ -90,6 +90,16 @@ class LoadedVariants:
         dropped_id = same_ids[0] if len(same_ids) >= _MOST_OF_ONE else None
         self.variants[:] = [*(each for each in self.variants if id(each) != dropped_id), active]
 
+    def are_for(self, call: Call) -> bool:
+        """Whether no variant is loaded for other objects than those that a call passes: its evidence leads to them."""
+        arguments = ArgumentCheck(call.scope)
+        return all(
+            arguments.misfit(active.variant) is None
+            and are_same_objects(active.objects, arguments.compared_objects(active.variant))
+            for active in self.variants
+            if active.objects
+        )
+
     def bases(self) -> list[Basis]:
         """Return what the loaded variants rest on, each once."""
         return list(dict.fromkeys(active.basis for active in self.variants))
@@ -125,8 +135,13 @@ class LoadedVariants:
             for sibling in active.graphs:
                 sibling.accept(tensors)
             self._accept_others(active, call)
-        self.gears = [bound for loaded in self.variants for bound in loaded.bound_gears()]
-        return next(bound.frame for bound in self.gears if bound.gear is graph.gear)
+        own_gears: list[BoundGear] = []
+        self.gears = []
+        for loaded in self.variants:
+            bound_gears = loaded.bound_gears()
+            self.gears += bound_gears
+            own_gears = bound_gears if loaded is active else own_gears
+        return next(bound.frame for bound in own_gears if bound.gear is graph.gear)
 
     def _accept_others(self, present: ActiveVariant, call: Call) -> None:
         """Prepare the other variants that take such arguments, so that their first call needs no second lookup."""

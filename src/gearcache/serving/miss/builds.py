@@ -70,14 +70,12 @@ class Builds:
         impossible, or if the host lacks something that a compile needs: the method itself then serves the call. `why`
         is the reason why no stored graph serves the call, for errors. `is_padded`: a larger gear is to serve the call.
         """
-        self._variants.check_key()
         try:
             with contextlib.ExitStack() as lock, self.tiers.giving_up():
                 present = self._begin(lock, call, spec, why, is_padded=is_padded)
                 if isinstance(present, Answer):
                     return present
                 result = self.compiles.compile(call, spec, present, why)
-                self._variants.check_key()  # another thread may load a model meanwhile, and set the default dtype
                 is_kept = self._keep(result, present)
                 self.tiers.offer()
             self._raise_own_error(call, spec, result)

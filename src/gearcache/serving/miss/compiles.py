@@ -46,8 +46,9 @@ class Compiles:
         """Compile the gears of a spec; at Ctrl-C, finished gears are stored beside `present`.
 
         `why` shows a waiting user why no stored graph serves the call. `MissingTorchNames` if this release of torch
-        lacks something.
+        lacks something; `OutdatedKey` if the module or torch's global state is of another key, before or after.
         """
+        self._variants.check_key()
         # A relaunch needs no tracer or compilers, and does not import the modules that use them. Names of torch are
         # checked first, because the import of those modules fails if one is missing.
         check_torch()
@@ -65,8 +66,10 @@ class Compiles:
         except BuildInterrupted as stop:
             if stop.result.variants:
                 with contextlib.suppress(Exception):  # the interrupt takes precedence
+                    self._variants.check_key()
                     self._entry.publish(stop.result, present)
             raise KeyboardInterrupt from None
+        self._variants.check_key()  # another thread may load a model meanwhile, and set the default dtype
         self._findings = result.findings
         for error in result.errors:
             logger.error("%s", error)

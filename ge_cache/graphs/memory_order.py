@@ -1,0 +1,30 @@
+"""The order in which the dims of a tensor lie in its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+
+def order_of(tensor: torch.Tensor) -> list[int] | None:
+    """Return the dims of a tensor from the outermost to the innermost; None where it is not one piece of memory."""
+    if tensor.layout != torch.strided:
+        return None
+    sizes, strides = (hints(numbers) for numbers in (tensor.shape, tensor.stride()))
+    if sizes is None or strides is None or 0 in sizes:
+        return None
+    order = sorted(range(len(sizes)), key=lambda dim: (-strides[dim], -sizes[dim]))
+    expected = 1
+    for dim in reversed(order):
+        if sizes[dim] != 1 and strides[dim] != expected:
+            return None
+        expected *= sizes[dim]
+    return order
+
+
+def hints(numbers: Sequence[Any]) -> list[int] | None:
+    """Return sizes or strides in the traced call, without a guard; None where one is unknown."""
+    hints = [number if isinstance(number, int) else number.node.hint for number in numbers]
+    return None if None in hints else hints
