@@ -11,7 +11,7 @@ import torch
 from msgspec import Struct
 
 from gearcache.errors import InputError
-from gearcache.guards.access import FAULTS, Access
+from gearcache.guards.access import FAULTS, Access, Scope
 from gearcache.guards.dispatch.function import BoundGear, are_same_objects
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.inputs import Problem, find_problem
@@ -83,6 +83,11 @@ class LoadedVariants:
             return bool(loaded)
         objects = arguments.compared_objects(variant)
         return any(are_same_objects(each, objects) for each in loaded)
+
+    def graphs_of(self, variant: StoredVariant, scope: Scope) -> list[GraphCall] | None:
+        """Return the graphs of a variant that is loaded for other objects, bound to the weights as they are now."""
+        loaded = (active for active in self.variants if active.variant is variant)
+        return next((active.graphs for active in loaded if active.basis.has_weights(scope)), None)
 
     def add(self, active: ActiveVariant) -> None:
         """Add a variant. Of those loaded for many classes or functions of one name, the oldest goes."""

@@ -17,6 +17,7 @@ from gearcache.guards.evidence.reason import MISFITS, Reason
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import (
+    ActiveVariant,
     ArgumentCheck,
     EvidenceCheck,
     WatchedEvidence,
@@ -287,13 +288,17 @@ class Variants:
             basis = evidence.basis_of(variant)
         if isinstance(basis, Reason):
             return basis
+        method = self._method.original()
+        if (graphs := self.loaded.graphs_of(variant, call.scope)) is not None:
+            self.loaded.add(ActiveVariant(variant, graphs, method, arguments.compared_objects(variant), basis))
+            return None
         try:
             active = activate(
                 variant,
                 call.scope,
                 arguments,
                 basis,
-                self._method.original(),
+                method,
                 self._method.backend,
                 self.entry.store,
                 validate=self._method.settings.validate == "inputs",
