@@ -165,7 +165,7 @@ def test_calls_that_graphs_cannot_answer_are_misses(more: dict[str, Any], argume
     assert unserved(call) is None
     found = unserved({**call, **more})
     assert found is not None
-    assert found.argument == argument
+    assert found.reason == argument
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_cache_that_holds_what_slots_cannot_is_a_miss(change: Callable[[torch.
     cache.layers[0].keys = change(cache.layers[0].keys)
     found = unserved(call)
     assert found is not None
-    assert (found.argument, found.value) == (CACHE, "a cache that was changed")
+    assert (found.reason, found.value) == (CACHE, "a cache that was changed")
 
 
 def test_without_graphs_the_same_code_gives_the_same(tmp_path: Path) -> None:

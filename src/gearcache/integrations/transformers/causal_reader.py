@@ -10,10 +10,10 @@ import torch
 from msgspec.structs import replace
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from gearcache.integrations.misses import UnservedCall
 from gearcache.integrations.transformers.decoder import CausalDecoder
 from gearcache.integrations.transformers.model_call import (
     ModelCall,
-    UnservedCall,
     other_weights,
     read_call,
     sees_nothing,
