@@ -17,6 +17,7 @@ RELIED_ON: dict[str, tuple[str, ...]] = {
     "PreTrainedModel._can_compile_fullgraph": (),
     "PreTrainedModel.can_generate": (),
     "generation.GenerationMixin._get_static_cache_init_shape": (),
+    "generation.GenerationMixin._optimize_model_for_decode": (),
     "generation.GenerationMixin._prepare_cache_for_generation": (
         "generation_config",
         "model_kwargs",
