@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,30 @@ def test_keys_and_values_whose_sizes_no_config_tells_are_measured(tmp_path: Path
         attach_generate(model)
 
 
+def test_experts_that_run_in_another_way_while_tokens_are_decoded_are_warmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.contextmanager
+    def switched(model: Any) -> Iterator[None]:
+        """What transformers does on a GPU."""
+        usual = model.get_experts_implementation()
+        assert "grouped_mm" in usual.values()
+        model.set_experts_implementation(dict.fromkeys(usual, "batched_mm"))
+        yield
+        model.set_experts_implementation(usual)
+
+    model, plain = language_model("deepseek_v3"), language_model("deepseek_v3")
+    monkeypatch.setattr(type(model), "_optimize_model_for_decode", switched)
+    config = gearcache.CompilerConfig(backend="eager", strict=True, on_miss="raise")
+    attached = attach_generate(model, batch=[2], prompt=[8], cache_length=16, config=config, cache_dir=tmp_path)
+    attached.warm()
+    assert attached.stats.traces == 3
+    for rows, beams in ((2, 1), (1, 2)):
+        call = {"input_ids": tokens(rows, 7), "max_new_tokens": 4, "do_sample": False, "num_beams": beams}
+        assert torch.equal(model.generate(**call), plain.generate(**call))
+    assert attached.stats.traces == 3
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
@@ -165,7 +190,7 @@ def test_calls_that_graphs_cannot_answer_are_misses(more: dict[str, Any], argume
     assert unserved(call) is None
     found = unserved({**call, **more})
     assert found is not None
-    assert found.argument == argument
+    assert found.reason == argument
 
 
 @pytest.mark.parametrize(
@@ -188,7 +213,7 @@ def test_a_cache_that_holds_what_slots_cannot_is_a_miss(change: Callable[[torch.
     cache.layers[0].keys = change(cache.layers[0].keys)
     found = unserved(call)
     assert found is not None
-    assert (found.argument, found.value) == (CACHE, "a cache that was changed")
+    assert (found.reason, found.value) == (CACHE, "a cache that was changed")
 
 
 def test_without_graphs_the_same_code_gives_the_same(tmp_path: Path) -> None:

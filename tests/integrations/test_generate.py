@@ -47,6 +47,14 @@ SERVED: dict[str, tuple[str, dict[str, Any]]] = {
     "words to begin with": ("t5", {"input_ids": tokens(2, 7), "decoder_input_ids": tokens(2, 4, 3)}),
 }
 _MASKED_WORDS = {"decoder_input_ids": tokens(2, 4), "decoder_attention_mask": left_padded(2, 4)}
+
+
+def own_loop(model: Any, input_ids: torch.Tensor, **options: Any) -> torch.Tensor:
+    for _ in range(3):
+        input_ids = torch.cat([input_ids, model(input_ids).logits[:, -1:].argmax(-1)], 1)
+    return input_ids
+
+
 #: Those that the model itself serves, in part or throughout, with the argument that is why.
 UNSERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "past the last slot": (FAMILY, "max_length", {"input_ids": tokens(1, 50), "max_new_tokens": 20}),
@@ -54,7 +62,9 @@ UNSERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "no cache": (FAMILY, "use_cache", {"input_ids": tokens(2, 5), "use_cache": False}),
     "hidden states": (FAMILY, "output_hidden_states", {"input_ids": tokens(2, 5), "output_hidden_states": True}),
     "embeddings": (FAMILY, "inputs_embeds", {"inputs_embeds": torch.ones(2, 6, 32)}),
-    "drafts": (FAMILY, "prompt_lookup_num_tokens", {"input_ids": tokens(1, 9), "prompt_lookup_num_tokens": 3}),
+    "drafts": (FAMILY, "generation_mode", {"input_ids": tokens(1, 9), "prompt_lookup_num_tokens": 3}),
+    "a prompt in chunks": (FAMILY, "prefill_chunk_size", {"input_ids": tokens(1, 9), "prefill_chunk_size": 4}),
+    "a loop of the user": (FAMILY, "custom_generate", {"input_ids": tokens(1, 9), "custom_generate": own_loop}),
     "texts above all gears": ("t5", "input_ids", {"input_ids": tokens(5, 7)}),
     "a mask of the decoder": ("t5", "decoder_attention_mask", {"input_ids": tokens(2, 5), **_MASKED_WORDS}),
 }
@@ -103,7 +113,7 @@ def test_unserved_calls_run_without_graphs_or_raise(
     assert (list(attached.stats.eager_reasons), attached.stats.traces) == ([argument], 0)
     told = [record.getMessage() for record in caplog.records if record.name == "gearcache"]
     assert len(told) == 1
-    assert told[0].startswith(f"`{type(attached.model).__name__}.generate` runs without graphs: `{argument}` is ")
+    assert told[0].startswith(f"`{type(attached.model).__name__}.generate` runs without graphs: {argument}: ")
     with pytest.raises(UnknownGear, match=f"argument `{argument}` is .*; allowed: "):
         generated(raising.model, **call)
 

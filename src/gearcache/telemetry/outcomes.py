@@ -21,7 +21,9 @@ EAGER_REASONS: dict[str, str] = {
     "ranks": "the ranks of the job have not agreed on a graph for it (`gearcache.agree`)",
     "changed": "its module changed while its graph was made",
     "function mode": "a torch function mode was to see what the method calls",
-    # Those of `gearcache.integrations.sentence_transformers`:
+    # Those of `gearcache.integrations`; `attach_generate` also names the argument of `generate` or of the model:
+    "custom_generate": "`generate` runs a loop of the user",
+    "generation_mode": "`generate` is neither greedy nor sampling nor with beams, but for example with drafts",
     "size": "more texts, or a longer one, than the largest graph takes",
     "features": "something else than texts, or arguments beside them",
     "empty text": "a text of which the mask shows no token",
@@ -47,7 +49,7 @@ class Outcomes:
         self.changed_builds, self.next_build = 0, 0.0
 
     def ran_eagerly(self, reason: str) -> None:
-        """Count a call that the method itself serves; `reason` is one of `EAGER_REASONS`."""
+        """Count a call that the method itself serves, by its reason: see `EAGER_REASONS`."""
         with _lock:
             self.eager[reason] += 1
             _eager[self._method, reason] += 1

@@ -16,7 +16,4 @@ if _import_problem := _problem("sentence_transformers", "sentence-transformers",
 from gearcache.integrations.sentence_transformers.attach_encode import attach_encode as attach_encode
 from gearcache.integrations.sentence_transformers.attached_encoder import AttachedEncoder as AttachedEncoder
 
-#: The former name.
-attach = attach_encode
-
-__all__ = ["AttachedEncoder", "attach", "attach_encode"]
+__all__ = ["AttachedEncoder", "attach_encode"]

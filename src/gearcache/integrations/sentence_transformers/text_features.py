@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
 
 from gearcache.errors import UnsupportedMethod
 from gearcache.guards.evidence.names import a_type
+from gearcache.integrations.misses import UnservedCall
 
 #: Features with a batch and a length, and the tokenizer attribute that holds the filling of each.
 _FILLED_BY = {"input_ids": "pad_token_id", "attention_mask": None, "token_type_ids": "pad_token_type_id"}
 #: Features that a tried model does not read, or only compares with "text".
 _OTHERS = ("modality", "prompt_length")
-
-
-class UnservedTexts(NamedTuple):
-    """Why no graph serves a call: one of `EAGER_REASONS`, the actual value, and the allowed values."""
-
-    reason: str
-    value: str
-    allowed: str
-
-    def __str__(self) -> str:
-        return f"{self.value}; served: {self.allowed}"
 
 
 class TextFeatures:
@@ -61,16 +51,16 @@ class TextFeatures:
         #: Path of each tensor -> the value of its filling.
         self.fills = {f"input[{name!r}]": int(value or 0) for name, value in fills.items()}
 
-    def read(self, features: Any) -> dict[str, Any] | UnservedTexts:
+    def read(self, features: Any) -> dict[str, Any] | UnservedCall:
         """Return the tensors of a call that a graph takes, or the reason why no graph takes them."""
         allowed = f"{', '.join(self.names)} of texts"
         if not isinstance(features, Mapping):
-            return UnservedTexts("features", f"features are {a_type(features)}", allowed)
+            return UnservedCall("features", a_type(features), allowed)
         for name in features:
             if name not in self.names and name not in self._other_names:
-                return UnservedTexts("features", f"the feature `{name}` is given", allowed)
+                return UnservedCall("features", f"one with `{name}`", allowed)
         if features.get("modality", "text") != "text":
-            return UnservedTexts("features", f"`modality` is {features['modality']!r}", "'text'")
+            return UnservedCall("features", f"of the modality {features['modality']!r}", "'text'")
         tensors: dict[str, Any] = {name: features.get(name) for name in self.names}
         shape = getattr(tensors["input_ids"], "shape", None)
         for name, value in tensors.items():
@@ -81,12 +71,12 @@ class TextFeatures:
                 or value.shape != shape
                 or 0 in value.shape
             ):
-                return UnservedTexts(
-                    "features", f"`{name}` is {_in_words(value)}", "int64 of shape (batch, length) for all"
+                return UnservedCall(
+                    "features", f"one whose `{name}` is {_in_words(value)}", "int64 of shape (batch, length) for all"
                 )
         # The result of such a text depends on the number of masked tokens, because all of them are seen equally.
         if not bool(tensors["attention_mask"].any(1).all()):
-            return UnservedTexts("empty text", "a text has no token that the mask shows", "texts of at least one token")
+            return UnservedCall("empty text", "one of which the mask shows no token", "texts of at least one token")
         return {**{name: value.contiguous() for name, value in tensors.items()}, "modality": "text"}
 
 

@@ -8,7 +8,4 @@ if _import_problem := _problem("transformers", "transformers"):
 from gearcache.integrations.transformers.attach_generate import attach_generate as attach_generate
 from gearcache.integrations.transformers.attached_model import AttachedModel as AttachedModel
 
-#: The former name.
-attach = attach_generate
-
-__all__ = ["AttachedModel", "attach", "attach_generate"]
+__all__ = ["AttachedModel", "attach_generate"]

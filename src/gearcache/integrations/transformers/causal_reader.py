@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from msgspec.structs import replace
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from gearcache.integrations.misses import UnservedCall
 from gearcache.integrations.transformers.decoder import CausalDecoder
 from gearcache.integrations.transformers.model_call import (
     ModelCall,
-    UnservedCall,
     other_weights,
     read_call,
     sees_nothing,
@@ -47,9 +48,15 @@ class CausalReader:
         """Compile and load every gear."""
         rows, device = self._sizes.batch[-1], self._model.device
         slots = self._new_cache(rows, rows).open(rows, 0)
-        for width in {1, self._sizes.prompt[-1]}:
+        # Off CPUs transformers runs experts in another way while it decodes, except with beams.
+        for width, way in (
+            (self._sizes.prompt[-1], nullcontext),
+            (1, nullcontext),
+            (1, self._model._optimize_model_for_decode),
+        ):
             ids = torch.zeros(rows, width, dtype=torch.long, device=device)
-            self._method(width).warm(**_arguments(slots, 0, ids, self._mask(None, rows, rows), ids.clone(), width))
+            with way():
+                self._method(width).warm(**_arguments(slots, 0, ids, self._mask(None, rows, rows), ids.clone(), width))
 
     def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_hooked: bool = False) -> Any:
         """Return the model's result for a call, or an `UnservedCall`; `is_hooked`: hooks see the result."""

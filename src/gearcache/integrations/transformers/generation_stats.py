@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,9 +13,8 @@ from gearcache.telemetry.stats import Stats
 class GenerationStats(Stats):
     """The sums of all methods of one attached model; `methods` has the counters of each."""
 
-    def __init__(self, methods: Mapping[str, CachedMethod], eager: Mapping[str, int]) -> None:
+    def __init__(self, methods: Mapping[str, CachedMethod]) -> None:
         self._stats = {name: method.stats for name, method in methods.items()}
-        self._eager = dict(eager)
         sums = Stats.together(list(self._stats.values()))
         super().__init__(sums._counters, sums._outcomes, sums._use)
 
@@ -24,18 +22,6 @@ class GenerationStats(Stats):
     def methods(self) -> dict[str, Stats]:
         """The `Stats` of each method by its name."""
         return dict(self._stats)
-
-    @property
-    def eager_reasons(self) -> dict[str, int]:
-        """Calls inside `generate` without a graph: those of the model by the argument that is the reason, those of a
-        method as in `Stats`.
-        """
-        return dict(Counter(self._eager) + Counter(super().eager_reasons))
-
-    @property
-    def calls(self) -> int:
-        """Calls of graphs, and calls that the model itself served."""
-        return sum(stats.calls for stats in self._stats.values()) + sum(self._eager.values())
 
     @property
     def gears(self) -> dict[str, int]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 from msgspec import Struct
-from transformers import Cache, DynamicCache
+from transformers import Cache, DynamicCache, EncoderDecoderCache
 
+from gearcache.integrations.misses import UnservedCall
 from gearcache.integrations.transformers.sequence_cache import SequenceCache
 from gearcache.integrations.transformers.support import CACHE
 
@@ -21,17 +22,6 @@ _ARGUMENTS = {
     "logits_to_keep",
     "return_dict",
 }
-
-
-class UnservedCall(NamedTuple):
-    """Why no graph serves a call: the argument, its value, and the allowed values."""
-
-    argument: str
-    value: str
-    allowed: str
-
-    def __str__(self) -> str:
-        return f"`{self.argument}` is {self.value}; served are: {self.allowed}"
 
 
 class ModelCall(Struct, frozen=True):
@@ -79,7 +69,7 @@ def read_call(
             description = "a cache that was changed" if cache.rows is None else f"a cache of {cache.rows} rows"
             return UnservedCall(CACHE, description, f"one of {ids.shape[0]} rows, as `input_ids` has")
         past = cache.get_seq_length()
-    elif not _is_new(cache):
+    elif not is_new(cache):
         return UnservedCall(CACHE, in_words(cache), "none, or what an attached `generate` has returned")
     else:
         cache = None
@@ -107,13 +97,12 @@ def other_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], allowed: set[
     return None
 
 
-def _is_new(cache: Any) -> bool:
-    """Whether the cache is the empty one that `generate` makes, which no other code holds."""
-    return (
-        type(cache) is DynamicCache
-        and not cache.offloading
-        and cache.get_seq_length() == 0
-        and not getattr(cache, "_is_user_defined", False)
+def is_new(cache: Any) -> bool:
+    """Whether the cache is the empty one that `generate` makes, or for an encoder-decoder the pair of these."""
+    is_pair = type(cache) is EncoderDecoderCache
+    parts = (cache.self_attention_cache, cache.cross_attention_cache) if is_pair else (cache,)
+    return not getattr(cache, "_is_user_defined", False) and all(
+        type(part) is DynamicCache and not part.offloading and part.get_seq_length() == 0 for part in parts
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gearcache.integrations.transformers.model_call import UnservedCall
+from gearcache.integrations.misses import UnservedCall
 from gearcache.integrations.transformers.sizes import Sizes
 from gearcache.integrations.transformers.slots import LayerShapes
 from gearcache.integrations.transformers.support import measured_shapes, reason_against, told_shapes

@@ -6,13 +6,14 @@ from typing import Any, TypeGuard
 
 import torch
 from msgspec import Struct
-from transformers import DynamicCache, EncoderDecoderCache
+from transformers import EncoderDecoderCache
 
+from gearcache.integrations.misses import UnservedCall
 from gearcache.integrations.transformers.model_call import (
-    UnservedCall,
     are_tokens,
     in_words,
     is_mask,
+    is_new,
     other_arguments,
     sees_nothing,
 )
@@ -91,7 +92,7 @@ def read_seq2seq_call(
     if isinstance(tokens_and_mask, UnservedCall):
         return tokens_and_mask
     if not isinstance(cache, SequencePair):
-        if not _is_new(cache):
+        if not is_new(cache):
             return UnservedCall(CACHE, in_words(cache), "none, or what an attached `generate` has returned")
         return Seq2SeqCall(ids, hidden, tokens_and_mask[1], None, 0)
     own, encoded_cache = cache.caches
@@ -120,14 +121,3 @@ def _with_mask(tokens: torch.Tensor, mask: Any) -> tuple[torch.Tensor, torch.Ten
     if not is_mask(mask, (tokens.shape[0], tokens.shape[1])):
         return UnservedCall("attention_mask", in_words(mask), "a mask of bools or ints of the shape (batch, tokens)")
     return (tokens, mask) if mask.any(1).all() else sees_nothing()
-
-
-def _is_new(cache: Any) -> bool:
-    """Whether the cache is the empty one that `generate` makes, which no other code holds."""
-    return (
-        type(cache) is EncoderDecoderCache
-        and type(cache.self_attention_cache) is type(cache.cross_attention_cache) is DynamicCache
-        and not cache.self_attention_cache.offloading
-        and cache.get_seq_length() == 0
-        and not getattr(cache, "_is_user_defined", False)
-    )

@@ -10,7 +10,8 @@ import torch
 from msgspec.structs import replace
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from gearcache.integrations.transformers.model_call import UnservedCall, other_weights
+from gearcache.integrations.misses import UnservedCall
+from gearcache.integrations.transformers.model_call import other_weights
 from gearcache.integrations.transformers.model_state import ModelState
 from gearcache.integrations.transformers.seq2seq_call import (
     Seq2SeqCall,

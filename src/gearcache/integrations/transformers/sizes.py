@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gearcache.guards.gears.symbol import Symbol
-from gearcache.integrations.transformers.model_call import UnservedCall
+from gearcache.integrations.misses import UnservedCall
 from gearcache.serving.call.method import CachedMethod
 from gearcache.serving.call.parameters import Parameters
 

@@ -158,7 +158,7 @@ class CachedMethod:
         return Stats(self._counters, self._outcomes, self._use, self._shapes_met)
 
     def count_eager(self, reason: str) -> None:
-        """Count a call that the owner of this method ran without a graph; `reason` is one of `EAGER_REASONS`."""
+        """Count a call that the owner of this method ran without a graph, by its reason: see `EAGER_REASONS`."""
         self._outcomes.ran_eagerly(reason)
 
     @property
