@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -138,7 +139,7 @@ class GearSpec(Struct, frozen=True, dict=True):
 
     def to_plain(self) -> dict[str, Any]:
         """Return the data that enters the key; symbols are numbered, not named."""
-        ranges = sorted(self.ranges, key=_place)
+        ranges = sorted(self.ranges, key=attrgetter("path", "dim"))
         sizes: list[Any] = [axis.size for axis in self.axes] + [axis.size for axis in ranges]
         symbols = dict.fromkeys(
             symbol for size in sizes if isinstance(size, SizeExpression) for symbol in size.symbols()
@@ -162,7 +163,7 @@ class GearSpec(Struct, frozen=True, dict=True):
         if self.policy not in POLICIES:
             raise GearSpecError(f"gear merge policy is {self.policy!r}; allowed: 'zip', 'product'")
         # Stored gears are compared by their texts, also with those of a process that wrote another order.
-        force_setattr(self, "axes", tuple(sorted(self.axes, key=_place)))
+        force_setattr(self, "axes", tuple(sorted(self.axes, key=attrgetter("path", "dim"))))
         axes: list[Axis | RangeAxis] = [*self.axes, *self.ranges]
         check_names((axis.text, axis.size) for axis in axes)
         lengths = {axis.text: len(axis.sizes) for axis in self.axes if axis.size is None}
@@ -239,10 +240,6 @@ class GearSpec(Struct, frozen=True, dict=True):
 def gear_text(spec: GearSpec, sizes: tuple[int, ...]) -> str:
     """Return a gear as messages name it, e.g. `ids.size(0)=4, ids.size(1)=16`."""
     return ", ".join(f"{axis.text}={size}" for axis, size in zip(spec.axes, sizes, strict=True))
-
-
-def _place(axis: _Dim) -> tuple[str, int]:
-    return axis.path, axis.dim
 
 
 def _variable(symbol: Symbol, axis: _Dim) -> tuple[Symbol, _Dim | None]:
