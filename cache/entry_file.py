@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gearcache.cache.admin.row import Identity
@@ -13,11 +12,6 @@ from gearcache.cache.locks.use import register_use
 from gearcache.cache.manifest import Manifest, encode_manifest
 from gearcache.cache.upkeep import note_entry
 from gearcache.errors import PublishError
-
-#: Seconds that a command waits for a process of this host that compiles the same.
-LOCK_SECONDS = 60.0
-#: See `gearcache.readable.joined`, which knows what a payload holds.
-Join = Callable[["Manifest | None", Sequence[Manifest], Callable[[str, int], bool]], "Manifest | None"]
 
 
 def entry_bytes(manifest: Manifest, path: Path) -> bytes:

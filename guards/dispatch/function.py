@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from msgspec import Struct
 
-from gearcache.guards.access import Access, Scope, Walker
+from gearcache.guards.access import FAULTS, Access, Scope, Walker
 from gearcache.guards.dispatch.check_code import CheckWriter, checked_name
 from gearcache.guards.dispatch.generated import define
 from gearcache.guards.dispatch.graph_call import Mismatch
@@ -28,7 +28,7 @@ from gearcache.guards.evidence.kinds import KINDS
 Frame = Callable[..., Any]
 #: Types of objects that each access makes anew.
 _MADE_ANEW = (torch.device, types.MethodType, types.MethodWrapperType)
-_MISSED = (AttributeError, TypeError, LookupError, ArithmeticError, ValueError)
+_MISSED = (*FAULTS, ArithmeticError)
 
 
 class BoundGear(Struct, frozen=True):

@@ -19,6 +19,8 @@ from gearcache.guards.dispatch.tensors.native import tensor_check
 from gearcache.guards.dispatch.tensors.tensor_checks import TensorChecks
 from gearcache.guards.gears.expressions import NAMESPACE, NO_VALUE, checked_expression
 
+#: Of distinct shapes the first ones are counted: a client may send any number.
+MOST_SHAPES = 10_000
 #: How many sets of addresses a graph remembers as free of overlap.
 _MAX_PLACES = 256
 Runner = Callable[[list[torch.Tensor]], list[torch.Tensor]]
@@ -83,7 +85,8 @@ class GraphCall:
 
         def counted(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
             sizes = tuple(tuple(tensor.shape) for tensor in inputs[:count])
-            counts[sizes] = counts.get(sizes, 0) + 1
+            if sizes in counts or len(counts) < MOST_SHAPES:
+                counts[sizes] = counts.get(sizes, 0) + 1
             return run(inputs)
 
         self._run = counted

@@ -12,10 +12,12 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import torch
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from gearcache.errors import GearSpecError
 from gearcache.guards.gears.expressions import expression_function
@@ -72,7 +74,7 @@ class RangeCheck(Struct, frozen=True):
 
 
 class GearSpec(Struct, frozen=True, dict=True):
-    """All axes of a method and the gears that they form."""
+    """All axes of a method and the gears that they form; axes are in the order of their paths and dims."""
 
     axes: tuple[Axis, ...]
     policy: str = "zip"
@@ -84,7 +86,7 @@ class GearSpec(Struct, frozen=True, dict=True):
 
     @cached_property
     def gears(self) -> tuple[tuple[int, ...], ...]:
-        """Distinct gears in the user's order; each has one size per axis."""
+        """Distinct gears, sizes in the user's order; each has one size per axis."""
         if not self.axes:
             return ()
         list_axes = [axis for axis in self.axes if axis.size is None]
@@ -136,10 +138,9 @@ class GearSpec(Struct, frozen=True, dict=True):
         return self.policy == "product" and all(axis.size is None for axis in self.axes)
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the data that enters the key, in a defined order; symbols are numbered, not named."""
-        axes = sorted(self.axes, key=lambda axis: (axis.path, axis.dim, axis.sizes))
-        ranges = sorted(self.ranges, key=lambda axis: (axis.path, axis.dim))
-        sizes: list[Any] = [axis.size for axis in axes] + [axis.size for axis in ranges]
+        """Return the data that enters the key; symbols are numbered, not named."""
+        ranges = sorted(self.ranges, key=attrgetter("path", "dim"))
+        sizes: list[Any] = [axis.size for axis in self.axes] + [axis.size for axis in ranges]
         symbols = dict.fromkeys(
             symbol for size in sizes if isinstance(size, SizeExpression) for symbol in size.symbols()
         )
@@ -150,7 +151,7 @@ class GearSpec(Struct, frozen=True, dict=True):
 
         data: dict[str, Any] = {
             "policy": self.policy,
-            "axes": [[axis.path, axis.dim, plain(axis.size) or list(axis.sizes)] for axis in axes],
+            "axes": [[axis.path, axis.dim, plain(axis.size) or list(axis.sizes)] for axis in self.axes],
         }
         if symbols:
             data["symbols"] = [symbol.to_plain() for symbol in symbols]
@@ -161,6 +162,8 @@ class GearSpec(Struct, frozen=True, dict=True):
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
             raise GearSpecError(f"gear merge policy is {self.policy!r}; allowed: 'zip', 'product'")
+        # Stored gears are compared by their texts, also with those of a process that wrote another order.
+        force_setattr(self, "axes", tuple(sorted(self.axes, key=attrgetter("path", "dim"))))
         axes: list[Axis | RangeAxis] = [*self.axes, *self.ranges]
         check_names((axis.text, axis.size) for axis in axes)
         lengths = {axis.text: len(axis.sizes) for axis in self.axes if axis.size is None}

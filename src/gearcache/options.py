@@ -158,8 +158,8 @@ class CompilerConfig(_Checked):
     - `jobs`: compile processes (None: `$GEARCACHE_JOBS`, else the number of cores).
     - `compile_timeout`: seconds that a compile process may take for one gear; then it is ended with its
       compilers, and the call raises `CompileError` (None: `$GEARCACHE_COMPILE_TIMEOUT`, else 3600).
-    - `count_shapes`: also count the shapes that a dynamic graph serves, for `.stats.shapes` and `suggest_gears`; static
-      graphs always count theirs.
+    - `count_shapes`: also count the shapes that a dynamic graph serves (the first 10,000), for `.stats.shapes` and
+      `suggest_gears`; static graphs always count theirs.
     - `label`: replaces the name of the module's class in entries, messages, `.stats` and metrics, to distinguish models
       of one class: `query.forward` instead of `Encoder.forward`. None is the name of the class.
     - `max_variants`: how many traces one entry may hold.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.errors import MissingTorchNames
+from gearcache.errors import CaptureError, MissingTorchNames
 from gearcache.exporting.cpp_package import header_folder
 from gearcache.ge_cache.inductor.targets import host_targets
 from tests.support.source_tree import ROOT
@@ -30,13 +30,13 @@ class Step(nn.Module):
     def step(self, x: Tensor, cache: Tensor) -> dict[str, Tensor]:
         hidden = torch.tanh(self.project(x)) + self.offset
         cache.mul_(0.5).add_(hidden)
-        return {"hidden": hidden, "top": hidden[:, :2], "cache": cache, "weight": self.project.weight[0]}
+        return {"hidden": hidden, "top": hidden[:, 1:3], "cache": cache, "weight": self.project.weight[0]}
 
 
 def build(target: Path) -> None:
     root = Path(torch.__file__).parent
     include = [root / "include", root / "include/torch/csrc/api/include", header_folder()]
-    command = ["g++", "-std=c++20", "-O0", str(ROOT / "examples/cpp/run_package.cpp"), "-o", str(target)]
+    command = ["g++", "-std=c++20", "-O0", str(ROOT / "tests/exporting/run_package.cpp"), "-o", str(target)]
     command += [f"-I{path}" for path in include]
     command += [f"-L{root / 'lib'}", f"-Wl,-rpath,{root / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
@@ -84,6 +84,22 @@ def test_a_cpp_program_runs_every_gear_of_a_package(cache_dir: Path, tmp_path: P
     )
     assert done.returncode == 1
     assert "no gear takes these inputs: x[3, 8]float" in done.stderr
+    done = subprocess.run([program, package], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["apart 0", "one memory 1", "lazy negative 1"]
+
+
+class Bits(nn.Module):
+    def bits(self, x: Tensor) -> Tensor:
+        return x.view(torch.int32)
+
+
+@pytest.mark.usefixtures("compiled_here")
+def test_a_result_that_the_header_cannot_make_is_refused(cache_dir: Path, tmp_path: Path) -> None:
+    config = gearcache.CompilerConfig(backend="inductor", strict=True)
+    cached = gearcache.cache_compile(Bits().bits, config=config, gears={"x": {0: [2]}})
+    assert cached(torch.ones(2)).dtype is torch.int32
+    with pytest.raises(CaptureError, match="view of another dtype"):
+        gearcache.export(cached, tmp_path / "package")
 
 
 def test_a_method_that_was_not_called_cannot_be_exported(cache_dir: Path, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def on_node(node: str, function: Any) -> Any:
 def test_each_entry_is_compiled_once_and_every_node_serves(caches: list[Path]) -> None:
     for root in caches:  # tests run in any order
         shutil.rmtree(root, ignore_errors=True)
-    told = prewarm("tests.scenarios.prewarmed:on_meta", nodes="all", timeout=200)
+    told = prewarm("tests.scenarios.prewarmed:on_meta", nodes="all", threads=1, timeout=200)
     assert len({node.node for node in told}) == 2
     # `Decoder.decode` has three gears in two variants, `Decoder.score` one graph; nothing is compiled twice.
     assert sorted(node.compiled for node in told) == [1, 3]
@@ -76,7 +76,7 @@ def test_each_entry_is_compiled_once_and_every_node_serves(caches: list[Path]) -
         assert (node.problem, node.report.compiled, node.report.is_complete) == ("", 0, True)
         served = on_node(node.node, prewarmed.serve)
         assert (served["equal"], served["traces"], served["misses"]) == (True, 0, [])
-    (one,) = prewarm(prewarmed.on_meta, nodes=[told[0].node])
+    (one,) = prewarm(prewarmed.on_meta, nodes=[told[0].node], threads=1)
     assert (one.node, one.compiled) == (told[0].node, 0)
 
 
@@ -85,6 +85,7 @@ def test_each_entry_is_compiled_once_and_every_node_serves(caches: list[Path]) -
     [
         ({}, "Ray is not initialised"),
         ({"jobs": 0}, "jobs is 0"),
+        ({"threads": None}, "threads is None; it must be an int"),
         ({"threads": True}, "threads is True"),
         ({"timeout": 0}, "timeout is 0"),
     ],
@@ -92,25 +93,30 @@ def test_each_entry_is_compiled_once_and_every_node_serves(caches: list[Path]) -
 def test_wrong_arguments_are_told(arguments: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     with pytest.raises(OptionError, match=message):
-        prewarm(prewarmed.on_meta, **arguments)
+        prewarm(prewarmed.on_meta, **{"threads": 1, **arguments})
+
+
+def test_the_threads_of_the_servers_are_asked_for_as_an_actor_has_one() -> None:
+    with pytest.raises(TypeError, match="threads"):
+        prewarm(prewarmed.on_meta)
 
 
 def test_nodes_that_are_not_there_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ray.is_initialized", lambda: True)
     monkeypatch.setattr("ray.nodes", lambda: [{"NodeID": "ab", "Alive": True}, {"NodeID": "cd", "Alive": False}])
     with pytest.raises(OptionError, match="nodes is 'some'; it must be 'all', or ids of nodes"):
-        prewarm(prewarmed.on_meta, nodes="some")
+        prewarm(prewarmed.on_meta, nodes="some", threads=1)
     with pytest.raises(OptionError, match=r"nodes has 'cd'; alive are ab$"):
-        prewarm(prewarmed.on_meta, nodes=["cd"])
+        prewarm(prewarmed.on_meta, nodes=["cd"], threads=1)
 
 
 def test_what_no_server_imports_is_refused() -> None:
     with pytest.raises(OptionError, match="it must be a function, or `module:function`"):
-        prewarm("deploy")
+        prewarm("deploy", threads=1)
 
     def here() -> None:
         gearcache.cache_compile(prewarmed.Decoder().decode)
 
     here.__module__ = "__main__"
     with pytest.raises(OptionError, match="a class of `__main__` is another one there"):
-        prewarm(here)
+        prewarm(here, threads=1)

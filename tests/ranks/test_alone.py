@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from gearcache.errors import CompileNotAgreed, RanksDisagree
 from gearcache.ranks import agree as agreement
 from gearcache.ranks import seat
 from gearcache.ranks.job import Job, _Connection
+from gearcache.ranks.team import Team
 from tests.support.rank_actors import Net, cached
 
 RESULT = 20.0
@@ -31,6 +33,15 @@ def be_rank(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job(1, 2, _Connection(store))
     monkeypatch.setattr(seat, "GRACE", 0.2)
     monkeypatch.setattr(agreement, "present_job", lambda: job)
+
+
+def test_what_an_agreed_rank_only_logs_may_fail(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(0, 1, _Connection(torch.distributed.HashStore()))
+    monkeypatch.setattr(agreement, "present_job", lambda: job)
+    told = Mock(side_effect=KeyError("x"))
+    monkeypatch.setattr(Team, "tell_what_is_left_out", told)
+    gearcache.agree(cached(Net(), "decode"))
+    assert told.called
 
 
 @pytest.mark.parametrize("store", ["alive", "dead"])

@@ -115,6 +115,14 @@ def test_a_dynamic_graph_counts_shapes_when_asked(cache_dir: Path) -> None:
     assert cached.suggest_gears(2).gears == {"x": {0: [3, 7]}}
 
 
+def test_of_any_number_of_shapes_the_first_are_counted(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gearcache.guards.dispatch.graph_call.MOST_SHAPES", 2)
+    cached = gearcache.cache_compile(Net().plain, config=strict_config(count_shapes=True))
+    for size in (2, 3, 5, 7, 3):
+        cached(torch.randn(size, 4))
+    assert cached.stats.shapes == {(2, 4): 1, (3, 4): 2}
+
+
 def test_without_shapes_there_is_nothing_to_suggest(cache_dir: Path) -> None:
     cached = gearcache.cache_compile(Net().plain, config=strict_config())
     with pytest.raises(GearSpecError, match="no shapes were met yet"):

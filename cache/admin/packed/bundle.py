@@ -18,11 +18,11 @@ from typing import BinaryIO, cast
 
 from msgspec import Struct, field
 
+from gearcache.cache.admin.joining import LOCK_SECONDS, Join, join_entry
 from gearcache.cache.admin.packed.archive import MAX_MEMBERS, BoundedReads, add_file, pieces
 from gearcache.cache.admin.packed.packing import Packed, packing
 from gearcache.cache.admin.row import EntryRow, Identity
-from gearcache.cache.blob_folder import prepare_entry, prepare_folder, present_size
-from gearcache.cache.entry_file import LOCK_SECONDS, Join, entry_bytes, write_entry
+from gearcache.cache.blob_folder import prepare_folder
 from gearcache.cache.files.atomic import open_atomic, write_pieces_atomic
 from gearcache.cache.files.parent_folders import TRUSTED_VARIABLE, is_trusted_by_name
 from gearcache.cache.files.regular_files import open_regular
@@ -30,11 +30,11 @@ from gearcache.cache.files.trust import others_wrote
 from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, Layout, is_digest
 from gearcache.cache.locks.lock import key_lock
-from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest, read_manifest
+from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifest
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.signatures.trusted_keys import HMAC_NAME
 from gearcache.cache.store import DiskStore
-from gearcache.errors import BundleError, CacheError, CorruptEntry, LockTimeout, UnsafePath, UnsignedEntry
+from gearcache.errors import BundleError, CacheError, CorruptEntry, UnsafePath, UnsignedEntry
 
 HEADER_NAME = "gearcache-bundle.json"
 _MAX_HEADER_SIZE = 4096
@@ -84,7 +84,7 @@ def take_bundle(
     bundle of this format, that is larger than `max_size`, or, where `trust` has keys, for an entry that none of them
     has signed. Without keys, raises `UnsafePath` for a file that other users could have written. Entries taken before
     an error stay whole; blobs that no entry names are collected later. Raises other `CacheError`s when the cache cannot
-    be written.
+    be written at all.
     """
     return _Taking(layout, source, trust or Trust(), max_size).run(join)
 
@@ -201,24 +201,13 @@ class _Taking:
         for digest, size in manifest.blobs.items():
             if self._blob_sizes.get(digest) != size:
                 raise self._wrong(f"`{name}` needs the blob {digest} of {size} bytes, which it does not hold")
-        path = self._layout.entry(*identity) / MANIFEST_NAME
-        prepare_entry(self._layout, path.parent, manifest.blobs)
         try:
-            self._join(path, identity, manifest, data, join)
-        except LockTimeout as error:
+            with key_lock(self._layout.locks_folder / f"{manifest.key_digest}.lock", LOCK_SECONDS):
+                _, is_new = join_entry(self._layout, identity, [(manifest, data)], self._trust, join)
+        except CacheError as error:
             self._summary.failed[manifest.name] = str(error)
-
-    def _join(self, path: Path, identity: Identity, manifest: Manifest, data: bytes, join: Join) -> None:
-        """Store the entry with the blobs that are here; `LockTimeout` where a process keeps compiling it."""
-        with key_lock(self._layout.locks_folder / f"{manifest.key_digest}.lock", LOCK_SECONDS):
-            joined_manifest = join(self._own_entry(path, manifest.key_digest), [manifest], self._is_here)
-            if joined_manifest is not None:
-                if joined_manifest is not manifest:
-                    data = self._trust.signed(entry_bytes(joined_manifest, path))
-                write_entry(self._layout, identity, joined_manifest, data)
-                self._summary.entries.append(manifest.name)
-                return
-        self._summary.skipped.append(manifest.name)
+            return
+        (self._summary.entries if is_new else self._summary.skipped).append(manifest.name)
 
     def _signed(self, name: str, data: bytes) -> bytes:
         """Return a manifest that a trusted key has signed, as this host stores it: lookups ask for its own HMAC."""
@@ -241,16 +230,6 @@ class _Taking:
         if name != expected or manifest.name != f"{label}-{manifest.key_digest}":
             raise self._wrong(f"`{name}` holds the entry {manifest.name}")
         return label, manifest.key_digest, ranks
-
-    def _own_entry(self, path: Path, key_digest: str) -> Manifest | None:
-        """Return the entry that this cache has; None for an entry that no process would use."""
-        try:
-            return read_manifest(path, key_digest, self._trust.hmac)
-        except (OSError, CacheError):
-            return None
-
-    def _is_here(self, digest: str, size: int) -> bool:
-        return present_size(self._layout.blob(digest)) == size
 
     def _verified_pieces(self, digest: str, file: BinaryIO) -> Iterator[bytes]:
         state = sha256()

@@ -9,13 +9,13 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gearcache.cache.blob_folder import prepare_folder, present_size
-from gearcache.cache.entry_file import LOCK_SECONDS, Join, entry_bytes, write_entry
-from gearcache.cache.files.trust import read_trusted
+from gearcache.cache.admin.joining import LOCK_SECONDS, Join, is_here, join_entry, own_entry
+from gearcache.cache.admin.row import Identity
+from gearcache.cache.blob_folder import prepare_folder
 from gearcache.cache.keys.siblings import family_of
-from gearcache.cache.layout import MANIFEST_NAME, Layout
+from gearcache.cache.layout import Layout
 from gearcache.cache.locks.lock import key_lock
-from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, OtherFormat, read_manifest
+from gearcache.cache.manifest import Manifest
 from gearcache.cache.remote.admin.command_retries import MOST_FAULTS, SECONDS, persistently
 from gearcache.cache.remote.admin.holdings import read_manifests
 from gearcache.cache.remote.admin.push import name_of
@@ -26,7 +26,7 @@ from gearcache.cache.remote.names import EntryName, expected_digest
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.store import DiskStore
-from gearcache.errors import CacheError, CorruptEntry, UnsignedEntry
+from gearcache.errors import CacheError
 
 _Result = TypeVar("_Result")
 _BYTES_PER_SECOND = 1 << 20
@@ -88,9 +88,12 @@ class Pull:
         # Until the manifest names them, only the lock of the store protects blobs from being collected.
         with key_lock(lock, LOCK_SECONDS), self._store.writing():
             has_come, losses = self._fetch_of(own_manifest, candidates)
-            is_new = self._publish(entry, candidates)
-            if losses and self._join(self._own_manifest(entry)[0], manifests, lambda *_: True) is not None:
+            offers = [(each.manifest, each.data) for each in candidates]
+            manifest, is_new = join_entry(self._layout, _identity(entry), offers, self._trust, self._join)
+            if losses and self._join(manifest, manifests, lambda *_: True) is not None:
                 problems += losses  # otherwise another host's copies replaced the lost ones
+        if manifest is not None and isinstance(traces := manifest.producer.get("variants"), int):
+            self.outcome.traces[name] = traces
         if problems:
             self.outcome.failed[name] = "; ".join(dict.fromkeys(problems))
         if is_new or (own_manifest is not None and has_come):
@@ -108,7 +111,7 @@ class Pull:
         has_come, lost_digests, problems = False, set[str](), list[str]()
 
         def may_be_had(digest: str, size: int) -> bool:
-            return self._is_here(digest, size) or (digest in offered_sizes and digest not in lost_digests)
+            return is_here(self._layout, digest, size) or (digest in offered_sizes and digest not in lost_digests)
 
         while True:
             joined_manifest = self._join(own_manifest, manifests, may_be_had)
@@ -129,18 +132,10 @@ class Pull:
 
     def _own_manifest(self, entry: EntryName) -> tuple[Manifest | None, str]:
         """Return the usable manifest of this host, and its name in a tier if it is whole."""
-        path = self._layout.entry(entry.label, entry.digest, entry.ranks) / MANIFEST_NAME
-        try:
-            manifest = read_manifest(path, entry.digest, self._trust.hmac)
-            data = read_trusted(path, MAX_MANIFEST_SIZE)
-        except OtherFormat:
-            raise
-        except (FileNotFoundError, NotADirectoryError, CorruptEntry, UnsignedEntry):
-            return None, ""  # a serving process would compile it, and replace it with its own result
-        except OSError as error:
-            raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
-        is_whole = all(self._is_here(*item) for item in manifest.blobs.items())
-        return manifest, entry.manifest(data, family_of(manifest.components)) if is_whole else ""
+        manifest, data = own_entry(self._layout, _identity(entry), self._trust.hmac)
+        if manifest is None or self._lacking(manifest.blobs):
+            return manifest, ""
+        return manifest, entry.manifest(data, family_of(manifest.components))
 
     def _candidates(
         self, entry: EntryName, tier_names: Sequence[tuple[Tier, Sequence[str]]]
@@ -162,7 +157,8 @@ class Pull:
             data_by_name |= {name: data for name, data in read.items() if expected_digest(name) is not None}
             for name, data in at_hand.items():
                 try:
-                    candidates.append(replace(read_tier_entry(tier, entry, name, data, self._trust), data=data))
+                    candidate = read_tier_entry(tier, entry, name, data, self._trust)
+                    candidates.append(replace(candidate, data=self._trust.signed(data)))
                 except CacheError as error:
                     self.outcome.refused[str(tier.path(name))] = str(error)
         return candidates, problems
@@ -211,25 +207,9 @@ class Pull:
         seconds = max(tier.url.budget, SECONDS) + sum(missing.values()) / _BYTES_PER_SECOND
         fetch_blobs(tier, missing, self._store.put_blob, Deadline.after(seconds))
 
-    def _publish(self, entry: EntryName, candidates: Sequence[TierEntry]) -> bool:
-        """Write the entry with everything that is here now; returns whether there was anything to write."""
-        own_manifest, _ = self._own_manifest(entry)
-        joined_manifest = self._join(own_manifest, [each.manifest for each in candidates], self._is_here)
-        if (current := joined_manifest or own_manifest) is not None and isinstance(
-            traces := current.producer.get("variants"), int
-        ):
-            self.outcome.traces[name_of(entry)] = traces
-        if joined_manifest is None:
-            return False
-        identity = entry.label, entry.digest, entry.ranks
-        # An unchanged manifest keeps the signature of its producer.
-        unchanged_data = next((each.data for each in candidates if each.manifest is joined_manifest), None)
-        data = unchanged_data or entry_bytes(joined_manifest, self._layout.entry(*identity) / MANIFEST_NAME)
-        write_entry(self._layout, identity, joined_manifest, self._trust.signed(data))
-        return True
-
     def _lacking(self, sizes: dict[str, int]) -> dict[str, int]:
-        return {digest: size for digest, size in sizes.items() if not self._is_here(digest, size)}
+        return {digest: size for digest, size in sizes.items() if not is_here(self._layout, digest, size)}
 
-    def _is_here(self, digest: str, size: int) -> bool:
-        return present_size(self._layout.blob(digest)) == size
+
+def _identity(entry: EntryName) -> Identity:
+    return entry.label, entry.digest, entry.ranks

@@ -12,7 +12,16 @@ from gearcache.cache.admin.packed.baked_folder import write_folder
 from gearcache.cache.admin.packed.bundle import write_bundle
 from gearcache.cache.admin.packed.image.image_folder import write_image
 from gearcache.cache.admin.packed.image.layer import ROOT
-from gearcache.commands.common import common_options, count, environment_trust, layout_at, note_faults, print_json
+from gearcache.commands.common import (
+    Exit,
+    common_options,
+    count,
+    environment_trust,
+    layout_at,
+    note_faults,
+    print_json,
+    stop,
+)
 from gearcache.commands.entries.entry_names import entry_argument, find_all
 from gearcache.commands.output.printing import tell
 
@@ -38,6 +47,8 @@ def command(
 ) -> None:
     """Write entries (all of them, or those named) for other hosts: as an image of containers, a folder or one file.
 
+    Exit code 1 when an entry of the cache could not be read; the others are written.
+
     Neither docker nor a network is needed. Every byte is verified on the way. A host uses an entry where its key fits:
     the same torch and Python, and for compiled code the same thread count, and the same instruction sets, or a CPU that
     has its target.
@@ -50,6 +61,7 @@ def command(
         raise click.UsageError("name one of --oci DIR, --folder DIR and --file FILE")
     catalog = Catalog(layout_at(cache_dir))
     rows = find_all(catalog, entries) or catalog.entries()
+    unreadable = [] if entries else list(map(str, catalog.faults))
     if not rows:
         note_faults(catalog)
         raise click.UsageError(f"there is nothing to pack in `{catalog.layout.root}`")
@@ -65,8 +77,10 @@ def command(
         packed = write_bundle(catalog.layout, rows, file)
     target = image or folder or file
     if as_json:
-        print_json("pack", {"target": str(target), "root": root, **asdict(packed)})
+        print_json("pack", {"target": str(target), "root": root, **asdict(packed), "unreadable": unreadable})
     else:
         contents = f"{count(len(packed.entries), 'entry', 'entries')} with {count(packed.blobs, 'blob')}"
         tell(f"packed {contents} into `{target}`", *filter(None, [packed.digest]))
     note_faults(catalog)
+    if unreadable:
+        stop(Exit.WRONG)

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from gearcache.cache.protocol import Store
     from gearcache.serving.find.activate import ActiveVariant
 
-FORMAT = 1
+FORMAT = 2
+#: What `gearcache_package.h` makes beside constants: kinds of results, and of how many numbers a view consists.
+_FORMS = {(kind, 0) for kind in ("output", "input", "attribute")}
+_FORMS |= {(f"{kind}_view", 3) for kind, _ in _FORMS}
 
 
 def header_folder() -> Path:
@@ -38,7 +41,8 @@ def export(cached: Any, path: str | os.PathLike[str]) -> None:
 
     `cached` is the result of `cache_compile`, called or warmed before, with backend `inductor` on a CPU. `ValueError`
     for anything else, `MissingTorchNames` if this torch lacks a name that a graph needs, `CaptureError` for a method
-    whose variants differ in more than sizes: a C++ program passes only tensors.
+    whose variants differ in more than sizes, as a C++ program passes only tensors, and for a result that the header
+    cannot make.
     """
     binding = getattr(cached, "_binding", None)
     if binding is None or not binding.loaded_variants()[0]:
@@ -120,7 +124,7 @@ def _gear(
         tensors.setdefault(key, value.detach())
         bound[internal] = key
     forms = [gear.results[form[1]] if form[0] == "result" else form for form in gear.results]
-    results = [_result(form, graph, tensors) for form in forms]
+    results = [_result(name, form, graph, tensors) for form in forms]
     return {
         "text": gear.text,
         "sizes": [list(dims) for dims in gear.sizes],
@@ -128,13 +132,23 @@ def _gear(
         "dtypes": [torch.empty(0, dtype=stored_input.dtype) for stored_input in active.variant.inputs],
         "library": digest,
         "bound": bound,
+        "written": gear.written,
         "results": results,
     }
 
 
-def _result(form: list[Any], graph: Any, tensors: dict[str, torch.Tensor]) -> list[Any]:
-    if form[0].startswith("attribute"):
-        key = f"attribute {form[1]}"
-        tensors.setdefault(key, graph.attributes[form[1]].detach())
-        return [form[0], key, *form[2:]]
-    return list(form)
+def _result(name: str, form: list[Any], graph: Any, tensors: dict[str, torch.Tensor]) -> list[Any]:
+    """Return a result as the header makes it; nothing in a package is recorded, so a detached view is a view."""
+    kind, owner, *view = form
+    if view and view[-1] is True:
+        view.pop()
+    if kind == "constant" and not isinstance(owner, dict):
+        return [kind, owner]
+    if (kind, len(view)) not in _FORMS:
+        cause = "it returns a view of another dtype, or a number that depends on sizes"
+        raise CaptureError(name, f"{cause}, which a package cannot make: return a copy (`.clone()`)")
+    if kind.startswith("attribute"):
+        key = f"attribute {owner}"
+        tensors.setdefault(key, graph.attributes[owner].detach())
+        owner = key
+    return [kind, owner, *view]

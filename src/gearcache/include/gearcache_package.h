@@ -4,7 +4,8 @@
 //   auto results = package.run({ids, mask});
 //
 // Link with torch, torch_cpu and c10. The package holds machine code: load only files that you trust. A call checks
-// dtype, device, sizes and strides of every input, and throws std::invalid_argument when no gear takes them.
+// dtype, device, sizes and strides of every input, and that no written one shares memory with another tensor, and throws
+// std::invalid_argument when no gear takes them.
 
 #pragma once
 
@@ -38,7 +39,7 @@ class Package {
     }
     std::vector<char> data((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     auto index = torch::jit::pickle_load(data).toGenericDict();
-    if (index.at("format").toInt() != 1) {
+    if (index.at("format").toInt() != 2) {
       throw std::invalid_argument("gearcache: " + path + " is of another format");
     }
     if (index.contains("flags")) {
@@ -57,6 +58,7 @@ class Package {
       gear.text = row.at("text").toStringRef();
       gear.sizes = rows(row.at("sizes"));
       gear.strides = rows(row.at("strides"));
+      gear.written = numbers(row.at("written"));
       for (const auto& dtype : row.at("dtypes").toListRef()) {
         gear.dtypes.push_back(dtype.toTensor().scalar_type());
       }
@@ -101,7 +103,7 @@ class Package {
     for (size_t i = 0; i < inputs.size(); i++) {
       text << " " << (i < inputs_.size() ? inputs_[i] : "?") << inputs[i].sizes() << inputs[i].dtype();
     }
-    text << "; gears:";
+    text << " (a written input may share no memory with other tensors); gears:";
     for (const auto& name : gears()) {
       text << " [" << name << "]";
     }
@@ -112,6 +114,7 @@ class Package {
   struct Gear {
     std::string text;
     std::vector<std::vector<int64_t>> sizes, strides;
+    std::vector<int64_t> written;
     std::vector<at::ScalarType> dtypes;
     std::vector<c10::IValue> results;
     std::unordered_map<std::string, at::Tensor> constants;
@@ -206,12 +209,38 @@ class Package {
     }
     for (size_t i = 0; i < inputs.size(); i++) {
       const auto& tensor = inputs[i];
-      if (!tensor.device().is_cpu() || tensor.scalar_type() != gear.dtypes[i] || tensor.sizes() != gear.sizes[i] ||
+      if (!tensor.device().is_cpu() || tensor.layout() != at::kStrided || tensor.is_conj() || tensor.is_neg() ||
+          tensor.scalar_type() != gear.dtypes[i] || tensor.sizes() != gear.sizes[i] ||
           tensor.strides() != gear.strides[i]) {
         return false;
       }
     }
+    for (const size_t written : gear.written) {
+      for (size_t i = 0; i < inputs.size(); i++) {
+        if (i != written && meet(inputs[written], inputs[i])) {
+          return false;
+        }
+      }
+      for (const auto& constant : gear.constants) {
+        if (meet(inputs[written], constant.second)) {
+          return false;
+        }
+      }
+    }
     return true;
+  }
+
+  // Whether the byte ranges of two tensors meet.
+  static bool meet(const at::Tensor& one, const at::Tensor& other) {
+    return begin(one) < end(other) && begin(other) < end(one);
+  }
+
+  static const char* begin(const at::Tensor& tensor) {
+    return static_cast<const char*>(tensor.const_data_ptr());
+  }
+
+  static const char* end(const at::Tensor& tensor) {
+    return begin(tensor) + at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize());
   }
 
   std::vector<c10::IValue> call(Gear& gear, const std::vector<at::Tensor>& inputs) {

@@ -61,7 +61,7 @@ class RankPart:
                 failure = self._failure(lambda: team.compile(decision["who"]))  # noqa: B023
             else:
                 failure = self._failure(team.load)
-        with suppress(GearcacheError, OSError):  # all ranks continue: a failure must not end that now
+        with suppress(Exception):  # all ranks continue: a failure must not end that now
             team.tell_what_is_left_out()
 
     def _begin(self, pieces: list[Piece], model: Any, warm: Callable[[], object] | None) -> None:

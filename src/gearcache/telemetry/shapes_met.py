@@ -7,14 +7,12 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
-from gearcache.guards.dispatch.graph_call import GraphCall
+from gearcache.guards.dispatch.graph_call import MOST_SHAPES, GraphCall
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.gears.parse import GearSpec, RangeAxis
 from gearcache.telemetry.gear_use import CountedGraphs, calls_of
 
 Shape = tuple[int, ...]
-#: Of distinct shapes that no graph served, the first ones are counted: a client may send any number.
-_MOST = 10_000
 #: Dims of shapes, gears over these dims, and calls by shape.
 Met = tuple[tuple[tuple[str, int], ...], tuple[tuple[int | None, ...], ...], dict[Shape, int]]
 Rows = tuple[tuple[int | None, ...], ...]
@@ -42,7 +40,7 @@ class ShapesMet:
             if size is None:
                 return
             sizes.append(size)
-        if tuple(sizes) in self._others or len(self._others) < _MOST:
+        if tuple(sizes) in self._others or len(self._others) < MOST_SHAPES:
             self._others[tuple(sizes)] = self._others.get(tuple(sizes), 0) + 1
 
     def unserved(self) -> tuple[list[str], dict[Shape, int]]:

@@ -20,7 +20,7 @@ from gearcache.cli import main
 from gearcache.commands.checks.host_checks import check_settings
 from gearcache.commands.checks.tier_checks import check_tiers
 from tests.cache.remote.real_engines import website
-from tests.support.commands import DECODE, DECODE_OLD, PREFILL, listed, run, run_json
+from tests.support.commands import DECODE, DECODE_OLD, PREFILL, listed, run, run_json, store
 from tests.support.deploys import DEPLOY
 from tests.support.stored_gears import store_gears
 
@@ -70,6 +70,21 @@ def test_what_one_host_pushed_another_pulls(
     assert "sound" in run("verify", *other).stdout
     assert run("pull", *other).stdout.startswith("brought 0 entries (1 was there) into ")
     assert run("pull", "-q", *other).output == ""
+
+
+def test_a_command_for_the_whole_cache_fails_where_an_entry_cannot_be_read(
+    cache_dir: Path, share: str, tmp_path: Path
+) -> None:
+    store_gears(cache_dir, PREFILL, {"1": b"one"})
+    path = store(cache_dir, DECODE, b"code")
+    path.write_bytes(b"damaged")
+    sent = run_json("push", "--to", share, code=1)
+    packed = run_json("pack", "--file", str(tmp_path / "bundle"), code=1)
+    assert (sent["tiers"][0]["sent"], packed["entries"]) == ([PREFILL.name], [PREFILL.name])
+    reasons = [document["unreadable"] for document in (sent, packed, run_json("list"))]
+    assert all(len(each) == 1 and str(path) in each[0] for each in reasons)
+    assert str(path) in run("push", "--to", share, code=1).stderr
+    assert run_json("push", "Model.prefill", "--to", share)["unreadable"] == []
 
 
 @pytest.mark.parametrize(

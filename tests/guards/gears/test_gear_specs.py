@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gearcache.errors import GearSpecError
-from gearcache.guards.gears.parse import Axis, parse_gears
+from gearcache.guards.gears.parse import Axis, gear_text, parse_gears
 
 
 @pytest.mark.parametrize(
@@ -22,10 +22,11 @@ def test_a_path_covers_what_it_says(path: str, name: str, matches: bool) -> None
     assert Axis(path, 0, (1,)).matches(name) is matches
 
 
-def test_the_plain_form_does_not_depend_on_the_order_of_arguments() -> None:
+def test_a_spec_does_not_depend_on_the_order_of_arguments() -> None:
     left = parse_gears({"x": {0: [1, 2]}, "y": {0: [3, 4]}})
     right = parse_gears({"y": {0: [3, 4]}, "x": {0: [1, 2]}})
-    assert left.to_plain() == right.to_plain()
+    assert (left.to_plain(), left) == (right.to_plain(), right)
+    assert [gear_text(left, gear) for gear in left.gears] == [gear_text(right, gear) for gear in right.gears]
     assert left.to_plain() != parse_gears({"x": {0: [2, 1]}, "y": {0: [3, 4]}}).to_plain()
     assert left.to_plain() != parse_gears({"x": {0: [1, 2]}, "y": {0: [3, 4]}}, "product").to_plain()
 

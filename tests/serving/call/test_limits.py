@@ -144,6 +144,12 @@ class Layout(torch.nn.Module):
     def of_layout(self, x: torch.Tensor) -> torch.Tensor:
         return x * (2 if x.dtype == torch.float64 else 3) + x.stride(0)
 
+    def of_rows(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    def of_two(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.sum(0, True) + y.sum(0, True)
+
 
 def test_gears_only_validation_takes_the_graph_that_was_stored_for_such_tensors(cache_dir: Path) -> None:
     net, gears = Layout(), {"x": {0: [2, 4]}}
@@ -156,6 +162,23 @@ def test_gears_only_validation_takes_the_graph_that_was_stored_for_such_tensors(
         for _ in range(3):
             assert torch.equal(cached(x), net.of_layout(x))
         assert cached.stats.traces == 0
+
+
+def test_gears_only_validation_compares_the_size_of_one_gear_too(cache_dir: Path) -> None:
+    config = strict_config(validate="gears", on_miss="pad", pad_values={"x": 0.0})
+    cached = gearcache.cache_compile(Layout().of_rows, config=config, gears={"x": {0: [8]}})
+    for rows in (8, 5, 8):
+        x = torch.randn(rows, 4)
+        assert torch.equal(cached(x), x * 2)
+    assert (cached.stats.padded_calls, cached.stats.compiles) == (1, 1)
+
+
+def test_the_order_in_which_gears_are_written_makes_no_difference(cache_dir: Path) -> None:
+    written: dict[str, dict[int, list[int]]] = {"x": {0: [2, 4]}, "y": {0: [3, 6]}}
+    for gears in (written, dict(reversed(written.items()))):
+        cached = gearcache.cache_compile(Layout().of_two, config=strict_config(), gears=gears)
+        report = gearcache.prewarm(lambda: cached(torch.ones(2), torch.ones(3)))  # noqa: B023
+    assert (len(report.entries[0].present), cached.stats.compiles) == (2, 0)
 
 
 class Shifted(torch.nn.Module):

@@ -67,7 +67,7 @@ def _list(catalog: Catalog, method: str | None, sort: str, as_json: bool) -> Non
         entries.sort(key=order[0], reverse=order[1])
     rows = [entry_plain(entry, catalog) for entry in entries]
     if as_json:
-        print_json("list", {"entries": rows})
+        print_json("list", {"entries": rows, "unreadable": list(map(str, catalog.faults))})
     else:
         _ENTRIES.print(rows)
     note_faults(catalog)

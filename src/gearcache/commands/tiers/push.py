@@ -48,13 +48,15 @@ def command(
     """Send what tiers lack of entries: of all, or of those named. ENTRIES may be URLs too, as with `--to`.
 
     Every byte is verified before it is sent, the manifest goes last, and nothing in a tier is replaced: what other
-    hosts stored stays. Where a tier fails each entry is tried three times; exit code 1 when one could not be sent.
+    hosts stored stays. Where a tier fails each entry is tried three times; exit code 1 when one could not be read or
+    sent.
     """
     layout = layout_at(cache_dir)
     names, others = split_names(entries)
     tiers = tiers_at(layout, [*urls, *others], "--to", to_write=True)
     catalog = Catalog(layout)
     rows = find_all(catalog, names) or catalog.entries()
+    unreadable = [] if names else list(map(str, catalog.faults))
     entry_names = [EntryName(*entry.identity) for entry in rows]
     trust = environment_trust()
     numbers = itertools.count(1)
@@ -66,7 +68,7 @@ def command(
         outcomes = [push_entries(tier, layout, entry_names, trust, covers_manifests, advance) for tier in tiers]
     indexes = {tier.label: _index(tier) for tier in tiers} if index else {}
     if as_json:
-        print_json("push", {"tiers": [_plain(outcome, indexes) for outcome in outcomes]})
+        print_json("push", {"tiers": [_plain(outcome, indexes) for outcome in outcomes], "unreadable": unreadable})
     else:
         for outcome in outcomes:
             _print(outcome)
@@ -74,7 +76,7 @@ def command(
         if problem:
             warn(f"tier {label}: its lists cannot be written: {problem}")
     note_faults(catalog)
-    if any(outcome.failed for outcome in outcomes) or any(indexes.values()):
+    if unreadable or any(outcome.failed for outcome in outcomes) or any(indexes.values()):
         stop(Exit.WRONG)
 
 

@@ -43,8 +43,8 @@ def prewarm(
     *,
     nodes: str | Sequence[str] = "all",
     cache_dir: str | None = None,
+    threads: int,
     jobs: int | None = None,
-    threads: int | None = None,
     world_size: int | None = None,
     device: str = "cpu",
     timeout: float = USUAL_TIMEOUT,
@@ -54,7 +54,8 @@ def prewarm(
     - `build`: a function of a module that the nodes can import, or its name, `"deploy:build"`.
     - `nodes`: `"all"` living nodes, or their ids (`NodeID` of `ray.nodes()`).
     - `cache_dir`: the folder of the cache, the same path on all nodes; else `$TORCHAIR_CACHE_HOME` of each node.
-    - `jobs`: compile processes per node. `threads`: thread count of the serving processes, which is part of the key.
+    - `threads`: thread count of the serving processes, which is part of the key. Ray gives each as many as it has CPUs.
+    - `jobs`: compile processes per node.
     - `world_size`: act as each rank of a job of this size.
     - `device`: where tensors on `meta` will be.
     - `timeout`: seconds for the whole prewarm.
@@ -148,7 +149,7 @@ def _make_work(
     build: Callable[[], object] | str,
     cache_dir: str | None,
     jobs: int | None,
-    threads: int | None,
+    threads: int,
     world_size: int | None,
     device: str,
 ) -> Work:
@@ -162,7 +163,8 @@ def _make_work(
             "`__main__` is another one there"
         )
     for name, value in (("jobs", jobs), ("threads", threads), ("world_size", world_size)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        is_left_out = value is None and name != "threads"
+        if not is_left_out and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise OptionError(f"prewarm: {name} is {value!r}; it must be an int of at least 1")
     return Work(build, cache_dir, jobs, threads, world_size, device)
 

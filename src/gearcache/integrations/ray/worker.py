@@ -28,7 +28,7 @@ class Work(Struct, frozen=True):
     target: Callable[[], object] | str
     cache_dir: str | None
     jobs: int | None
-    threads: int | None
+    threads: int
     world_size: int | None
     device: str
 
@@ -47,8 +47,7 @@ class NodeWorker:
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        if work.threads is not None:
-            torch.set_num_threads(work.threads)
+        torch.set_num_threads(work.threads)
 
     def count(self) -> dict[str, int]:
         """Return the number of gears of each entry that the function calls here; raises what the function raises."""

@@ -12,7 +12,6 @@ from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.function import build_dispatch
 from gearcache.guards.dispatch.problems import Problems
 from gearcache.guards.dispatch.tensors.native import state_checks
-from gearcache.guards.gears.parse import gear_text
 from gearcache.serving.call.call import Call, scope_of
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import ActiveVariant
@@ -108,12 +107,10 @@ class Binding:
     def _is_compared(self) -> Callable[[str, int], bool]:
         """Return which dims a lookup compares regardless of the loaded gears: all geared ones, if nothing else checks.
 
-        Otherwise a call at a declared gear without a graph would get the graph of another gear.
+        Otherwise a call of a size that no graph has would get the graph of another one.
         """
-        spec, loaded = self.method.spec, set(self.loaded.gear_texts())
-        if self.method.settings.validate == "inputs" or all(gear_text(spec, gear) in loaded for gear in spec.gears):
-            return lambda path, dim: False
-        return lambda path, dim: any(axis.dim == dim and axis.matches(path) for axis in spec.axes)
+        axes = self.method.spec.axes if self.method.settings.validate == "gears" else ()
+        return lambda path, dim: any(axis.dim == dim and axis.matches(path) for axis in axes)
 
     def is_outdated(self, call: Call) -> bool:
         """Whether the basis of the loaded graphs has changed, so that everything has to be looked up again.

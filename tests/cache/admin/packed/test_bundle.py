@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -10,11 +11,13 @@ import tarfile
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from msgspec import msgpack
 from msgspec.structs import asdict
 
+from gearcache.cache import manifest as manifests
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.packed.bundle import HEADER_NAME, take_bundle, write_bundle
 from gearcache.cache.admin.verify import verify
@@ -86,6 +89,27 @@ def test_of_an_entry_that_is_present_nothing_is_lost(tmp_path: Path) -> None:
     assert stored == {b"one", b"two", b"other two", b"three"}
     assert take_bundle(target, bundle, joined).skipped == [KEYS[0].name]
     assert verify(target).faults == []
+
+
+@pytest.mark.parametrize("reason", ["other format", "fault"])
+def test_an_own_entry_that_cannot_be_read_now_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    for name, gears in (("source", {"1": b"one"}), ("target", {"2": b"two"})):
+        store_gears(tmp_path / name, KEYS[0], gears)
+    bundle = bundle_of(Layout(tmp_path / "source"), tmp_path / "bundle.tar")
+    target = Layout(tmp_path / "target")
+    path = target.manifest(KEYS[0])
+    if reason == "other format":
+        path.write_bytes(framed(b"", version=FORMAT_VERSION + 1))
+    held = path.read_bytes()
+    with monkeypatch.context() as patch:
+        if reason == "fault":
+            patch.setattr(manifests, "read_trusted", Mock(side_effect=OSError(errno.EMFILE, "Too many open files")))
+        taken = take_bundle(target, bundle, joined)
+    assert path.read_bytes() == held
+    assert (taken.entries, list(taken.failed)) == ([], [KEYS[0].name])
+    assert {"other format": "written by format", "fault": "Too many open files"}[reason] in taken.failed[KEYS[0].name]
 
 
 @pytest.mark.parametrize("damage", ["blob", "gone"])
