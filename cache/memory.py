@@ -13,10 +13,10 @@ from hashlib import sha256
 from gearcache.cache.files.trust import opened_name
 from gearcache.cache.keys.key import CacheKey, Plain
 from gearcache.cache.layout import Layout
-from gearcache.cache.locks.waits import waiting_time
 from gearcache.cache.manifest import Manifest, decode_manifest, encode_manifest
 from gearcache.cache.result import Hit, Miss, MissReason
 from gearcache.errors import CacheError, CorruptEntry, LockTimeout, PublishError
+from gearcache.threads import waiting_time
 
 _SEALS = ("F_SEAL_WRITE", "F_SEAL_GROW", "F_SEAL_SHRINK", "F_SEAL_SEAL")
 

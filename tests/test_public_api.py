@@ -8,9 +8,8 @@ import re
 import pytest
 
 import gearcache
-from gearcache.telemetry.counters import Counters
+from gearcache.telemetry.counters import Counters, Outcomes
 from gearcache.telemetry.gear_use import GearUse
-from gearcache.telemetry.outcomes import Outcomes
 from gearcache.telemetry.stats import Stats
 from tests.support.relaunch import ROOT, run_python
 

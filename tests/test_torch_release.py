@@ -14,7 +14,7 @@ import gearcache
 from gearcache import CompilerConfig
 from gearcache.building.canary import uncalled_probes
 from gearcache.errors import CaptureError, PreparationError
-from gearcache.telemetry.outcomes import EAGER_REASONS
+from gearcache.telemetry.counters import EAGER_REASONS
 from gearcache.torch_parameters import known
 from gearcache.torch_release import NEWEST, TESTED_TEXT, check_release
 from tests.support.relaunch import run_python

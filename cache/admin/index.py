@@ -19,8 +19,7 @@ from msgspec import msgpack
 
 from gearcache.cache.admin.journal import cut_journal, read_journal
 from gearcache.cache.admin.row import EntryRow, Identity
-from gearcache.cache.files.regular_files import open_regular
-from gearcache.cache.files.trust import check_folders, open_trusted
+from gearcache.cache.files.trust import check_folders, open_regular, open_trusted
 from gearcache.cache.layout import Layout
 from gearcache.cache.locks.lock import unlock
 from gearcache.errors import CacheError

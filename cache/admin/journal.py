@@ -15,8 +15,7 @@ from pathlib import Path
 from msgspec import msgpack
 
 from gearcache.cache.admin.row import EntryRow
-from gearcache.cache.files.regular_files import open_regular
-from gearcache.cache.files.trust import open_trusted
+from gearcache.cache.files.trust import open_regular, open_trusted
 from gearcache.errors import CacheError
 
 JOURNAL_NAME = "published"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from gearcache.cache.files.regular_files import open_regular
+from gearcache.cache.files.trust import open_regular
 from gearcache.cache.layout import Layout, is_label
 
 _FOLDER = "misses"

@@ -1,4 +1,4 @@
-"""Open files of the cache that no other user may have changed, and compare their bytes with a digest."""
+"""Open regular files of the cache that no other user may have changed, and compare their bytes with a digest."""
 
 from __future__ import annotations
 
@@ -158,3 +158,17 @@ def _check_owner(path: Path, state: os.stat_result) -> None:
         mode = stat.S_IMODE(state.st_mode)
         remedy = f"run `chmod go-w {path}` if you trust what it holds, or set `cache_dir` to a folder of your own"
         raise UnsafePath(path, f"its mode {mode:04o} lets others write", remedy)
+
+
+def open_regular(path: Path, flags: int, *, follow: bool = False) -> int:
+    """Open a regular file as a descriptor, made with mode 0600 where `flags` say so; never waits.
+
+    Raises `OSError`, also for anything but a regular file: a pipe would block the process, a link would lead elsewhere.
+    `follow` is for files outside of a cache, which may be reached through links.
+    """
+    flags |= os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "It is not a regular file", str(path))
+    return descriptor

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gearcache.cache.files.regular_files import open_regular
-from gearcache.cache.locks.waits import waiting_time
+from gearcache.cache.files.trust import open_regular
 from gearcache.errors import LockTimeout, PublishError
+from gearcache.threads import waiting_time
 
 _POLL_SECONDS = 0.01
 #: Seconds that this process has waited in vain for a lock since it last had it, by path and kind. The holder hangs or

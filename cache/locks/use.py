@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from gearcache.cache.files.regular_files import open_regular
+from gearcache.cache.files.trust import open_regular
 
 #: Enough for the way from a worker through the fork server to the program that started it.
 _MAX_PARENTS = 4

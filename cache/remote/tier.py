@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from gearcache.cache.layout import Layout
-from gearcache.cache.locks.waits import waiting_time
 from gearcache.cache.remote.breaker import Breaker
 from gearcache.cache.remote.engines.probe import honours_create
 from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
@@ -18,6 +17,7 @@ from gearcache.cache.remote.engines.retrying import Patient, again
 from gearcache.cache.remote.tier_counts import TierCounts
 from gearcache.cache.remote.urls import TierURL
 from gearcache.errors import OptionError
+from gearcache.threads import waiting_time
 
 _Result = TypeVar("_Result")
 #: A fault that took this many seconds stops requests of this host at once, for some time.

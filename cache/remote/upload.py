@@ -10,7 +10,6 @@ from msgspec import Struct
 from gearcache.cache.keys.siblings import family_of
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.locks.use import register_use
-from gearcache.cache.locks.waits import waiting_time
 from gearcache.cache.manifest import Manifest, read_manifest_to_copy
 from gearcache.cache.remote.engines.protocol import Deadline, Remote
 from gearcache.cache.remote.lookup import Lookup
@@ -20,6 +19,7 @@ from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.store import DiskStore
 from gearcache.errors import UnsignedEntry
+from gearcache.threads import waiting_time
 
 #: Time limit of an upload: this many seconds, plus one for each so many bytes.
 _SECONDS = 30.0

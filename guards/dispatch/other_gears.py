@@ -8,8 +8,7 @@ import torch
 from msgspec import Struct
 
 from gearcache.guards.access import Access, Scope
-from gearcache.guards.dispatch.inputs import find_problem
-from gearcache.guards.dispatch.problems import broken_condition
+from gearcache.guards.dispatch.inputs import broken_condition, find_problem
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredInput, StoredVariant
 from gearcache.guards.evidence.relations import numbers_text
 from gearcache.guards.gears.expressions import holds

@@ -47,10 +47,10 @@ from typing import TYPE_CHECKING, Any
 
 from gearcache.cache.layout import Layout
 from gearcache.events import MISS_REASONS, Event, add_listener
+from gearcache.telemetry.counters import EAGER_REASONS as EAGER_REASONS
+from gearcache.telemetry.counters import eager_calls, refused_calls
 from gearcache.telemetry.gear_use import PADDED, gear_calls
 from gearcache.telemetry.mirrored_calls import MirroredCalls
-from gearcache.telemetry.outcomes import EAGER_REASONS as EAGER_REASONS
-from gearcache.telemetry.outcomes import eager_calls, refused_calls
 from gearcache.version import __version__
 
 if TYPE_CHECKING:

@@ -1,12 +1,18 @@
-"""Threads that a host may refuse, locks that a forked child finds free, and which threads import modules now."""
+"""Threads that a host may refuse, locks that a forked child finds free, which threads import modules now, and how long
+a thread waits for others, whatever a single wait allows: an agreement of ranks has a deadline.
+"""
 
 from __future__ import annotations
 
 import _imp
 import importlib
+import math
 import os
 import threading
+import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 #: For each module that is being imported, a weak reference to its lock (Python's `importlib._bootstrap`).
@@ -47,3 +53,33 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+class _Present(threading.local):
+    """The moment, by `time.monotonic`, at which the waits of this thread end."""
+
+    end = math.inf
+
+
+_wait_limit = _Present()
+
+
+@contextmanager
+def waits_end_after(seconds: float) -> Iterator[None]:
+    """Let no wait of this thread last longer than some seconds from now."""
+    before = _wait_limit.end
+    _wait_limit.end = min(before, time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _wait_limit.end = before
+
+
+def waiting_time(seconds: float) -> float:
+    """Return how long a wait may last that allows itself some seconds."""
+    return max(0.0, min(seconds, _wait_limit.end - time.monotonic()))
+
+
+def are_limited() -> bool:
+    """Return whether waits of this thread are limited."""
+    return _wait_limit.end < math.inf

@@ -12,7 +12,7 @@ import torch
 import gearcache
 from gearcache.errors import CaptureError, CompileError, CompileNotAgreed, InputError, UnknownGear
 from gearcache.integrations.misses import Misses, UnservedCall
-from gearcache.telemetry.outcomes import eager_calls
+from gearcache.telemetry.counters import eager_calls
 from tests.support.language_models import attach_generate, language_model, needs_transformers, tokens
 from tests.support.sentence_models import attach_encode, needs_sentence_transformers, sentence_model
 

@@ -25,7 +25,7 @@ COMPAT = (
     *sorted(path for path in layer_files("ge_cache") if path.parts[1] == "private_torch"),
     Path("guards/dispatch/tensors/native.py"),
     Path("guards/evidence/registry.py"),
-    Path("guards/watch/tensor_layout.py"),
+    Path("guards/watch/watch.py"),
 )
 FINGERPRINT = Path("cache/keys/fingerprint.py")
 ASCEND = Path("ge_cache/npu/ascend.py")

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 import gearcache
+from gearcache.telemetry.counters import EAGER_REASONS, eager_calls
 from gearcache.telemetry.gear_use import PADDED, gear_calls
-from gearcache.telemetry.outcomes import EAGER_REASONS, eager_calls
 from tests.support.at_once import at_once
 from tests.support.scenarios import strict_config
 

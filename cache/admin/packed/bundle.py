@@ -25,8 +25,7 @@ from gearcache.cache.admin.row import EntryRow, Identity
 from gearcache.cache.blob_folder import prepare_folder
 from gearcache.cache.files.atomic import open_atomic, write_pieces_atomic
 from gearcache.cache.files.parent_folders import TRUSTED_VARIABLE, is_trusted_by_name
-from gearcache.cache.files.regular_files import open_regular
-from gearcache.cache.files.trust import others_wrote
+from gearcache.cache.files.trust import open_regular, others_wrote
 from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, Layout, is_digest
 from gearcache.cache.locks.lock import key_lock

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from gearcache.cache.locks.waits import waits_end_after
 from gearcache.errors import GearcacheError, OptionError, RanksDisagree
 from gearcache.ranks.declared_calls import Piece, collect
 from gearcache.ranks.job import Job
@@ -18,6 +17,7 @@ from gearcache.ranks.plan import Leader, vote_of
 from gearcache.ranks.stopped import Stopped
 from gearcache.ranks.team import Team
 from gearcache.serving.call.method import CachedMethod
+from gearcache.threads import waits_end_after
 
 logger = logging.getLogger("gearcache")
 _MOST_NAMED = 3

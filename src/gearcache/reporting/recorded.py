@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gearcache.cache.files.regular_files import open_regular
+from gearcache.cache.files.trust import open_regular
 from gearcache.errors import CacheError
 from gearcache.guards.evidence.reason import Reason
 from gearcache.reporting.safe_texts import counted, gear_name, number, shown, whole

@@ -1,13 +1,16 @@
-"""Counts the events that the calls of one cached method cause."""
+"""Counts the events that the calls of one cached method cause, and its calls without a graph by reason."""
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Iterable
 
 from msgspec import Struct, field
 
 from gearcache.events import Event, emit
 from gearcache.guards.evidence.reason import Reason
+from gearcache.threads import freed_in_forks
 
 #: The latest reasons of misses that are kept.
 MOST_REASONS = 1000
@@ -70,3 +73,70 @@ class Counters(Struct):
     def explain(self, reasons: Iterable[Reason]) -> None:
         """Keep why no graph served a call."""
         self.reasons = [*self.reasons, *reasons][-MOST_REASONS:]
+
+
+#: Why the method itself ran, as named in `.stats.eager_reasons` and the metrics.
+EAGER_REASONS: dict[str, str] = {
+    "on_miss": 'no graph takes such arguments, and `on_miss` is "eager"',
+    "background": 'its graph was being compiled, with `on_miss="background"`',
+    "refused": 'no graph could be made of it, with `on_miss="background"`',
+    "stance": "`torch.compiler.set_stance` said so",
+    "no operation": "it runs no tensor operation, so there is nothing to compile",
+    "exception": "its trace ended in an exception, or those of the last calls did",
+    "max_variants": "the entry has as many variants as it may have",
+    "fault": "the cache failed, or what a compile needs was missing",
+    "torch": "this release of torch was not tested, and what gearcache uses of it is missing or another one",
+    "ranks": "the ranks of the job have not agreed on a graph for it (`gearcache.agree`)",
+    "changed": "its module changed while its graph was made",
+    "function mode": "a torch function mode was to see what the method calls",
+    # Those of `gearcache.integrations`; `attach_generate` also names the argument of `generate` or of the model:
+    "custom_generate": "`generate` runs a loop of the user",
+    "generation_mode": "`generate` is neither greedy nor sampling nor with beams, but for example with drafts",
+    "size": "more texts, or a longer one, than the largest graph takes",
+    "features": "something else than texts, or arguments beside them",
+    "empty text": "a text of which the mask shows no token",
+    "prompt": "a pooling leaves out the prompt, whose length no graph takes",
+    "modules": "the model was given other modules since it was attached",
+    "training": "autograd was on, or the model in training mode",
+    "no graph": "no graph could be made, or its result could not be cut",
+}
+
+_lock = freed_in_forks(threading.RLock())
+_eager: Counter[tuple[str, str]] = Counter()
+_refused: Counter[tuple[str, str]] = Counter()
+
+
+class Outcomes:
+    """The calls of one cached method that no graph has served. Safe to use from threads."""
+
+    def __init__(self, method: str) -> None:
+        self._method = method
+        self.eager: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        #: Builds in a row for a module that had changed before they could serve, and when the next one may begin.
+        self.changed_builds, self.next_build = 0, 0.0
+
+    def ran_eagerly(self, reason: str) -> None:
+        """Count a call that the method itself serves, by its reason: see `EAGER_REASONS`."""
+        with _lock:
+            self.eager[reason] += 1
+            _eager[self._method, reason] += 1
+
+    def was_refused(self, error: Exception) -> None:
+        """Count a call that ends in one of gearcache's errors, by the name of its class."""
+        name = type(error).__name__
+        with _lock:
+            self.refused[name] += 1
+            _refused[self._method, name] += 1
+
+
+def eager_calls() -> dict[tuple[str, str], int]:
+    """Return (method, reason) -> calls of this process that the method itself served; never decreases."""
+    with _lock:
+        return dict(_eager)
+
+
+def refused_calls() -> dict[tuple[str, str], int]:
+    """Return (method, error class) -> calls of this process that were refused; never decreases."""
+    with _lock:
+        return dict(_refused)

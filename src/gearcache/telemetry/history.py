@@ -11,11 +11,9 @@ from msgspec import Struct
 from gearcache.errors import CacheError, GearcacheError, MissingTorchNames
 from gearcache.events import Event, Kind
 from gearcache.guards.evidence.reason import Reason
-from gearcache.telemetry.counters import Counters
-from gearcache.telemetry.gear_use import GearUse
+from gearcache.telemetry.counters import Counters, Outcomes
+from gearcache.telemetry.gear_use import GearUse, ShapesMet
 from gearcache.telemetry.interrupts import raise_interrupt
-from gearcache.telemetry.outcomes import Outcomes
-from gearcache.telemetry.shapes_met import ShapesMet
 
 logger = logging.getLogger("gearcache")
 #: The most lines of `.explain()`; the earliest ones are dropped.

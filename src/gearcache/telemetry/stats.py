@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec.structs import replace
 
 from gearcache.guards.evidence.reason import Reason
-from gearcache.telemetry.counters import Counters
-from gearcache.telemetry.outcomes import Outcomes
+from gearcache.telemetry.counters import Counters, Outcomes
 
 if TYPE_CHECKING:
     from gearcache.telemetry.method_shapes import MethodShapes
@@ -123,7 +122,7 @@ class Stats:
 
     @property
     def eager_reasons(self) -> dict[str, int]:
-        """Calls that the method itself served, by reason; see `gearcache.telemetry.outcomes.EAGER_REASONS`."""
+        """Calls that the method itself served, by reason; see `gearcache.telemetry.counters.EAGER_REASONS`."""
         return dict(self._outcomes.eager)
 
     @property

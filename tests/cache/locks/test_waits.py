@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gearcache.cache.locks.lock import key_lock, store_lock
-from gearcache.cache.locks.waits import waits_end_after
 from gearcache.errors import LockTimeout, PublishError
+from gearcache.threads import waits_end_after
 
 
 def test_locks_that_others_hold_are_given_up_then_and_waited_for_again_later(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.evidence.checks import observe, told_apart
-from gearcache.guards.evidence.members import changed_class, classes_plain
-from gearcache.guards.evidence.special_names import MADE, MET
+from gearcache.guards.evidence.members import MADE, MET, changed_class, classes_plain
 from gearcache.guards.evidence.tree import evidence_failure, evidence_tree
 
 PATH = Access(("argument", "cls"))

@@ -14,9 +14,9 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gearcache.cache.locks.waits import are_limited, waiting_time
 from gearcache.collection import paused_collection
 from gearcache.events import held_events
+from gearcache.threads import are_limited, waiting_time
 
 
 class MethodLock:

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gearcache.guards.gears.parse import GearSpec, gear_text
-from gearcache.telemetry.counters import Counters
-from gearcache.telemetry.gear_use import GearUse
-from gearcache.telemetry.outcomes import Outcomes
-from gearcache.telemetry.shapes_met import ShapesMet
+from gearcache.telemetry.counters import Counters, Outcomes
+from gearcache.telemetry.gear_use import GearUse, ShapesMet
 from gearcache.telemetry.spans import SpanRecorder
 
 _MOST_SHAPES = 2000

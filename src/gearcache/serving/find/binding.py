@@ -10,7 +10,7 @@ from gearcache.cache.keys.fingerprint import is_state_of
 from gearcache.errors import CacheError, CaptureError, GearcacheError, GearSpecError, InputError
 from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.function import build_dispatch
-from gearcache.guards.dispatch.problems import Problems
+from gearcache.guards.dispatch.inputs import Problems
 from gearcache.guards.dispatch.tensors.native import state_checks
 from gearcache.serving.call.call import Call, scope_of
 from gearcache.serving.call.resolved import ResolvedMethod
@@ -19,11 +19,9 @@ from gearcache.serving.find.basis import BindingWatch
 from gearcache.serving.find.entry import Entry
 from gearcache.serving.find.loaded import Answer, Frame, LoadedVariants
 from gearcache.serving.find.variants import Variants
-from gearcache.telemetry.counters import Counters
-from gearcache.telemetry.gear_use import GearUse
+from gearcache.telemetry.counters import Counters, Outcomes
+from gearcache.telemetry.gear_use import GearUse, ShapesMet
 from gearcache.telemetry.history import History, Record
-from gearcache.telemetry.outcomes import Outcomes
-from gearcache.telemetry.shapes_met import ShapesMet
 from gearcache.telemetry.spans import recorder
 
 if TYPE_CHECKING:

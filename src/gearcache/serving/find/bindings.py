@@ -22,10 +22,8 @@ from gearcache.serving.call.resolved import resolve
 from gearcache.serving.call.session import Session
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.entry import Entry
-from gearcache.telemetry.counters import Counters
-from gearcache.telemetry.gear_use import GearUse
-from gearcache.telemetry.outcomes import Outcomes
-from gearcache.telemetry.shapes_met import Met
+from gearcache.telemetry.counters import Counters, Outcomes
+from gearcache.telemetry.gear_use import GearUse, Met
 from gearcache.telemetry.spans import span
 from gearcache.torch_state import state_component
 

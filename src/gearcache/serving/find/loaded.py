@@ -14,8 +14,7 @@ from gearcache.errors import InputError
 from gearcache.guards.access import FAULTS, Access, Scope
 from gearcache.guards.dispatch.function import BoundGear, are_same_objects
 from gearcache.guards.dispatch.graph_call import GraphCall
-from gearcache.guards.dispatch.inputs import Problem, find_problem
-from gearcache.guards.dispatch.problems import Problems, broken_condition
+from gearcache.guards.dispatch.inputs import Problem, Problems, broken_condition, find_problem
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.spec import GearSpec, gear_text

@@ -11,7 +11,7 @@ import torch
 from gearcache.cache.keys.fingerprint import is_module_of, is_state_of
 from gearcache.cache.result import MissReason
 from gearcache.errors import CacheError, CorruptEntry, GearcacheError
-from gearcache.guards.dispatch.problems import Problems
+from gearcache.guards.dispatch.inputs import Problems
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import MISFITS, Reason
 from gearcache.serving.call.call import Call

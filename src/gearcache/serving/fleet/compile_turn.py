@@ -7,12 +7,12 @@ import random
 import time
 from collections.abc import Callable
 
-from gearcache.cache.locks.waits import waiting_time
 from gearcache.cache.remote.lease import LIFE_SECONDS, Holder, Lease
 from gearcache.cache.remote.names import lease_name
 from gearcache.cache.remote.tier import Tier
 from gearcache.errors import RemoteError
 from gearcache.telemetry.history import History
+from gearcache.threads import waiting_time
 
 logger = logging.getLogger("gearcache")
 #: Seconds between two looks at what is stored; the pause grows each time.

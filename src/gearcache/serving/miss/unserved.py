@@ -22,7 +22,7 @@ from gearcache.errors import (
     TooManyVariants,
     UnknownGear,
 )
-from gearcache.guards.dispatch.problems import Problems
+from gearcache.guards.dispatch.inputs import Problems
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.parse import gear_text

@@ -10,8 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gearcache.errors import GearcacheError, GradientRequired, InputError, RecompileRefused, UnknownGear
-from gearcache.guards.dispatch.inputs import GRADIENT_WORDS, Problem
-from gearcache.guards.dispatch.problems import Problems
+from gearcache.guards.dispatch.inputs import GRADIENT_WORDS, Problem, Problems
 from gearcache.guards.gears.parse import GearSpec, gear_text
 from gearcache.guards.gears.short_names import short_names, sizes_name
 from gearcache.serving.call.call import Call
@@ -28,7 +27,7 @@ class Refuse(Struct, frozen=True):
 class Eager(Struct, frozen=True):
     """The method itself serves the call: `on_miss` or the stance says so."""
 
-    #: One of `gearcache.telemetry.outcomes.EAGER_REASONS`.
+    #: One of `gearcache.telemetry.counters.EAGER_REASONS`.
     reason: str
 
 
