@@ -150,7 +150,7 @@ class GuardTranslator:
         if kind in _COVERED:
             return []
         source = guard.originating_source
-        if kind in _REFUSED and not (kind in _OPAQUE and self._is_group(source)):
+        if kind in _REFUSED and not (kind in _OPAQUE and self._leads_to_group(source)):
             raise UncacheableGuard(self._method, kind, source.name, _REFUSED[kind])
         if kind not in known_kinds():
             raise UncacheableGuard(self._method, kind, source.name, "a guard kind that gearcache does not know")
@@ -176,12 +176,12 @@ class GuardTranslator:
             refusal.has_changed = True  # the trace has found it there
             raise refusal from None
 
-    def _is_group(self, source: Any) -> bool:
+    def _leads_to_group(self, source: Any) -> bool:
         try:
             value = self._paths.walker.resolve(self._paths.of(source))
         except (UncacheableGuard, *FAULTS):
             return False
-        return torch.distributed.is_available() and isinstance(value, torch.distributed.ProcessGroup)
+        return _is_group(value)
 
     def _observe(self, kind: str, guard: Any, access: Access, value: Any) -> Check:
         if kind in _WITH_ARGUMENT:
@@ -193,7 +193,7 @@ class GuardTranslator:
             if check_kind == "has_attr" and not hasattr(value, argument):
                 check_kind = "no_attr"
             return observe(check_kind, access, value, name)
-        if kind in _OPAQUE:
+        if kind in _OPAQUE or (kind == "ID_MATCH" and _is_group(value)):
             return observe("process_group", access, value)
         if kind in ("EMPTY_NN_MODULE_HOOKS_DICT", "NOT_NONE_MATCH"):  # what is there now may be another object
             return Check(_DIRECT[kind], access, True)
@@ -207,6 +207,10 @@ class GuardTranslator:
             except NotConstant:
                 return observe("length", access, value)
         return observe(_DIRECT[kind], access, value)
+
+
+def _is_group(value: Any) -> bool:
+    return torch.distributed.is_available() and isinstance(value, torch.distributed.ProcessGroup)
 
 
 def _guard_argument(guard: Any) -> Any:

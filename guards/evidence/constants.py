@@ -23,8 +23,7 @@ class NotConstant(Exception):
     """A value that has no plain form; carries the type's name."""
 
 
-#: The kind of kernels of attention is an enum of C.
-_ATOMS = (torch.dtype, torch.layout, torch.memory_format, torch.device, torch.nn.attention.SDPBackend)
+_ATOMS = (torch.dtype, torch.layout, torch.memory_format, torch.device)
 
 
 def to_plain(value: Any) -> Any:
@@ -40,7 +39,7 @@ def to_plain(value: Any) -> Any:
         return ["float", value.hex() if not math.isnan(value) else "nan"]
     if kind is complex:
         return ["complex", value.real.hex(), value.imag.hex()]
-    if isinstance(value, _ATOMS):
+    if isinstance(value, _ATOMS) or _is_enum_of_c(kind):
         return ["torch", str(value)]
     if kind is torch.Size:
         return ["size", [to_plain(item) for item in value]]
@@ -79,6 +78,11 @@ def to_plain(value: Any) -> Any:
         base = int(value) if isinstance(value, int) else str(value) if isinstance(value, str) else float(value)
         return ["subclass", name_of(kind), to_plain(base)]
     raise NotConstant(name_of(kind))
+
+
+def _is_enum_of_c(kind: type) -> bool:
+    """Return whether a class is an enum of torch's C++, such as that of the kernels of attention."""
+    return kind.__module__.startswith("torch.") and "__members__" in vars(kind)
 
 
 def _parameter(parameter: inspect.Parameter) -> list[Any]:

@@ -183,6 +183,7 @@ class Canary(torch.nn.Module):
         total = hasattr(Kind, "size") + hasattr(math, "pi") + hasattr(self.kind, "other") + isinstance(copied, Kind)
         total += issubclass(Kind, Slotted) + ("a" in self.kind) + (type(self.kind) is Kind) + Kind.size
         total += slots.part.__get__(self.slotted) + len(Kind.__name__) + (self.kind == self.slotted)
+        total += importlib.util.find_spec("torch") is None
         total += ("name" in self.kind.__dict__) + len(list(self.kind.__dict__)) + ("more" in vars(instance))
         return total + len([*vars(instance)])
 
