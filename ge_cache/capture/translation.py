@@ -6,6 +6,7 @@ another mechanism (`_COVERED`, with the reason), or makes the method uncacheable
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import types
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 
-from gearcache.errors import UncacheableGuard
+from gearcache.errors import CaptureError, UncacheableGuard
 from gearcache.ge_cache.capture.source_paths import is_of_namedtuple
 from gearcache.ge_cache.dependencies.paths import Paths
 from gearcache.guards.access import FAULTS, Access, Walker
@@ -88,6 +89,7 @@ _OPAQUE = {"FAKE_SCRIPT_TYPE_MATCH", "OPAQUE_OBJ_GUARD_FN_MATCH"}
 #: Guard kinds that imply the exact type as well.
 _TYPED = {"SEQUENCE_LENGTH", "DICT_KEYS_MATCH", "MAPPING_KEYS_CHECK"}
 _SPECIAL = {"ID_MATCH", "DUPLICATE_INPUT"}
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _OF_AUTOCAST = ("device", "fast_dtype", "_enabled", "_cache_enabled")
 
 
@@ -166,8 +168,8 @@ class GuardTranslator:
                 return typed
             if kind == "ID_MATCH" and isinstance(value, torch.autocast):  # Dynamo takes these attributes for constants
                 return [observe("type", access, value), *_attributes(access, value, _OF_AUTOCAST)]
-            if isinstance(value, (inspect.Signature, inspect.Parameter)):  # Dynamo guards nothing below it
-                typed = [observe("constant", access, value)]
+            if kind == "TYPE_MATCH":
+                typed = self._content(access, value)
             return [*typed, self._observe(kind, guard, access, value)]
         except NotConstant as error:
             raise UncacheableGuard(self._method, kind, source.name, f"a value of type {error}") from None
@@ -175,6 +177,19 @@ class GuardTranslator:
             refusal = UncacheableGuard(self._method, kind, source.name, f"{type(error).__name__}: {error}")
             refusal.has_changed = True  # the trace has found it there
             raise refusal from None
+
+    def _content(self, access: Access, value: Any) -> list[Check]:
+        """Return the checks of an object of which Dynamo guards the class, and nothing that it reads of it."""
+        if isinstance(value, (inspect.Signature, inspect.Parameter)):
+            return [observe("constant", access, value)]
+        if type(value) is contextlib.nullcontext:
+            return _attributes(access, value, ("enter_result",))
+        if is_compiled(value):
+            if any(map(vars(value).get, _HOOKS)):
+                cause = "hooks of what `torch.compile` returned; register them with the module that was compiled"
+                raise CaptureError(self._method, f"`{access.text}` has {cause}")
+            return [Check("empty", access.then("attr", name), True) for name in _HOOKS]
+        return []
 
     def _leads_to_group(self, source: Any) -> bool:
         try:
@@ -207,6 +222,11 @@ class GuardTranslator:
             except NotConstant:
                 return observe("length", access, value)
         return observe(_DIRECT[kind], access, value)
+
+
+def is_compiled(value: Any) -> bool:
+    """Return whether a value is what `torch.compile` makes of a module, in whose place a trace sees the module."""
+    return type(value).__name__ == "OptimizedModule" and isinstance(value, torch.nn.Module)
 
 
 def _is_group(value: Any) -> bool:

@@ -30,6 +30,7 @@ def capture_settings(numbers: WantedNumbers, *, dynamic: bool) -> Iterator[None]
         "force_nn_module_property_static_shapes": False,
         "capture_scalar_outputs": False,
         "allow_rnn": True,
+        "skip_guards_on_constant_func_defaults": False,
         "enable_dynamo_decompositions": False,  # of `addcmul_`, `addcdiv_` and others: not exact to the last bit
     }
     supported = {name: value for name, value in settings.items() if hasattr(dynamo_config, name)}

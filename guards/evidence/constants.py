@@ -41,6 +41,8 @@ def to_plain(value: Any) -> Any:
         return ["complex", value.real.hex(), value.imag.hex()]
     if isinstance(value, _ATOMS) or _is_enum_of_c(kind):
         return ["torch", str(value)]
+    if isinstance(value, (torch.finfo, torch.iinfo)):
+        return ["torch", f"{kind.__name__} of {value.dtype}"]
     if kind is torch.Size:
         return ["size", [to_plain(item) for item in value]]
     if kind in (tuple, list):

@@ -7,9 +7,12 @@ that the method itself makes, so this module describes what their construction r
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import hashlib
+import re
 import types
+from collections.abc import Iterator
 from typing import Any
 
 from gearcache.guards.evidence.code import closed_over, function_plain
@@ -24,7 +27,7 @@ _NOTING = "torch._dynamo.mutation_guard"
 def definition(value: Any) -> Any:
     """Return plain data that differs where a value of a class, a default or a closure would act differently.
 
-    Objects without a plain form count by their class only.
+    Objects without a plain form count by their class, and containers by what they hold.
     """
     return _describe(value, 0)
 
@@ -50,12 +53,25 @@ def _describe(value: Any, depth: int) -> Any:
     if isinstance(value, dataclasses.Field):
         parts = [_describe(item, depth + 1) for item in (value.default, value.default_factory)]
         return ["field", value.name, *parts, bool(value.init), value.kw_only is True]
-    if type(value) in (dict, types.MappingProxyType) and depth < 3:
-        return ["dict", [[_describe(key, depth + 1), _describe(item, depth + 1)] for key, item in value.items()]]
+    if isinstance(value, enum.Enum):
+        own = [[name, _describe(item, depth + 1)] for name, item in sorted(vars(value).items()) if name[0] != "_"]
+        return ["member", name_of(type(value)), value.name, _describe(value.value, depth + 1), own]
+    if isinstance(value, re.Pattern):
+        return ["pattern", value.pattern, value.flags]
     try:
         return ["constant", to_plain(value)]
     except NotConstant:
-        return ["object", name_of(type(value))]
+        return [name_of(type(value)), *(_items(value, depth + 1) if depth < 3 else [])]
+
+
+def _items(value: Any, depth: int) -> Iterator[Any]:
+    """Yield what a container holds: a trace takes such a container for a constant, whatever is in it."""
+    if isinstance(value, (dict, types.MappingProxyType)):
+        yield from ([_describe(key, depth), _describe(item, depth)] for key, item in value.items())
+    elif isinstance(value, (list, tuple)):
+        yield from (_describe(item, depth) for item in value)
+    elif isinstance(value, (set, frozenset)):
+        yield from sorted((_describe(item, depth) for item in value), key=repr)
 
 
 def _unwrapped(function: types.FunctionType) -> types.FunctionType:

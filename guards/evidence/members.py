@@ -130,7 +130,7 @@ class Members:
             lines.append(text)
         if made and isinstance(cls, enum.EnumMeta):
             members: dict[str, Any] = dict(cls.__members__)
-            lines += [f"{name} = {definition_digest(item.value)}" for name, item in members.items()]
+            lines += [f"{name} = {definition_digest(item)}" for name, item in members.items()]
         return sorted(lines)
 
 

@@ -88,6 +88,12 @@ _SETTINGS = {
 }
 
 
+class Writes:
+    """How often the settings were seen to change while a graph was made, by any thread."""
+
+    count = 0
+
+
 def settings() -> dict[str, Any]:
     """Return the settings of this process, as plain data."""
     return {name: setting.read() for name, setting in _SETTINGS.items()}

@@ -112,9 +112,19 @@ def objects_in(variable: Any) -> Iterator[Any]:
             yield variable
 
 
+def compares_in_c(variable: Any, method: str) -> bool:
+    """Whether an object's class compares by a function of C, which Dynamo calls and of which it guards the class."""
+    if not isinstance(variable, UserDefinedObjectVariable) or variable.is_python_constant():
+        return False
+    compare: Any = getattr(variable.value_type, method)
+    is_of_c = not isinstance(compare, types.FunctionType) and compare is not getattr(object, method)
+    # Of containers the items are compared; members of an enum of C are constants.
+    return is_of_c and getattr(variable, "_base_vt", None) is None and not hasattr(variable.value_type, "__members__")
+
+
 def _has_own_equality(variable: Any) -> bool:
-    """Whether the class of an object has an `__eq__` in Python, other than that of a frozen dataclass."""
+    """Whether the class of an object has an `__eq__` other than that of a frozen dataclass."""
     equality: Any = variable.value_type.__eq__
     if not isinstance(equality, types.FunctionType):
-        return False
+        return compares_in_c(variable, "__eq__")
     return not (isinstance(variable, FrozenDataClassVariable) and equality.__code__.co_filename == "<string>")

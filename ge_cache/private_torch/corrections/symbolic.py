@@ -26,6 +26,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable
 from torch.utils._sympy.functions import FloorDiv
 
+from gearcache.ge_cache.private_torch.corrections.comparisons import compares_in_c
 from gearcache.ge_cache.private_torch.probe import Probes
 from gearcache.ge_cache.private_torch.renamed import name_here
 
@@ -117,6 +118,11 @@ def _comparison(trace: Any, function: Any, handler: Any, tx: Any, args: Any, kwa
     if function in _IDENTITIES:
         trace.note("compared", *(operand.source for operand in operands))
     (_check_identity if function in _IDENTITIES else _check_equality)(trace, *operands)
+    if function not in _IDENTITIES and any(compares_in_c(each, f"__{function.__name__}__") for each in operands):
+        trace.refuse(
+            f"it compares a {' and a '.join(f'`{each.python_type_name()}`' for each in operands)}, whose values no "
+            "check of another call could compare: compare numbers or texts that are made of them before"
+        )
     kinds = {_kind(arg) for arg in operands if isinstance(arg, SymNodeVariable)}
     if kinds and function in _IDENTITIES and len(set(map(_kind, operands))) > 1:
         return ConstantVariable.create(function is operator.is_not)  # as for `n is None`, whatever n is

@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import PythonKeyTracer
 
 from gearcache.ge_cache.private_torch.probe import Probes, is_here
+from gearcache.torch_state import Writes
 
 
 class Own:
@@ -59,6 +60,18 @@ probes.at_value(operators, "_mode_stack_state_for_pre_dispatch", lambda modes: O
 # torch caches results of operators on fake tensors for the rest of the process, including those computed for
 # `torch.compile` without a turn's own settings: strides of views, dropout.
 probes.at_value(FakeTensorMode, "cache", lambda answers: Own({}, answers))
+
+
+def _counted(write: Any) -> Any:
+    def set_default_dtype(dtype: Any) -> None:
+        Writes.count += not is_here()  # Dynamo sets it back to what it was
+        write(dtype)
+
+    return set_default_dtype
+
+
+# Another thread may load a model, for which transformers sets the default dtype and then sets it back.
+probes.at_value(torch._C, "_set_default_dtype", _counted)
 
 
 @probes.at(PythonKeyTracer, "trace")

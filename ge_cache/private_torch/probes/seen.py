@@ -19,12 +19,13 @@ probes = Probes()
 @probes.at(VariableBuilder, "_call_impl")
 def met(trace: Any, original: Any, self: Any, value: Any) -> Any:
     """Note an object before and after its content is read, and how much was read of a container."""
-    seen, output = trace.state(Seen), self.tx.output
-    is_new = value not in output.side_effects and output.variable_tracker_cache.get(self.source) is None
-    seen.add(self.source, value)
+    seen, output, source = trace.state(Seen), self.tx.output, self.source
+    is_new = value not in output.side_effects and output.variable_tracker_cache.get(source) is None
+    seen.add(source, value)
     result = original(self, value)
     items = getattr(result, "__dict__", {}).get("items")  # read past the probes of that field
-    seen.add(self.source, value, count=len(items) if is_new and isinstance(items, (list, dict)) else None)
+    # Not `self.source`: for what `torch.compile` returned, the builder goes on with the module in it.
+    seen.add(source, value, count=len(items) if is_new and isinstance(items, (list, dict)) else None)
     return result
 
 

@@ -29,6 +29,7 @@ from gearcache.guards.dispatch.stored.variant import StoredGear
 from gearcache.guards.evidence.names import a_type, module_of
 from gearcache.readable.graph import pack_graph
 from gearcache.serving.call.functions import INFERENCE_MODE
+from gearcache.torch_state import Writes, settings
 
 logger = logging.getLogger("gearcache")
 
@@ -238,6 +239,8 @@ def _job(
         symbols["hints"] = []
     if graph.numbers:
         symbols["numbers"] = [list(number_row) for number_row in graph.numbers]
+    if settings() != request.settings:  # since before this graph was traced
+        Writes.count += 1
     roles = {name: role(number) for number, (name, _) in enumerate(groups)}
     plain = renamed(encode_graph(capture.method, graph.module), roles)
     forms = {"results": result_forms(graph.module)} if request.backend.asks_forms else {}
@@ -249,6 +252,7 @@ def _job(
         attributes=graph.attributes,
         options=dict(request.options),
         threads=request.threads,
+        settings=request.settings,
         repeats=request.repeats,
         target=request.backend.target,
         groups=[len(ranks) for _, ranks in groups],

@@ -16,6 +16,7 @@ from gearcache.guards.dispatch.fills import Fills
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.gears.parse import GearSpec, gear_text
 from gearcache.guards.gears.short_names import short_names
+from gearcache.torch_state import settings
 
 
 class Findings(Struct, frozen=True):
@@ -55,6 +56,8 @@ class BuildRequest(Struct, frozen=True):
     fills: Fills | None = None
     #: Whether repeated operations are compiled once.
     repeats: bool = True
+    #: The settings of torch to compile in: those of the key.
+    settings: dict[str, Any] = field(default_factory=settings)
     #: The thread count of the compiled code.
     threads: int = field(default_factory=torch.get_num_threads)
     #: Whether to make digests that show whether another process would build the same.

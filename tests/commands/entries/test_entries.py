@@ -22,6 +22,7 @@ def use(cache_dir: Path, key: object, age: float = 0.0) -> None:
     disk = DiskStore(Layout(cache_dir))
     assert disk.use(key)
     disk.count_load(key)
+    del disk  # the end of a use is one too
     path = Layout(cache_dir).use(key)
     moment = time.time() - age
     os.utime(path, (moment, moment))

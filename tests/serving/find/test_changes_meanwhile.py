@@ -306,6 +306,39 @@ def test_a_default_dtype_that_another_thread_sets_for_its_model_is_not_stored(
     assert relaunched(x).dtype == net.run(x).dtype
 
 
+@pytest.mark.parametrize("is_steady", [False, True])
+def test_a_default_dtype_that_another_thread_sets_and_sets_back_is_not_stored(
+    is_steady: bool, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As transformers does while it loads a model."""
+
+    def set_elsewhere(dtype: torch.dtype) -> None:
+        thread = threading.Thread(target=torch.set_default_dtype, args=(dtype,))
+        thread.start()
+        thread.join()
+
+    capture = tracer.capture_method
+    dtypes = [torch.bfloat16]
+
+    def capture_meanwhile(*arguments: Any, **named: Any) -> Any:
+        if not dtypes:
+            return capture(*arguments, **named)
+        set_elsewhere(dtypes[0] if is_steady else dtypes.pop())
+        try:
+            return capture(*arguments, **named)
+        finally:
+            set_elsewhere(torch.float32)
+
+    monkeypatch.setattr(tracer, "capture_method", capture_meanwhile)
+    net, x = Ones(), torch.zeros(3, 4, dtype=torch.float16)
+    for _ in range(2):
+        cached = gearcache.cache_compile(net.run, config=strict_config())
+        assert cached(x).dtype == net.run(x).dtype
+        assert cached.stats.eager_reasons == ({"changed": 1} if is_steady and dtypes else {})
+        monkeypatch.setattr(tracer, "capture_method", capture)
+        is_steady = False
+
+
 def _of_factor(factor: float) -> Any:
     class Config:
         def apply(self, x: Tensor) -> Tensor:

@@ -440,13 +440,16 @@ class CachedMethod:
             self.refresh()
         elif self._bindings.are_outdated(call):
             self._leave(call)
-        binding = self._tried = self.binding_for(call)
-        try:
-            frame = binding.prepare(call)
-        except OutdatedKey:
-            self._leave(call)
+        for _ in range(_ATTEMPTS):
             binding = self._tried = self.binding_for(call)
-            frame = binding.prepare(call)
+            try:
+                frame = binding.prepare(call)
+                break
+            except OutdatedKey:
+                self._leave(call)
+        else:  # another thread changes the module, or torch's state, all the time
+            self._outcomes.ran_eagerly("changed")
+            return None
         self._refusal = ""
         binding.note_state()
         if binding in self._bindings:  # else it was refreshed in the meantime

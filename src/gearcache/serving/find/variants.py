@@ -76,15 +76,15 @@ class Variants:
             *(variant for sibling in self._siblings or () for variant in sibling.variants),
         ]
 
-    def check_key(self) -> None:
-        """Raise `OutdatedKey` if the module or torch's global state is by now of another key.
+    def check_key(self, *, is_changed: bool = False) -> None:
+        """Raise `OutdatedKey` if the module or torch's global state is by now of another key, or was meanwhile.
 
         That is of no concern to the loaded graphs, whose watch tells of changes. But those that are loaded or stored
         from now on may rest on it, and the layout of a weight, or the default dtype, is nothing but a part of the key.
         """
         key = self._method.key
         module: torch.nn.Module = self._method.function.__self__  # type: ignore[assignment]
-        if not is_state_of(key) or (self.is_keyed_before and not is_module_of(key, module)):
+        if is_changed or not is_state_of(key) or (self.is_keyed_before and not is_module_of(key, module)):
             raise OutdatedKey(f"`{self._method.name}`: its module, or torch's global state, changed while it was used")
 
     def look_up(self, call: Call, *, counted: bool = True) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.changes import Changes, changes_from
 from gearcache.telemetry.history import Record
 from gearcache.torch_release import is_tested
+from gearcache.torch_state import Writes, settings
 
 if TYPE_CHECKING:
     from gearcache.building.request import BuildRequest, BuildResult, Findings
@@ -62,14 +63,15 @@ class Compiles:
         request = replace(request, why=why, place=place)
         try:
             with rare_collection(), normal_modes():
+                writes = Writes.count
                 result = build(request, self._counters)
         except BuildInterrupted as stop:
             if stop.result.variants:
                 with contextlib.suppress(Exception):  # the interrupt takes precedence
-                    self._variants.check_key()
+                    self._variants.check_key(is_changed=Writes.count != writes)
                     self._entry.publish(stop.result, present)
             raise KeyboardInterrupt from None
-        self._variants.check_key()  # another thread may load a model meanwhile, and set the default dtype
+        self._variants.check_key(is_changed=Writes.count != writes)
         self._findings = result.findings
         for error in result.errors:
             logger.error("%s", error)
@@ -96,6 +98,7 @@ class Compiles:
         from gearcache.building.request import BuildRequest, Findings
 
         is_static = self._method.dynamic is False
+        state: Any = dict(self._method.key.components)["state"]
         changes = Changes() if is_static else changes_from(call.scope, self._variants.known)
         return BuildRequest(
             name=self._method.name,
@@ -112,6 +115,7 @@ class Compiles:
             jobs=self._method.settings.jobs,
             compile_timeout=min(self._method.settings.compile_timeout, self._method.right.seconds),
             repeats=self._method.settings.repeats,
+            settings={name: state[name] for name in settings()},
             threads=self.threads or torch.get_num_threads(),
             findings=self._findings or Findings(),
             mode=self._method.mode,
