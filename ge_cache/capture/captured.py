@@ -75,6 +75,8 @@ class Capture(Struct):
     unreached: list[str] | None = None
     #: The graph that `graphs.dynamic.check_numbers` recorded, with its printer; the first gear of these sizes takes it.
     recorded: tuple[Any, Any] | None = None
+    #: Whether a compiler makes the results, which then share no memory; other graphs give views of results themselves.
+    is_compiled: bool = True
     #: Drops the weak references that Dynamo keeps to the tensors of the call and the module.
     drop_references: Callable[[], None] = lambda: None
 

@@ -50,7 +50,7 @@ def all_gears_graph(
         for item, size, stride in zip(capture.inputs, sizes, strides, strict=True)
     ]
     attributes, specs = attribute_inputs(capture, symbolic.mode)
-    graph = record(capture.method, lifted, symbolic.mode, fakes, attributes, decompositions, str)
+    graph = record(capture, lifted, symbolic.mode, fakes, attributes, decompositions, str)
     values = [[gear.assignment[symbol] for symbol in changing] for gear in gears]
     check_assumptions(capture.method, symbolic.assumptions(), list(names.values()), values)
     graph.inputs, graph.attributes = input_specs(capture, {}), specs

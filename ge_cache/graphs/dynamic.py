@@ -155,7 +155,7 @@ def record_dynamic(
     ints = [node.meta["example_value"] for node in capture.numbers.nodes]
     values = [*float_tensors(capture, mode), *ints]
     with mode.shape_env.ignore_fresh_unbacked_symbols():
-        graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, printer.number, values)
+        graph = record(capture, lifted, mode, fakes, attributes, decompositions, printer.number, values)
     graph.floats = len(capture.numbers.graph_floats)
     if capture.numbers:
         graph.numbers = number_rows(capture)

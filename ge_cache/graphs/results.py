@@ -45,12 +45,15 @@ class ResultPlan:
     """Splits the outputs of one traced graph into compiled outputs and rebuilt ones.
 
     Outputs that share their own storage are views of the output that covers it. When none covers it, each is compiled
-    by itself: they equal eager's, but no longer share memory.
+    by itself: they equal eager's, but no longer share memory. A graph whose operators are called gives the views itself
+    (`rebuilds_views=False`): a kernel may lay its result out otherwise than the trace says, as indexing by transposed
+    indices does.
     """
 
-    def __init__(self, method: str, number: Callable[[Any], Any]) -> None:
+    def __init__(self, method: str, number: Callable[[Any], Any], *, rebuilds_views: bool) -> None:
         self._method = method
         self._number = number
+        self._rebuilds_views = rebuilds_views
         self.results: list[Result] = []
         self.compiled: list[int] = []
         self._detached: set[int] = set()
@@ -72,7 +75,7 @@ class ResultPlan:
         tensors = [index for index, value in enumerate(outputs) if _is_tensor(value)]
         borrowed = {index: self._borrowed(index, outputs[index], inputs, attributes) for index in tensors}
         # The size of an input's storage is irrelevant: for a view it follows from no size of the inputs.
-        bases = _bases(outputs, [index for index in tensors if borrowed[index] is None])
+        bases = _bases(outputs, [index for index in tensors if borrowed[index] is None], self._rebuilds_views)
         self.compiled = sorted(set(bases.values()))
         positions = {index: position for position, index in enumerate(self.compiled)}
         for index, value in enumerate(outputs):
@@ -209,14 +212,14 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _bases(outputs: list[Any], indices: list[int]) -> dict[int, int]:
+def _bases(outputs: list[Any], indices: list[int], rebuilds_views: bool) -> dict[int, int]:
     """Return the base of each output with memory of its own: itself, or an output that covers the storage."""
     groups: dict[int, list[int]] = {}
     for index in indices:
         groups.setdefault(private_core.storage_key(outputs[index]), []).append(index)
     bases = {}
     for members in groups.values():
-        covering = [index for index in members if _covers_storage(outputs[index])]
+        covering = [index for index in members if rebuilds_views and _covers_storage(outputs[index])]
         for index in members:
             same = next(member for member in members if outputs[member] is outputs[index])
             # An empty tensor shares nothing, and a trace is less certain about the strides of such a result. A view of

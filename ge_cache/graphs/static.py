@@ -161,7 +161,7 @@ def trace_gear(
     attributes, specs = attribute_inputs(capture, mode)
     plain, values = (int, []) if symbolic is None else (symbolic.plain, symbolic.values)
     values = [*float_tensors(capture, mode), *values]
-    graph = record(capture.method, lifted, mode, fakes, attributes, decompositions, plain, values)
+    graph = record(capture, lifted, mode, fakes, attributes, decompositions, plain, values)
     if symbolic is not None:
         graph.numbers, graph.conditions = number_rows(capture), symbolic.conditions(graph.module.graph)
     graph.floats = len(capture.numbers.graph_floats)
@@ -181,7 +181,7 @@ def attribute_inputs(capture: Capture, mode: Any) -> tuple[dict[str, torch.Tenso
 
 
 def record(
-    method: str,
+    capture: Capture,
     lifted: fx.GraphModule,
     mode: Any,
     inputs: list[torch.Tensor],
@@ -196,6 +196,7 @@ def record(
     """
     from torch.fx.experimental.proxy_tensor import make_fx
 
+    method = capture.method
     outputs: list[Any] = []
     tensors = [*inputs, *attributes.values()]
     arguments = [*tensors, *numbers]
@@ -219,7 +220,7 @@ def record(
     except Exception as error:
         cause = f"its graph cannot be traced at these sizes: {type(error).__name__}: {error}"
         raise CaptureError(method, cause) from error
-    plan = ResultPlan(method, number)
+    plan = ResultPlan(method, number, rebuilds_views=capture.is_compiled)
     try:
         plan.plan(outputs, inputs, attributes, detached_outputs(module, outputs), placed_outputs(module, outputs))
     except CaptureError:

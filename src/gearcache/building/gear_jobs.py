@@ -19,6 +19,7 @@ from gearcache.ge_cache.capture.captured import Capture
 from gearcache.ge_cache.compile_job import CompileJob
 from gearcache.ge_cache.graphs.all_gears import all_gears_graph
 from gearcache.ge_cache.graphs.dynamic import dynamic_gear, taken_graph
+from gearcache.ge_cache.graphs.memory_order import reshape_views
 from gearcache.ge_cache.graphs.plan import PlannedGear
 from gearcache.ge_cache.graphs.static import FLOAT, GearGraph, order_inputs, trace_gear
 from gearcache.ge_cache.graphs.tensor_operands import keep_tensor_operands, take_plain_floats
@@ -142,6 +143,7 @@ def _record(
     order_inputs(graph)
     if not request.backend.compiles:
         take_plain_floats(graph.module.graph, len(graph.inputs), graph.floats)
+        reshape_views(graph.module.graph)
     elif not request.backend.is_ge:
         keep_tensor_operands(graph.module.graph)
     graph.module.recompile()

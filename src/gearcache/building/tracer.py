@@ -363,6 +363,7 @@ class Tracer:
                     unbound=self._unbound,
                     with_grad=with_grad,
                 )
+            capture.is_compiled = self._request.backend.compiles
             self._captures.append(capture)
             return capture
         finally:

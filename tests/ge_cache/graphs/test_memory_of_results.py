@@ -138,3 +138,32 @@ def test_a_view_at_a_place_of_the_storage_is_refused_as_a_result(tmp_path: Path)
         refused(x)
     served: Any = gearcache.cache_compile(model.taken, cache_dir=tmp_path, config=strict_config())
     torch.testing.assert_close(served(x), model.taken(x), rtol=0, atol=0)
+
+
+class Looked(torch.nn.Module):
+    """The kernel lays out what it looks up by transposed indices otherwise than a trace says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.arange(20.0).view(10, 2))
+
+    def forward(self, ids: Tensor) -> Any:
+        rows = self.table[ids.t()]
+        return rows, rows[0], rows.select(1, 1)
+
+    def flat(self, ids: Tensor) -> Tensor:
+        return self.table[ids.t()].flatten(0, 1)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_view_of_a_result_is_that_of_eager_whatever_the_layout_of_the_result(dynamic: bool, tmp_path: Path) -> None:
+    model, ids = Looked(), torch.arange(6).view(2, 3)
+    served: Any = gearcache.cache_compile(model.forward, cache_dir=tmp_path, config=strict_config(), dynamic=dynamic)
+    for _ in range(2):
+        found, expected = served(ids), model(ids)
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+        found[0].zero_()
+        assert not any(view.any() for view in found)
+    flat: Any = gearcache.cache_compile(model.flat, cache_dir=tmp_path, config=strict_config(), dynamic=dynamic)
+    with torch.autocast("cpu", dtype=torch.bfloat16):  # recorded after dispatch
+        torch.testing.assert_close(flat(ids), model.flat(ids), rtol=0, atol=0)
