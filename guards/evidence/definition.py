@@ -19,6 +19,8 @@ from gearcache.guards.evidence.code import closed_over, function_plain
 from gearcache.guards.evidence.constants import NotConstant, to_plain
 from gearcache.guards.evidence.names import name_of
 
+#: How many containers are looked into that lie in one another, and in functions: one may hold itself.
+_DEEPEST = 8
 #: The first `torch.compile` of a process puts functions of this module around `Module.__init__` and `__setstate__`,
 #: which note that a module is new and do nothing else (torch 2.13, `install_generation_tagging_init`).
 _NOTING = "torch._dynamo.mutation_guard"
@@ -61,7 +63,7 @@ def _describe(value: Any, depth: int) -> Any:
     try:
         return ["constant", to_plain(value)]
     except NotConstant:
-        return [name_of(type(value)), *(_items(value, depth + 1) if depth < 3 else [])]
+        return [name_of(type(value)), *(_items(value, depth + 1) if depth < _DEEPEST else [])]
 
 
 def _items(value: Any, depth: int) -> Iterator[Any]:

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import enum
 import sys
+import typing
 
 from torch import nn
 
@@ -54,6 +55,24 @@ Pair = collections.namedtuple("Pair", ["first", "second"], defaults=[2.0])
 class Kind(enum.Enum):
     SMALL = 1.0
     LARGE = 2.0
+
+
+class Range(typing.NamedTuple):
+    low: float = 0.0
+    high: float = 2.0
+
+
+class Level(enum.Enum):
+    LOW = Range(1.0, 2.0)
+    HIGH = Range(2.0, 3.0)
+
+    def __init__(self, low, high):
+        self.middle = (low + high) / 2
+
+
+class Ranged:
+    def __init__(self, ranges=((Range(), 1.0), [Range()])):  # noqa: B008 - named tuples do not change
+        self.high = ranges[0][0].high + ranges[1][0].high
 
 
 class Mixed(dict):
@@ -129,6 +148,18 @@ CASES = changed(
         ),
         "a default of a named tuple": ("return x * Pair(1.0).second", put(Pair.__new__, "__defaults__", (7.0,))),
         "a member of an enum by its value": ("return x * len(Kind(1.0).name)", put(HERE, "Kind", OTHER_KIND)),
+        "what a member of an enum has": (
+            "for level in Level:\n    x = x * level.middle\nreturn x",
+            put(vars(Level)["_member_map_"]["LOW"], "middle", 7.0),
+        ),
+        "what a value of an enum holds": (
+            "for level in Level:\n    x = x * level.value.high\nreturn x",
+            put(vars(Level)["_member_map_"]["LOW"], "_value_", Range(1.0, 7.0)),
+        ),
+        "what a default holds": (
+            "return x * Ranged().high",
+            put(Ranged.__init__, "__defaults__", (((Range(0.0, 7.0), 1.0), [Range()]),)),
+        ),
         "a dictionary that is made": ("return x * Mixed()['a']", put(Mixed.__init__, "__defaults__", (7.0,))),
         "an attribute of an exception": (
             "try:\n    raise Failure(2.0)\nexcept Failure as failure:\n    return x * failure.code",

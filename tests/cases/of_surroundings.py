@@ -1,5 +1,6 @@
 """What surrounds a program: arguments, environment, settings, time, files, threads."""
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import inspect
@@ -39,6 +40,8 @@ class Net(Case):
     def __init__(self):
         super().__init__()
         self.random = random.Random(3)
+        self.context = contextlib.nullcontext()
+        self.information = torch.finfo(torch.float16)
         self.signature = inspect.signature(lambda a, b=2: a)
 
 
@@ -122,6 +125,14 @@ MODULES = changed(
         "a kind of a signature": (
             "return x * 2 if self.signature.parameters['b'].kind is inspect.Parameter.KEYWORD_ONLY else x * 3",
             lambda self, patch: patch(self, "signature", inspect.signature(lambda a, *, b=2: a)),
+        ),
+        "what a context gives": (
+            "with self.context as value:\n    return x * (2.0 if value is None else value)",
+            lambda self, patch: patch(self, "context", contextlib.nullcontext(3.0)),
+        ),
+        "limits of a dtype": (
+            "return x.clamp(max=self.information.eps)",
+            lambda self, patch: patch(self, "information", torch.finfo(torch.float32)),
         ),
         "a constant of an imported module": (
             "import string\nreturn x * len(string.digits)",
