@@ -113,7 +113,7 @@ def write_index(tier: Tier) -> int:
         at_once(lambda name: remote.delete(name, deadline), stale_names)
         return changed_count + len(stale_names)
 
-    return tier.ask(write_all)
+    return tier.write(write_all)
 
 
 def _of_all_ranks(manifests: Mapping[EntryName, list[str]], entry: EntryName) -> list[str]:

@@ -191,5 +191,5 @@ class RemotePrune:
         deadline = Deadline.after(SECONDS + len(names))
         if names:
             persistently(
-                lambda: self._tier.ask(lambda remote: at_once(lambda name: remote.delete(name, deadline), names))
+                lambda: self._tier.write(lambda remote: at_once(lambda name: remote.delete(name, deadline), names))
             )

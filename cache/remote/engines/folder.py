@@ -18,7 +18,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from gearcache.cache.remote.engines.protocol import Creates, Deadline, RemoteError, check_name, is_name
+from gearcache.cache.remote.engines.protocol import (
+    Creates,
+    Deadline,
+    Denied,
+    RemoteError,
+    TooLarge,
+    check_name,
+    is_name,
+)
 from gearcache.cache.remote.requests.deadline import within
 from gearcache.cache.remote.requests.retries import tried
 
@@ -27,6 +35,7 @@ _Result = TypeVar("_Result")
 _AGAIN = (errno.ESTALE, errno.EBUSY, errno.EAGAIN, errno.EINTR)
 #: Errors of a file system without hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EACCES, errno.EXDEV, errno.EINVAL)
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 #: Errors for a link that the system was asked not to follow.
 _NOT_FOLLOWED = (errno.ELOOP, errno.ENOTDIR)
@@ -101,7 +110,7 @@ class FolderRemote:
             pieces.append(piece)
             size += len(piece)
             if size > limit:
-                raise RemoteError(self.label, f"`{leaf}` has more than {limit} bytes")
+                raise TooLarge(self.label, f"`{leaf}` has more than {limit} bytes")
         # Files appear whole, so another size means that the mount is behind, or has cut the file off.
         if size != os.fstat(descriptor).st_size:
             raise _Again(errno.EIO, f"`{leaf}` is cut off after {size} bytes")
@@ -274,7 +283,8 @@ class FolderRemote:
             try:
                 return tried(attempt, _PAUSES, is_passing=_is_passing, deadline=deadline)
             except OSError as error:
-                raise RemoteError(self.label, error.strerror or type(error).__name__) from error
+                kind = Denied if error.errno in _DENIED else RemoteError
+                raise kind(self.label, error.strerror or type(error).__name__) from error
 
         return within(deadline, self.label, run)
 

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
+from gearcache.cache.remote.engines.protocol import Deadline, Denied, RemoteError, TooLarge
 
 _Result = TypeVar("_Result")
 
 
 def _is_of_a_tier(error: Exception) -> bool:
-    return isinstance(error, RemoteError)
+    return isinstance(error, RemoteError) and not isinstance(error, (Denied, TooLarge))
 
 
 def tried(

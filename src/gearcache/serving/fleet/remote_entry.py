@@ -89,7 +89,7 @@ class RemoteEntry:
         """
         if self._fetch(needs, is_counted=True):
             return True
-        tier = next((tier for tier in self._writable if not tier.is_resting), None)
+        tier = next((tier for tier in self._writable if tier.takes_writes), None)
         if tier is None or tier.being_sent[lease_name(self._entry.key.digest, needs.work)]:
             return False
         turn = self._turn_at(tier, needs.work)
@@ -118,7 +118,7 @@ class RemoteEntry:
 
     def take_over(self, work: str) -> None:
         """Send what a forked process has stored, and keep the turn that it had at some work."""
-        tier = next((tier for tier in self._writable if not tier.is_resting), None)
+        tier = next((tier for tier in self._writable if tier.takes_writes), None)
         if tier is not None:
             self._turn = self._turn_at(tier, work)
             self._turn.resume()
@@ -158,7 +158,7 @@ class RemoteEntry:
             problems.append(f"tier {tier.label}: {error}")
             self._warn(tier, error)
         for tier in self._writable:
-            if tier.is_resting:
+            if not tier.takes_writes:
                 error = RemoteError(tier.label, "it failed a moment ago, so nothing is sent there now")
                 problems.append(str(error))
                 self._warn(tier, error)
@@ -178,7 +178,7 @@ class RemoteEntry:
     @property
     def reached(self) -> list[str]:
         """The names of the working tiers that receive what this host compiles."""
-        return [tier.label for tier in self._writable if not tier.is_resting]
+        return [tier.label for tier in self._writable if tier.takes_writes]
 
     @property
     def _writable(self) -> list[Tier]:

@@ -85,6 +85,8 @@ def test_a_push_sends_what_is_lacking_and_nothing_twice(tmp_path: Path, share: s
 class Flaky(FolderRemote):
     """A share of which the first operations of a kind fail."""
 
+    objects_read = 0
+
     def __init__(self, path: str, failing: str, times: int) -> None:
         super().__init__(path)
         self._failing, self._times, self.faults = failing, times, 0
