@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ from gearcache.cache.layout import Layout
 from gearcache.cache.remote.breaker import FAULTS
 from gearcache.cache.remote.engines.folder import FolderRemote
 from gearcache.cache.remote.engines.protocol import Deadline, Denied, Late, RemoteError
+from gearcache.cache.remote.fetch import fetch_blobs
+from gearcache.cache.remote.names import blob_name
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.urls import parse_urls
 from tests.cache.remote.real_engines import redis_server, soon
@@ -64,6 +68,28 @@ def test_an_object_over_a_limit_is_no_fault_of_the_tier(tier: Tier) -> None:
         with pytest.raises(RemoteError, match="more than 2 bytes"):
             tier.ask(lambda remote: remote.get("v4/a", 2, soon()))
     assert not tier.is_resting
+
+
+@pytest.mark.parametrize("slow_blobs", [1, 2])
+def test_blobs_that_come_too_late_are_a_fault_where_none_came(
+    tier: Tier, slow_blobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = {sha256(data).hexdigest(): data for data in (b"one", b"two")}
+    get, slow = FolderRemote.get, sorted(map(blob_name, blobs))[:slow_blobs]
+    for digest, data in blobs.items():
+        tier.remote.put(blob_name(digest), data, soon())
+
+    def late(self: FolderRemote, name: str, limit: int, deadline: Deadline) -> bytes | None:
+        if name in slow:
+            time.sleep(deadline.left)
+        return get(self, name, limit, deadline)
+
+    monkeypatch.setattr(FolderRemote, "get", late)
+    taken: list[bytes] = []
+    with pytest.raises(Late):
+        fetch_blobs(tier, dict.fromkeys(blobs, 3), taken.append, Deadline.after(1.2))
+    assert (len(taken), tier.is_resting) == (2 - slow_blobs, slow_blobs == 2)
+    assert not tier.damaged
 
 
 @pytest.mark.parametrize("name", ["v4/a", "v4/none"])

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from gearcache.cache.keys.key import Plain
 from gearcache.cache.keys.siblings import are_siblings, family_of
+from gearcache.cache.remote.engines.protocol import Deadline
 from gearcache.cache.remote.fetch import fetch_blobs
 from gearcache.cache.remote.lookup import Lookup, TierEntry
 from gearcache.cache.remote.names import EntryName, lease_name
@@ -217,6 +218,8 @@ class RemoteEntry:
             try:
                 fetched = self._fetch_from(lookup, needs)
             except CacheError as error:
+                if lookup.family:  # its list takes as long each time
+                    self._sibling_lookups = [each for each in self._siblings() if each is not lookup]
                 self._fault(lookup.tier, error)
                 continue
             if not fetched:
@@ -231,45 +234,61 @@ class RemoteEntry:
         return False
 
     def _fetch_from(self, lookup: Lookup, needs: Wanted) -> list[tuple[StoredVariant, int]]:
-        """Return the fetched variants, each with the bytes of its fetched blobs."""
+        """Return the fetched variants, each with the bytes of its fetched blobs.
+
+        Those that serve the call come first, and may take as long as their bytes need. The others have the rest of the
+        budget: without them the call is served as well.
+        """
         deadline = lookup.tier.begin()
-        selected = self._select(lookup.tier, lookup.entries, needs)
+        damaged: set[str] = set()
+        selected = self._select(lookup.entries, needs, damaged)
         if not any(needs.is_likely(variant) for variant, _ in selected):
             refused_before = set(lookup.refused)
             lookup.look(deadline, lambda manifest: any(map(needs.is_likely, self._usable(manifest, needs))))
-            selected = self._select(lookup.tier, lookup.entries, needs)
             for name in lookup.refused.keys() - refused_before:
                 self._warn(lookup.tier, lookup.refused[name])
-        if not selected:
-            return []
-        store = self._entry.store
+        fetched = self._bring(lookup, needs, damaged)
+        try:
+            fetched += self._bring(lookup, needs, damaged, deadline) if deadline.left else []
+        except CacheError as error:
+            self._warn(lookup.tier, error)
+        if fetched:
+            self._entry.store.keep_limits(self._entry.key)
+        return fetched
+
+    def _bring(
+        self, lookup: Lookup, needs: Wanted, damaged: set[str], deadline: Deadline | None = None
+    ) -> list[tuple[StoredVariant, int]]:
+        """Store variants that serve the call here, or, until a deadline, all that are usable; adds to `damaged`."""
+        store, tier = self._entry.store, lookup.tier
         with store.writing():
-            while selected:
+            while True:
+                selected = self._select(lookup.entries, needs, damaged)
+                if deadline is None:
+                    selected = [item for item in selected if needs.is_likely(item[0])]
+                if not selected:
+                    return []
                 missing: dict[str, int] = {}
                 for variant, candidate in selected:
                     sizes = candidate.manifest.blobs
-                    missing |= {name: sizes[name] for name in blobs_of(variant) if not self._entry.store.has_blob(name)}
+                    missing |= {name: sizes[name] for name in blobs_of(variant) if not store.has_blob(name)}
                 try:
-                    fetch_blobs(lookup.tier, missing, store.put_blob, deadline)
+                    until = deadline or tier.begin(sum(missing.values()))
+                    fetch_blobs(tier, missing, store.put_blob, until, is_needed=deadline is None)
                     break
                 except CorruptEntry as error:  # another host may have sent the same variant with its own blobs
-                    if lookup.tier.damaged.isdisjoint(missing):
+                    if tier.damaged.isdisjoint(missing):
                         raise
-                    self._warn(lookup.tier, error)
-                    selected = self._select(lookup.tier, lookup.entries, needs)
-            if not selected:
-                return []
-            present = self._present_to_keep(needs, len(selected))
-            self._entry.adopt([variant for variant, _ in selected], present)
-        store.keep_limits(self._entry.key)
-        needs.present = [*present, *(variant for variant, _ in selected)]
-        fetched = []
-        for variant, _ in selected:
-            fetched.append((variant, sum(missing.pop(digest, 0) for digest in blobs_of(variant))))
-        return fetched
+                    damaged |= tier.damaged & missing.keys()
+                    self._warn(tier, error)
+            variants = [variant for variant, _ in selected]
+            present = self._present_to_keep(needs, len(variants))
+            self._entry.adopt(variants, present)
+        needs.present = [*present, *variants]
+        return [(variant, sum(missing.pop(digest, 0) for digest in blobs_of(variant))) for variant in variants]
 
     def _select(
-        self, tier: Tier, candidates: dict[str, TierEntry], needs: Wanted
+        self, candidates: dict[str, TierEntry], needs: Wanted, damaged: set[str]
     ) -> list[tuple[StoredVariant, TierEntry]]:
         """Return the variants to fetch, those that serve the call first, and no more than the entry may hold.
 
@@ -281,7 +300,7 @@ class RemoteEntry:
             for variant in self._usable(candidate, needs):
                 missing = [digest for digest in blobs_of(variant) if not self._entry.store.has_blob(digest)]
                 gears = _gears(variant)
-                if not tier.damaged.isdisjoint(missing) or gears <= held_gears:
+                if not damaged.isdisjoint(missing) or gears <= held_gears:
                     continue
                 held_gears |= gears
                 selected.append((variant, candidate))
