@@ -21,7 +21,7 @@ from torch import Tensor
 import gearcache
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest, decode_manifest, encode_manifest
-from gearcache.cache.remote import fetch, lease, tier, urls
+from gearcache.cache.remote import breaker, fetch, lease, tier, urls
 from gearcache.cache.remote.admin import command_retries
 from gearcache.cache.remote.engines import retrying
 from gearcache.cache.remote.engines.folder import FolderRemote
@@ -62,6 +62,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module, name in ((fetch, "_AGAIN_SECONDS"), (retrying, "PAUSES"), (command_retries, "PAUSES")):
         monkeypatch.setattr(module, name, (0.01, 0.01))
     monkeypatch.setattr(lease, "_REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(remote_entry, "_SEND_PAUSES", ())
     yield
     assert outbox().flush(30) == 0
 
@@ -355,9 +356,9 @@ def test_a_prewarm_says_what_could_not_be_sent(tmp_path: Path, share: str, caplo
     report = gearcache.prewarm(build, cache_dir=tmp_path / "a")
     assert report.compiled == 2
     first, second = report.entries[0].failed.values()
-    assert "nothing is sent there" in first
     # It was asked before it was to be sent to.
-    assert "it failed a moment ago" in second
+    assert "it failed a moment ago" in first
+    assert "nothing is sent there" in second
     assert f"there is no folder `{tmp_path / 'file' / 'share'}`" in caplog.text
 
 
@@ -449,6 +450,33 @@ def test_a_tier_that_fails_costs_its_budget_once_and_one_warning(
             Host(tmp_path / "b", url, factor=20.0).call()
             assert Faulty.asked == asked, "a tier that failed often is left alone"
     assert len([record for record in caplog.records if "tier" in record.getMessage()]) == 1
+
+
+def test_an_upload_that_a_tier_does_not_take_is_tried_again_under_the_lease(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, is_broken = FolderRemote.put, threading.Event()
+    is_broken.set()
+
+    def broken(self: FolderRemote, name: str, data: bytes, deadline: Deadline, **how: Any) -> bool:
+        if is_broken.is_set() and "/leases/" not in name:
+            raise RemoteError(self.label, "it is full")
+        return put(self, name, data, deadline, **how)
+
+    monkeypatch.setattr(FolderRemote, "put", broken)
+    monkeypatch.setattr(breaker, "REST_SECONDS", 0.3)
+    monkeypatch.setattr(remote_entry, "_SEND_PAUSES", (0.2,) * 20, raising=False)
+    with torch.no_grad():
+        Host(tmp_path / "a", share).cached(torch.ones(4, 4))
+    time.sleep(0.5)
+    assert outbox().flush(0.0) == 1
+    assert (len(objects(share, "leases")), objects(share, "entries")) == (1, [])
+    is_broken.clear()
+    end = time.monotonic() + 20
+    while outbox().flush(1.0) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert (objects(share, "leases"), len(objects(share, "entries"))) == ([], 1)
+    assert Host(tmp_path / "b", share).call().compiles == 0
 
 
 def test_a_fault_is_an_error_where_the_user_wants_errors(

@@ -6,7 +6,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -17,6 +17,7 @@ from gearcache.cache.remote.fetch import fetch_blobs
 from gearcache.cache.remote.lookup import Lookup, TierEntry
 from gearcache.cache.remote.names import EntryName, lease_name
 from gearcache.cache.remote.outbox import outbox
+from gearcache.cache.remote.requests.retries import may_pass
 from gearcache.cache.remote.tier import Tier, open_tiers
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remote.upload import upload_entry
@@ -35,6 +36,8 @@ _NO_KEY = (
     "tier with `?unsigned=1` if all who can write there may run code here, or with `?read_only=1`"
 )
 _WITHOUT = "%s; the model is served without it (see `gearcache doctor --tiers`; `gearcache push` sends what is missing)"
+#: Seconds before an upload in the background is tried again, at least: a tier that rests is asked when it may be.
+_SEND_PAUSES = (5.0, 20.0, 60.0)
 #: Warnings that this process has logged: one for each tier and kind of fault.
 _warned: set[tuple[str, str]] = set()
 
@@ -129,8 +132,12 @@ class RemoteEntry:
         return CompileTurn(tier, self._entry.key.digest, work, self._history, self._lock_timeout, self._identity)
 
     def offer(self) -> None:
-        """Send what is stored here to the tiers, in the background; hosts that wait for it may then fetch it."""
+        """Send what is stored here to the tiers, in the background; hosts that wait for it may then fetch it.
+
+        A tier that fails or rests is tried again, and the turn kept so long.
+        """
         turn, self._turn = self._turn, None
+        tiers, pauses = self._receiving, iter(_SEND_PAUSES)
         if turn is not None:
             turn.keep_until_sent()
 
@@ -138,11 +145,17 @@ class RemoteEntry:
             if turn is not None:
                 turn.end()
 
-        def send() -> None:
+        def send() -> float | None:
+            nonlocal tiers
+            pause = None
             try:
-                self.send()
+                faults = self._send_to(tiers)
+                tiers = [tier for tier, error in faults.items() if may_pass(error)]
+                pause = next(pauses, None) if tiers else None
             finally:
-                end()
+                if pause is None:
+                    end()
+            return None if pause is None else max(pause, *(tier.rest_seconds for tier in tiers))
 
         if not outbox().add(send):
             logger.warning(
@@ -153,28 +166,27 @@ class RemoteEntry:
 
     def send(self) -> list[str]:
         """Send what is stored here to all tiers, now; returns the problems."""
-        problems = []
-        for tier in self._closed_tiers:
-            error = CacheError(_NO_KEY)
-            problems.append(f"tier {tier.label}: {error}")
-            self._warn(tier, error)
-        for tier in self._writable:
-            if not tier.takes_writes:
-                error = RemoteError(tier.label, "it failed a moment ago, so nothing is sent there now")
-                problems.append(str(error))
-                self._warn(tier, error)
-                continue
+        return [_text(tier, error) for tier, error in self._send_to(self._receiving).items()]
+
+    def _send_to(self, tiers: Iterable[Tier]) -> dict[Tier, CacheError]:
+        """Send what is stored here to some tiers, and return the errors of those that did not take it."""
+        faults: dict[Tier, CacheError] = {}
+        for tier in tiers:
             begin = time.perf_counter()
             try:
+                if tier in self._closed_tiers:
+                    raise CacheError(_NO_KEY)
+                if not tier.takes_writes:
+                    raise RemoteError(tier.label, "it failed a moment ago, so nothing is sent there now")
                 upload = upload_entry(tier, self._entry.layout, self._name, self._trust, covers_manifests)
             except CacheError as error:
-                problems.append(str(error))
+                faults[tier] = error
                 self._warn(tier, error)
                 continue
             seconds = time.perf_counter() - begin
             self._history.note("upload", tier=tier.label, seconds=seconds, bytes=upload.bytes)
             self._history.lines.append(f"sent to {tier.label}: {upload.bytes} bytes")
-        return problems
+        return faults
 
     @property
     def reached(self) -> list[str]:
@@ -184,7 +196,12 @@ class RemoteEntry:
     @property
     def _writable(self) -> list[Tier]:
         """The tiers that receive what this host compiles."""
-        return [tier for tier in self._tiers if not tier.url.read_only and tier not in self._closed_tiers]
+        return [tier for tier in self._receiving if tier not in self._closed_tiers]
+
+    @property
+    def _receiving(self) -> list[Tier]:
+        """The tiers that are not read-only."""
+        return [tier for tier in self._tiers if not tier.url.read_only]
 
     @property
     def _closed_tiers(self) -> list[Tier]:
@@ -364,7 +381,7 @@ class RemoteEntry:
         self._warn(tier, error)
 
     def _warn(self, tier: Tier, error: CacheError) -> None:
-        text = str(error) if isinstance(error, RemoteError) else f"tier {tier.label}: {error}"
+        text = _text(tier, error)
         self._history.note("fault", tier=tier.label, detail=str(error))
         if text not in self._history.lines:
             self._history.lines.append(text)
@@ -372,6 +389,10 @@ class RemoteEntry:
         if (tier.label, kind) not in _warned:
             _warned.add((tier.label, kind))
             logger.warning(_WITHOUT, text)
+
+
+def _text(tier: Tier, error: CacheError) -> str:
+    return str(error) if isinstance(error, RemoteError) else f"tier {tier.label}: {error}"
 
 
 def _gears(variant: StoredVariant) -> frozenset[bytes]:
