@@ -93,6 +93,27 @@ class FolderRemote:
 
         self._do(deadline, name, remove, None)
 
+    def sweep(self, name: str, seconds: float, deadline: Deadline, *, dry_run: bool) -> int:
+        """Remove the files below a folder that writers left unfinished at least so long ago; returns their number.
+
+        A claim is not unfinished: it stays as long as its object.
+        """
+
+        def sweep(folder: int, leaf: str) -> int:
+            before, count = time.time() - seconds, 0
+            for _, _, file_names, inner in os.fwalk(leaf, dir_fd=folder):
+                deadline.check(self.label)
+                for file_name in file_names:
+                    if file_name.startswith(_TEMPORARY) and not file_name.startswith(_claim_of("")):
+                        with contextlib.suppress(*_ABSENT):
+                            if _look(inner, file_name).st_mtime < before:
+                                if not dry_run:
+                                    os.unlink(file_name, dir_fd=inner)
+                                count += 1
+            return count
+
+        return self._do(deadline, name, sweep, 0)
+
     def _read(self, folder: int, leaf: str, limit: int) -> bytes | None:
         # Opening it asks the server; a look at the folder may be answered from the client's cache.
         descriptor = os.open(leaf, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
