@@ -235,7 +235,7 @@ class RemoteEntry:
             try:
                 fetched = self._fetch_from(lookup, needs)
             except CacheError as error:
-                if lookup.family:  # its list takes as long each time
+                if lookup.family and isinstance(error, RemoteError):  # its list takes as long each time
                     self._sibling_lookups = [each for each in self._siblings() if each is not lookup]
                 self._fault(lookup.tier, error)
                 continue
