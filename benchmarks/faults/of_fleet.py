@@ -31,7 +31,7 @@ FAULTS = [
     ),
     Fault(
         "Another tenant's entry in a tier serves where the method reaches the same weights",
-        "src/gearcache/serving/fleet/remote_entry.py",
+        "src/gearcache/serving/fleet/tier_fetch.py",
         "        return list(self._entry.of_sibling(variants, components))\n",
         "        return variants\n",
         (
@@ -54,7 +54,7 @@ FAULTS = [
     ),
     Fault(
         "The graphs that a call needs have the time that their bytes need",
-        "src/gearcache/serving/fleet/remote_entry.py",
+        "src/gearcache/serving/fleet/tier_fetch.py",
         "                    until = deadline or tier.begin(sum(missing.values()))\n",
         "                    until = deadline or tier.begin()\n",
         ("tests/serving/fleet/test_tiers.py::test_a_fetch_has_the_time_that_its_bytes_need",),

@@ -31,7 +31,7 @@ from gearcache.cache.remote.tier_counts import tier_counts
 from gearcache.cache.remote.urls import parse_urls
 from gearcache.errors import CacheError, OptionError
 from gearcache.serving.fleet import compile_turn as turn
-from gearcache.serving.fleet import remote_entry
+from gearcache.serving.fleet import remote_entry, tier_faults
 from tests.support.commands import run_json
 from tests.support.relaunch import run_python
 
@@ -55,7 +55,7 @@ class Net(torch.nn.Module):
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test is as a host that was just started."""
-    monkeypatch.setattr(remote_entry, "_warned", set())
+    monkeypatch.setattr(tier_faults, "_warned", set())
     monkeypatch.setattr(tier, "_tiers", {})
     monkeypatch.setattr(turn, "_FIRST_PAUSE", 0.05)
     monkeypatch.setattr(turn, "_LOOK_SECONDS", 0.2)
