@@ -133,7 +133,8 @@ class Host:
         settings = replace(resolve_settings(None, has_gears=True), remotes=url)
         history = History("Net.run", seed.key.name, str(root), Counters(), strict=False)
         self.entry = Entry(seed.key, Layout(root / f"host{number}"), settings, history)
-        self.remote = RemoteEntry(self.entry, history, lambda _: None, strict=False, lock_timeout=1800.0)
+        self._stored: list[Any] = []
+        self.remote = RemoteEntry(self.entry, history, self._stored.extend, strict=False, lock_timeout=1800.0)
         (tier,) = self.remote._tiers
         self.watched = Watched(tier.url.open(), options.case, number)
         tier._remote = Patient(self.watched)  # type: ignore[arg-type]
@@ -144,13 +145,11 @@ class Host:
 
     def run(self) -> None:
         """Get the entry, or compile it."""
-        from gearcache.serving.fleet.remote_entry import Wanted
+        from gearcache.serving.fleet.tier_fetch import Wanted
 
         time.sleep(random.uniform(0, self._options.spread))
         begin = time.monotonic()
-        stored: list[Any] = []
-        self.remote._renew = stored.extend
-        wanted = Wanted(lambda _: True, lambda _: True, lambda: bool(stored), lambda _: False, "all gears")
+        wanted = Wanted(lambda _: True, lambda _: True, lambda: bool(self._stored), lambda _: False, "all gears")
         with self.entry.exclusive():
             if not self.remote.obtain(wanted):
                 self._compile()

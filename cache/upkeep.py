@@ -20,6 +20,7 @@ _PATIENCE_SECONDS = 1.0
 #: Interval at which a process checks the default limit; a limit set by the user is checked at each publish.
 _DEFAULT_SECONDS = 60.0
 _check_times: dict[Path, float] = {}
+_warned_roots: set[Path] = set()
 
 
 def note_entry(layout: Layout, manifest: Manifest, identity: tuple[str, str, str]) -> None:
@@ -50,8 +51,11 @@ def keep_limits(layout: Layout, limits: Limits, identity: tuple[str, str, str]) 
         catalog = Catalog(layout, patience=_PATIENCE_SECONDS)
         if is_full:  # maybe of what killed writers have left, which belongs to no entry
             catalog.collect()
-        removed_count = len(catalog.prune(max_size=limits.max_size, max_age=limits.max_age, keep=[identity]).removed)
-        if removed_count and by_default:
+        outcome = catalog.prune(max_size=limits.max_size, max_age=limits.max_age, keep=[identity])
+        if outcome.blocked is not None and is_full and layout.root not in _warned_roots:
+            _warned_roots.add(layout.root)
+            logger.warning("`%s` is over its limit, and no entry is removed: %s", layout.root, outcome.blocked)
+        if (removed_count := len(outcome.removed)) and by_default:
             logger.warning(
                 "`%s` was over its limit of %s: the %d entries that nobody used for longest are removed; "
                 "`GEARCACHE_MAX_SIZE` sets another limit, or `none`",

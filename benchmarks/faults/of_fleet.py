@@ -31,7 +31,7 @@ FAULTS = [
     ),
     Fault(
         "Another tenant's entry in a tier serves where the method reaches the same weights",
-        "src/gearcache/serving/fleet/remote_entry.py",
+        "src/gearcache/serving/fleet/tier_fetch.py",
         "        return list(self._entry.of_sibling(variants, components))\n",
         "        return variants\n",
         (
@@ -44,6 +44,36 @@ FAULTS = [
         "        if unsigned and not wrong and not self.signs:\n",
         "        if not wrong and not self.signs:\n",
         ("tests/cache/remote/test_signed_manifests.py::test_what_is_not_signed_is_refused_unless_that_is_allowed",),
+    ),
+    Fault(
+        "A host to which a tier denies writes goes on reading there",
+        "cache/remote/tier.py",
+        "        return self._record(work, self._writes, is_telling=is_telling)\n",
+        "        return self._record(work, self._reads, is_telling=is_telling)\n",
+        ("tests/cache/remote/test_tier_faults.py::test_failed_writes_leave_reads_and_failed_reads_stop_both",),
+    ),
+    Fault(
+        "The graphs that a call needs have the time that their bytes need",
+        "src/gearcache/serving/fleet/tier_fetch.py",
+        "                    until = deadline or tier.begin(sum(missing.values()))\n",
+        "                    until = deadline or tier.begin()\n",
+        ("tests/serving/fleet/test_tiers.py::test_a_fetch_has_the_time_that_its_bytes_need",),
+    ),
+    Fault(
+        "`prune --remote` keeps a manifest whose blobs are back",
+        "cache/remote/admin/prune.py",
+        "            self.outcome.late = [name for name, digests in needed.items() if digests - present_digests]\n",
+        "            self.outcome.late = [name for name, digests in needed.items() if digests]\n",
+        ("tests/cache/remote/admin/test_pruned.py::test_a_manifest_whose_blobs_are_back_stays",),
+    ),
+    Fault(
+        "A host pushes nothing that it does not load itself for its HMAC",
+        "cache/remote/upload.py",
+        "        data = trust.own_signed(data)\n",
+        "        data = trust.signed(data)\n",
+        (
+            "tests/cache/remote/admin/test_moved_entries.py::test_what_this_host_does_not_load_for_its_hmac_is_neither_pushed_nor_packed",
+        ),
     ),
     Fault(
         "Ranks agree: what one rank serves, no rank leaves out",

@@ -43,6 +43,8 @@ class Removal(Struct):
     blobs: int = 0
     quarantined: int = 0
     freed: int = 0
+    #: Why no entry may be removed; also one of `faults`.
+    blocked: CacheError | None = None
 
     def add(self, collected: Collected) -> None:
         """Add what was collected beside the removed entries."""
@@ -139,13 +141,19 @@ class Catalog:
         process used for `max_age` seconds.
 
         Never removes an entry that a live process uses, nor an entry in `keep`; where the limits are met without them,
-        `in_use` is empty. The quarantine counts towards the limits, and is emptied first.
+        `in_use` is empty. The quarantine counts towards the limits, and is emptied first. While a manifest cannot be
+        read, no entry is removed: it may name any blob, so none could be freed.
         """
         outcome = Removal()
         scan_result = scan(self.layout, exact=True)
         outcome.faults += scan_result.faults
         remaining = scan_result.entries
         quarantine_size = self._prune_quarantine(Limits(max_size, max_age), total_size(remaining), dry_run, outcome)
+        try:
+            needed_blobs(scan_result)
+        except CacheError as error:  # one of the faults above
+            outcome.blocked = error
+            return outcome
         limits = Limits(None if max_size is None else max(0, max_size - quarantine_size), max_age)
         protected = set(keep)
         while victims := entries_to_evict(remaining, limits, self.clock(), protected):

@@ -1,6 +1,7 @@
 """The index: a short record of each entry, kept by diskcache, so that a list need not read every manifest.
 
-It is derived from the manifests and may be lost at any time. Only commands open it, never a serving process.
+It is derived from the manifests and may be lost at any time. Commands open it, and a publish that finds the cache over
+a limit; no lookup or load does.
 """
 
 from __future__ import annotations

@@ -87,9 +87,12 @@ class EntryRow(NamedTuple):
         return manifest == (self.manifest_inode, self.manifest_changed_ns, self.manifest_size)
 
     def with_use(self, use: FileState) -> EntryRow:
-        """The entry with its last use and its loads, from its use file."""
+        """The entry with its last use and its loads, from its use file.
+
+        It is at least as old as its manifest here: the clock of the host that made it may be fast.
+        """
         inode, time_ns, size = use
-        last_use = max(self.created, time_ns / 1e9)
+        last_use = max(min(self.created, self.manifest_changed_ns / 1e9), time_ns / 1e9)
         return self._replace(last_use=last_use, hits=size, use_inode=inode, used_ns=time_ns)
 
     def with_folders(self, folder: str) -> EntryRow:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 
-from gearcache.cache.remote.engines.protocol import Deadline, Remote
+from gearcache.cache.remote.engines.protocol import Deadline, Remote, TooLarge
 from gearcache.cache.remote.names import blob_name
 from gearcache.cache.remote.requests.parallel import at_once
 from gearcache.cache.remote.tier import Tier
@@ -16,25 +16,42 @@ from gearcache.errors import CorruptEntry
 _AGAIN_SECONDS = (0.2, 1.0)
 
 
-def fetch_blobs(tier: Tier, sizes: Mapping[str, int], take: Callable[[bytes], object], deadline: Deadline) -> int:
+def fetch_blobs(
+    tier: Tier,
+    sizes: Mapping[str, int],
+    take: Callable[[bytes], object],
+    deadline: Deadline,
+    *,
+    is_needed: bool = True,
+) -> int:
     """Hand the bytes of each blob, verified, to `take`; return the number of bytes.
 
     `RemoteError` where a blob is late, `CorruptEntry` where a blob is missing or does not match its name; the tier
-    remembers both as damaged. Blobs that arrived before are kept.
+    remembers both as damaged, until they arrive whole. Blobs that arrived before are kept. That blobs come too late
+    for a deadline that knows nothing of their size (`is_needed=False`) is not a fault of the tier.
     """
 
+    def damaged(digest: str, reason: str) -> CorruptEntry:
+        tier.damaged.add(digest)
+        return CorruptEntry(tier.path(blob_name(digest)), reason)
+
     def fetch(remote: Remote, digest: str, size: int) -> int:
-        data = _read(remote, blob_name(digest), size, deadline)
+        try:
+            data = _read(remote, blob_name(digest), size, deadline)
+        except TooLarge as error:
+            raise damaged(digest, error.problem) from error
         if data is None:
-            tier.damaged.add(digest)
-            raise CorruptEntry(tier.path(blob_name(digest)), "the blob is missing")
+            raise damaged(digest, "the blob is missing")
         if (actual_digest := sha256(data).hexdigest()) != digest:
-            tier.damaged.add(digest)
-            raise CorruptEntry(tier.path(blob_name(digest)), f"its {len(data)} bytes have the sha256 {actual_digest}")
+            raise damaged(digest, f"its {len(data)} bytes have the sha256 {actual_digest}")
+        tier.damaged.discard(digest)
         take(data)
         return len(data)
 
-    return tier.ask(lambda remote: sum(at_once(lambda item: fetch(remote, *item), sorted(sizes.items()))))
+    def fetch_all(remote: Remote) -> int:
+        return sum(at_once(lambda item: fetch(remote, *item), sorted(sizes.items())))
+
+    return tier.ask(fetch_all) if is_needed else fetch_all(tier.remote)
 
 
 def _read(remote: Remote, name: str, size: int, deadline: Deadline) -> bytes | None:

@@ -197,4 +197,4 @@ class Lease:
         return Holder(self._identity, socket.gethostname(), os.getpid(), beat, time.time(), process_space())
 
     def _ask(self, work: Any) -> Any:
-        return self.tier.ask(lambda remote: work(remote, Deadline.after(_REQUEST_SECONDS)), is_telling=False)
+        return self.tier.write(lambda remote: work(remote, Deadline.after(_REQUEST_SECONDS)), is_telling=False)

@@ -20,11 +20,11 @@ from msgspec import Struct
 from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cache.layout import MANIFEST_NAME, is_digest, is_label, is_ranks_folder
 
-_TOP = f"v{FORMAT_VERSION}"
-ENTRIES = f"{_TOP}/entries/"
-BLOBS = f"{_TOP}/blobs/"
-LEASES = f"{_TOP}/leases/"
-PROBES = f"{_TOP}/probes/"
+TOP = f"v{FORMAT_VERSION}"
+ENTRIES = f"{TOP}/entries/"
+BLOBS = f"{TOP}/blobs/"
+LEASES = f"{TOP}/leases/"
+PROBES = f"{TOP}/probes/"
 _END = ".msgpack"
 _NAME = re.compile(rf"[0-9a-f]{{64}}(-[0-9a-f]{{16}})?{re.escape(_END)}")
 

@@ -7,8 +7,9 @@ import logging
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
+from operator import itemgetter
+from typing import TypeAlias
 
 from gearcache.threads import started
 
@@ -17,18 +18,24 @@ logger = logging.getLogger("gearcache")
 MOST_WAITING = 256
 #: Seconds that a process waits at its exit for its uploads.
 EXIT_SECONDS = 10.0
+#: An upload; it returns in how many seconds it is to be tried again, or None.
+Job: TypeAlias = Callable[[], "float | None"]
 
 
 class Outbox:
-    """Runs jobs one after the other, in a thread of its own that starts with the first job."""
+    """Runs jobs one after the other, in a thread of its own that starts with the first job.
+
+    A job that is to be tried again rests meanwhile, and holds up no other.
+    """
 
     def __init__(self) -> None:
-        self._jobs: deque[Callable[[], object]] = deque()
+        #: Jobs with the `time.monotonic` from which on each may run.
+        self._jobs: list[tuple[float, Job]] = []
         self._changed = threading.Condition()
         self._is_busy = False
         self._thread: threading.Thread | None = None
 
-    def add(self, job: Callable[[], object]) -> bool:
+    def add(self, job: Job) -> bool:
         """Queue a job; False where too many wait, or no thread can be started. Its exception is only logged."""
         with self._changed:
             if len(self._jobs) >= MOST_WAITING:
@@ -38,34 +45,42 @@ class Outbox:
                 if not started(thread):
                     return False
                 self._thread = thread
-            self._jobs.append(job)
+            self._jobs.append((0.0, job))
             self._changed.notify_all()
         return True
 
     def flush(self, seconds: float) -> int:
-        """Wait at most this many seconds until all jobs are done; returns how many are not."""
+        """Wait at most this many seconds until all jobs are done or rest; returns how many are not done."""
         deadline = time.monotonic() + seconds
         with self._changed:
-            while (unfinished_count := len(self._jobs) + self._is_busy) and (
+            while (self._is_busy or self._seconds_to_next() == 0.0) and (
                 seconds_left := deadline - time.monotonic()
             ) > 0:
                 self._changed.wait(seconds_left)
-        return unfinished_count
+            return len(self._jobs) + self._is_busy
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._jobs:
-                    self._changed.wait()
-                job, self._is_busy = self._jobs.popleft(), True
+                while (seconds := self._seconds_to_next()) != 0.0:
+                    self._changed.wait(seconds)
+                (_, job), self._is_busy = self._jobs.pop(0), True
+            pause = None
             try:
-                job()
+                pause = job()
             except Exception:
                 logger.exception("an upload failed")
             finally:
                 with self._changed:
+                    if pause is not None:
+                        self._jobs.append((time.monotonic() + pause, job))
+                        self._jobs.sort(key=itemgetter(0))
                     self._is_busy = False
                     self._changed.notify_all()
+
+    def _seconds_to_next(self) -> float | None:
+        """Return how long the next job rests, 0 for one that may run; None without jobs."""
+        return max(0.0, self._jobs[0][0] - time.monotonic()) if self._jobs else None
 
 
 _outbox = Outbox()
@@ -85,7 +100,8 @@ def _after_fork() -> None:
 def _at_exit() -> None:
     if unfinished_count := _outbox.flush(EXIT_SECONDS):
         logger.warning(
-            "%d uploads had not ended %g s after the program had; `gearcache push` sends what is missing",
+            "%d uploads had not ended %g s after the program had, or wait for a tier that failed; `gearcache push` "
+            "sends what is missing",
             unfinished_count,
             EXIT_SECONDS,
         )

@@ -1,4 +1,4 @@
-"""One tier as a process uses it: its engine, opened at first use, its breaker and its counts."""
+"""One tier as a process uses it: its engine, opened at first use, its breakers and its counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeVar
 from gearcache.cache.layout import Layout
 from gearcache.cache.remote.breaker import Breaker
 from gearcache.cache.remote.engines.probe import honours_create
-from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.engines.protocol import Deadline, Denied, Late, Remote, RemoteError, TooLarge
 from gearcache.cache.remote.engines.retrying import Patient, again
 from gearcache.cache.remote.tier_counts import TierCounts
 from gearcache.cache.remote.urls import TierURL
@@ -23,6 +23,8 @@ _Result = TypeVar("_Result")
 #: A fault that took this many seconds stops requests of this host at once, for some time.
 _DEAR_SECONDS = 1.0
 _PROBE_SECONDS = 5.0
+#: Transfers of blobs may take a second more for each so many bytes.
+_BYTES_PER_SECOND = 1 << 20
 #: The tiers of this process: methods share their connections.
 _tiers: dict[tuple[TierURL, Layout], Tier] = {}
 
@@ -35,8 +37,9 @@ class Tier:
         self.label = url.label
         self.counts = TierCounts(layout, url.label)
         self._folder = layout.locks_folder
-        self._breaker = Breaker(layout.locks_folder, url.label)
-        self._remote: Remote | None = None
+        self._reads = Breaker(layout.locks_folder, url.label)
+        self._writes = Breaker(layout.locks_folder, f"{url.label} writes")
+        self._remote: Patient | None = None
         #: Digests of blobs found damaged or missing in the tier: they are sent again.
         self.damaged: set[str] = set()
         #: Leases that this process holds until its compiled result is sent, by name.
@@ -45,15 +48,20 @@ class Tier:
     @property
     def is_resting(self) -> bool:
         """Return whether this host does not ask the tier now, because it failed a moment ago."""
-        return self._breaker.is_open()
+        return self._reads.is_open()
+
+    @property
+    def takes_writes(self) -> bool:
+        """Return whether this host may send something now: neither reads nor writes failed a moment ago."""
+        return not (self._reads.is_open() or self._writes.is_open())
 
     @property
     def rest_seconds(self) -> float:
-        """Return for how many seconds this host does not ask the tier; 0 where it may be asked."""
-        return self._breaker.seconds_left()
+        """Return for how many seconds this host does not ask the tier, or sends nothing there; 0 where it does both."""
+        return max(self._reads.seconds_left(), self._writes.seconds_left())
 
     @property
-    def remote(self) -> Remote:
+    def remote(self) -> Patient:
         """The engine; `RemoteError` where its package is not installed."""
         if self._remote is None:
             try:
@@ -69,26 +77,39 @@ class Tier:
     def has_leases(self) -> bool:
         """Return whether only one of several hosts that take a lease gets it; probes an engine that does not know."""
         deadline = Deadline.after(_PROBE_SECONDS)
-        return self.ask(lambda remote: again(lambda: honours_create(remote, deadline, self._folder), deadline))
+        return self.write(
+            lambda remote: again(lambda: honours_create(remote, deadline, self._folder), deadline), is_telling=False
+        )
 
-    def begin(self) -> Deadline:
-        """Return the deadline of one lookup."""
-        return Deadline.after(waiting_time(self.url.budget))
+    def begin(self, size: int = 0, least: float = 0.0) -> Deadline:
+        """Return the deadline of one lookup, or of a transfer of `size` bytes that may take `least` seconds."""
+        return Deadline.after(waiting_time(max(self.url.budget, least) + size / _BYTES_PER_SECOND))
 
-    def ask(self, work: Callable[[Remote], _Result], *, is_telling: bool = True) -> _Result:
-        """Return the result of some operations on the engine, and record for the whole host whether they failed.
+    def ask(self, work: Callable[[Remote], _Result]) -> _Result:
+        """Return the result of some reads from the engine, and record for the whole host whether they failed."""
+        return self._record(work, self._reads, is_telling=True)
+
+    def write(self, work: Callable[[Remote], _Result], *, is_telling: bool = True) -> _Result:
+        """Return the result of operations that also write: if they fail, this host goes on reading.
 
         `is_telling=False` for a small request, such as one about a lease: its success says nothing about larger ones.
         """
-        begin = time.monotonic()
+        return self._record(work, self._writes, is_telling=is_telling)
+
+    def _record(self, work: Callable[[Remote], _Result], breaker: Breaker, *, is_telling: bool) -> _Result:
+        begin, remote = time.monotonic(), self.remote
+        objects_read = remote.objects_read
         try:
-            result = work(self.remote)
-        except RemoteError:
-            self._breaker.fault(is_last=time.monotonic() - begin >= _DEAR_SECONDS)
+            result = work(remote)
+        except RemoteError as error:
             self.counts.add(faults=1)
+            is_slow = isinstance(error, Late) and remote.objects_read > objects_read
+            if not is_slow and not isinstance(error, TooLarge):
+                is_dear = time.monotonic() - begin >= _DEAR_SECONDS
+                breaker.fault(is_last=is_dear or (breaker is self._writes and isinstance(error, Denied)))
             raise
         if is_telling:
-            self._breaker.success()
+            breaker.success()
         return result
 
 

@@ -138,6 +138,17 @@ class Trust:
         signature = self._pair_signature(parts, source)
         return signature if signature.state == "wrong" or (self.keys and signature.state == "unknown") else None
 
+    def own_signed(self, data: bytes) -> bytes:
+        """Return a manifest of this host's cache, `signed`; `UnsignedEntry` for one that this host itself refuses.
+
+        With an HMAC key a host loads only entries with its HMAC: another one would vouch for whoever wrote the file.
+        """
+        if self.hmac is not None and not self.hmac.has_signed(data):
+            name = decode_manifest(signed_parts(data).manifest, Path("manifest")).name
+            remedy = f"this host does not load it either: let it be compiled again (`gearcache clear --entry {name}`)"
+            raise UnsignedEntry(name, f"it is not signed with the key of `{KEY_FILE_VARIABLE}`", remedy)
+        return self.signed(data)
+
     def signed(self, data: bytes) -> bytes:
         """Return a manifest with the signatures that this host can add to the existing ones.
 

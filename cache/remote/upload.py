@@ -19,11 +19,9 @@ from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.store import DiskStore
 from gearcache.errors import UnsignedEntry
-from gearcache.threads import waiting_time
 
-#: Time limit of an upload: this many seconds, plus one for each so many bytes.
+#: An upload may take at least this long.
 _SECONDS = 30.0
-_BYTES_PER_SECOND = 1 << 20
 
 
 class Uploaded(Struct, frozen=True):
@@ -52,9 +50,9 @@ def upload_entry(
         if use is not None:
             stack.callback(use.close)
         data, manifest = read_manifest_to_copy(folder / MANIFEST_NAME)
-        data = trust.signed(data)
+        data = trust.own_signed(data)
         size = sum(manifest.blobs.values())
-        deadline = Deadline.after(waiting_time(max(tier.url.budget, _SECONDS) + size / _BYTES_PER_SECOND))
+        deadline = tier.begin(size, _SECONDS)
         lookup = Lookup(tier, entry, trust)
         lookup.look(tier.begin(), lambda candidate: covers([candidate.manifest], manifest))
         name = entry.manifest(data, family_of(manifest.components))
@@ -65,7 +63,7 @@ def upload_entry(
             whole_manifests = tier.ask(lambda remote: _whole(tier, remote, [*others, manifest], deadline))
             if covers(whole_manifests, manifest) or (is_there and manifest in whole_manifests):
                 return Uploaded()
-        upload = tier.ask(lambda remote: _send(tier, remote, DiskStore(layout), name, data, manifest, deadline))
+        upload = tier.write(lambda remote: _send(tier, remote, DiskStore(layout), name, data, manifest, deadline))
     tier.counts.add(uploads=1, bytes_uploaded=upload.bytes)
     return upload
 

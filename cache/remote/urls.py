@@ -105,7 +105,8 @@ def _parse(text: Any, source: str, *, may_show: bool = False) -> TierURL:
     if colon and scheme in _REPLACED:
         raise OptionError(f"{source} names a tier `{scheme}:`, and {_REPLACED[scheme]}")
     if not colon or scheme not in _ENGINES:
-        shown_text = text if may_show else f"{scheme}:…" if colon and scheme.isalnum() else "…"
+        # A setting may be a secret.
+        shown_text = text.partition("?")[0] if may_show else f"{scheme}:…" if colon and scheme.isalnum() else "…"
         raise OptionError(
             f"{source} names the tier `{shown_text}`; a tier begins with {', '.join(f'{name}:' for name in _ENGINES)}"
         )

@@ -10,6 +10,9 @@
     │   │   └── UnsignedEntry         an entry lacks the signature that was asked for
     │   ├── BundleError               a bundle cannot be exported or imported
     │   └── RemoteError               a tier cannot be reached, is too slow, refuses, or gives wrong bytes
+    │       ├── Denied                this host has no right to the request
+    │       ├── Late                  the time for the request is over
+    │       └── TooLarge              an object is over a limit
     ├── CaptureError                  a method cannot be cached; the text names the method and the cause
     │   ├── MethodRaises              its trace ends in an exception that it does not raise when it runs
     │   ├── NoOperation               it runs no tensor operation; only preparing such a call raises it
@@ -170,6 +173,18 @@ class RemoteError(CacheError):
 
     def __str__(self) -> str:
         return f"tier {self.label}: {self.problem}"
+
+
+class Denied(RemoteError):
+    """A tier answers that this host has no right to the request: to try it again is useless."""
+
+
+class Late(RemoteError):
+    """The time for a request to a tier is over; the tier may only be slow."""
+
+
+class TooLarge(RemoteError):
+    """An object is over a limit; its tier has no fault."""
 
 
 class CaptureError(GearcacheError):

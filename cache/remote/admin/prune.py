@@ -14,9 +14,10 @@ from msgspec import Struct, field
 from gearcache.cache.manifest import Manifest, is_signed
 from gearcache.cache.remote.admin.command_retries import SECONDS, persistently
 from gearcache.cache.remote.admin.holdings import blobs, holdings, read_manifests, write_index
+from gearcache.cache.remote.engines.folder import FolderRemote
 from gearcache.cache.remote.engines.protocol import Deadline, Remote
 from gearcache.cache.remote.lookup import read_named
-from gearcache.cache.remote.names import EntryName, blob_name
+from gearcache.cache.remote.names import TOP, EntryName, blob_name
 from gearcache.cache.remote.requests.parallel import at_once
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
@@ -24,6 +25,8 @@ from gearcache.errors import CacheError, RemoteError
 
 #: Seconds between two scans of a tier: an uploader stores blobs first and then the manifest that names them.
 GRACE_SECONDS = 60.0
+#: Unfinished files of a folder this old have no writer any more, whatever the clocks of hosts show.
+UNFINISHED_SECONDS = 86_400.0
 
 
 class RemotePruned(Struct):
@@ -32,9 +35,11 @@ class RemotePruned(Struct):
     tier: str
     old: list[str] = field(default_factory=list)
     superseded: list[str] = field(default_factory=list)
-    #: Manifests stored during the prune whose blobs were removed by then: the uploader sends them anew.
+    #: Manifests stored during the prune whose blobs were removed by then, and not sent again since.
     late: list[str] = field(default_factory=list)
     blobs: list[str] = field(default_factory=list)
+    #: Number of files of a folder that uploaders were writing when they ended.
+    unfinished: int = 0
     freed: int = 0
     #: Manifests that cannot be read, by name, with the reason.
     unread: dict[str, str] = field(default_factory=dict)
@@ -110,6 +115,7 @@ class RemotePrune:
             self._remove_late()
             if self._indexes:
                 persistently(lambda: write_index(self._tier))
+        outcome.unfinished = self._sweep(dry_run=dry_run)
         return outcome
 
     def _stored(self) -> list[_Stored]:
@@ -174,10 +180,22 @@ class RemotePrune:
         return [] if self.outcome.unread else [digest for digest in digests if digest not in needed_digests]
 
     def _remove_late(self) -> None:
-        """Remove manifests stored while their blobs were removed: a host would assume that they are whole."""
+        """Remove manifests stored while their blobs were removed: a host would assume that they are whole.
+
+        An uploader that has stored its manifest sends the blobs again that it misses; such an entry is whole.
+        """
         if removed_digests := set(self.outcome.blobs):
-            self.outcome.late = [each.name for each in self._stored() if removed_digests & each.manifest.blobs.keys()]
+            needed = {each.name: removed_digests & each.manifest.blobs.keys() for each in self._stored()}
+            present_digests = self._sizes(sorted(set().union(*needed.values()))).keys()
+            self.outcome.late = [name for name, digests in needed.items() if digests - present_digests]
             self._delete(self.outcome.late)
+
+    def _sweep(self, *, dry_run: bool) -> int:
+        engine = self._tier.url.open()
+        if not isinstance(engine, FolderRemote):
+            return 0  # others never show an unfinished object
+        deadline = Deadline.after(SECONDS)
+        return self._tier.write(lambda _: engine.sweep(TOP, UNFINISHED_SECONDS, deadline, dry_run=dry_run))
 
     def _sizes(self, digests: Sequence[str]) -> dict[str, int]:
         def size(remote: Remote, digest: str) -> tuple[str, int | None]:
@@ -191,5 +209,5 @@ class RemotePrune:
         deadline = Deadline.after(SECONDS + len(names))
         if names:
             persistently(
-                lambda: self._tier.ask(lambda remote: at_once(lambda name: remote.delete(name, deadline), names))
+                lambda: self._tier.write(lambda remote: at_once(lambda name: remote.delete(name, deadline), names))
             )

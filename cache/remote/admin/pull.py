@@ -19,7 +19,7 @@ from gearcache.cache.manifest import Manifest
 from gearcache.cache.remote.admin.command_retries import MOST_FAULTS, SECONDS, persistently
 from gearcache.cache.remote.admin.holdings import read_manifests
 from gearcache.cache.remote.admin.push import name_of
-from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
+from gearcache.cache.remote.engines.protocol import RemoteError
 from gearcache.cache.remote.fetch import fetch_blobs
 from gearcache.cache.remote.lookup import TierEntry, read_tier_entry
 from gearcache.cache.remote.names import EntryName, expected_digest
@@ -29,7 +29,6 @@ from gearcache.cache.store import DiskStore
 from gearcache.errors import CacheError
 
 _Result = TypeVar("_Result")
-_BYTES_PER_SECOND = 1 << 20
 
 
 class Pulled(Struct):
@@ -204,8 +203,7 @@ class Pull:
 
     def _fetch_from(self, tier: Tier, sizes: dict[str, int]) -> None:
         missing = self._lacking(sizes)
-        seconds = max(tier.url.budget, SECONDS) + sum(missing.values()) / _BYTES_PER_SECOND
-        fetch_blobs(tier, missing, self._store.put_blob, Deadline.after(seconds))
+        fetch_blobs(tier, missing, self._store.put_blob, tier.begin(sum(missing.values()), SECONDS))
 
     def _lacking(self, sizes: dict[str, int]) -> dict[str, int]:
         return {digest: size for digest, size in sizes.items() if not is_here(self._layout, digest, size)}

@@ -73,7 +73,7 @@ def _try(tier: Tier, result: TierSurvey) -> None:
     deadline = tier.begin()
     try:
         if not tier.url.read_only:
-            result.put_seconds = _seconds(lambda: tier.ask(lambda remote: remote.put(name, _PROBE, deadline)))
+            result.put_seconds = _seconds(lambda: tier.write(lambda remote: remote.put(name, _PROBE, deadline)))
         result.get_seconds = _seconds(lambda: tier.ask(lambda remote: remote.get(name, len(_PROBE), deadline)))
         if not tier.url.read_only:
             if tier.ask(lambda remote: remote.get(name, len(_PROBE), deadline)) != _PROBE:
@@ -82,7 +82,7 @@ def _try(tier: Tier, result: TierSurvey) -> None:
     finally:
         if not tier.url.read_only and result.put_seconds is not None:
             with suppress(RemoteError):
-                tier.ask(lambda remote: remote.delete(name, Deadline.after(tier.url.budget)))
+                tier.write(lambda remote: remote.delete(name, Deadline.after(tier.url.budget)))
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -18,7 +18,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from gearcache.cache.remote.engines.protocol import Creates, Deadline, RemoteError, check_name, is_name
+from gearcache.cache.remote.engines.protocol import (
+    Creates,
+    Deadline,
+    Denied,
+    RemoteError,
+    TooLarge,
+    check_name,
+    is_name,
+)
 from gearcache.cache.remote.requests.deadline import within
 from gearcache.cache.remote.requests.retries import tried
 
@@ -27,6 +35,7 @@ _Result = TypeVar("_Result")
 _AGAIN = (errno.ESTALE, errno.EBUSY, errno.EAGAIN, errno.EINTR)
 #: Errors of a file system without hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EACCES, errno.EXDEV, errno.EINVAL)
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 #: Errors for a link that the system was asked not to follow.
 _NOT_FOLLOWED = (errno.ELOOP, errno.ENOTDIR)
@@ -84,6 +93,27 @@ class FolderRemote:
 
         self._do(deadline, name, remove, None)
 
+    def sweep(self, name: str, seconds: float, deadline: Deadline, *, dry_run: bool) -> int:
+        """Remove the files below a folder that writers left unfinished at least so long ago; returns their number.
+
+        A claim is not unfinished: it stays as long as its object.
+        """
+
+        def sweep(folder: int, leaf: str) -> int:
+            before, count = time.time() - seconds, 0
+            for _, _, file_names, inner in os.fwalk(leaf, dir_fd=folder):
+                deadline.check(self.label)
+                for file_name in file_names:
+                    if file_name.startswith(_TEMPORARY) and not file_name.startswith(_claim_of("")):
+                        with contextlib.suppress(*_ABSENT):
+                            if _look(inner, file_name).st_mtime < before:
+                                if not dry_run:
+                                    os.unlink(file_name, dir_fd=inner)
+                                count += 1
+            return count
+
+        return self._do(deadline, name, sweep, 0)
+
     def _read(self, folder: int, leaf: str, limit: int) -> bytes | None:
         # Opening it asks the server; a look at the folder may be answered from the client's cache.
         descriptor = os.open(leaf, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
@@ -101,7 +131,7 @@ class FolderRemote:
             pieces.append(piece)
             size += len(piece)
             if size > limit:
-                raise RemoteError(self.label, f"`{leaf}` has more than {limit} bytes")
+                raise TooLarge(self.label, f"`{leaf}` has more than {limit} bytes")
         # Files appear whole, so another size means that the mount is behind, or has cut the file off.
         if size != os.fstat(descriptor).st_size:
             raise _Again(errno.EIO, f"`{leaf}` is cut off after {size} bytes")
@@ -274,7 +304,8 @@ class FolderRemote:
             try:
                 return tried(attempt, _PAUSES, is_passing=_is_passing, deadline=deadline)
             except OSError as error:
-                raise RemoteError(self.label, error.strerror or type(error).__name__) from error
+                kind = Denied if error.errno in _DENIED else RemoteError
+                raise kind(self.label, error.strerror or type(error).__name__) from error
 
         return within(deadline, self.label, run)
 

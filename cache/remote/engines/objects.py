@@ -10,7 +10,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from gearcache.cache.remote.engines.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError, check_name, is_name
+from gearcache.cache.remote.engines.protocol import (
+    CONNECT_SECONDS,
+    Creates,
+    Deadline,
+    Denied,
+    RemoteError,
+    TooLarge,
+    check_name,
+    is_name,
+)
 from gearcache.cache.remote.requests.deadline import within
 
 if TYPE_CHECKING:
@@ -18,6 +27,8 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 20
 _Result = TypeVar("_Result")
+#: Errors of the client for credentials without the right.
+_DENIED = ("PermissionDeniedError", "UnauthenticatedError")
 #: A user name and password, as they may be written in an endpoint.
 _USER = re.compile(r"//[^/\s@]+@")
 #: Process ids of this process and its ancestors that have used the client: a forked child has none of its threads, and
@@ -59,14 +70,14 @@ class ObjectRemote:
                 raise RemoteError(self.label, f"`{name}` comes with the encoding {encoding}, which nobody asked for")
             size = response.meta["size"]
             if size > limit:
-                raise RemoteError(self.label, f"`{name}` has {size} bytes, more than {limit}")
+                raise TooLarge(self.label, f"`{name}` has {size} bytes, more than {limit}")
             pieces, received_size = [], 0
             for piece in response.stream(min_chunk_size=_CHUNK):
                 deadline.check(self.label)
                 pieces.append(bytes(piece))
                 received_size += len(piece)
                 if received_size > limit:
-                    raise RemoteError(self.label, f"`{name}` has more than {limit} bytes")
+                    raise TooLarge(self.label, f"`{name}` has more than {limit} bytes")
             if received_size != size:
                 raise RemoteError(self.label, f"`{name}` is cut off after {received_size} of {size} bytes")
             return b"".join(pieces)
@@ -144,12 +155,13 @@ class ObjectRemote:
         except RemoteError:
             raise
         except Exception as error:
+            kind = Denied if type(error).__name__ in _DENIED else RemoteError
             problem = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         except BaseException as error:
             if type(error).__name__ != "PanicException":  # a panic in Rust, which is not an `Exception`
                 raise
-            problem = f"its client failed: {error}"
-        raise RemoteError(self.label, self._without_secrets(problem))
+            kind, problem = RemoteError, f"its client failed: {error}"
+        raise kind(self.label, self._without_secrets(problem))
 
     def _relay(self) -> Relay:
         """Return the process that sends requests for this one; each child has its own."""

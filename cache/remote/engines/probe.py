@@ -9,31 +9,41 @@ from hashlib import sha256
 from pathlib import Path
 
 from gearcache.cache.files.atomic import write_atomic
-from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.engines.protocol import Deadline, Denied, Remote, RemoteError
 from gearcache.cache.remote.names import PROBES
 from gearcache.errors import CacheError
 
 #: How long an answer is remembered: the software behind an address may change.
 REMEMBERED_SECONDS = 86_400.0
+#: The same of a probe that the tier denied to this host: its rights may soon be others.
+_DENIED_SECONDS = 3600.0
 _LIFETIME_SECONDS = 60.0
-_ANSWERS = {b"yes": True, b"no": False}
+#: Each answer as a file holds it, and how long it is remembered.
+_ANSWERS = {
+    b"yes": (True, REMEMBERED_SECONDS),
+    b"no": (False, REMEMBERED_SECONDS),
+    b"denied": (False, _DENIED_SECONDS),
+}
 
 
 def honours_create(remote: Remote, deadline: Deadline, folder: Path) -> bool:
-    """Return whether a tier honours `create`; raises `RemoteError`, which is not remembered.
+    """Return whether a tier honours `create` and lets this host create; raises `RemoteError`, which is not remembered.
 
     An engine that knows is believed. For others the probe puts an object of a random name twice. A file in `folder`
-    keeps the answer for a day, for all processes of the host; an unreadable file counts as missing.
+    keeps the answer for all processes of the host; an unreadable file counts as missing.
     """
     if remote.creates != "perhaps":
         return remote.creates == "yes"
     path = folder / f"creates-{sha256(remote.label.encode()).hexdigest()[:16]}"
     if (remembered_answer := _remembered_answer(path)) is not None:
         return remembered_answer
-    answer = _try(remote, deadline)
+    try:
+        answer = b"yes" if _try(remote, deadline) else b"no"
+    except Denied:
+        answer = b"denied"
     with contextlib.suppress(OSError, CacheError):
-        write_atomic(path, b"yes" if answer else b"no")
-    return answer
+        write_atomic(path, answer)
+    return answer == b"yes"
 
 
 def _try(remote: Remote, deadline: Deadline) -> bool:
@@ -50,9 +60,9 @@ def _try(remote: Remote, deadline: Deadline) -> bool:
 
 def _remembered_answer(path: Path) -> bool | None:
     try:
-        if not 0 <= time.time() - path.stat().st_mtime < REMEMBERED_SECONDS:
-            return None
+        age = time.time() - path.stat().st_mtime
         with path.open("rb") as file:
-            return _ANSWERS.get(file.read(8))
+            answer, seconds = _ANSWERS.get(file.read(8), (None, 0.0))
     except OSError:
         return None
+    return answer if 0 <= age < seconds else None

@@ -7,7 +7,10 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from gearcache.errors import Denied as Denied
+from gearcache.errors import Late as Late
 from gearcache.errors import RemoteError as RemoteError
+from gearcache.errors import TooLarge as TooLarge
 
 #: Seconds to connect.
 CONNECT_SECONDS = 0.5
@@ -32,9 +35,9 @@ class Deadline(Struct, frozen=True):
         return max(0.0, self.moment - time.monotonic())
 
     def check(self, label: str) -> float:
-        """Return the seconds that are left; `RemoteError` where none are."""
+        """Return the seconds that are left; `Late` where none are."""
         if (seconds := self.left) <= 0.0:
-            raise RemoteError(label, "it took longer than its budget")
+            raise Late(label, "it took longer than its budget")
         return seconds
 
 

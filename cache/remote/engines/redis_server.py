@@ -11,7 +11,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from gearcache.cache.remote.engines.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError, check_name, is_name
+from gearcache.cache.remote.engines.protocol import (
+    CONNECT_SECONDS,
+    Creates,
+    Deadline,
+    Denied,
+    RemoteError,
+    TooLarge,
+    check_name,
+    is_name,
+)
 from gearcache.cache.remote.requests.deadline import Cutter, within
 
 _Result = TypeVar("_Result")
@@ -22,6 +31,8 @@ MAX_VALUE = 64 << 20
 #: Socket timeout without a byte. `within` keeps the deadlines; this ends what it cannot cut, such as connecting.
 SOCKET_SECONDS = 30.0
 _MOST_IDLE = 16
+#: Errors of the client for a user without the right, and for a replica.
+_DENIED = ("NoPermissionError", "ReadOnlyError")
 _PAGE = 1000
 #: Of dropped objects whose names one list removes.
 _MOST_FORGOTTEN = 100
@@ -60,7 +71,7 @@ class RedisRemote:
             pipeline.strlen(_PREFIX + name)
             is_there, data, size = pipeline.execute()
             if size > limit:
-                raise RemoteError(self.label, f"`{name}` has {size} bytes, more than {limit}")
+                raise TooLarge(self.label, f"`{name}` has {size} bytes, more than {limit}")
             if not isinstance(data, bytes) or len(data) != size:
                 raise RemoteError(self.label, f"`{name}` is cut off")
             return data if is_there else None
@@ -84,7 +95,7 @@ class RedisRemote:
     ) -> bool:
         check_name(self.label, name)
         if len(data) > MAX_VALUE:
-            raise RemoteError(self.label, f"`{name}` has {len(data)} bytes, more than the {MAX_VALUE} of a value")
+            raise TooLarge(self.label, f"`{name}` has {len(data)} bytes, more than the {MAX_VALUE} of a value")
 
         def write(client: Any) -> bool:
             pipeline = client.pipeline(transaction=True)
@@ -147,7 +158,8 @@ class RedisRemote:
                 line.close()  # a pending answer must not be read as the next one
                 if isinstance(error, RemoteError) or not isinstance(error, Exception):
                     raise
-                raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
+                kind = Denied if type(error).__name__ in _DENIED else RemoteError
+                raise kind(self.label, f"{type(error).__name__}: {error}") from error
             if is_over.is_set() or len(self._idle) >= _MOST_IDLE:
                 line.close()
             else:

@@ -10,12 +10,13 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
+from gearcache.cache.remote.engines.protocol import Deadline, Denied, Late, Remote, RemoteError, TooLarge
 from gearcache.cache.remote.requests.deadline import within
 from gearcache.child_process import messages_as_output, python_command, python_environment, receive, send
 
 #: Allowed operations; each is a method of the engine.
 _OPERATIONS = ("get", "size", "put", "names", "delete")
+_ERRORS = {kind.__name__: kind for kind in (RemoteError, Denied, Late, TooLarge)}
 _PROGRAM = """\
 from gearcache.cache.remote.engines.objects import ObjectRemote
 from gearcache.cache.remote.engines.relay import serve
@@ -68,8 +69,8 @@ class Relay:
             raise RemoteError(self._label, f"the process that asks it has ended: {type(error).__name__}") from error
         finally:
             self._lock.release()
-        if kind == "error":
-            raise RemoteError(self._label, value)
+        if kind in _ERRORS:
+            raise _ERRORS[kind](self._label, value)
         return value
 
     def _ask(
@@ -121,6 +122,6 @@ def serve(engine: Callable[[str, Mapping[str, Any]], Remote]) -> None:
                     raise RemoteError(remote.label, f"`{operation}` is not an operation")
                 answer = ["value", getattr(remote, operation)(deadline=Deadline.after(seconds), **arguments)]
             except RemoteError as error:
-                answer = ["error", error.problem]
+                answer = [type(error).__name__, error.problem]
             send(answers, answer)
     os._exit(0)

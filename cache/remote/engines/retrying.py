@@ -19,13 +19,17 @@ class Patient:
     def __init__(self, remote: Remote) -> None:
         self._remote = remote
         self.label = remote.label
+        #: How many objects arrived: a tier that sends some until a deadline is slow, and does not fail.
+        self.objects_read = 0
 
     @property
     def creates(self) -> Creates:
         return self._remote.creates
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
-        return again(lambda: self._remote.get(name, limit, deadline), deadline)
+        data = again(lambda: self._remote.get(name, limit, deadline), deadline)
+        self.objects_read += data is not None
+        return data
 
     def size(self, name: str, deadline: Deadline) -> int | None:
         return again(lambda: self._remote.size(name, deadline), deadline)

@@ -12,7 +12,16 @@ from collections.abc import Callable, Container
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
-from gearcache.cache.remote.engines.protocol import CONNECT_SECONDS, Creates, Deadline, RemoteError, check_name, is_name
+from gearcache.cache.remote.engines.protocol import (
+    CONNECT_SECONDS,
+    Creates,
+    Deadline,
+    Denied,
+    RemoteError,
+    TooLarge,
+    check_name,
+    is_name,
+)
 from gearcache.cache.remote.requests.deadline import Cutter, within
 
 INDEX = "index.txt"
@@ -48,7 +57,7 @@ class WebRemote:
                 raise RemoteError(self.label, f"it does not say the size of `{name}`, which may be cut off")
             data = answer.read(limit + 1)
             if len(data) > limit:
-                raise RemoteError(self.label, f"`{name}` has more than {limit} bytes")
+                raise TooLarge(self.label, f"`{name}` has more than {limit} bytes")
             if answer.length:
                 raise RemoteError(self.label, f"`{name}` is cut off after {len(data)} bytes")
             return data
@@ -67,7 +76,7 @@ class WebRemote:
     def put(
         self, name: str, data: bytes, deadline: Deadline, *, create: bool = False, lifetime: float | None = None
     ) -> bool:
-        raise RemoteError(self.label, "it is read only")
+        raise Denied(self.label, "it is read only")
 
     def names(self, prefix: str, limit: int, deadline: Deadline) -> list[str]:
         data = self._get(prefix + INDEX, MAX_INDEX, deadline, _NO_LIST) or b""
@@ -78,7 +87,7 @@ class WebRemote:
         return sorted(prefix + line for line in lines if is_name(prefix + line) and "\ufffd" not in line)[:limit]
 
     def delete(self, name: str, deadline: Deadline) -> None:
-        raise RemoteError(self.label, "it is read only")
+        raise Denied(self.label, "it is read only")
 
     def _ask(
         self,

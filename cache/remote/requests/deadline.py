@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
+from gearcache.cache.remote.engines.protocol import Deadline, Late, RemoteError
 from gearcache.threads import started
 
 #: Limit of hanging threads for a tier: a mount whose server is gone blocks a thread for ever.
@@ -22,7 +22,7 @@ _hanging: dict[str, list[threading.Thread]] = {}
 def within(
     deadline: Deadline, label: str, work: Callable[[], _Result], give_up: Callable[[], object] = lambda: None
 ) -> _Result:
-    """Return the result of `work`; `RemoteError` at the deadline. Its own errors are passed on.
+    """Return the result of `work`; `Late` at the deadline. Its own errors are passed on.
 
     It runs in a thread: timeouts of sockets count from byte to byte, and a mount whose server is gone never answers.
     `give_up` is called at the deadline, to end what the thread waits for; without it the thread is abandoned. A tier
@@ -52,7 +52,7 @@ def within(
     if thread.is_alive():
         give_up()
         _hanging.setdefault(label, []).append(thread)
-        raise RemoteError(label, f"it did not answer within {seconds:.1f} s")
+        raise Late(label, f"it did not answer within {seconds:.1f} s")
     if errors:
         raise errors[0]
     return results[0]

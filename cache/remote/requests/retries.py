@@ -7,20 +7,21 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
+from gearcache.cache.remote.engines.protocol import Deadline, Denied, RemoteError, TooLarge
 
 _Result = TypeVar("_Result")
 
 
-def _is_of_a_tier(error: Exception) -> bool:
-    return isinstance(error, RemoteError)
+def may_pass(error: Exception) -> bool:
+    """Return whether an error is one of a tier, which the same request need not meet again."""
+    return isinstance(error, RemoteError) and not isinstance(error, (Denied, TooLarge))
 
 
 def tried(
     work: Callable[[], _Result],
     pauses: Sequence[float],
     *,
-    is_passing: Callable[[Exception], bool] = _is_of_a_tier,
+    is_passing: Callable[[Exception], bool] = may_pass,
     deadline: Deadline | None = None,
     longest: float = float("inf"),
 ) -> _Result:

@@ -54,8 +54,8 @@ def command(
     has its target.
 
     A container that mounts the image, or is made of it, has a cache at /var/cache/gearcache. The same entries give the
-    same digest. Unsigned entries are signed there with the keys of this host, if any. A cache is for the user who made
-    it alone; in an image, and in what --folder writes, any user may read it.
+    same digest. Unsigned entries are signed there with the signing key of this host, if any. A cache is for the user
+    who made it alone; in an image, and in what --folder writes, any user may read it.
     """
     if sum(target is not None for target in (image, folder, file)) != 1:
         raise click.UsageError("name one of --oci DIR, --folder DIR and --file FILE")
@@ -67,10 +67,10 @@ def command(
         raise click.UsageError(f"there is nothing to pack in `{catalog.layout.root}`")
     root = ""
     if image is not None:
-        packed = write_image(catalog.layout, rows, image, environment_trust().signed)
+        packed = write_image(catalog.layout, rows, image, environment_trust().own_signed)
         root = f"/{ROOT}"
     elif folder is not None:
-        packed = write_folder(catalog.layout, rows, folder, environment_trust().signed)
+        packed = write_folder(catalog.layout, rows, folder, environment_trust().own_signed)
         root = str(folder.absolute())
     else:
         assert file is not None

@@ -175,6 +175,31 @@ def _raise(scan_result: object) -> None:
     raise CacheError("a manifest cannot be read")
 
 
+def test_no_entry_goes_while_a_manifest_cannot_be_read(layout: Layout, caplog: pytest.LogCaptureFixture) -> None:
+    layout.manifest(KEYS[0]).chmod(0o666)  # which others may have changed
+    before = {name for name in files(layout) if name.startswith(("entries/", "blobs/"))}
+    outcome = Catalog(layout).prune(max_size=0, max_age=0.0)
+    assert (outcome.removed, [type(fault) for fault in outcome.faults]) == ([], [UnsafePath])
+    for _ in range(2):
+        keep_limits(layout, Limits(10), ("Model.decode", KEYS[1].digest, ""))
+    assert {name for name in files(layout) if name.startswith(("entries/", "blobs/"))} == before
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "over its limit, and no entry is removed: " in warning
+    layout.manifest(KEYS[0]).chmod(0o600)
+    assert len(Catalog(layout).prune(max_size=0).removed) == len(KEYS)
+
+
+def test_the_fast_clock_of_another_host_keeps_no_entry(layout: Layout) -> None:
+    with (store := DiskStore(layout, clock=lambda: time.time() + 30 * 86400)).writing():
+        store.publish(KEYS[0], {}, {}, {})
+    del store
+    os.utime(layout.use(KEYS[0]), (100, 100))
+    catalog = Catalog(layout, clock=lambda: time.time() + 2 * 86400)
+    (entry,) = catalog.find(KEYS[0].digest)
+    assert abs(entry.last_use - time.time()) < 60
+    assert KEYS[0].name in [entry.name for entry in catalog.prune(max_age=86400).removed]
+
+
 def test_blobs_of_killed_writers_do_not_keep_a_cache_over_its_limit(layout: Layout) -> None:
     store = DiskStore(layout)
     limit = bytes_stored(layout) + 1000

@@ -29,6 +29,7 @@ def test_tiers_are_in_order_with_their_settings() -> None:
     ("text", "told"),
     [
         ("ftp://host/x", r"names the tier `ftp://host/x`; a tier begins with folder:, s3:"),
+        ("S3://host/x?secret_access_key=secret", "names the tier `S3://host/x`; a tier begins with"),
         ("ftp://name:secret@host", "names the tier `ftp:…`"),
         ("folder:", "`folder:` without a path"),
         ("redis://[::1/0", "`redis:` with a host or port that is none"),

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from msgspec import msgpack
 from torch import Tensor
 
 import gearcache
 from gearcache.cache.layout import Layout
-from gearcache.cache.manifest import decode_manifest
-from gearcache.cache.remote import fetch, lease, tier, urls
+from gearcache.cache.manifest import Manifest, decode_manifest, encode_manifest
+from gearcache.cache.remote import breaker, fetch, lease, tier, urls
 from gearcache.cache.remote.admin import command_retries
 from gearcache.cache.remote.engines import retrying
 from gearcache.cache.remote.engines.folder import FolderRemote
@@ -28,7 +31,7 @@ from gearcache.cache.remote.tier_counts import tier_counts
 from gearcache.cache.remote.urls import parse_urls
 from gearcache.errors import CacheError, OptionError
 from gearcache.serving.fleet import compile_turn as turn
-from gearcache.serving.fleet import remote_entry
+from gearcache.serving.fleet import remote_entry, tier_faults
 from tests.support.commands import run_json
 from tests.support.relaunch import run_python
 
@@ -52,13 +55,14 @@ class Net(torch.nn.Module):
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test is as a host that was just started."""
-    monkeypatch.setattr(remote_entry, "_warned", set())
+    monkeypatch.setattr(tier_faults, "_warned", set())
     monkeypatch.setattr(tier, "_tiers", {})
     monkeypatch.setattr(turn, "_FIRST_PAUSE", 0.05)
     monkeypatch.setattr(turn, "_LOOK_SECONDS", 0.2)
     for module, name in ((fetch, "_AGAIN_SECONDS"), (retrying, "PAUSES"), (command_retries, "PAUSES")):
         monkeypatch.setattr(module, name, (0.01, 0.01))
     monkeypatch.setattr(lease, "_REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(remote_entry, "_SEND_PAUSES", ())
     yield
     assert outbox().flush(30) == 0
 
@@ -214,6 +218,83 @@ def test_a_damaged_blob_is_compiled_again_and_replaced(tmp_path: Path, filled: s
     assert Host(tmp_path / "c", filled).call().compiles == 0
 
 
+def test_a_blob_that_was_damaged_once_is_fetched_when_it_is_whole_again(tmp_path: Path, filled: str) -> None:
+    blobs = {blob: blob.read_bytes() for blob in objects(filled, "blobs")}
+    for blob in blobs:
+        blob.unlink()
+    assert Host(tmp_path / "b", f"{filled}&read_only=1").call().compiles == 2
+    for blob, data in blobs.items():
+        blob.write_bytes(data)
+    shutil.rmtree(tmp_path / "b" / "v4" / "entries")
+    shutil.rmtree(tmp_path / "b" / "v4" / "blobs")
+    assert Host(tmp_path / "b", f"{filled}&read_only=1").call().compiles == 0, "in the same process"
+
+
+def slow_blobs(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[int, Deadline], float]) -> None:
+    """Let a share take some seconds for each blob, which may depend on how many it gave before."""
+    get, numbers = FolderRemote.get, itertools.count()
+
+    def slow(self: FolderRemote, name: str, limit: int, deadline: Deadline) -> bytes | None:
+        if "/blobs/" in name:
+            time.sleep(seconds(next(numbers), deadline))
+            deadline.check(self.label)
+        return get(self, name, limit, deadline)
+
+    monkeypatch.setattr(FolderRemote, "get", slow)
+
+
+def test_a_fetch_has_the_time_that_its_bytes_need(tmp_path: Path, filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tier, "_BYTES_PER_SECOND", 1, raising=False)  # each byte is large
+    slow_blobs(monkeypatch, lambda *_: 1.5)
+    assert Host(tmp_path / "b", f"{filled}&budget=1").call().compiles == 0
+
+
+def test_what_the_call_needs_is_kept_where_the_rest_comes_too_late(
+    tmp_path: Path, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "apart").mkdir()
+    apart = f"folder:{tmp_path / 'apart'}?unsigned=1"
+    Host(tmp_path / "b", apart).call(dtype=torch.float64)
+    (path,), (blob,) = objects(apart, "entries"), objects(apart, "blobs")
+    other = sha256(b"another").hexdigest()  # graphs of this backend are equal
+    body = msgpack.encode(decode_manifest(path.read_bytes(), path)).replace(blob.name.encode(), other.encode())
+    data = encode_manifest(msgpack.decode(body, type=Manifest))
+    place = (tmp_path / "share" / path.relative_to(tmp_path / "apart")).parent
+    (place / f"{sha256(data).hexdigest()}-{path.name.partition('-')[2]}").write_bytes(data)
+    slow_blobs(monkeypatch, lambda number, deadline: deadline.left if number else 0.0)
+    host = Host(tmp_path / "c", f"{filled}&budget=2").call()
+    assert host.compiles == 0
+    (path,) = Layout(tmp_path / "c").entries()
+    assert len(decode_manifest(path.read_bytes(), path).payload["variants"]) == 1  # type: ignore[arg-type]
+    (path,) = Layout(tmp_path / "c").entries()
+    assert len(decode_manifest(path.read_bytes(), path).payload["variants"]) == 1  # type: ignore[arg-type]
+
+
+def test_a_search_for_siblings_that_takes_too_long_leaves_the_lease_and_is_not_repeated(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_tenant(tmp_path / "a", share, "own", "b")
+    names, searches = FolderRemote.names, list[str]()
+
+    def slow(self: FolderRemote, prefix: str, limit: int, deadline: Deadline) -> list[str]:
+        if "/entries/" in prefix and prefix.count("/") == 3:  # of a whole method
+            searches.append(prefix)
+            time.sleep(deadline.left)
+            deadline.check(self.label)
+        return names(self, prefix, limit, deadline)
+
+    monkeypatch.setattr(FolderRemote, "names", slow)
+    cached = of_tenant(tmp_path / "b", f"{share}&budget=1.2", "own", "c")
+    assert cached.stats.traces == 1
+    assert cached.stats.to_dict()["lease_seconds"] > 0, "it compiled without a lease"
+    searched = len(searches)
+    assert searched > 0
+    with torch.no_grad():
+        cached(torch.randn(4, 4).t())  # of other strides
+    assert outbox().flush(30) == 0
+    assert (cached.stats.traces, len(searches)) == (2, searched)
+
+
 def test_a_manifest_in_the_place_of_another_key_serves_no_call(tmp_path: Path, filled: str) -> None:
     share, both = filled, [{}, {"mode": "default"}]
     Host(tmp_path / "a", share, mode="default").call()
@@ -275,9 +356,9 @@ def test_a_prewarm_says_what_could_not_be_sent(tmp_path: Path, share: str, caplo
     report = gearcache.prewarm(build, cache_dir=tmp_path / "a")
     assert report.compiled == 2
     first, second = report.entries[0].failed.values()
-    assert "nothing is sent there" in first
     # It was asked before it was to be sent to.
-    assert "it failed a moment ago" in second
+    assert "it failed a moment ago" in first
+    assert "nothing is sent there" in second
     assert f"there is no folder `{tmp_path / 'file' / 'share'}`" in caplog.text
 
 
@@ -369,6 +450,33 @@ def test_a_tier_that_fails_costs_its_budget_once_and_one_warning(
             Host(tmp_path / "b", url, factor=20.0).call()
             assert Faulty.asked == asked, "a tier that failed often is left alone"
     assert len([record for record in caplog.records if "tier" in record.getMessage()]) == 1
+
+
+def test_an_upload_that_a_tier_does_not_take_is_tried_again_under_the_lease(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, is_broken = FolderRemote.put, threading.Event()
+    is_broken.set()
+
+    def broken(self: FolderRemote, name: str, data: bytes, deadline: Deadline, **how: Any) -> bool:
+        if is_broken.is_set() and "/leases/" not in name:
+            raise RemoteError(self.label, "it is full")
+        return put(self, name, data, deadline, **how)
+
+    monkeypatch.setattr(FolderRemote, "put", broken)
+    monkeypatch.setattr(breaker, "REST_SECONDS", 0.3)
+    monkeypatch.setattr(remote_entry, "_SEND_PAUSES", (0.2,) * 20, raising=False)
+    with torch.no_grad():
+        Host(tmp_path / "a", share).cached(torch.ones(4, 4))
+    time.sleep(0.5)
+    assert outbox().flush(0.0) == 1
+    assert (len(objects(share, "leases")), objects(share, "entries")) == (1, [])
+    is_broken.clear()
+    end = time.monotonic() + 20
+    while outbox().flush(1.0) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert (objects(share, "leases"), len(objects(share, "entries"))) == ([], 1)
+    assert Host(tmp_path / "b", share).call().compiles == 0
 
 
 def test_a_fault_is_an_error_where_the_user_wants_errors(

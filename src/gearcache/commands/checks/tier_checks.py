@@ -33,7 +33,9 @@ def check_tiers(environ: Mapping[str, str], layout: Layout) -> list[HealthCheck]
 def _check(tier: Tier) -> HealthCheck:
     seconds = tier.rest_seconds
     rest_text = (
-        f"; it failed a moment ago, and nobody of this host was to ask it for {seconds:.0f} s more" if seconds else ""
+        f"; it failed a moment ago, and nobody of this host was to ask it, or to send there, for {seconds:.0f} s more"
+        if seconds
+        else ""
     )
     begin = time.perf_counter()
     try:

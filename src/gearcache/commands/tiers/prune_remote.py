@@ -57,4 +57,6 @@ def _print(outcome: RemotePruned, dry_run: bool) -> None:
                 tell(f"{verb} {name}, {cause}")
     manifests = f"{len(outcome.old)} old and {count(len(outcome.superseded), 'superseded manifest')}"
     text = f"{verb} {manifests} and {count(len(outcome.blobs), 'blob')}, {size_text(outcome.freed)}"
+    if outcome.unfinished:
+        text += f", and {count(outcome.unfinished, 'unfinished file')}"
     tell(f"{outcome.tier}: {text}; {outcome.left} left")

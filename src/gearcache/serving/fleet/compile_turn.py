@@ -71,7 +71,7 @@ class CompileTurn:
                     try:
                         holder = self._lease.holder()
                     except RemoteError:  # a failed request does not end the wait: the next look may succeed
-                        if self._tier.is_resting or time.monotonic() - last_answer > LIFE_SECONDS:
+                        if not self._tier.takes_writes or time.monotonic() - last_answer > LIFE_SECONDS:
                             raise
                         continue
                     last_answer = last_look

@@ -19,7 +19,8 @@ from gearcache.telemetry.history import History
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gearcache.serving.fleet.remote_entry import RemoteEntry, Wanted
+    from gearcache.serving.fleet.remote_entry import RemoteEntry
+    from gearcache.serving.fleet.tier_fetch import Wanted
 
 
 class EntryTiers:
@@ -45,7 +46,7 @@ class EntryTiers:
         any_sizes: bool = False,
     ) -> Wanted:
         """Return what a call needs from tiers, beside the present variants; `any_sizes`: also at other sizes."""
-        from gearcache.serving.fleet.remote_entry import Wanted
+        from gearcache.serving.fleet.tier_fetch import Wanted
 
         evidence = EvidenceCheck(call.scope)
         return Wanted(

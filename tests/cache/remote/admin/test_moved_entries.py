@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from gearcache.cache.admin.catalog import Catalog
+from gearcache.cache.admin.packed.baked_folder import write_folder
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
 from gearcache.cache.remote.admin import command_retries as persistence
@@ -22,9 +24,10 @@ from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remote.urls import TierURL
 from gearcache.cache.result import Hit
 from gearcache.cache.store import DiskStore
+from gearcache.errors import UnsignedEntry
 from gearcache.readable.joined import MOST_VARIANTS, covers_manifests, joined
 from tests.support.commands import DECODE
-from tests.support.signing import signer
+from tests.support.signing import Pair, signer
 from tests.support.stored_gears import store_gears, texts, traces
 
 DECODE_NAME = EntryName(DECODE.safe_label, DECODE.digest)
@@ -85,6 +88,8 @@ def test_a_push_sends_what_is_lacking_and_nothing_twice(tmp_path: Path, share: s
 class Flaky(FolderRemote):
     """A share of which the first operations of a kind fail."""
 
+    objects_read = 0
+
     def __init__(self, path: str, failing: str, times: int) -> None:
         super().__init__(path)
         self._failing, self._times, self.faults = failing, times, 0
@@ -121,12 +126,27 @@ def test_what_nobody_signed_is_not_sent_where_hosts_would_refuse_it(tmp_path: Pa
     target = tier(tmp_path / "a", share, unsigned=False)
     (reason,) = push(tmp_path / "a", target).failed.values()
     assert reason.startswith("nobody signed it")
+    assert len(push(tmp_path / "a", target, Pair(tmp_path).signs).sent) == 1  # signed on its way
     signed_by = signer(tmp_path)
-    assert len(push(tmp_path / "a", target, Trust(hmac=signed_by)).sent) == 1  # signed on its way
     store_gears(tmp_path / "b", DECODE, {"2": b"two"}, signer=signed_by)
     assert len(push(tmp_path / "b", target).sent) == 1  # signed by somebody else
     # This host refuses it; it is there all the same, and not sent again.
     assert len(push(tmp_path / "b", target).had) == 1
+
+
+def test_what_this_host_does_not_load_for_its_hmac_is_neither_pushed_nor_packed(tmp_path: Path, share: str) -> None:
+    trust, target = Trust(hmac=signer(tmp_path)), tier(tmp_path / "a", share)
+    for name, signed_by in (("unsigned", None), ("of another key", signer(tmp_path, "other"))):
+        store_gears(tmp_path / name, DECODE, {"1": b"one"}, signer=signed_by)
+        (reason,) = push(tmp_path / name, target, trust).failed.values()
+        assert "is not signed with the key of `GEARCACHE_HMAC_KEY_FILE`" in reason
+        rows = Catalog(Layout(tmp_path / name)).entries()
+        with pytest.raises(UnsignedEntry, match="this host does not load it either"):
+            write_folder(Layout(tmp_path / name), rows, tmp_path / "packed", trust.own_signed)
+    assert holdings(target, Deadline.after(10)).names == []
+    store_gears(tmp_path / "a", DECODE, {"1": b"one"}, signer=trust.hmac)
+    assert len(push(tmp_path / "a", target, trust).sent) == 1
+    assert write_folder(Layout(tmp_path / "a"), Catalog(Layout(tmp_path / "a")).entries(), tmp_path / "p").blobs == 1
 
 
 def test_a_pull_joins_what_hosts_stored_with_what_is_here(tmp_path: Path, share: str) -> None:
