@@ -37,6 +37,7 @@ from gearcache.telemetry.counters import Counters, Outcomes
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.spans import recorder, span
+from gearcache.telemetry.stats import Stats
 from gearcache.threads import freed_in_forks
 from gearcache.torch_release import is_tested
 
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from gearcache.guards.gears.example_sizes import Special
     from gearcache.serving.call.recorded_calls import RecordedCalls
     from gearcache.telemetry.method_shapes import MethodShapes
-    from gearcache.telemetry.stats import Stats
     from gearcache.telemetry.suggest import SuggestedGears
 
 #: Held while a `__call__` is exchanged; the thread may or may not hold a method's lock.
@@ -154,8 +154,6 @@ class CachedMethod:
     @property
     def stats(self) -> Stats:
         """Counters of this binding, see `gearcache.telemetry.stats.Stats`."""
-        from gearcache.telemetry.stats import Stats  # a relaunch does not need it
-
         return Stats(self._counters, self._outcomes, self._use, self._shapes_met)
 
     def count_eager(self, reason: str) -> None:
