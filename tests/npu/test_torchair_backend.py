@@ -31,6 +31,7 @@ from gearcache.ge_cache.npu.backend import TorchairBackend
 from gearcache.ge_cache.npu.compiled_graphs import is_sealed
 from gearcache.ge_cache.npu.config import NpuOptions
 from gearcache.ge_cache.npu.options import NOT_IN_KEY, REFUSED, config_component, config_leaves
+from gearcache.torch_state import state_component
 from tests.npu import device, native
 from tests.npu.forked_ranks import run_ranks
 from tests.support.relaunch import ROOT
@@ -338,3 +339,12 @@ def test_the_acceptance_script_runs_to_its_end_on_the_emulated_device() -> None:
     done = subprocess.run([script, "--emulated", *names], env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     assert done.stdout.endswith("all steps passed\n")
+
+
+def test_autocast_of_the_device_is_in_the_key() -> None:
+    torch.set_autocast_enabled("npu", True)
+    try:
+        assert state_component()["autocast"] == [["npu", str(torch.get_autocast_dtype("npu"))]]
+    finally:
+        torch.set_autocast_enabled("npu", False)
+    assert state_component()["autocast"] == []
