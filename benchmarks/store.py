@@ -256,7 +256,7 @@ def our_lists(order: dict[str, Any]) -> dict[str, Any]:
     count = order["entries"]
     layout = Layout(_root() / "spread")
     catalog = Catalog(layout)
-    assert len(catalog.entries()) == count  # merges the journal
+    assert len(catalog.entries()) == count  # makes the index
     report = {"list": _timed(catalog.entries, 5)}
     for path in layout.index_folder.iterdir():
         path.unlink()

@@ -10,7 +10,6 @@ from gearcache.cache.files.atomic import write_atomic
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout
 from gearcache.cache.locks.use import register_use
 from gearcache.cache.manifest import Manifest, encode_manifest
-from gearcache.cache.upkeep import note_entry
 from gearcache.errors import PublishError
 
 
@@ -44,7 +43,6 @@ def write_entry(layout: Layout, identity: Identity, manifest: Manifest, data: by
         use = register_use(path.with_name(USE_NAME), create=True)
         try:
             write_atomic(path, data)
-            note_entry(layout, manifest, identity)
         finally:
             if use is not None:
                 use.close()

@@ -93,7 +93,6 @@ class DiskStore(BlobFolder):
         # Imported here: a relaunch publishes nothing.
         from gearcache.cache.entry_file import check_blobs, entry_bytes
         from gearcache.cache.files.atomic import write_atomic
-        from gearcache.cache.upkeep import note_entry
 
         path = self.layout.manifest(key)
         manifest = Manifest(
@@ -118,7 +117,6 @@ class DiskStore(BlobFolder):
             write_atomic(path, data)
             with suppress(OSError):
                 os.utime(self.layout.use(key))
-            note_entry(self.layout, manifest, self._identity(key))
         return manifest
 
     def keep_limits(self, key: CacheKey) -> None:

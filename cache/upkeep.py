@@ -11,7 +11,6 @@ from pathlib import Path
 
 from gearcache.cache.layout import Layout
 from gearcache.cache.limits import DEFAULT_MAX_SIZE, Limits
-from gearcache.cache.manifest import Manifest
 from gearcache.cache.quantities import size_text
 from gearcache.errors import CacheError
 
@@ -21,17 +20,6 @@ _PATIENCE_SECONDS = 1.0
 _DEFAULT_SECONDS = 60.0
 _check_times: dict[Path, float] = {}
 _warned_roots: set[Path] = set()
-
-
-def note_entry(layout: Layout, manifest: Manifest, identity: tuple[str, str, str]) -> None:
-    """Add a published entry to the journal of the index."""
-    # Imported here: a relaunch publishes nothing.
-    from gearcache.cache.admin.journal import append_entry
-    from gearcache.cache.admin.row import stored_entry
-    from gearcache.cache.layout import MANIFEST_NAME
-
-    with suppress(OSError, CacheError):
-        append_entry(layout.index_folder, stored_entry(manifest, identity, layout.entry(*identity) / MANIFEST_NAME))
 
 
 def keep_limits(layout: Layout, limits: Limits, identity: tuple[str, str, str]) -> None:

@@ -18,7 +18,6 @@ from typing import Any
 import diskcache
 from msgspec import msgpack
 
-from gearcache.cache.admin.journal import cut_journal, read_journal
 from gearcache.cache.admin.row import EntryRow, Identity
 from gearcache.cache.files.trust import check_folders, open_regular, open_trusted
 from gearcache.cache.layout import Layout
@@ -63,22 +62,18 @@ class RowDisk(diskcache.Disk):  # type: ignore[misc]
 class Index:
     """Entries in shards by the first digits of the key digest: one read gives hundreds of them.
 
-    All entries are read at once, followed by the newer ones of the journal; raises for a damaged index.
+    All entries are read at once; raises for a damaged index.
     """
 
-    def __init__(self, cache: diskcache.Cache, folder: Path) -> None:
+    def __init__(self, cache: diskcache.Cache) -> None:
         self._cache = cache
-        self._folder = folder
         self.entries = [entry for shard in list(cache) for entry in self._read(shard)]
-        journal_entries, self._journal_size = read_journal(folder)
-        self.entries += journal_entries
-        self._unsaved = {shard_of(entry.identity) for entry in journal_entries}
 
     def save(self, entries: Iterable[EntryRow], changed: Iterable[Identity]) -> None:
         """Write the shards of the identities in `changed`, given all entries; never raises."""
         # A full disk, another program's lock, any error: the next command saves the index.
         with suppress(Exception):
-            shards: dict[str, list[Any]] = {shard: [] for shard in {*self._unsaved, *map(shard_of, changed)}}
+            shards: dict[str, list[Any]] = {shard: [] for shard in map(shard_of, changed)}
             for entry in entries if shards else ():
                 if (shard_entries := shards.get(entry.digest[:_SHARD])) is not None:
                     shard_entries.append(entry)
@@ -88,8 +83,6 @@ class Index:
                     self._cache.set(shard, sha256(body).digest() + body)
                 else:
                     self._cache.delete(shard)
-            if self._journal_size:
-                cut_journal(self._folder, self._journal_size)
 
     def _read(self, shard: str) -> list[EntryRow]:
         data = self._cache.get(shard, default=b"")
@@ -159,7 +152,7 @@ def _open(folder: Path) -> tuple[diskcache.Cache, Index] | None:
             # No limits of its own: with the defaults, diskcache may evict values at any write.
             cache = diskcache.Cache(str(folder), disk=RowDisk, eviction_policy="none", cull_limit=0, timeout=1)
             try:
-                return cache, Index(cache, folder)
+                return cache, Index(cache)
             except BaseException:
                 cache.close()
                 raise

@@ -18,7 +18,6 @@ from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, decode_manifes
 from gearcache.cache.quarantine import quarantine
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remove import PATIENCE_SECONDS, deleting
-from gearcache.cache.upkeep import note_entry
 from gearcache.errors import CorruptEntry, GearcacheError
 
 
@@ -90,7 +89,7 @@ def repair_entry(layout: Layout, path: Path, damaged: Collection[str], parts: Pa
     alone, so that no blob is added or removed. Readers see the old manifest or the new one; processes that have loaded
     the entry keep what they have. An entry stays where this host cannot sign the rest as the entry was signed.
     """
-    label, digest, ranks = layout.identify(path)
+    label, digest, _ = layout.identify(path)
     try:
         prepare_folder(layout, layout.locks_folder)
         with (
@@ -117,7 +116,6 @@ def repair_entry(layout: Layout, path: Path, damaged: Collection[str], parts: Pa
             new_data = encode_manifest(rest)
             decode_manifest(new_data, path)  # check that the new manifest can be read
             write_atomic(path, trust.signed(new_data))
-            note_entry(layout, rest, (label, digest, ranks))
             return Repair(removed_parts, kept_parts)
     except (GearcacheError, TypeError, ValueError) as error:
         return Repair(problem=str(error))

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from gearcache.cache.admin.journal import read_journal
 from gearcache.cache.admin.row import EntryRow, Identity, manifest_state, stored_entry, use_state
 from gearcache.cache.files.trust import check_folders
 from gearcache.cache.layout import MANIFEST_NAME, USE_NAME, Layout, is_digest
@@ -40,7 +39,7 @@ def scan(layout: Layout, *, exact: bool = False) -> Scan:
 
     # 100,000 entries are a million objects, none of them garbage.
     with paused_collection(), open_index(layout) as index:
-        index_rows = _Known(index.entries if index is not None else read_journal(layout.index_folder)[0])
+        index_rows = _Known(index.entries if index is not None else [])
         result = Scan()
         changed_identities = _Look(layout, index_rows, exact or index_rows.count <= MANY_ENTRIES, result).at_all()
         if index is not None:

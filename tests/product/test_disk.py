@@ -117,7 +117,7 @@ from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.store import DiskStore
 from gearcache.cache.layout import Layout
 from gearcache.cache.admin.catalog import Catalog
-import filelock, gearcache.cache.admin.index, gearcache.cache.admin.journal  # unreadable for others
+import filelock, gearcache.cache.admin.index  # unreadable for others
 from gearcache.errors import CacheError
 os.setgid(65534); os.setuid(65534)
 store = DiskStore(Layout(Path(sys.argv[1])), lock_timeout=0)
