@@ -101,6 +101,27 @@ def test_gears_are_named_as_the_user_knows_them(cache_dir: Path) -> None:
     assert "args[" not in readable
 
 
+def test_an_optional_argument_that_is_not_given_has_no_gear(cache_dir: Path) -> None:
+    net = net_of(hides_all(ALL))
+    served = gearcache.attach(net, gears={"ids": {0: [2, 4]}, "mask": {0: [2, 4]}}, config=strict_config())
+    for args in ((X,), (X, None), (X, X), (X,)):
+        torch.testing.assert_close(net(*args), eager(net, *args), rtol=0, atol=0)
+    assert (served.stats.calls, served.stats.eager_calls) == (4, 0)
+
+
+def test_an_argument_declared_as_none_need_not_be_given(cache_dir: Path) -> None:
+    net = net_of(hides_all(ALL))
+    served = gearcache.attach(net, config=strict_config())
+    served.set_inputs(ids=gearcache.TensorSpec((2, 4), torch.float32), mask=None)
+    for args in ((X,), (X, None), (X,)):
+        torch.testing.assert_close(net(*args), eager(net, *args), rtol=0, atol=0)
+    with pytest.raises(gearcache.InputError, match=r"mask.*None, as its spec says"):
+        net(X, X)
+    with pytest.raises(gearcache.InputError, match=r"ids.*not given"):
+        net(mask=None)
+    assert (served.stats.calls, served.stats.eager_calls) == (3, 0)
+
+
 def test_a_missing_argument_is_told_as_the_forward_tells_it(cache_dir: Path) -> None:
     net = net_of(hides_all(ALL))
     gearcache.attach(net, config=strict_config())
