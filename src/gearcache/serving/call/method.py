@@ -20,6 +20,7 @@ from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.guards.dispatch.graph_call import Mismatch
 from gearcache.guards.dispatch.tensors.native import has_function_mode
 from gearcache.guards.gears.input_specs import InputSpecs
+from gearcache.interrupts import raise_interrupt
 from gearcache.serving.call import session
 from gearcache.serving.call.build_right import BuildRight
 from gearcache.serving.call.call import Call
@@ -35,7 +36,6 @@ from gearcache.serving.find.loaded import Frame
 from gearcache.serving.find.variants import OutdatedKey
 from gearcache.telemetry.counters import Counters, Outcomes
 from gearcache.telemetry.gear_use import GearUse
-from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.spans import recorder, span
 from gearcache.threads import freed_in_forks
 from gearcache.torch_release import is_tested
@@ -503,7 +503,7 @@ def _rebuild(module: torch.nn.Module, owner: type, name: str, parameters: Parame
 
 def _as_it_is(self: CachedMethod, /, *args: Any, **kwargs: Any) -> Any:
     """What Dynamo traces when a cached method is called: the method itself."""
-    return self._function(*args, **kwargs)
+    return self.function(*args, **kwargs)
 
 
 for _call in (CachedMethod.__call__, CachedMethod._run_eagerly):

@@ -23,8 +23,8 @@ from gearcache.guards.access import own_attributes
 from gearcache.guards.evidence.code import code_objects
 from gearcache.guards.evidence.names import module_of
 from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES
+from gearcache.interrupts import raise_interrupt
 from gearcache.serving.call.call import Call
-from gearcache.telemetry.interrupts import raise_interrupt
 
 #: A call is retried after this many times the duration of the last attempt, even if nothing has changed.
 PATIENCE = 20.0
