@@ -22,11 +22,16 @@ from gearcache.guards.dispatch.generated import define
 from gearcache.guards.evidence.names import a_type, module_of
 from gearcache.serving.call.call import Given
 from gearcache.serving.call.decorated_method import CachedFunction
-from gearcache.serving.call.functions import INFERENCE_MODE, NO_GRAD, check_kind, undecorated
+from gearcache.serving.call.functions import (
+    BY_POSITION,
+    COUNTS_POSITIONS,
+    INFERENCE_MODE,
+    NO_GRAD,
+    check_kind,
+    undecorated,
+)
 from gearcache.serving.call.method import CachedMethod
 
-#: The parameter that holds the number of arguments given by position: a decorator may look at its `args`.
-BY_POSITION = "by_position"
 _BY_POSITION_KINDS = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -145,7 +150,9 @@ def _write_forward(outer: Any, parameters: list[Parameter]) -> Callable[..., Any
     # Its globals are those of the forward, because evidence and messages use them.
     function = types.FunctionType(template.__code__, outer.__globals__, closure=template.__closure__)
     function.__defaults__, function.__kwdefaults__ = template.__defaults__, template.__kwdefaults__
-    return functools.update_wrapper(function, outer)
+    functools.update_wrapper(function, outer)
+    setattr(function, COUNTS_POSITIONS, True)
+    return function
 
 
 def _free(name: str, used_names: set[str]) -> str:

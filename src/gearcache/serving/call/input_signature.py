@@ -16,6 +16,7 @@ from gearcache.guards.gears.input_specs import Difference, InputSpecs, container
 from gearcache.guards.gears.parse import GearSpec, parse_gears, taken_dims, with_specs
 from gearcache.guards.gears.tensor_spec import ExampleSpec, TensorSpec
 from gearcache.serving.call.call import Given, at_their_places, place_of_argument
+from gearcache.serving.call.functions import with_count
 from gearcache.serving.call.parameters import Parameters
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class InputSignature:
         else:
             args = inspect.BoundArguments(signature, bound | examples).args
         self.check_given(lambda: signature.bind(*args, **kwargs))
-        return args, kwargs
+        return args, with_count(self._function, args, kwargs)
 
     def check_given(self, bind: Callable[[], object]) -> None:
         """Bind the arguments of a call that is not run; `TypeError` names the method and the missing argument."""

@@ -25,7 +25,7 @@ from gearcache.serving.call import session
 from gearcache.serving.call.build_right import BuildRight
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.failures import Failures, warn_lacking
-from gearcache.serving.call.functions import place_of, undecorated, with_named_instance
+from gearcache.serving.call.functions import place_of, undecorated, with_count, with_named_instance
 from gearcache.serving.call.input_signature import InputSignature
 from gearcache.serving.call.parameters import Parameters
 from gearcache.serving.call.preparing import MethodLock, is_preparing, preparing
@@ -233,7 +233,7 @@ class CachedMethod:
         if self._signature:
             return self._signature.filled(args, kwargs)
         self._signature.check_given(lambda: self._bind(args, kwargs))
-        return args, kwargs
+        return args, with_count(self._function, args, kwargs)
 
     def declared_call(self, sizes: Special | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return a declared call, at some sizes of its open dims."""
