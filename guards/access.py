@@ -20,6 +20,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from gearcache.guards.keys import dict_item, item, unpacked
+from gearcache.interrupts import raise_interrupt
 
 Step = tuple[str, Any]
 
@@ -73,8 +74,8 @@ _SOURCE: dict[str, str] = {
 }
 
 
-#: What a walk along a path, or a comparison of what lies at its end, raises where the objects are others.
-FAULTS = (LookupError, AttributeError, TypeError, ImportError, ValueError, RuntimeError)
+#: What `Access.find` returns for a path that leads nowhere.
+NOWHERE: Any = object()
 
 #: Where a module stores its tensors.
 TENSOR_DICTIONARIES = (("attr", "_parameters"), ("attr", "_buffers"))
@@ -161,11 +162,19 @@ class Access(Struct, frozen=True):
         return builtins.__dict__
 
     def resolve(self, scope: Scope) -> Any:
-        """Walk the path; passes on errors of the walked objects (`AttributeError`, `KeyError`, ...)."""
+        """Walk the path; passes on what the walked objects raise, which may be anything."""
         value = self.resolve_root(scope)
         for kind, argument in self.steps:
             value = _STEPS[kind](value, argument)
         return value
+
+    def find(self, scope: Scope) -> Any:
+        """Walk the path; `NOWHERE` if an object raises, as it is another one than in the trace."""
+        try:
+            return self.resolve(scope)
+        except Exception as error:
+            raise_interrupt(error)
+            return NOWHERE
 
     def prefixes(self) -> Iterator[Access]:
         """Yield the paths of its first steps, itself last."""

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSourceClass, access_of
-from gearcache.guards.access import FAULTS, Access, Scope
+from gearcache.guards.access import Access, Scope
 from gearcache.guards.evidence.constants import NotConstant
 from gearcache.guards.gears.spec import RangeAxis
 from gearcache.guards.keys import unpacked
+from gearcache.interrupts import raise_interrupt
 
 _ITEMS = ("item", "list_item", "dict_item", "key_item", "dict_key_item")
 _PACKED = ("key_item", "dict_key_item")
@@ -132,6 +133,7 @@ def _place(access: Access, scope: Scope) -> Access:
                 kind, argument = "attr", names[argument]
             steps.append((kind, argument))
             value = Access(access.root, access.steps[: index + 1]).resolve(scope)
-    except FAULTS:
+    except Exception as error:
+        raise_interrupt(error)
         return access
     return Access(access.root, tuple(steps))

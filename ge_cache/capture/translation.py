@@ -18,9 +18,10 @@ import torch
 from gearcache.errors import CaptureError, UncacheableGuard
 from gearcache.ge_cache.capture.source_paths import is_of_namedtuple
 from gearcache.ge_cache.dependencies.paths import Paths
-from gearcache.guards.access import FAULTS, Access, Walker
+from gearcache.guards.access import Access, Walker
 from gearcache.guards.evidence.checks import Check, first_failure, observe, told_apart
 from gearcache.guards.evidence.constants import NotConstant, wanted_key
+from gearcache.interrupts import raise_interrupt
 
 #: Guard kinds that need no check of their own, and why.
 _COVERED = {
@@ -173,7 +174,8 @@ class GuardTranslator:
             return [*typed, self._observe(kind, guard, access, value)]
         except NotConstant as error:
             raise UncacheableGuard(self._method, kind, source.name, f"a value of type {error}") from None
-        except FAULTS as error:
+        except Exception as error:
+            raise_interrupt(error)
             refusal = UncacheableGuard(self._method, kind, source.name, f"{type(error).__name__}: {error}")
             refusal.has_changed = True  # the trace has found it there
             raise refusal from None
@@ -194,7 +196,8 @@ class GuardTranslator:
     def _leads_to_group(self, source: Any) -> bool:
         try:
             value = self._paths.walker.resolve(self._paths.of(source))
-        except (UncacheableGuard, *FAULTS):
+        except Exception as error:
+            raise_interrupt(error)
             return False
         return _is_group(value)
 

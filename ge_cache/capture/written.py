@@ -10,9 +10,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from gearcache.guards.access import _STEPS, FAULTS, MODULE_PARTS, Access, Scope
+from gearcache.guards.access import _STEPS, MODULE_PARTS, Access, Scope
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.keys import asked_key, is_asked, unpacked
+from gearcache.interrupts import raise_interrupt
 
 
 class Write(Struct, frozen=True):
@@ -88,7 +89,8 @@ class Written:
                 # A write to an object is noted with the object, not with its dictionary.
                 holder = value if (step, argument) == ("attr", "__dict__") else target
                 value = target
-        except FAULTS:
+        except Exception as error:
+            raise_interrupt(error)
             return False, None
         return None in self._names.get(id(value), ()), value
 

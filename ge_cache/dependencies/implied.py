@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
-from gearcache.guards.access import FAULTS, Access, Walker
+from gearcache.guards.access import Access, Walker
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.members import is_immutable
+from gearcache.interrupts import raise_interrupt
 
 #: What a class may define so that no object of it lacks the name: a lookup runs no code that could fail.
 _ALWAYS_FOUND = (types.FunctionType, classmethod, staticmethod)
@@ -36,7 +37,8 @@ def without_implied(
             return False
         try:
             cls = type(walker.resolve(check.access))
-        except FAULTS:
+        except Exception as error:
+            raise_interrupt(error)
             return False
         return _always_has(cls, check.expected) and compares(cls, check.expected)
 

@@ -16,11 +16,12 @@ import torch
 from msgspec import Struct, field
 
 from gearcache.errors import CaptureError, UnkeyableValue
-from gearcache.guards.access import FAULTS, Access, Scope
+from gearcache.guards.access import Access, Scope
 from gearcache.guards.evidence.checks import Check, observe
 from gearcache.guards.evidence.code import closed_over, code_objects, is_versioned
 from gearcache.guards.evidence.members import is_foreign
 from gearcache.guards.evidence.names import module_of
+from gearcache.interrupts import raise_interrupt
 
 _NOWHERE = Scope({}, {})
 _C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
@@ -155,7 +156,8 @@ def library_checks(method: str, library: LibraryFunctions) -> list[Check]:
 def _at(access: Access) -> Any:
     try:
         return access.resolve(_NOWHERE)
-    except FAULTS:
+    except Exception as error:
+        raise_interrupt(error)
         return None
 
 

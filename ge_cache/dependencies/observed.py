@@ -18,13 +18,14 @@ from gearcache.ge_cache.dependencies.library_functions import check_tensors, lib
 from gearcache.ge_cache.dependencies.log import TraceLog
 from gearcache.ge_cache.dependencies.paths import Paths, by_name
 from gearcache.ge_cache.private_torch import nodes as private_nodes
-from gearcache.guards.access import FAULTS, Access, Walker
+from gearcache.guards.access import Access, Walker
 from gearcache.guards.dispatch.frame import named_tuple_of
 from gearcache.guards.evidence.checks import Check, observe
 from gearcache.guards.evidence.code import code_objects, function_plain, is_versioned
 from gearcache.guards.evidence.constants import NotConstant, to_plain
 from gearcache.guards.evidence.members import is_library
 from gearcache.guards.evidence.names import name_of
+from gearcache.interrupts import raise_interrupt
 
 _MODULE_GLOBALS = "torch.nn.modules.module"
 _GLOBAL_HOOKS = (
@@ -191,7 +192,8 @@ def _ancestors(type_paths: Iterable[Access], walker: Walker) -> dict[Any, Check]
     for access in type_paths:
         try:
             cls = type(walker.resolve(access))
-        except FAULTS:
+        except Exception as error:
+            raise_interrupt(error)
             continue
         if is_library(cls) or ("bases", cls) in checks:
             continue

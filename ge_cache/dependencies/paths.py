@@ -9,9 +9,10 @@ from typing import Any
 
 from gearcache.errors import UncacheableGuard
 from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSourceClass, access_of
-from gearcache.guards.access import FAULTS, Access, Scope, Walker
+from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.evidence.constants import NotConstant
 from gearcache.guards.evidence.names import name_of
+from gearcache.interrupts import raise_interrupt
 
 
 class Paths:
@@ -39,7 +40,8 @@ class Paths:
         """Return the value at a path in the traced call; None where it leads nowhere."""
         try:
             return self.walker.resolve(access)
-        except FAULTS:
+        except Exception as error:
+            raise_interrupt(error)
             return None
 
     def find_value(self, source: Any) -> tuple[Access | None, Any]:
@@ -47,14 +49,16 @@ class Paths:
         access = self.find(source)
         try:
             return (None, None) if access is None else (access, self.walker.resolve(access))
-        except FAULTS:
+        except Exception as error:
+            raise_interrupt(error)
             return None, None
 
     def leads_to(self, access: Access, value: Any) -> bool:
         """Whether a path leads to an object."""
         try:
             return self.walker.resolve(access) is value
-        except FAULTS:
+        except Exception as error:
+            raise_interrupt(error)
             return False
 
     def of_class(self, cls: type, sources: Iterable[Any]) -> Access | None:
@@ -94,7 +98,8 @@ class Paths:
         for part in qualname.split("."):
             try:
                 step = "member" if isinstance(self.walker.resolve(access), type) else "attr"
-            except FAULTS:
+            except Exception as error:
+                raise_interrupt(error)
                 return None
             access = access.then(step, part)
         for candidate in (access, access.then("attr", "fget"), access.then("attr", "func")):
@@ -125,7 +130,8 @@ class Paths:
         base, name = Access(access.root, steps[:-1]), steps[-1][1]
         try:
             owner = self.walker.resolve(base)
-        except FAULTS:
+        except Exception as error:
+            raise_interrupt(error)
             return None
         if isinstance(owner, types.ModuleType) or name in getattr(owner, "__dict__", {}):
             return None

@@ -18,9 +18,10 @@ from msgspec import Struct
 
 from gearcache.ge_cache.dependencies.log import TraceLog
 from gearcache.ge_cache.dependencies.paths import Paths
-from gearcache.guards.access import FAULTS, Access, Walker, own_attributes
+from gearcache.guards.access import Access, Walker, own_attributes
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.kinds import KINDS
+from gearcache.interrupts import raise_interrupt
 
 _CONTAINERS = (list, dict, set, collections.deque)
 #: Kinds of checks that are about an object itself, not about what it holds.
@@ -69,12 +70,14 @@ class Seen:
                 continue
             try:
                 access.resolve_root(paths.scope)
-            except FAULTS:  # a global of Dynamo's
+            except Exception as error:  # a global of Dynamo's
+                raise_interrupt(error)
                 continue
             try:
                 now = access.resolve(paths.scope)
                 is_made_anew = now is not access.resolve(paths.scope)
-            except FAULTS:
+            except Exception as error:
+                raise_interrupt(error)
                 return True
             if not is_made_anew and not sight.is_of(now):
                 return True
@@ -165,7 +168,8 @@ def _other_function(log: TraceLog, paths: Paths) -> str | None:
 def _holds(check: Check, value: Any, paths: Paths) -> bool:
     try:
         return KINDS[check.kind].holds(value, check.expected, Walker(paths.scope))
-    except (*FAULTS, ArithmeticError):
+    except Exception as error:
+        raise_interrupt(error)
         return False
 
 

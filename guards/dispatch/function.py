@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from msgspec import Struct
 
-from gearcache.guards.access import FAULTS, Access, Scope, Walker
+from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.dispatch.check_code import CheckWriter, checked_name
 from gearcache.guards.dispatch.generated import define
 from gearcache.guards.dispatch.graph_call import Mismatch
@@ -24,11 +24,11 @@ from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.guards.dispatch.tensors.native import has_function_mode
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.kinds import KINDS
+from gearcache.interrupts import raise_interrupt
 
 Frame = Callable[..., Any]
 #: Types of objects that each access makes anew.
 _MADE_ANEW = (torch.device, types.MethodType, types.MethodWrapperType)
-_MISSED = (*FAULTS, ArithmeticError)
 
 
 class BoundGear(Struct, frozen=True):
@@ -156,7 +156,14 @@ def _lines(
     frame = writer.name("frame")
     frame_lines = [f"{frame} = {frame_source}"]
     if test or sizes:
-        frame_lines = [f"try: {frame} = {frame_source}", f"except {writer.bind(_MISSED, 'missed')}: {frame} = None"]
+        caught, passed_on = writer.bind(Exception, "caught"), writer.bind(raise_interrupt, "raise_interrupt")
+        missed = writer.name("missed")
+        frame_lines = [
+            f"try: {frame} = {frame_source}",
+            f"except {caught} as {missed}:",
+            f"    {passed_on}({missed})",
+            f"    {frame} = None",
+        ]
     return [
         *frame_lines,
         f"if {frame} is not None:",

@@ -7,11 +7,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from gearcache.guards.access import FAULTS, Access, Walker
+from gearcache.guards.access import Access, Walker
 from gearcache.guards.evidence.constants import number_type_of
 from gearcache.guards.evidence.kinds import KINDS, named
 from gearcache.guards.evidence.names import a_type
 from gearcache.guards.evidence.reason import Reason
+from gearcache.interrupts import raise_interrupt
 
 
 class Failure(Struct, frozen=True):
@@ -57,12 +58,14 @@ class Check(Struct, frozen=True):
         kind = KINDS[self.kind]
         try:
             value = walker.resolve(self.access)
-        except FAULTS as error:
+        except Exception as error:
+            raise_interrupt(error)
             return Failure(self, f"not there ({type(error).__name__}: {error})")
         try:
             is_right = kind.holds(value, self.expected, walker)
             return None if is_right else Failure(self, kind.found(value, self.expected, walker))
-        except (*FAULTS, ArithmeticError) as error:
+        except Exception as error:
+            raise_interrupt(error)
             what = "without its counterpart" if self.others else f"{a_type(value)}"
             return Failure(self, f"{what} ({type(error).__name__}: {error})")
 

@@ -20,10 +20,11 @@ import types
 from collections.abc import Collection
 from typing import Any
 
-from gearcache.guards.access import FAULTS, Access, Walker
+from gearcache.guards.access import Access, Walker
 from gearcache.guards.evidence.code import is_library_file, is_versioned
 from gearcache.guards.evidence.definition import definition_digest
 from gearcache.guards.evidence.names import a_type, module_of, name_of
+from gearcache.interrupts import raise_interrupt
 
 _OPERATORS = "add sub mul truediv floordiv mod divmod pow lshift rshift and or xor matmul".split()
 _PROTOCOLS = (
@@ -182,7 +183,8 @@ def changed_class(expected: list[Any], walker: Walker) -> tuple[str, str] | None
     for path, numbers in paths:
         try:
             cls = walker.resolve_plain(path)
-        except FAULTS as error:
+        except Exception as error:
+            raise_interrupt(error)
             return _text(path), f"is not there ({type(error).__name__}: {error})"
         if not isinstance(cls, type):
             return _text(path), f"is {a_type(cls)} now"

@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from gearcache.interrupts import raise_interrupt
+
 #: A line of the dispatcher's description of an operator: key, file and line of the registration, form of the kernel.
 _KERNEL = r"(?m)^(\w+)(?:\[alias\])?: registered at (.*?):(\d+) :: (.*)$"
 _DEVICES = frozenset(
@@ -139,8 +141,10 @@ def kernel_function(operator: Any, key: str) -> types.FunctionType | None:
     sys.setprofile(stop)
     try:
         call(dispatch_key, *arguments, **keywords)
-    except (_Entered, Exception):
+    except _Entered:
         pass
+    except Exception as error:
+        raise_interrupt(error)
     finally:
         sys.setprofile(before if callable(before) else None)
         if collects:

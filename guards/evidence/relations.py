@@ -15,6 +15,7 @@ from gearcache.guards.access import Access
 from gearcache.guards.evidence.kind import Kind, Writer, of_relation
 from gearcache.guards.evidence.names import a_type
 from gearcache.guards.gears.expressions import FINITE, NAMESPACE, checked_expression, holds
+from gearcache.interrupts import raise_interrupt
 
 
 def _are_distinct(value: Any, expected: Any, others: Sequence[Any]) -> bool:
@@ -102,7 +103,8 @@ def _type_test(name: str, function: Any) -> Kind:
     def answer(value: Any, expected: Any, classes: list[Any]) -> bool:
         try:
             return function(value, classes[0]) is expected[1]
-        except Exception:  # an error in the class's own code
+        except Exception as error:  # in the class's own code
+            raise_interrupt(error)
             return False
 
     def source(writer: Writer, access: Access, expected: Any, compared: Any) -> str:

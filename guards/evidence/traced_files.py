@@ -23,6 +23,7 @@ from typing import Any
 from gearcache.guards.evidence.code import code_digest, code_objects, is_versioned
 from gearcache.guards.evidence.names import name_of
 from gearcache.guards.evidence.reason import Reason
+from gearcache.interrupts import raise_interrupt
 
 Plain = dict[str, Any]
 #: The attribute in which `functools.wraps` stores the inner function, and how many levels are searched.
@@ -131,7 +132,8 @@ def _module_file(name: str) -> str | None:
         return file
     try:
         specification = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
+    except Exception as error:  # of a parent package that is imported
+        raise_interrupt(error)
         return None
     return specification.origin if specification is not None else None
 
@@ -140,7 +142,8 @@ def _file_digest(path: str) -> str:
     try:
         with Path(path).open("rb") as file:
             return hashlib.sha256(file.read()).hexdigest()
-    except OSError:
+    except OSError as error:
+        raise_interrupt(error)
         return ""
 
 
@@ -151,7 +154,8 @@ def _codes_in(path: str, digest: str) -> dict[str, dict[str, int]]:
     try:
         with Path(path).open("rb") as file:
             module = compile(file.read(), path, "exec", dont_inherit=True)
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError) as error:
+        raise_interrupt(error)
         return codes
     for code in code_objects(module):
         codes[_qualname(code)][code_digest(code)] = code.co_firstlineno

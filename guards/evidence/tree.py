@@ -17,10 +17,11 @@ from typing import Any
 
 from msgspec import msgpack
 
-from gearcache.guards.access import _STEPS, FAULTS, Access, Scope, Walker
+from gearcache.guards.access import _STEPS, Access, Scope, Walker
 from gearcache.guards.evidence.checks import Check, Failure, first_failure
 from gearcache.guards.evidence.kind import Kind, Watching
 from gearcache.guards.evidence.kinds import KINDS
+from gearcache.interrupts import raise_interrupt
 
 Tree = list[Any]
 #: The node at which most steps end: the empty hooks of a module.
@@ -107,7 +108,8 @@ def evidence_holds(tree: Tree, scope: Scope, watch: Watching | None = None) -> b
             if not comparison.holds(access.resolve_root(scope), number):
                 return False
         return comparison.last_hold()
-    except FAULTS:
+    except Exception as error:
+        raise_interrupt(error)
         return False
     finally:
         if watch is not None:

@@ -11,6 +11,7 @@ import torch
 
 from gearcache.guards.access import own_attributes
 from gearcache.guards.evidence.constants import NotConstant, to_plain
+from gearcache.interrupts import raise_interrupt
 
 _ABSENT = object()
 _PLAIN = (int, float, str, bytes, tuple)
@@ -63,7 +64,8 @@ class PythonWatch:
             for number, (value, detail, before) in enumerate(self._states[kind]):
                 try:
                     holds = is_same(state(value, detail), before)
-                except Exception:  # a failing comparison counts as a change
+                except Exception as error:  # a failing comparison counts as a change
+                    raise_interrupt(error)
                     holds = False
                 if not holds:
                     return kind, number

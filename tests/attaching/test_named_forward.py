@@ -101,6 +101,45 @@ def test_gears_are_named_as_the_user_knows_them(cache_dir: Path) -> None:
     assert "args[" not in readable
 
 
+def test_an_optional_argument_that_is_not_given_has_no_gear(cache_dir: Path) -> None:
+    net = net_of(hides_all(ALL))
+    served = gearcache.attach(net, gears={"ids": {0: [2, 4]}, "mask": {0: [2, 4]}}, config=strict_config())
+    for args in ((X,), (X, None), (X, X), (X,)):
+        torch.testing.assert_close(net(*args), eager(net, *args), rtol=0, atol=0)
+    assert (served.stats.calls, served.stats.eager_calls) == (4, 0)
+
+
+def test_an_argument_declared_as_none_need_not_be_given(cache_dir: Path) -> None:
+    net = net_of(hides_all(ALL))
+    served = gearcache.attach(net, config=strict_config())
+    served.set_inputs(ids=gearcache.TensorSpec((2, 4), torch.float32), mask=None)
+    for args in ((X,), (X, None), (X,)):
+        torch.testing.assert_close(net(*args), eager(net, *args), rtol=0, atol=0)
+    with pytest.raises(gearcache.InputError, match=r"mask.*None, as its spec says"):
+        net(X, X)
+    with pytest.raises(gearcache.InputError, match=r"ids.*not given"):
+        net(mask=None)
+    assert (served.stats.calls, served.stats.eager_calls) == (3, 0)
+
+
+def test_arguments_declared_by_position_are_warmed_and_prewarmed_as_a_call_gives_them(cache_dir: Path) -> None:
+    spec = gearcache.TensorSpec((2, 4), torch.float32)
+
+    def declared() -> tuple[nn.Module, gearcache.Attachment]:
+        net = net_of(tells_given(ALL))
+        served = gearcache.attach(net, config=strict_config())
+        served.set_inputs(spec, spec)
+        return net, served
+
+    net, served = declared()
+    served.warm()
+    served.warm(X, X + 1)
+    torch.testing.assert_close(net(X, X + 1), eager(net, X, X + 1), rtol=0, atol=0)
+    assert served.stats.traces == 1
+    (entry,) = gearcache.prewarm(lambda: declared()[0], dry_run=True).entries
+    assert (len(entry.present), entry.missing) == (1, [])
+
+
 def test_a_missing_argument_is_told_as_the_forward_tells_it(cache_dir: Path) -> None:
     net = net_of(hides_all(ALL))
     gearcache.attach(net, config=strict_config())

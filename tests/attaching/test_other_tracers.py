@@ -76,3 +76,28 @@ def test_the_module_itself_is_traced(cache_dir: Path, tracer: str, place: str, i
         assert served.stats.calls == before
         served.detach()  # what was traced has taken nothing of it
         torch.testing.assert_close(traced(other), expected)
+
+
+class WithoutGrad(Part):
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x).relu()
+
+
+class InInferenceMode(Part):
+    @torch.inference_mode()
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x).relu()
+
+
+@pytest.mark.parametrize("is_attached", [True, False])
+@pytest.mark.parametrize("kind", [WithoutGrad, InInferenceMode])
+def test_the_decorators_of_a_method_are_traced_too(cache_dir: Path, kind: type[Part], is_attached: bool) -> None:
+    part, x = kind(), torch.randn(2, 4)
+    expected = part(x)
+    if is_attached:
+        gearcache.attach(part, config=strict_config())
+    served: Any = part if is_attached else gearcache.cache_compile(part.forward, config=strict_config())
+    found = torch.compile(lambda y: served(y), backend="eager")(x)
+    torch.testing.assert_close(found, expected)
+    assert (found.requires_grad, found.is_inference()) == (False, expected.is_inference())

@@ -40,11 +40,12 @@ ALLOWED = {
         "gearcache.threads",
         "gearcache.torch_state",
     ),
-    "guards": ("gearcache.guards", "gearcache.errors"),
+    "guards": ("gearcache.guards", "gearcache.errors", "gearcache.interrupts"),
     "ge_cache": (
         "gearcache.ge_cache",
         "gearcache.guards",
         "gearcache.errors",
+        "gearcache.interrupts",
         "gearcache.child_process",
         "gearcache.collection",
         "gearcache.threads",

@@ -7,10 +7,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gearcache.guards.access import FAULTS, Scope
+from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.kinds import KINDS
 from gearcache.guards.evidence.tree import evidence_checks
+from gearcache.interrupts import raise_interrupt
 
 #: The kind of check that compares a group.
 KIND = "process_group"
@@ -42,7 +43,8 @@ def with_groups_here(variant: StoredVariant, scope: Scope) -> StoredVariant | No
             continue
         try:
             own_group = KINDS[KIND].observe(check.access.resolve(scope), None)
-        except FAULTS:
+        except Exception as error:
+            raise_interrupt(error)
             return None
         if groups_here.setdefault(repr(check.expected), own_group) != own_group:
             return None

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from msgspec import Struct
 
-from gearcache.attaching.forward import BY_POSITION, check_module, forward_of, with_own_names
+from gearcache.attaching.forward import check_module, forward_of, with_own_names
 from gearcache.errors import AlreadyAttached, CaptureError
 from gearcache.ge_cache.private_torch.module_hooks import backward_hooks, call_with_hooks, has_hooks
+from gearcache.serving.call.functions import BY_POSITION
 from gearcache.serving.call.method import CachedMethod
 from gearcache.serving.call.parameters import Parameters
 from gearcache.threads import freed_in_forks
@@ -161,11 +162,7 @@ class Attachment:
 
         Declared arguments (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors.
         """
-        served = self._current()
-        args, kwargs = served.method.filled(args, kwargs)
-        if args and served.counts_positions:
-            kwargs[BY_POSITION] = len(args)
-        served.method.warm(*args, **kwargs)
+        self.method.warm(*args, **kwargs)
 
     def attach(self) -> None:
         """Serve the module's calls here; `AlreadyAttached` if another attachment serves them."""

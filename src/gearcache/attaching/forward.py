@@ -7,7 +7,6 @@ written here has the parameters of the innermost function, and calls the outermo
 
 from __future__ import annotations
 
-import enum
 import functools
 import inspect
 import types
@@ -21,22 +20,19 @@ from msgspec import Struct
 from gearcache.errors import UnsupportedMethod
 from gearcache.guards.dispatch.generated import define
 from gearcache.guards.evidence.names import a_type, module_of
+from gearcache.serving.call.call import Given
 from gearcache.serving.call.decorated_method import CachedFunction
-from gearcache.serving.call.functions import INFERENCE_MODE, NO_GRAD, check_kind, undecorated
+from gearcache.serving.call.functions import (
+    BY_POSITION,
+    COUNTS_POSITIONS,
+    INFERENCE_MODE,
+    NO_GRAD,
+    check_kind,
+    undecorated,
+)
 from gearcache.serving.call.method import CachedMethod
 
-#: The parameter that holds the number of arguments given by position: a decorator may look at its `args`.
-BY_POSITION = "by_position"
 _BY_POSITION_KINDS = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-
-
-class Given(enum.Enum):
-    """Stands for an argument that a call does not give; to a decorator, None is a value."""
-
-    NOT = "not given"
-
-    def __repr__(self) -> str:
-        return "<not given>"
 
 
 class NamedForward(Struct, frozen=True):
@@ -154,7 +150,9 @@ def _write_forward(outer: Any, parameters: list[Parameter]) -> Callable[..., Any
     # Its globals are those of the forward, because evidence and messages use them.
     function = types.FunctionType(template.__code__, outer.__globals__, closure=template.__closure__)
     function.__defaults__, function.__kwdefaults__ = template.__defaults__, template.__kwdefaults__
-    return functools.update_wrapper(function, outer)
+    functools.update_wrapper(function, outer)
+    setattr(function, COUNTS_POSITIONS, True)
+    return function
 
 
 def _free(name: str, used_names: set[str]) -> str:

@@ -27,7 +27,7 @@ from gearcache.ge_cache.graphs.static import lift_attributes, trace_gear
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import fake as private_fake
 from gearcache.ge_cache.private_torch.probe_calls import ProbeCalls, watched_probes
-from gearcache.telemetry.interrupts import raise_interrupt
+from gearcache.interrupts import raise_interrupt
 from gearcache.torch_release import NEWEST, TESTED_TEXT
 
 logger = logging.getLogger("gearcache")

@@ -27,13 +27,13 @@ from gearcache.ge_cache.graphs.plan import PlannedGear, matching_inputs, plan_ge
 from gearcache.ge_cache.graphs.static import gear_symbols
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import shapes as private_shapes
-from gearcache.guards.access import FAULTS, Access
+from gearcache.guards.access import Access
 from gearcache.guards.arguments import find_tensors, replace_tensors
 from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.parse import GearSpec
+from gearcache.interrupts import raise_interrupt
 from gearcache.serving.call.call import scope_of
 from gearcache.telemetry.counters import Counters
-from gearcache.telemetry.interrupts import raise_interrupt
 
 logger = logging.getLogger("gearcache")
 Arguments = Mapping[str, Any]
@@ -196,10 +196,7 @@ class Tracer:
         scope = scope_of(self._request.function, arguments)
         dims = []
         for place, dim in self._request.changing:
-            try:
-                value = place.resolve(scope)
-            except FAULTS:  # a variant of an earlier state of the module
-                continue
+            value = place.find(scope)  # NOWHERE for a variant of an earlier state of the module
             if isinstance(value, torch.Tensor) and dim < value.dim() and value.size(dim) > 1:
                 dims.append((value, dim))
         return dims

@@ -11,9 +11,9 @@ from msgspec import Struct
 from gearcache.errors import CacheError, GearcacheError, MissingTorchNames
 from gearcache.events import Event, Kind
 from gearcache.guards.evidence.reason import Reason
+from gearcache.interrupts import raise_interrupt
 from gearcache.telemetry.counters import Counters, Outcomes
 from gearcache.telemetry.gear_use import GearUse, ShapesMet
-from gearcache.telemetry.interrupts import raise_interrupt
 
 logger = logging.getLogger("gearcache")
 #: The most lines of `.explain()`; the earliest ones are dropped.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gearcache.events import Event, LateEvent, tell_at_once
-from gearcache.telemetry.interrupts import raise_interrupt
+from gearcache.interrupts import raise_interrupt
 from gearcache.telemetry.spans import record_by, recorder
 from gearcache.telemetry.trace_document import Span, together, trace_events
 from gearcache.version import __version__

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 import gearcache
 from gearcache.cache.store import DiskStore
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
+from gearcache.guards.evidence.traced_files import changed_source
+from gearcache.guards.watch.facts import WatchedFacts
 from gearcache.serving.find.activate import EvidenceCheck
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.entry import Entry
@@ -29,6 +31,7 @@ PLACES: list[tuple[Any, str]] = [
     (Entry, "decode"),
     (EvidenceCheck, "stale_reason"),
     (private_dynamo, "compile_frame"),
+    (WatchedFacts, "add_node"),
 ]
 
 
@@ -48,8 +51,14 @@ class Net(nn.Module):
 class Handler:
     """A handler of signals whose method or function raises."""
 
+    kind: type[Exception] = Expired
+
     def handle(self, *_: Any) -> None:
-        raise Expired("too late")
+        raise self.kind("too late")
+
+
+#: `TimeoutError` is an `OSError`, as files raise it; objects of a program raise the others.
+CLASSES = (Expired, TimeoutError, RuntimeError, AttributeError)
 
 
 @pytest.fixture
@@ -60,9 +69,11 @@ def handled() -> Iterator[Callable[[Any], None]]:
     signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.parametrize("kind", CLASSES)
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place[1])
 def test_what_a_signal_handler_raises_comes_out_and_the_next_call_is_served(
     place: tuple[Any, str],
+    kind: type[Exception],
     handled: Callable[[Any], None],
     cache_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -80,17 +91,83 @@ def test_what_a_signal_handler_raises_comes_out_and_the_next_call_is_served(
 
     net, strict = Net(), PLACES.index(place) % 2 == 0
     cached = gearcache.cache_compile(net.run, config=gearcache.CompilerConfig(backend="eager", strict=strict))
-    handled(functools.partial(Handler.handle, None) if strict else Handler().handle)
+    monkeypatch.setattr(Handler, "kind", kind)
+    handled(functools.partial(Handler.handle, Handler()) if strict else Handler().handle)
     monkeypatch.setattr(owner, name, interrupted)
-    with torch.no_grad(), pytest.raises(Expired, match="too late") as raised:
+    with torch.no_grad(), pytest.raises(kind, match="too late") as raised:
         cached(X)
-    assert raised.type is Expired
+    assert raised.type is kind
     assert rang
     with torch.no_grad():
         assert torch.equal(cached(X), net.run(X))
         assert torch.equal(cached(X), net.run(X))
     assert cached.stats.faults == 0
     assert cached.stats.eager_calls == 0
+
+
+class Box:
+    """Something that a method reads: a signal arrives when an attribute that it lacks is read."""
+
+    def __init__(self, **attributes: int) -> None:
+        vars(self).update(attributes)
+
+    def __getattr__(self, name: str) -> int:
+        signal.raise_signal(signal.SIGUSR1)
+        raise AttributeError(name)
+
+
+class Reader(nn.Module):
+    def __init__(self, box: Box) -> None:
+        super().__init__()
+        self.box = box
+
+    def run(self, x: Tensor, box: Box) -> Tensor:
+        return x * self.box.level * box.level
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_what_a_handler_raises_within_an_object_of_the_program_comes_out(
+    kind: type[Exception], handled: Callable[[Any], None], cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Handler, "kind", kind)
+    handled(Handler().handle)
+    config = gearcache.CompilerConfig(backend="eager", strict=True)
+    whole, lacking = Reader(Box(level=2)), Reader(Box())
+    cached, other = (gearcache.cache_compile(net.run, config=config) for net in (whole, lacking))
+    with torch.no_grad():
+        assert torch.equal(cached(X, Box(level=3)), X * 6)
+        with pytest.raises(kind, match="too late"):  # in the dispatch
+            cached(X, Box())
+        with pytest.raises(kind, match="too late"):  # in the comparison of stored evidence
+            other(X, Box(level=3))
+        lacking.box.level = 2
+        for method in (cached, other):
+            assert torch.equal(method(X, Box(level=3)), X * 6)
+    assert (cached.stats.traces, other.stats.traces) == (1, 0)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_what_a_handler_raises_while_a_source_file_is_read_comes_out(
+    kind: type[Exception], handled: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Handler, "kind", kind)
+    handled(Handler().handle)
+    monkeypatch.setattr(Path, "open", lambda *_: signal.raise_signal(signal.SIGUSR1))
+    with pytest.raises(kind, match="too late"):
+        changed_source({"files": [[__name__, "", []]], "functions": []})
+
+
+def test_a_call_after_a_timeout_is_served_as_any_other(handled: Callable[[Any], None], cache_dir: Path) -> None:
+    """What the program handles is not what a lookup in the dispatch, or in the store, has raised."""
+    handled(Handler().handle)
+    cached = gearcache.cache_compile(Net().run, dynamic=False, config=gearcache.CompilerConfig(backend="eager"))
+    with torch.no_grad():
+        try:
+            signal.raise_signal(signal.SIGUSR1)
+        except Expired:
+            for rows in (2, 5, 2):
+                assert cached(torch.ones(rows, 3)).shape == (rows, 3)
+    assert (cached.stats.calls, cached.stats.eager_calls, cached.stats.faults) == (3, 0, 0)
 
 
 GONE = """

@@ -56,6 +56,15 @@ def test_an_input_that_requires_grad_is_refused_with_grad_mode_on(cached_two: Ca
         gearcache.cache_compile(Net().plain, config=strict_config())(x)
 
 
+@pytest.mark.parametrize("on_miss", ["eager", "background", "compile"])
+def test_an_input_that_requires_grad_is_refused_within_the_gears_and_outside(cache_dir: Path, on_miss: str) -> None:
+    config = strict_config(on_miss=on_miss)
+    cached = gearcache.cache_compile(Net().plain, config=config, gears={"x": {0: [2, 4]}})
+    for rows in (4, 3, 2):
+        with pytest.raises(GradientRequired, match="`x`"):
+            cached(torch.ones(rows, 4, requires_grad=True))
+
+
 def test_a_tensor_that_does_not_fit_is_named_with_what_is_allowed(cache_dir: Path, subtests: pytest.Subtests) -> None:
     cached = gearcache.cache_compile(Net().two, config=strict_config(), gears={"x": {0: [2, 4]}})
     good = torch.ones(2, 4)

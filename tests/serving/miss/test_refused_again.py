@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -177,3 +178,38 @@ def test_calls_that_the_method_rejects_cost_few_traces(cache_dir: Path) -> None:
             assert torch.equal(cached(x, position), method(x, position))
     assert cached.stats.calls > 0
     assert cached.stats.eager_reasons["exception"] >= 2 * len(REJECTED)
+
+
+class Mode:
+    def __init__(self, level: int) -> None:
+        self.level = level
+
+
+class ByMode(torch.nn.Module):
+    def run(self, x: Tensor, mode: Mode) -> Tensor:
+        if mode.level == 1:
+            print("no graph")
+        return x * mode.level
+
+
+def at_address(address: int, level: int) -> Mode:
+    """Return an object at the address of one that is gone."""
+    others = []
+    for _ in range(10_000):
+        others.append(Mode(level))
+        if id(others[-1]) == address:
+            return others[-1]
+    pytest.skip("the address is not used again")
+
+
+def test_another_object_at_the_address_of_a_refused_one_is_traced(cache_dir: Path) -> None:
+    cached, x = gearcache.cache_compile(ByMode().run, config=strict_config()), torch.ones(3)
+    mode = Mode(1)
+    address = id(mode)
+    for _ in range(3):
+        with pytest.raises(CaptureError):
+            cached(x, mode)
+    assert cached.stats.traces < 3
+    del mode
+    gc.collect()
+    assert torch.equal(cached(x, at_address(address, 2)), x * 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 import re
 import types
@@ -15,6 +16,20 @@ from gearcache.guards.access import Scope
 from gearcache.guards.arguments import find_tensors, parameter_names
 from gearcache.guards.gears.call_sizes import call_sizes, without
 from gearcache.guards.gears.spec import GearSpec
+
+
+class Given(enum.Enum):
+    """Stands for an argument that a call does not give; to a decorator, None is a value."""
+
+    NOT = "not given"
+
+    def __repr__(self) -> str:
+        return "<not given>"
+
+
+def is_absent(value: Any) -> bool:
+    """Whether an argument is None or not given: nothing is said about its dims then."""
+    return value is None or value is Given.NOT
 
 
 class Call:
@@ -50,8 +65,8 @@ class Call:
         return {name: value for name, value in self.arguments.items() if name != instance}
 
     def spec(self, spec: GearSpec) -> GearSpec:
-        """Return the part of a spec that applies to this call: nothing about an argument that is None here."""
-        absent = {name for name, value in self.given.items() if value is None}
+        """Return the part of a spec that applies to this call: nothing about an argument that is absent here."""
+        absent = {name for name, value in self.given.items() if is_absent(value)}
         return without(spec, absent) if absent else spec
 
     def sizes(self, spec: GearSpec) -> tuple[int, ...]:

@@ -60,6 +60,16 @@ def place_of(cls: type, function: Callable[..., Any]) -> tuple[type, str]:
     raise PicklingError(f"`{function.__qualname__}` is no method of `{cls.__qualname__}`, so it cannot be pickled")
 
 
+#: The parameter of a function that `attach` writes for the number of arguments given by position, as a decorator inside
+#: may look at its `args`; and the mark of such a function.
+BY_POSITION, COUNTS_POSITIONS = "by_position", "gearcache_counts_positions"
+
+
+def with_count(function: types.MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the keyword arguments of a call, with the number of the others for a function that counts them."""
+    return kwargs | {BY_POSITION: len(args)} if args and hasattr(function, COUNTS_POSITIONS) else kwargs
+
+
 NO_GRAD, INFERENCE_MODE = "no_grad", "inference_mode"
 
 

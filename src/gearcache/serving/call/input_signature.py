@@ -15,7 +15,8 @@ from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.input_specs import Difference, InputSpecs, containers, difference, leaves
 from gearcache.guards.gears.parse import GearSpec, parse_gears, taken_dims, with_specs
 from gearcache.guards.gears.tensor_spec import ExampleSpec, TensorSpec
-from gearcache.serving.call.call import at_their_places, place_of_argument
+from gearcache.serving.call.call import Given, at_their_places, place_of_argument
+from gearcache.serving.call.functions import with_count
 from gearcache.serving.call.parameters import Parameters
 
 if TYPE_CHECKING:
@@ -74,11 +75,8 @@ class InputSignature:
                 raise InputError(self._name, *mismatch)
 
     def _difference(self, name: str, arguments: Arguments) -> Difference | None:
-        place = place_of_argument(name, self._function, arguments)
-        if place is None:
-            return name, "not given", "what its spec says"
-        path, value = place
-        return difference(self._specs[name], value, path, open_dims=self._open_dims(arguments))
+        path, value = place_of_argument(name, self._function, arguments) or (name, Given.NOT)
+        return _difference(self._specs[name], value, path, self._open_dims(arguments))
 
     def _open_dims(self, arguments: Arguments) -> dict[str, set[int]]:
         """Return the dims of examples whose sizes are given by `gears=`."""
@@ -112,7 +110,7 @@ class InputSignature:
         else:
             args = inspect.BoundArguments(signature, bound | examples).args
         self.check_given(lambda: signature.bind(*args, **kwargs))
-        return args, kwargs
+        return args, with_count(self._function, args, kwargs)
 
     def check_given(self, bind: Callable[[], object]) -> None:
         """Bind the arguments of a call that is not run; `TypeError` names the method and the missing argument."""
@@ -173,7 +171,7 @@ class InputSignature:
         def is_declared_call(*values: Any) -> bool:
             arguments = dict(zip(names, values, strict=True))
             for name, spec in own_specs.items():
-                if difference(spec, arguments[name], name, open_dims=open_dims) is not None:
+                if _difference(spec, arguments[name], name, open_dims) is not None:
                     return False
             return all(self._difference(name, arguments) is None for name in behind_wrapper)
 
@@ -197,6 +195,13 @@ def _by_name(name: str, function: types.MethodType, specs: InputSpecs) -> dict[s
     specs_by_name = dict(bound_specs.arguments)
     by_keyword = _name_of(signature, inspect.Parameter.VAR_KEYWORD)
     return specs_by_name | specs_by_name.pop(by_keyword, {}) if by_keyword is not None else specs_by_name
+
+
+def _difference(spec: Any, value: Any, path: str, open_dims: Mapping[str, set[int]]) -> Difference | None:
+    """Return the first difference between an argument and its spec; None declares one that need not be given."""
+    if value is Given.NOT:
+        return None if spec is None else (path, "not given", "what its spec says")
+    return difference(spec, value, path, open_dims=open_dims)
 
 
 def _name_of(signature: inspect.Signature, kind: Any) -> str | None:

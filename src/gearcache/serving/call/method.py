@@ -20,11 +20,12 @@ from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.guards.dispatch.graph_call import Mismatch
 from gearcache.guards.dispatch.tensors.native import has_function_mode
 from gearcache.guards.gears.input_specs import InputSpecs
+from gearcache.interrupts import raise_interrupt
 from gearcache.serving.call import session
 from gearcache.serving.call.build_right import BuildRight
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.failures import Failures, warn_lacking
-from gearcache.serving.call.functions import place_of, undecorated, with_named_instance
+from gearcache.serving.call.functions import place_of, undecorated, with_count, with_named_instance
 from gearcache.serving.call.input_signature import InputSignature
 from gearcache.serving.call.parameters import Parameters
 from gearcache.serving.call.preparing import MethodLock, is_preparing, preparing
@@ -35,7 +36,6 @@ from gearcache.serving.find.loaded import Frame
 from gearcache.serving.find.variants import OutdatedKey
 from gearcache.telemetry.counters import Counters, Outcomes
 from gearcache.telemetry.gear_use import GearUse
-from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.spans import recorder, span
 from gearcache.telemetry.stats import Stats
 from gearcache.threads import freed_in_forks
@@ -231,7 +231,7 @@ class CachedMethod:
         if self._signature:
             return self._signature.filled(args, kwargs)
         self._signature.check_given(lambda: self._bind(args, kwargs))
-        return args, kwargs
+        return args, with_count(self._function, args, kwargs)
 
     def declared_call(self, sizes: Special | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return a declared call, at some sizes of its open dims."""
@@ -501,7 +501,7 @@ def _rebuild(module: torch.nn.Module, owner: type, name: str, parameters: Parame
 
 def _as_it_is(self: CachedMethod, /, *args: Any, **kwargs: Any) -> Any:
     """What Dynamo traces when a cached method is called: the method itself."""
-    return self._function(*args, **kwargs)
+    return self.function(*args, **kwargs)
 
 
 for _call in (CachedMethod.__call__, CachedMethod._run_eagerly):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from gearcache.errors import CacheError
 from gearcache.ge_cache.backend import Backend, Runner, StoredArtifact
 from gearcache.ge_cache.private_torch import core as private_core
-from gearcache.guards.access import FAULTS, Access, Scope, Walker
+from gearcache.guards.access import NOWHERE, Access, Scope, Walker
 from gearcache.guards.dispatch.frame import bind_frame, resolve_reference
 from gearcache.guards.dispatch.function import BoundGear, compared_objects
 from gearcache.guards.dispatch.graph_call import GraphCall
@@ -108,10 +108,8 @@ def tensors_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
 
 def inputs_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
     """Return the values of a call for the inputs of a variant, which may not fit the call; None if one is absent."""
-    try:
-        return tuple(stored.access.resolve(scope) for stored in variant.inputs)
-    except FAULTS:
-        return None
+    values = tuple(stored.access.find(scope) for stored in variant.inputs)
+    return None if any(value is NOWHERE for value in values) else values
 
 
 def numbers_of(variant: StoredVariant, scope: Scope) -> dict[str, tuple[str, float]]:
@@ -144,10 +142,7 @@ class EvidenceCheck:
             return None
         if failure.check.kind != "function":
             return failure.reason("evidence")
-        try:
-            value = failure.check.access.resolve(self._scope)
-        except FAULTS:
-            return failure.reason("source")
+        value = failure.check.access.find(self._scope)
         code = getattr(getattr(value, "__func__", value), "__code__", None)
         if not isinstance(code, types.CodeType):
             return failure.reason("source")

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from gearcache.guards.access import FAULTS, Access, Scope
+from gearcache.guards.access import Access, Scope
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.tree import Tree, evidence_holds
 from gearcache.guards.watch.facts import WatchedFacts
+from gearcache.interrupts import raise_interrupt
 
 
 class Basis:
@@ -43,7 +44,8 @@ class Basis:
             if not evidence_holds(self.evidence, scope, facts):
                 return False
             weights = facts.add_weights(self._method, self._attributes, scope)
-        except FAULTS:
+        except Exception as error:
+            raise_interrupt(error)
             return False
         if self.watched.has_changed_untold() or not self._are_bound(weights) or not facts.holds():
             return False
@@ -52,10 +54,7 @@ class Basis:
 
     def has_weights(self, scope: Scope) -> bool:
         """Whether the weights that the graphs are bound to are still in their places, and in their memory."""
-        try:
-            weights = {name: self._attributes[name].resolve(scope) for name in self.bound}
-        except FAULTS:
-            return False
+        weights = {name: self._attributes[name].find(scope) for name in self.bound}
         return self._are_bound(weights) and not self.watched.has_changed_untold()
 
     def _are_bound(self, weights: Mapping[str, torch.Tensor]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +25,9 @@ from gearcache.guards.dispatch.stored.packed_entry import entry_from_plain, entr
 from gearcache.guards.dispatch.stored.stored_rows import IMPOSSIBLE, MOST_IMPOSSIBLE, gears_of_row
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
+from gearcache.interrupts import raise_interrupt
 from gearcache.options import Settings
 from gearcache.telemetry.history import History
-from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.spans import span
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Entry:
 
         siblings: list[Sibling] = []
         known_gears: set[bytes] = set()
-        with suppress(CacheError, OSError):
+        try:
             for key in sibling_keys(self.layout, self.key):
                 outcome = self.store.lookup(key, explain=False)
                 variants = self.decode(outcome.manifest) if isinstance(outcome, Hit) else []
@@ -143,6 +143,8 @@ class Entry:
                 if usable and isinstance(self.store.load(key, explain=False), Hit):
                     self.store.count_load(key, served=self._serves)
                     siblings.append(Sibling(self.layout.manifest(key), usable))
+        except (CacheError, OSError) as error:
+            raise_interrupt(error)
         return siblings
 
     @property

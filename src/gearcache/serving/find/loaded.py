@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec import Struct
 
 from gearcache.errors import InputError
-from gearcache.guards.access import FAULTS, Access, Scope
+from gearcache.guards.access import Access, Scope
 from gearcache.guards.dispatch.function import BoundGear, are_same_objects
 from gearcache.guards.dispatch.graph_call import GraphCall
 from gearcache.guards.dispatch.inputs import Problem, Problems, broken_condition, find_problem
@@ -217,9 +216,7 @@ def takes_tensors(variant: StoredVariant, call: Call) -> bool:
     places_of_none = [
         check.access for check in variant.call_checks if check.kind == "constant" and check.expected is None
     ]
-    with suppress(*FAULTS):  # the call has no such place
-        return not any(isinstance(place.resolve(call.scope), torch.Tensor) for place in places_of_none)
-    return True
+    return not any(isinstance(place.find(call.scope), torch.Tensor) for place in places_of_none)
 
 
 def excluded_gears(variant: StoredVariant, call: Call, spec: GearSpec) -> set[str]:
@@ -229,9 +226,9 @@ def excluded_gears(variant: StoredVariant, call: Call, spec: GearSpec) -> set[st
     """
     gears = set(variant.impossible)
     for text, ints in variant.raising:
-        with suppress(*FAULTS):  # the call has no such int
-            if all(Access.from_plain(path).resolve(call.scope) == value for path, value in ints):
-                gears.add(text)
+        found = [(Access.from_plain(path).find(call.scope), value) for path, value in ints]
+        if all(present == value for present, value in found):
+            gears.add(text)
     return gears - {gear_text(spec, call.sizes(spec))}
 
 

@@ -10,7 +10,7 @@ from gearcache.guards.evidence.kinds import KINDS
 from gearcache.guards.evidence.reason import MISFITS, Reason, merged
 from gearcache.guards.evidence.traced_files import changed_source
 from gearcache.guards.evidence.tree import evidence_checks
-from gearcache.telemetry.interrupts import raise_interrupt
+from gearcache.interrupts import raise_interrupt
 
 
 def nearest_reasons(misses: Sequence[tuple[StoredVariant, Reason]], scope: Scope) -> list[Reason]:

@@ -11,9 +11,12 @@ import torch
 from gearcache.cache.keys.fingerprint import is_module_of, is_state_of
 from gearcache.cache.result import MissReason
 from gearcache.errors import CacheError, CorruptEntry, GearcacheError
+from gearcache.guards.dispatch.frame import decode_code
 from gearcache.guards.dispatch.inputs import Problems
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import MISFITS, Reason
+from gearcache.guards.evidence.tree import evidence_checks
+from gearcache.interrupts import raise_interrupt
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import (
@@ -27,7 +30,6 @@ from gearcache.serving.find.activate import (
 from gearcache.serving.find.entry import Absence, Entry, Sibling
 from gearcache.serving.find.loaded import NOTHING_NEW, Answer, LoadedVariants, takes, takes_tensors
 from gearcache.telemetry.history import Record
-from gearcache.telemetry.interrupts import raise_interrupt
 from gearcache.telemetry.spans import span
 
 logger = logging.getLogger("gearcache")
@@ -245,7 +247,7 @@ class Variants:
             return self._unreadable(error)
 
     def distrust(self, error: Exception) -> Reason:
-        """Drop all loaded variants for good: the entry does not contain what was compiled."""
+        """Drop all loaded variants, which this process does not try again: comparing one of them raised."""
         reason = self._unreadable(error)
         for active in self.loaded.variants:
             self._unusable[id(active.variant)] = active.variant, "unreadable"
@@ -254,10 +256,15 @@ class Variants:
         return reason
 
     def sound(self, variants: list[StoredVariant]) -> list[StoredVariant]:
-        """Return the variants that are worth keeping: all except those found to be of an unknown form."""
-        unreadable_texts = [_text(variant) for variant, kind in self._unusable.values() if kind == "unreadable"]
+        """Return the variants that are worth keeping: all except unusable ones whose data is of an unknown form.
+
+        What an object of the program raised while it was compared says nothing about the data.
+        """
+        failed = [_text(variant) for variant, kind in self._unusable.values() if kind == "unreadable"]
         return [
-            variant for variant in variants if (text := _text(variant)) is not None and text not in unreadable_texts
+            variant
+            for variant in variants
+            if (text := _text(variant)) is not None and (text not in failed or _is_decodable(variant))
         ]
 
     def _take(
@@ -330,5 +337,17 @@ def _text(variant: StoredVariant) -> str | None:
     """Return a text that identifies a variant; None for data that is not a variant."""
     try:
         return repr(variant.to_plain())
-    except Exception:
+    except Exception as error:
+        raise_interrupt(error)
         return None
+
+
+def _is_decodable(variant: StoredVariant) -> bool:
+    """Whether the frame and the evidence of a variant are of a known form; compares nothing."""
+    try:
+        decode_code(variant.frame, {})
+        evidence_checks(variant.evidence)
+    except Exception as error:
+        raise_interrupt(error)
+        return False
+    return True

@@ -6,19 +6,19 @@ every host and every relaunch knows them.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from msgspec import Struct, field
 
-from gearcache.guards.access import FAULTS, Access, Scope, Walker
+from gearcache.guards.access import Access, Scope, Walker
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.checks import Check, first_failure
 from gearcache.guards.evidence.constants import to_plain
 from gearcache.guards.evidence.relations import number_type
 from gearcache.guards.evidence.tree import evidence_checks
+from gearcache.interrupts import raise_interrupt
 
 
 class Changes(Struct):
@@ -36,8 +36,10 @@ def changes_from(scope: Scope, stored: Iterable[StoredVariant]) -> Changes:
     """Return how a call differs from the calls of stored variants, if only in sizes, ints and floats."""
     changes = Changes()
     for variant in stored:
-        with contextlib.suppress(Exception):  # the variant has an unknown form: a load reports it
+        try:
             _add(changes, variant, scope)
+        except Exception as error:  # the variant has an unknown form: a load reports it
+            raise_interrupt(error)
     return changes
 
 
@@ -49,7 +51,7 @@ def _add(changes: Changes, variant: StoredVariant, scope: Scope) -> None:
         changes.static_because = variant.static_because
     changes.constants |= {Access.from_plain(path) for path in variant.constants}
     for index, item in enumerate(variant.inputs):
-        tensor = _value_at(item.access, scope)
+        tensor = item.access.find(scope)
         for gear in variant.gears:
             changes.dims += [(item.access, dim) for dim in _differing_dims(tensor, gear.sizes[index])]
     changes.numbers |= numbers
@@ -85,16 +87,9 @@ def _is_other_number(check: Check, scope: Scope) -> bool:
     """Whether a check is about numbers that exist, are of the same types, and have other values."""
     if check.kind == "numbers":
         named = [(number_type(str(name)), Access.from_plain(path)) for name, path in check.expected[1]]
-        return all(type(_value_at(place, scope)) is cls for cls, place in named)
-    value = _value_at(check.access, scope)
+        return all(type(place.find(scope)) is cls for cls, place in named)
+    value = check.access.find(scope)
     return type(value) is check.number_type and to_plain(value) != check.expected
-
-
-def _value_at(access: Access, scope: Scope) -> Any:
-    try:
-        return access.resolve(scope)
-    except FAULTS:
-        return None
 
 
 def _differing_dims(tensor: Any, sizes: Sequence[int | None]) -> list[int]:

@@ -12,7 +12,8 @@ import copy
 import os
 import time
 import types
-from collections.abc import Iterable, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -23,8 +24,8 @@ from gearcache.guards.access import own_attributes
 from gearcache.guards.evidence.code import code_objects
 from gearcache.guards.evidence.names import module_of
 from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES
+from gearcache.interrupts import raise_interrupt
 from gearcache.serving.call.call import Call
-from gearcache.telemetry.interrupts import raise_interrupt
 
 #: A call is retried after this many times the duration of the last attempt, even if nothing has changed.
 PATIENCE = 20.0
@@ -143,6 +144,25 @@ def _repeated(error: GearcacheError, why: str, end: float) -> GearcacheError:
     return repeated
 
 
+class _Same:
+    """Equal for the same object only: another one may get the address of one that is gone. Keeps none alive."""
+
+    def __init__(self, value: Any) -> None:
+        try:
+            self._object: Callable[[], Any] = weakref.ref(value)
+        except TypeError:  # of a class without weak references
+            self._object = lambda: value
+        self._hash = id(value)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, _Same) and (value := self._object()) is not None and value is other._object()
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
 def likeness(call: Call, *, exact: bool = True) -> Any:
     """Return a value that is equal for calls that are refused for the same reason.
 
@@ -180,13 +200,13 @@ def _parts(instance: Any) -> Iterable[Any]:
         seen.add(id(module))
         classes.update(dict.fromkeys(type(module).__mro__))
         attributes = own_attributes(module) or {}
-        yield id(module), id(type(module)), _outlines(attributes)
+        yield _Same(module), _Same(type(module)), _outlines(attributes)
         children = attributes.get("_modules")
         if type(children) is dict:
             queue.extend(children.values())
     for cls in classes:
         if not module_of(cls).startswith(("torch.nn.modules", "builtins")):
-            yield id(cls), _outlines(vars(cls))
+            yield _Same(cls), _outlines(vars(cls))
 
 
 def _outlines(values: Mapping[str, Any]) -> Any:
@@ -208,7 +228,7 @@ def _outline(value: Any, depth: int = 4, *, exact: bool = True) -> Any:
     if kind in _FLOATS:
         return kind, repr(value)
     if kind is types.FunctionType:
-        return id(value), id(value.__code__)
+        return _Same(value), _Same(value.__code__)
     if depth and kind in (list, tuple):
         return kind, tuple(_outline(item, depth - 1, exact=exact) for item in value)
     if depth and kind in (dict, collections.OrderedDict):
@@ -219,4 +239,4 @@ def _outline(value: Any, depth: int = 4, *, exact: bool = True) -> Any:
     # Of an object its flags: numbers and texts may be other ones at each call. `_parts` lists modules.
     attributes = own_attributes(value) if depth and not isinstance(value, (type, torch.nn.Module)) else None
     flags = [(name, item) for name, item in list((attributes or {}).items()) if type(item) in _FLAGS]
-    return id(value), tuple(flags)
+    return _Same(value), tuple(flags)

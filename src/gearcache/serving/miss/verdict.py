@@ -91,16 +91,16 @@ def decide(call: Call, problems: Problems, rules: MissRules, facts: Known) -> Ve
     graph = graph_to_make(call, problems, rules, facts.loaded)
     if isinstance(graph, InputError):
         return Refuse(graph)
+    if torch.is_grad_enabled():  # cached methods are inference, and so is the method itself where it stands in
+        for path, tensor in call.tensors.items():
+            if tensor.requires_grad:
+                return Refuse(GradientRequired(rules.name, path, *GRADIENT_WORDS))
     if graph.is_outside and rules.on_miss == "eager":
         return Eager("on_miss")
     if call.stance == "fail_on_recompile":
         return Refuse(RecompileRefused(rules.name, facts.why))
     if call.stance == "eager_on_recompile":
         return Eager("stance")
-    if torch.is_grad_enabled():  # cached methods are inference
-        for path, tensor in call.tensors.items():
-            if tensor.requires_grad:
-                return Refuse(GradientRequired(rules.name, path, *GRADIENT_WORDS))
     spec = _spec_of_compile(call, rules, facts.missing, alone=graph.is_alone)
     return Pad(spec) if graph.is_outside and rules.on_miss == "pad" else Compile(spec)
 
