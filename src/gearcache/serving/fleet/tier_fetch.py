@@ -20,6 +20,7 @@ from gearcache.errors import CacheError, CorruptEntry, RemoteError
 from gearcache.guards.dispatch.stored.packed_entry import entry_from_plain
 from gearcache.guards.dispatch.stored.stored_rows import gears_of_row
 from gearcache.guards.dispatch.stored.variant import StoredVariant
+from gearcache.interrupts import raise_interrupt
 from gearcache.serving.find.entry import Entry, blobs_of
 from gearcache.serving.fleet.tier_faults import TierFaults
 from gearcache.telemetry.history import History
@@ -202,6 +203,7 @@ class TierFetch:
                     variants = self._of_sibling(variants, candidate.manifest.components)
                 self._decoded[candidate.name] = variants if is_whole else []
             except Exception as error:  # data of an unknown form raises anything
+                raise_interrupt(error)
                 self._faults.warn(
                     candidate.tier,
                     CacheError(f"`{candidate.name}` cannot be read: {type(error).__name__}: {error}"),
