@@ -27,7 +27,7 @@ STRACE = shutil.which("strace")
 SYSCALLS = {
     "mkdir": (40, 1),
     "openat": (45, 2),
-    "write": (5, 1),
+    "write": (5, 0),
     "fsync": (25, 1),
     "rename": (5, 0),
     "unlink": (0, 0),
