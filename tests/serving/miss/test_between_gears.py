@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +66,33 @@ def test_other_strides_are_served_between_gears(cache_dir: Path) -> None:
             for make, *shape in calls:
                 assert_served(method, make(*shape), flag)
         assert launch == "first" or method.stats.traces == 0
+
+
+class Hidden(torch.nn.Module):
+    def masked(self, x: Tensor, mask: Tensor, times: int) -> Tensor:
+        return (x * mask).sum(1) * times
+
+    @functools.wraps(masked)
+    def run(self, *args: Any, **kwargs: Any) -> Tensor:
+        return self.masked(*args, **kwargs)
+
+
+def test_a_mask_behind_a_wrapper_is_padded_however_it_is_given(cache_dir: Path) -> None:
+    config = strict_config(on_miss="pad", pad_values={"x": 0, "mask": 0})
+    method: Any = gearcache.cache_compile(Hidden().run, gears={"x": {1: [4, 8]}}, config=config)
+    x = torch.ones(2, 3)
+    with torch.no_grad():
+        for answer in (method(x, mask=x + 1, times=2), method(x, x + 1, 2), method(x, mask=x + 1, times=2)):
+            assert torch.equal(answer, torch.full((2,), 12.0))
+    assert method.stats.eager_calls == 0
+
+
+def test_constants_behind_a_wrapper_stay_constant_however_they_are_given(cache_dir: Path) -> None:
+    method: Any = gearcache.cache_compile(Hidden().run, constants=["times"], config=strict_config())
+    x = torch.ones(2, 3)
+    with torch.no_grad():
+        for times in (2, 3, 4):
+            assert torch.equal(method(x, x, times=times), torch.full((2,), 3.0 * times))
+        for times in (2, 3, 4):
+            assert torch.equal(method(x, x, times), torch.full((2,), 3.0 * times))
+    assert method.stats.traces == 6

@@ -91,9 +91,9 @@ class Bindings:
         """
         self._signature.check(call.arguments)
         state = state_component()
-        geared = at_their_places(self._parameters.gears, self._method[1], call.arguments)
+        named = [at_their_places(paths, self._method[1], call.arguments) for paths in self._parameters.named_paths()]
         places = self._signature.places(call.arguments)
-        identity = repr((sorted(state.items()), list(geared or ()), places))
+        identity = repr((sorted(state.items()), [list(paths or ()) for paths in named], places))
         bindings = self._bindings  # another thread may exchange them
         if identity not in bindings:
             with span("key", self._method[0]):
