@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import Tensor
 
 import gearcache
+from gearcache.guards.dispatch.fills import Fills
+from gearcache.guards.dispatch.graph_call import GraphCall
+from gearcache.serving.find.activate import ActiveVariant
+from gearcache.serving.miss.padded_calls import PaddedCalls
 from tests.support.scenarios import strict_config
 
 
@@ -96,3 +101,12 @@ def test_constants_behind_a_wrapper_stay_constant_however_they_are_given(cache_d
         for times in (2, 3, 4):
             assert torch.equal(method(x, x, times), torch.full((2,), 3.0 * times))
     assert method.stats.traces == 6
+
+
+def test_a_padded_gear_that_is_dropped_is_gone_for_all_objects_of_its_trace() -> None:
+    """The same trace, loaded for other objects, shares its graphs."""
+    kept, dropped = cast(GraphCall, "kept"), cast(GraphCall, "dropped")
+    graphs = [kept, dropped]
+    of_one, of_another = (cast(ActiveVariant, SimpleNamespace(graphs=graphs)) for _ in range(2))
+    PaddedCalls(Fills({}, False))._forget(of_one, dropped)
+    assert of_one.graphs == of_another.graphs == [kept]
