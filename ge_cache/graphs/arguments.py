@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import fx
@@ -14,6 +14,17 @@ def given_arguments(node: fx.Node) -> dict[str, Any]:
     if schema is None:
         return {}
     return dict(zip((item.name for item in schema.arguments), node.args, strict=False)) | node.kwargs
+
+
+def draws_nothing(arguments: Mapping[str, Any]) -> bool:
+    """Whether an operator that may draw random numbers draws none, by its arguments and their defaults.
+
+    Attention, dropout and recurrent layers may have a dropout of 0; dropout and RReLU draw in training only.
+    """
+    if any(arguments.get(name) is False for name in ("train", "training")):
+        return True
+    chances = [arguments[name] for name in ("dropout_p", "dropout", "p") if name in arguments]
+    return bool(chances) and all(isinstance(chance, (int, float)) and chance == 0 for chance in chances)
 
 
 def written_arguments(node: fx.Node) -> Iterator[fx.Node]:

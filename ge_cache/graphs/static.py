@@ -21,7 +21,7 @@ from gearcache.ge_cache.capture.unwrapped import noting_code
 from gearcache.ge_cache.compile_job import GearInput
 from gearcache.ge_cache.dependencies.custom_operators import record_expanded
 from gearcache.ge_cache.graphs import inference_regions
-from gearcache.ge_cache.graphs.arguments import given_arguments, written_arguments
+from gearcache.ge_cache.graphs.arguments import draws_nothing, given_arguments, written_arguments
 from gearcache.ge_cache.graphs.autocast import check_autocast
 from gearcache.ge_cache.graphs.number_inputs import GearSymbols, NumberRow, number_rows
 from gearcache.ge_cache.graphs.results import Result, ResultPlan, detached_outputs, placed_outputs, placed_reads
@@ -310,9 +310,6 @@ def _random_operators(module: fx.GraphModule) -> list[str]:
     for node in module.graph.nodes:
         if private_nodes.is_random_operator(node):
             defaults = {each.name: each.default_value for each in node.target._schema.arguments}
-            bound = defaults | given_arguments(node)
-            # Attention kernels and dropout have the tag because of a dropout that inference does not use.
-            if bound.get("dropout_p", bound.get("p")) == 0.0 or bound.get("train") is False:
-                continue
-            names.add(str(node.target))
+            if not draws_nothing(defaults | given_arguments(node)):
+                names.add(str(node.target))
     return sorted(names)

@@ -22,6 +22,7 @@ from gearcache.ge_cache.padding.step import Dependent, Step, is_list
 LOWEST = -math.inf
 #: Operators that keep numbers unchanged, except for the dtype.
 _COPYING = {"to", "_to_copy", "type_as", "clone", "contiguous", "alias", "detach", "lift_fresh", "float", "dropout"}
+_COPYING |= {"feature_dropout"}
 #: Operators that compute small whole numbers without rounding.
 _EXACT = (
     {"eq", "ne", "lt", "le", "gt", "ge", "logical_not", "logical_and", "logical_or", "logical_xor", "bitwise_not"}

@@ -15,6 +15,7 @@ import torch
 from msgspec.structs import replace
 from torch import fx
 
+from gearcache.ge_cache.graphs.arguments import draws_nothing
 from gearcache.ge_cache.padding.extents import Dim, Extent, grows, is_prefix
 from gearcache.ge_cache.padding.fills import constant_fills, held, require_certain
 from gearcache.ge_cache.padding.rules import RULES, SIZE_ARGUMENTS, elementwise
@@ -96,9 +97,11 @@ class Proof:
         is_torchs = node.target.namespace == "aten"  # type: ignore[union-attr]
         packet = step.name.partition(".")[0] if is_torchs else step.name
         rule = (rules.get(step.name) or rules.get(packet)) if is_torchs else None
+        if rule is None and is_torchs and rules.get(step.packet) is elementwise:  # in place
+            rule = elementwise
         if rule is None and torch.Tag.pointwise in node.target.tags:  # type: ignore[union-attr]
             rule = elementwise
-        if torch.Tag.nondeterministic_seeded in node.target.tags and packet not in rules:  # type: ignore[union-attr]
+        if torch.Tag.nondeterministic_seeded in node.target.tags and not draws_nothing(step.given):  # type: ignore[union-attr]
             raise Dependent(f"`aten.{step.name}` draws random numbers")
         for name in step.given:
             if name not in size_arguments.get(packet, ()) and self._mentions(step.value(name)):

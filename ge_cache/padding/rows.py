@@ -30,11 +30,10 @@ SIZE_ARGUMENTS: dict[str, tuple[str, ...]] = {
 
 @rule("masked_fill_", "to", "_to_copy", "type_as", "contiguous", "clone", "where", "__and__", "__or__", "copy_")
 @rule("fill_", "zero_", "alias", "detach", "lift_fresh", "lift_fresh_copy", "dropout", "hardswish", "hardtanh", "_conj")
+@rule("feature_dropout", "mish", "relu6", "threshold")
 @rule("zeros_like", "ones_like", "empty_like", "full_like", "float", "masked_fill")
 def elementwise(step: Step) -> Extent:
     """Every position of the result reads the same position of the tensors."""
-    if step.name.startswith("dropout") and step.value("train") and step.value("p") != 0:
-        raise Dependent("`aten.dropout` draws random numbers")
     packet = step.name.partition(".")[0]
     _require_divisor(step)
     nodes = list(step.tensors().values())
@@ -45,7 +44,7 @@ def elementwise(step: Step) -> Extent:
     dims = broadcast([extent.dims for extent in extents], sizes)
     if dims is None:
         raise Dependent(f"`aten.{step.name}` joins rows of {step.proof.label} with others")
-    may_alias = bool(step.aliased) or packet in ("type_as", "dropout", "float")
+    may_alias = bool(step.aliased) or packet in ("type_as", "dropout", "feature_dropout", "float")
     result = Extent(dims, None, extents[0].is_writable if may_alias else True)
     if _keeps_numbers(step):
         result = replace(result, bound=extents[0].bound, counted=extents[0].counted)
@@ -131,8 +130,6 @@ def along(step: Step) -> Extent | list[Extent]:
 def attention(step: Step) -> Extent:
     """Keys must have no filling, unless a mask or causality hides it from the queries."""
     query, key, value = (step.extent(name) for name in ("query", "key", "value"))
-    if step.value("dropout_p"):
-        raise Dependent("`aten.scaled_dot_product_attention` draws random numbers")
     step.require_unpadded("sums over", query.dims[-1], key.dims[-1], value.dims[-1])
     if step.value("enable_gqa"):
         step.require_unpadded("groups the heads of", query.dims[-3], key.dims[-3], value.dims[-3])
@@ -191,8 +188,6 @@ def batched(step: Step) -> Extent:
 @rule("lstm", "gru", "rnn_tanh", "rnn_relu")
 def recurrent(step: Step) -> list[Extent]:
     """Examples of a batch do not interact; the positions of a sequence do."""
-    if step.value("train") and step.value("dropout"):
-        raise Dependent(f"`aten.{step.name}` draws random numbers")
     source, batch = step.extent("input"), 0 if step.value("batch_first") else 1
     states = [extent.dims for extent in as_list(step.value("hx"))]
     weights = [dim for extent in step.value("params") for dim in extent.dims]

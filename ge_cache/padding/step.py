@@ -49,7 +49,9 @@ class Step:
         if self.node.target.namespace != "aten":  # type: ignore[union-attr]
             return self.name
         name = self.name.partition(".")[0]
-        return name if name.startswith("__") else name.removesuffix("_")
+        if name.startswith("__"):
+            return name.replace("__i", "__", 1)  # `__iand__`
+        return name.removesuffix("_")
 
     def value(self, name: str) -> Any:
         """Return an argument: an `Extent`, a size, a list of these, or a constant of the graph."""

@@ -33,11 +33,12 @@ def paused_collection() -> Iterator[None]:
     One full pass over a process with transformers loaded takes 0.27 s, ten times a whole relaunch. Several threads may
     load at once: the collector works again when the last one is done.
     """
-    _count(1)
-    try:
+    pauses = _own.pauses
+    try:  # from the first line on, as a signal handler may raise within it
+        _count(1)
         yield
     finally:
-        _count(-1)
+        _count(pauses - _own.pauses)
 
 
 @contextmanager
@@ -62,14 +63,14 @@ def rare_collection() -> Iterator[None]:
     It comes rarely: with Python's thresholds it takes a tenth of the time of a trace, as it walks the user's whole heap
     twice.
     """
-    pauses = _own.pauses
-    _count(-pauses)
-    _count_compile(1)
+    pauses, compiles = _own.pauses, _own.compiles
     try:
+        _count(-pauses)
+        _count_compile(1)
         yield
     finally:
-        _count_compile(-1)
-        _count(pauses)
+        _count_compile(compiles - _own.compiles)
+        _count(pauses - _own.pauses)
 
 
 def _count_compile(change: int) -> None:
@@ -78,10 +79,10 @@ def _count_compile(change: int) -> None:
         previous, _compiles = _compiles, _compiles + change
         _own.compiles += change
         first, second, third = gc.get_threshold()
-        if previous == 0 and 0 < first < _RARELY:
+        if previous == 0 < _compiles and 0 < first < _RARELY:
             _thresholds = (first, second, third)
             gc.set_threshold(_RARELY, second, third)
-        elif _compiles == 0 and first == _RARELY and _thresholds[0]:
+        elif previous > 0 == _compiles and first == _RARELY and _thresholds[0]:
             gc.set_threshold(*_thresholds)
             _thresholds = (0, 0, 0)
 

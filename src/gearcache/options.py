@@ -145,7 +145,7 @@ class CompilerConfig(_Checked):
     - `gear_execution`: `static` makes one graph per gear; `ge` makes one graph in which GE switches between the gears
       (torchair in mode `"max-autotune"` only).
     - `validate`: `inputs` checks dtype, device, sizes, strides and global state on every call; `gears` trusts you and
-      only looks up the gear. A wrong tensor under `gears` is an out-of-bounds read.
+      only looks up the gear under that state. A wrong tensor under `gears` is an out-of-bounds read.
     - `on_miss`: what a call outside all gears does: `raise`, `compile` (add the gear), `eager` (run the method itself),
       or `pad` (fill the inputs named by `pad_values` up to the next gear and cut the outputs). None is `raise`
       for methods with gears and `compile` for others. With `background` no call waits for a compile, at declared gears

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -207,6 +209,39 @@ def test_batch_norm_in_training_is_refused_and_in_evaluation_padded(cache_dir: P
     cached = gearcache.cache_compile(module.forward, config=config, gears={"x": {0: [4]}})
     x = torch.rand(3, 4)
     assert torch.allclose(cached(x), module(x))
+
+
+#: What is computed in place, or might draw random numbers.
+_IN_PLACE: dict[str, Callable[[Tensor], Any]] = {
+    "relu6_": lambda x: F.relu6(x, inplace=True),
+    "hardtanh_": lambda x: F.hardtanh(x, inplace=True),
+    "hardswish_": lambda x: F.hardswish(x, inplace=True),
+    "mish_": lambda x: F.mish(x, inplace=True),
+    "threshold_": lambda x: F.threshold(x, 0.5, 2.0, inplace=True),
+    "__iand__": lambda x: operator.iand(x > 0, x < 1),
+    "__ior__": lambda x: operator.ior(x > 0, x < 1),
+    "dropout_": lambda x: F.dropout(x, training=False, inplace=True),
+    "feature_dropout": lambda x: torch.feature_dropout(x, 0.5, False),
+    "rrelu": lambda x: F.rrelu(x, training=False),
+}
+
+
+@pytest.mark.parametrize("name", _IN_PLACE)
+def test_activations_are_padded_in_place_too(cache_dir: Path, name: str) -> None:
+    cached = _padded(lambda module, x: _IN_PLACE[name](x * 2 - 1))
+    for rows in (3, 4, 7):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(cached(x), _IN_PLACE[name](x * 2 - 1))
+    assert cached.stats.padded_calls == 2
+
+
+@pytest.mark.parametrize(
+    "drawing",
+    [lambda x: F.dropout(x), lambda x: F.rrelu(x, training=True), lambda x: torch.feature_dropout(x, 0.5, True)],
+)
+def test_what_draws_random_numbers_is_not_padded(cache_dir: Path, drawing: Callable[[Tensor], Tensor]) -> None:
+    with pytest.raises(gearcache.GearcacheError, match="draws random numbers"):
+        _padded(lambda module, x: drawing(x))(torch.randn(3, 4))
 
 
 @pytest.mark.parametrize("kind", ["GRU", "LSTM", "RNN"])

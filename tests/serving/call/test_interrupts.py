@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from gearcache.cache.store import DiskStore
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.guards.evidence.traced_files import changed_source
 from gearcache.guards.watch.facts import WatchedFacts
+from gearcache.serving.call.preparing import MethodLock, is_preparing, preparing
 from gearcache.serving.find.activate import EvidenceCheck
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.entry import Entry
@@ -168,6 +170,28 @@ def test_a_call_after_a_timeout_is_served_as_any_other(handled: Callable[[Any], 
             for rows in (2, 5, 2):
                 assert cached(torch.ones(rows, 3)).shape == (rows, 3)
     assert (cached.stats.calls, cached.stats.eager_calls, cached.stats.faults) == (3, 0, 0)
+
+
+class Ringing:
+    """A lock at which a signal arrives once it was acquired."""
+
+    def __init__(self) -> None:
+        self.lock: Any = threading.RLock()
+        self.release, self._is_owned = self.lock.release, self.lock._is_owned
+
+    def acquire(self, *arguments: Any, **keywords: Any) -> None:
+        self.lock.acquire(*arguments, **keywords)
+        raise Expired
+
+
+@pytest.mark.parametrize("enter", [preparing, MethodLock.at_once])
+def test_a_lock_of_a_method_is_free_after_a_handler_has_raised(enter: Callable[[MethodLock], Any]) -> None:
+    lock, ringing = MethodLock(), Ringing()
+    lock._lock = ringing  # type: ignore[assignment]
+    with pytest.raises(Expired), enter(lock):
+        pass
+    assert not is_preparing()
+    assert not ringing.lock._is_owned()
 
 
 GONE = """

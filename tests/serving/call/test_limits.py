@@ -164,6 +164,17 @@ def test_gears_only_validation_takes_the_graph_that_was_stored_for_such_tensors(
         assert cached.stats.traces == 0
 
 
+def test_gears_only_validation_notices_the_state_of_torch(cache_dir: Path) -> None:
+    net, x = Layout(), torch.ones(2, 4)
+    cached = gearcache.cache_compile(net.of_rows, config=strict_config(validate="gears"))
+    for _ in range(2):
+        with torch.no_grad():
+            cached(x)
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            cached(x)
+    assert cached.stats.traces == 2
+
+
 def test_gears_only_validation_compares_the_size_of_one_gear_too(cache_dir: Path) -> None:
     config = strict_config(validate="gears", on_miss="pad", pad_values={"x": 0.0})
     cached = gearcache.cache_compile(Layout().of_rows, config=config, gears={"x": {0: [8]}})

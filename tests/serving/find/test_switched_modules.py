@@ -16,6 +16,8 @@ from torch import Tensor, nn
 import gearcache
 from gearcache.building.tracer import Tracer
 from gearcache.errors import CaptureError, ModuleChanged
+from gearcache.guards.access import Scope
+from gearcache.serving.call.method import CachedMethod
 from gearcache.serving.find import bindings
 from tests.support.scenarios import strict_config
 
@@ -200,3 +202,43 @@ def test_threads_that_call_while_one_switches_get_one_of_both(cache_dir: Path) -
         thread.join()
     assert not wrong
     assert cached.stats.traces == 2
+
+
+def test_a_call_that_takes_a_state_back_runs_it_though_another_thread_begins_anew(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, x = Adapted(), torch.randn(2, 4)
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    take_back = CachedMethod._take_back
+
+    def followed_by_a_refresh(self: CachedMethod) -> Any:
+        dispatch = take_back(self)
+        if dispatch:
+            self.refresh()
+        return dispatch
+
+    with torch.no_grad():
+        for name in "ab":
+            net.active = name
+            cached(x)
+        monkeypatch.setattr(CachedMethod, "_take_back", followed_by_a_refresh)
+        net.active = "a"
+        assert torch.equal(cached(x), net.run(x))
+        assert torch.equal(cached(x), net.run(x))
+
+
+def test_a_state_that_gets_a_binding_while_it_is_compared_holds() -> None:
+    added: dict[str, Any] = {}
+
+    class Growing:
+        def holds(self) -> bool:
+            added[str(len(added))] = Growing()
+            return True
+
+        def has_weights(self, _: Any) -> bool:
+            return self.holds()
+
+    added["first"] = Growing()
+    state = bindings.SetAside(added, added["first"], len)
+    assert state.holds()
+    assert state.has_weights(Scope({}, {}))

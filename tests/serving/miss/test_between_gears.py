@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import Tensor
 
 import gearcache
+from gearcache.guards.dispatch.fills import Fills
+from gearcache.guards.dispatch.graph_call import GraphCall
+from gearcache.serving.find.activate import ActiveVariant
+from gearcache.serving.miss.padded_calls import PaddedCalls
 from tests.support.scenarios import strict_config
 
 
@@ -65,3 +71,42 @@ def test_other_strides_are_served_between_gears(cache_dir: Path) -> None:
             for make, *shape in calls:
                 assert_served(method, make(*shape), flag)
         assert launch == "first" or method.stats.traces == 0
+
+
+class Hidden(torch.nn.Module):
+    def masked(self, x: Tensor, mask: Tensor, times: int) -> Tensor:
+        return (x * mask).sum(1) * times
+
+    @functools.wraps(masked)
+    def run(self, *args: Any, **kwargs: Any) -> Tensor:
+        return self.masked(*args, **kwargs)
+
+
+def test_a_mask_behind_a_wrapper_is_padded_however_it_is_given(cache_dir: Path) -> None:
+    config = strict_config(on_miss="pad", pad_values={"x": 0, "mask": 0})
+    method: Any = gearcache.cache_compile(Hidden().run, gears={"x": {1: [4, 8]}}, config=config)
+    x = torch.ones(2, 3)
+    with torch.no_grad():
+        for answer in (method(x, mask=x + 1, times=2), method(x, x + 1, 2), method(x, mask=x + 1, times=2)):
+            assert torch.equal(answer, torch.full((2,), 12.0))
+    assert method.stats.eager_calls == 0
+
+
+def test_constants_behind_a_wrapper_stay_constant_however_they_are_given(cache_dir: Path) -> None:
+    method: Any = gearcache.cache_compile(Hidden().run, constants=["times"], config=strict_config())
+    x = torch.ones(2, 3)
+    with torch.no_grad():
+        for times in (2, 3, 4):
+            assert torch.equal(method(x, x, times=times), torch.full((2,), 3.0 * times))
+        for times in (2, 3, 4):
+            assert torch.equal(method(x, x, times), torch.full((2,), 3.0 * times))
+    assert method.stats.traces == 6
+
+
+def test_a_padded_gear_that_is_dropped_is_gone_for_all_objects_of_its_trace() -> None:
+    """The same trace, loaded for other objects, shares its graphs."""
+    kept, dropped = cast(GraphCall, "kept"), cast(GraphCall, "dropped")
+    graphs = [kept, dropped]
+    of_one, of_another = (cast(ActiveVariant, SimpleNamespace(graphs=graphs)) for _ in range(2))
+    PaddedCalls(Fills({}, False))._forget(of_one, dropped)
+    assert of_one.graphs == of_another.graphs == [kept]

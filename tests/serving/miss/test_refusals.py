@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 import gearcache
 from gearcache.errors import CaptureError, GearcacheError, GradientRequired, InputError
+from gearcache.ge_cache.eager import EagerBackend
 from tests.scenarios.odd import Net
 from tests.support.scenarios import strict_config
 
@@ -144,3 +145,40 @@ def test_a_refusal_names_the_line_of_the_users_that_is_at_fault(cache_dir: Path)
     line = _tell.__code__.co_firstlineno + 1
     with pytest.raises(CaptureError, match=rf'`print`.*File ".*test_refusals.py", line {line}, in _tell'):
         gearcache.cache_compile(Telling().forward, config=strict_config())(torch.ones(2))
+
+
+class Drawing(torch.nn.Module):
+    """What draws random numbers only with a dropout, or in training."""
+
+    def __init__(self, part: torch.nn.Module) -> None:
+        super().__init__()
+        self.part = part
+
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        answer = self.part(x)
+        return answer[0] if isinstance(answer, tuple) else answer
+
+
+@pytest.mark.parametrize(
+    ("part", "is_drawing"),
+    [
+        (torch.nn.LSTM(4, 5), False),
+        (torch.nn.GRU(4, 5, num_layers=2, dropout=0.5).eval(), False),
+        (torch.nn.GRU(4, 5, num_layers=2, dropout=0.5), True),
+        (torch.nn.RReLU().eval(), False),
+        (torch.nn.RReLU(), True),
+    ],
+    ids=["LSTM", "GRU in evaluation", "GRU", "RReLU in evaluation", "RReLU"],
+)
+def test_what_may_draw_random_numbers_is_refused_only_where_it_does(
+    cache_dir: Path, part: torch.nn.Module, is_drawing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EagerBackend, "allows_random", False)
+    net, x = Drawing(part), torch.ones(2, 3, 4)
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    with torch.no_grad():
+        if is_drawing:
+            with pytest.raises(CaptureError, match="draws random numbers"):
+                cached(x)
+        else:
+            torch.testing.assert_close(cached(x), net.run(x))

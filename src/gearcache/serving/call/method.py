@@ -325,21 +325,24 @@ class CachedMethod:
             return self.function(*args, **kwargs)
         if has_function_mode():  # it has to see the method's operations
             return self._run_eagerly(*args, **kwargs)
-        if self._take_back():
-            return self._dispatch(instance, *args, **kwargs)
+        if (dispatch := self._take_back()) is not None:
+            return dispatch(self, *args, **kwargs)
         return self._serve(instance, args, kwargs)
 
-    def _take_back(self) -> bool:
-        """Serve calls by the graphs of an earlier state of the module if it is in that again; needs no lookup."""
+    def _take_back(self) -> Callable[..., Any] | None:
+        """Serve calls by the graphs of an earlier state of the module if it is in that again; needs no lookup.
+
+        Returns the dispatch for the present call: another thread may put another one in its place.
+        """
         returned = self._bindings.returned()
         if returned is None:
-            return False
+            return None
         with _switch:
             if not self._bindings.exchange(self._binding, self._made_dispatch, returned):
-                return False
+                return None
             self._binding = self._tried = returned.last
             self._serve_from(returned.dispatch)
-        return True
+            return self._dispatch
 
     def _serve(self, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         refusal = None

@@ -70,6 +70,10 @@ class Parameters(Struct, frozen=True, eq=False, kw_only=True):
         force_setattr(self, "input_signature", InputSpecs.of_signature(self.input_signature))
         _check_options(settings)
 
+    def named_paths(self) -> list[Mapping[str, Any] | None]:
+        """Return what is given by paths of arguments: behind a wrapper, their places may be others at each call."""
+        return [self.gears, getattr(self.config, "pad_values", None), dict.fromkeys(self.constants)]
+
     def name_of(self, function: types.MethodType) -> str:
         """`Class.method`, the name of a method in entries, messages and metrics: the label replaces the class."""
         label = self.config.label if isinstance(self.config, CompilerConfig) else None

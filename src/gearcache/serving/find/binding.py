@@ -89,7 +89,7 @@ class Binding:
 
     def dispatch(self, miss: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function for future calls, valid for the global states seen so far."""
-        states = self._states if self.method.settings.validate == "inputs" else []
+        states = self._states
         instance = self.method.function.__self__
         method, scope = self.method.original(), scope_of(self.method.function, {})
         try:

@@ -43,11 +43,11 @@ class SetAside(Struct, frozen=True, eq=False):
 
     def holds(self) -> bool:
         """Whether the module is in this state now."""
-        return all(binding.holds() for binding in self.bindings.values())
+        return all(binding.holds() for binding in list(self.bindings.values()))  # a call of this state may add one
 
     def has_weights(self, scope: Scope) -> bool:
         """Whether all weights that its graphs are bound to are in their places, so that it keeps no others alive."""
-        return all(binding.has_weights(scope) for binding in self.bindings.values())
+        return all(binding.has_weights(scope) for binding in list(self.bindings.values()))
 
 
 class Bindings:
@@ -91,9 +91,9 @@ class Bindings:
         """
         self._signature.check(call.arguments)
         state = state_component()
-        geared = at_their_places(self._parameters.gears, self._method[1], call.arguments)
+        named = [at_their_places(paths, self._method[1], call.arguments) for paths in self._parameters.named_paths()]
         places = self._signature.places(call.arguments)
-        identity = repr((sorted(state.items()), list(geared or ()), places))
+        identity = repr((sorted(state.items()), [list(paths or ()) for paths in named], places))
         bindings = self._bindings  # another thread may exchange them
         if identity not in bindings:
             with span("key", self._method[0]):
@@ -159,7 +159,7 @@ class Bindings:
         self._earlier_shapes = _sum_of_shapes([*(_shapes_of(binding) for binding in dropped), self._earlier_shapes])
 
     def _all(self) -> list[Binding]:
-        return [*self, *(binding for each in self._set_aside for binding in each.bindings.values())]
+        return [*self, *(binding for each in self._set_aside for binding in list(each.bindings.values()))]
 
     def release(self) -> None:
         """Release the entries of dropped bindings."""

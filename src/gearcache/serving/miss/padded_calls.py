@@ -71,7 +71,8 @@ class PaddedCalls:
         return PaddedCall(active, padded, tensors)
 
     def _forget(self, active: ActiveVariant, graph: GraphCall) -> None:
-        active.graphs = [item for item in active.graphs if item is not graph]
+        # In place: the same trace loaded for other objects has the same list.
+        active.graphs[:] = [item for item in active.graphs if item is not graph]
 
 
 def obstacle_of(variants: Sequence[StoredVariant], call: Call, fills: Fills) -> Obstacle | None:
