@@ -185,6 +185,11 @@ class Access(Struct, frozen=True):
         """Whether `other` is this path or leads to it."""
         return self.root == other.root and self.steps[: len(other.steps)] == other.steps
 
+    @property
+    def is_below_modules(self) -> bool:
+        """Whether it leads from its root to a parameter or buffer by nothing but modules."""
+        return isinstance(self.to_plain(), str)
+
     def to_plain(self) -> list[Any] | str:
         """Return msgpack-able data; one text for a parameter or buffer of a module, as there are many."""
         if self.steps[-2:-1] and self.steps[-2] in TENSOR_DICTIONARIES and " " not in self.root[1]:
@@ -246,6 +251,14 @@ class Walker:
                 value = children[key] = _STEPS[kind](value, argument)
                 self._alive.append(value)
         return value
+
+    def find(self, access: Access) -> Any:
+        """Return the value at `access`, like `Access.find`."""
+        try:
+            return self.resolve(access)
+        except Exception as error:
+            raise_interrupt(error)
+            return NOWHERE
 
     @property
     def objects(self) -> list[Any]:

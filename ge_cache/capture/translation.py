@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from gearcache.errors import CaptureError, UncacheableGuard
+from gearcache.errors import CaptureError, GearcacheError, UncacheableGuard
 from gearcache.ge_cache.capture.source_paths import is_of_namedtuple
 from gearcache.ge_cache.dependencies.paths import Paths
 from gearcache.guards.access import Access, Walker
@@ -164,14 +164,16 @@ class GuardTranslator:
         access = self._paths.of(source)
         try:
             value = self._paths.walker.resolve(access)
-            typed = [observe("type", access, value)] if kind in _TYPED else []
+            besides = [observe("type", access, value)] if kind in _TYPED else []
             if kind == "SEQUENCE_LENGTH" and source in self._names.looked_up:
-                return typed
+                return besides
             if kind == "ID_MATCH" and isinstance(value, torch.autocast):  # Dynamo takes these attributes for constants
                 return [observe("type", access, value), *_attributes(access, value, _OF_AUTOCAST)]
             if kind == "TYPE_MATCH":
-                typed = self._content(access, value)
-            return [*typed, self._observe(kind, guard, access, value)]
+                besides = self._content(access, value)
+            return [*besides, self._observe(kind, guard, access, value)]
+        except GearcacheError:
+            raise
         except NotConstant as error:
             raise UncacheableGuard(self._method, kind, source.name, f"a value of type {error}") from None
         except Exception as error:
@@ -186,7 +188,7 @@ class GuardTranslator:
             return [observe("constant", access, value)]
         if type(value) is contextlib.nullcontext:
             return _attributes(access, value, ("enter_result",))
-        if is_compiled(value):
+        if _is_of_torch_compile(value):
             if any(map(vars(value).get, _HOOKS)):
                 cause = "hooks of what `torch.compile` returned; register them with the module that was compiled"
                 raise CaptureError(self._method, f"`{access.text}` has {cause}")
@@ -227,7 +229,7 @@ class GuardTranslator:
         return observe(_DIRECT[kind], access, value)
 
 
-def is_compiled(value: Any) -> bool:
+def _is_of_torch_compile(value: Any) -> bool:
     """Return whether a value is what `torch.compile` makes of a module, in whose place a trace sees the module."""
     return type(value).__name__ == "OptimizedModule" and isinstance(value, torch.nn.Module)
 

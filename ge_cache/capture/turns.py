@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from gearcache.ge_cache.capture.exchanged import put_back
 from gearcache.ge_cache.private_torch import threads as private_threads
+from gearcache.threads import is_owned
 
 Item = TypeVar("Item")
 
@@ -52,7 +53,7 @@ def in_turns(items: Iterable[Item]) -> Iterator[Item]:
 def _after_fork() -> None:
     """Reset a forked child: nothing may wait for a thread of the parent, and its replacements are undone."""
     global _lock
-    if not private_threads.is_owned(_lock):  # otherwise this very thread traces
+    if not is_owned(_lock):  # otherwise this very thread traces
         _lock = threading.RLock()
         put_back()
     private_threads.free_compile_lock()

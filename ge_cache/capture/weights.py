@@ -50,23 +50,10 @@ def layout_checks(method: str, paths: Paths, bound: Iterable[Access], instance: 
     """
     checks = []
     for access in bound:
-        if not _is_in_key(access, instance):
+        if access.root != ("argument", instance) or not access.is_below_modules:
             weight = paths.value(access)
             if type(weight) not in PLAIN_TYPES:
                 cause = f"`{access.text}` is {a_type(weight)} outside of the modules of its instance"
                 raise CaptureError(method, f"{cause}: assign its module as an attribute of the instance")
             checks.append(Check("tensor", access, tensor_plain(weight, sizes=True)))
     return checks
-
-
-def _is_in_key(access: Access, instance: str) -> bool:
-    """Return whether a path leads from the instance to a weight by nothing but its modules."""
-    parts, names = access.steps[::2], access.steps[1::2]
-    *modules, last = parts or [None]
-    return (
-        access.root == ("argument", instance)
-        and len(parts) == len(names)
-        and all(step == "item" for step, _ in names)
-        and all(part == ("attr", "_modules") for part in modules)
-        and last in (("attr", "_parameters"), ("attr", "_buffers"))
-    )

@@ -9,10 +9,9 @@ from typing import Any
 
 from gearcache.errors import UncacheableGuard
 from gearcache.ge_cache.capture.source_paths import FrameNames, UnknownSourceClass, access_of
-from gearcache.guards.access import Access, Scope, Walker
+from gearcache.guards.access import NOWHERE, Access, Scope, Walker
 from gearcache.guards.evidence.constants import NotConstant
 from gearcache.guards.evidence.names import name_of
-from gearcache.interrupts import raise_interrupt
 
 
 class Paths:
@@ -38,28 +37,19 @@ class Paths:
 
     def value(self, access: Access) -> Any:
         """Return the value at a path in the traced call; None where it leads nowhere."""
-        try:
-            return self.walker.resolve(access)
-        except Exception as error:
-            raise_interrupt(error)
-            return None
+        value = self.walker.find(access)
+        return None if value is NOWHERE else value
 
     def find_value(self, source: Any) -> tuple[Access | None, Any]:
         """Return the path of a source and its value, (None, None) where no path leads to it."""
         access = self.find(source)
-        try:
-            return (None, None) if access is None else (access, self.walker.resolve(access))
-        except Exception as error:
-            raise_interrupt(error)
+        if access is None or (value := self.walker.find(access)) is NOWHERE:
             return None, None
+        return access, value
 
     def leads_to(self, access: Access, value: Any) -> bool:
         """Whether a path leads to an object."""
-        try:
-            return self.walker.resolve(access) is value
-        except Exception as error:
-            raise_interrupt(error)
-            return False
+        return self.walker.find(access) is value
 
     def of_class(self, cls: type, sources: Iterable[Any]) -> Access | None:
         """Return where another process finds a class: at one of its sources, or by its name.
@@ -96,12 +86,9 @@ class Paths:
         if "<locals>" in qualname or module.startswith("torch._dynamo"):
             return None
         for part in qualname.split("."):
-            try:
-                step = "member" if isinstance(self.walker.resolve(access), type) else "attr"
-            except Exception as error:
-                raise_interrupt(error)
+            if (owner := self.walker.find(access)) is NOWHERE:
                 return None
-            access = access.then(step, part)
+            access = access.then("member" if isinstance(owner, type) else "attr", part)
         for candidate in (access, access.then("attr", "fget"), access.then("attr", "func")):
             if self._leads_to_code(candidate, function):
                 return ("named", candidate), candidate
@@ -128,12 +115,8 @@ class Paths:
         if not steps or steps[-1][0] != "attr":
             return None
         base, name = Access(access.root, steps[:-1]), steps[-1][1]
-        try:
-            owner = self.walker.resolve(base)
-        except Exception as error:
-            raise_interrupt(error)
-            return None
-        if isinstance(owner, types.ModuleType) or name in getattr(owner, "__dict__", {}):
+        owner = self.walker.find(base)
+        if owner is NOWHERE or isinstance(owner, types.ModuleType) or name in getattr(owner, "__dict__", {}):
             return None
         return base.then("member", name) if isinstance(owner, type) else base.then("type").then("member", name)
 

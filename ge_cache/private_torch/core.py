@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from gearcache.threads import is_owned
+
 
 def aoti_runner(path: str) -> Any:
     """Load an AOTInductor shared object: `torch._C._aoti.AOTIModelContainerRunnerCpu` (no Inductor import)."""
@@ -123,7 +125,7 @@ def is_traced() -> bool:
     frames: Any = sys.modules.get("torch._dynamo.convert_frame")
     lock: Any = getattr(frames, "compile_lock", None)
     # Where Dynamo is imported without this lock, the release differs: assume a trace, so that the method itself runs.
-    return bool(lock._is_owned()) if lock is not None else frames is not None and hasattr(frames, "convert_frame")
+    return is_owned(lock) if lock is not None else frames is not None and hasattr(frames, "convert_frame")
 
 
 def _is_fx_traced() -> bool:

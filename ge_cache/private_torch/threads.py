@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gearcache.collection import uncollected_import
-from gearcache.threads import is_importing, started
+from gearcache.threads import is_importing, is_owned, started
 
 #: What a trace imports for most of its imports' time, in its order.
 TRACE_MODULES = (
@@ -86,11 +86,6 @@ def free_compile_lock() -> None:
     lock = getattr(module, "compile_lock", None)
     if lock is not None and not is_owned(lock):
         lock._at_fork_reinit()
-
-
-def is_owned(lock: Any) -> bool:
-    """Whether this thread holds an `RLock`."""
-    return bool(lock._is_owned())
 
 
 @contextlib.contextmanager

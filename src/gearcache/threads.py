@@ -36,6 +36,11 @@ def freed_in_forks(lock: _Lock) -> _Lock:
     return lock
 
 
+def is_owned(lock: Any) -> bool:
+    """Return whether this thread holds an `RLock`: `threading.Condition` asks so too."""
+    return bool(lock._is_owned())
+
+
 def importing_threads() -> set[int]:
     """Return the threads that hold the lock of a module; one that an exception has interrupted may hold it for good."""
     owners = {getattr(reference(), "owner", None) for reference in list(_module_locks.values())}

@@ -4,6 +4,8 @@ import collections
 import copy
 import ctypes
 import dataclasses
+import datetime
+import decimal
 import itertools
 import sys
 import weakref
@@ -74,6 +76,11 @@ TARGET = Tag(2.0)
 PROXY, POINT = weakref.proxy(TARGET), Point(3)
 
 
+LIMIT = decimal.Decimal(2)
+DAY = datetime.date(2026, 1, 1)
+DAYS = {datetime.date(2026, 1, 1): 2.0}
+
+
 class Net(Case):
     def __init__(self):
         super().__init__()
@@ -139,6 +146,8 @@ REFUSED = texts(
         "the length of a text of a tensor": ('return x * len(f"{x}")', OPEN_LENGTH),
         "a text of a tensor is looked for": ('return x * 1, f"{x}" in {str(1): 2}, {}.get(f"{x}")', OPEN_TEXT),
         "a text of a tensor is in a set": ('return x * 1, len({f"{x}", f"{x * 1}"})', OPEN_TEXT),
+        "decimals are compared": ("return x * 2 if LIMIT > 1 else x * 3", "compares a `Decimal` and a `int`"),
+        "a date is looked for": ("return x * 2 if DAY in DAYS else x * 3", "by the `__eq__` of `date`"),
         "a gradient": ("return torch.func.grad(lambda row: row.sum())(x)", "it goes through `torch.func.grad`"),
         "a bounded deque drops": (
             "self.bounded.append(x)\nself.bounded.append(x + 1)\nreturn sum(self.bounded)",

@@ -167,3 +167,26 @@ def test_a_view_of_a_result_is_that_of_eager_whatever_the_layout_of_the_result(d
     flat: Any = gearcache.cache_compile(model.flat, cache_dir=tmp_path, config=strict_config(), dynamic=dynamic)
     with torch.autocast("cpu", dtype=torch.bfloat16):  # recorded after dispatch
         torch.testing.assert_close(flat(ids), model.flat(ids), rtol=0, atol=0)
+
+
+def _put(cache: Tensor, x: Tensor) -> None:
+    cache[: len(x)].copy_(x)
+
+
+class Putting(torch.nn.Module):
+    def forward(self, cache: Tensor, x: Tensor) -> Tensor:
+        torch.ops.gearcache_tests.put(cache, x)
+        return x + 1
+
+
+def test_a_write_of_an_operator_that_raises_no_version_is_seen(tmp_path: Path) -> None:
+    library = torch.library.Library("gearcache_tests", "FRAGMENT")
+    library.define("put(Tensor(a!) cache, Tensor x) -> ()")
+    library.impl("put", _put, "CPU")
+    torch.library.register_fake("gearcache_tests::put", lambda cache, x: None, lib=library)
+    served: Any = gearcache.cache_compile(Putting().forward, cache_dir=tmp_path, config=strict_config())
+    cache = torch.zeros(4)
+    served(cache, torch.ones(2))
+    assert cache.tolist() == [1, 1, 0, 0]
+    with pytest.raises(gearcache.errors.InputError, match=r"`cache` is written, and shares memory with `x`"):
+        served(cache, cache[:2])

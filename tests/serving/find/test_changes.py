@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import gearcache
 from gearcache.guards.watch import watch as watch_module
 from gearcache.guards.watch.python_watch import PythonWatch
+from gearcache.serving.find import variants
 from tests.support.scenarios import strict_config
 
 OFFSET = 1.0
@@ -289,3 +290,27 @@ def test_what_a_graph_for_one_class_depends_on_stays_watched(cache_dir: Path) ->
     one.times = lambda self, x: x * 100
     for factor in (one(), other()):
         assert torch.equal(served(x, factor), net.run(x, factor))
+
+
+class Applying(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def run(self, x: Tensor, function: Any) -> Any:
+        return function(self.layer(x))
+
+
+def test_a_function_that_is_new_at_each_call_loads_the_graphs_once(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads = []
+    load = variants.activate
+    monkeypatch.setattr(variants, "activate", lambda *args, **named: loads.append(1) or load(*args, **named))
+    net, x = Applying(), torch.ones(2, 4)
+    served: Any = gearcache.cache_compile(net.run, config=strict_config())
+    for _ in range(4):
+        assert torch.equal(served(x, lambda y: y * 2), net.run(x, lambda y: y * 2))
+    assert len(loads) == 1
+    net.layer.weight = nn.Parameter(torch.randn(4, 4))
+    assert torch.equal(served(x, lambda y: y * 2), net.run(x, lambda y: y * 2))

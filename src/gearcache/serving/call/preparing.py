@@ -13,11 +13,10 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from gearcache.collection import paused_collection
 from gearcache.events import held_events
-from gearcache.threads import are_limited, waiting_time
+from gearcache.threads import are_limited, is_owned, waiting_time
 
 
 class MethodLock:
@@ -30,14 +29,14 @@ class MethodLock:
         _locks.add(self)
 
     def __enter__(self) -> None:
-        lock, was_held = self._lock, _is_held(self._lock)
+        lock, was_held = self._lock, is_owned(self._lock)
         try:
             if not are_limited():
                 lock.acquire()
             elif not lock.acquire(timeout=waiting_time(threading.TIMEOUT_MAX)):
                 raise TimeoutError("another thread of this process prepares a call of the method and does not end")
         except BaseException:
-            if _is_held(lock) and not was_held:  # a signal handler has raised when it was acquired
+            if is_owned(lock) and not was_held:  # a signal handler has raised when it was acquired
                 lock.release()
             raise
 
@@ -47,13 +46,13 @@ class MethodLock:
     @contextmanager
     def at_once(self) -> Iterator[bool]:
         """Hold the lock, but wait for nobody: yields False where another thread prepares a call."""
-        lock, was_held = self._lock, _is_held(self._lock)
+        lock, was_held = self._lock, is_owned(self._lock)
         is_free = False
         try:
             is_free = lock.acquire(blocking=False)
             yield is_free
         finally:
-            if is_free or (_is_held(lock) and not was_held):
+            if is_free or (is_owned(lock) and not was_held):
                 lock.release()
 
     def after_fork(self) -> None:
@@ -62,11 +61,6 @@ class MethodLock:
             self._lock, self.is_abandoned = threading.RLock(), True
         else:
             self._lock.release()
-
-
-def _is_held(lock: Any) -> bool:
-    """Whether this thread holds a lock: `threading.Condition` asks so too."""
-    return bool(lock._is_owned())
 
 
 _locks: weakref.WeakSet[MethodLock] = weakref.WeakSet()

@@ -138,13 +138,9 @@ class LoadedVariants:
             for sibling in active.graphs:
                 sibling.accept(tensors)
             self._accept_others(active, call)
-        own_gears: list[BoundGear] = []
-        self.gears = []
-        for loaded in self.variants:
-            bound_gears = loaded.bound_gears()
-            self.gears += bound_gears
-            own_gears = bound_gears if loaded is active else own_gears
-        return next(bound.frame for bound in own_gears if bound.gear is graph.gear)
+        bound_gears = [(loaded, bound) for loaded in self.variants for bound in loaded.bound_gears()]
+        self.gears = [bound for _, bound in bound_gears]  # at once: other threads ask for it without a lock
+        return next(bound.frame for loaded, bound in bound_gears if loaded is active and bound.gear is graph.gear)
 
     def _accept_others(self, present: ActiveVariant, call: Call) -> None:
         """Prepare the other variants that take such arguments, so that their first call needs no second lookup."""
@@ -227,7 +223,7 @@ def excluded_gears(variant: StoredVariant, call: Call, spec: GearSpec) -> set[st
     gears = set(variant.impossible)
     for text, ints in variant.raising:
         found = [(Access.from_plain(path).find(call.scope), value) for path, value in ints]
-        if all(present == value for present, value in found):
+        if all(isinstance(present, int) and present == value for present, value in found):
             gears.add(text)
     return gears - {gear_text(spec, call.sizes(spec))}
 
