@@ -184,6 +184,9 @@ class GuardTranslator:
 
     def _content(self, access: Access, value: Any) -> list[Check]:
         """Return the checks of an object of which Dynamo guards the class, and nothing that it reads of it."""
+        if isinstance(value, tuple) and (name := _own_access(type(value))):
+            cause = f"a tuple whose class has a `{name}` of its own, beside which Dynamo reads the items: pass a tuple"
+            raise CaptureError(self._method, f"`{access.text}` is {cause}")
         if isinstance(value, (inspect.Signature, inspect.Parameter)):
             return [observe("constant", access, value)]
         if type(value) is contextlib.nullcontext:
@@ -227,6 +230,12 @@ class GuardTranslator:
             except NotConstant:
                 return observe("length", access, value)
         return observe(_DIRECT[kind], access, value)
+
+
+def _own_access(cls: type) -> str | None:
+    """Return the method by which a class of tuples gives its items, or their number, otherwise than a tuple does."""
+    names = ("__getitem__", "__len__")
+    return next((name for name in names if getattr(cls, name) is not getattr(tuple, name)), None)
 
 
 def _is_of_torch_compile(value: Any) -> bool:

@@ -312,7 +312,10 @@ class SizePrinter:
             lower, upper = self.bounds(name)
             texts += [f"{name} >= {lower}"] if lower > 2 else []
             texts += [f"{name} <= {upper}"] if upper is not None and upper < 2**62 else []
-        deferred = [item for group in self._env.deferred_runtime_asserts.values() for item in group]
+        of_call = {*self._env.backed_var_to_val, *self._capture.unbacked}
+        asserts = [item for group in self._env.deferred_runtime_asserts.values() for item in group]
+        # The graph itself asserts what it is to be of a size that it computes.
+        deferred = [item for item in asserts if item.expr.free_symbols <= of_call]
         numbers = set(self._capture.numbers.symbols)
         for guard in [*self._env.guards, *deferred]:
             if numbers & getattr(guard.expr, "free_symbols", set()):

@@ -193,8 +193,10 @@ def number_symbol(name: str) -> Any:
     return sympy.Symbol(name, integer=True)
 
 
-#: Sources of symbols that are not ints: sizes, strides and values of tensors, and placeholders for such.
-_NO_NUMBERS = ("TensorPropertySource", "CallMethodItemSource", "EphemeralSource", "ConstantSource", "FloatTensorSource")
+#: Sources of symbols that are values of tensors.
+_OF_VALUES = ("CallMethodItemSource", "FloatTensorSource")
+#: Sources of symbols that are not ints: sizes and strides of tensors, values, and placeholders for such.
+_NO_NUMBERS = ("TensorPropertySource", "EphemeralSource", "ConstantSource", *_OF_VALUES)
 
 
 def is_number_source(source: Any) -> bool:
@@ -210,11 +212,14 @@ def is_size_source(source: Any) -> bool:
 def number_sources(shape_env: Any) -> list[tuple[Any, Any]]:
     """Return a trace's symbols of ints and floats, each with Dynamo's source.
 
-    `CaptureError` for one without a value (`TORCH_COMPILE_UNBACKED_SOURCES`).
+    `CaptureError` for one without a value (`TORCH_COMPILE_UNBACKED_SOURCES`), and for the value of a tensor, which no
+    call compares.
     """
     pairs = []
     for symbol, sources in shape_env.var_to_sources.items():
         for source in sources[:1]:
+            if type(source).__name__ in _OF_VALUES:
+                raise CaptureError("", f"torch takes the value of a tensor for a number of the call: {source.name}")
             if not is_number_source(source):
                 continue
             if symbol not in shape_env.backed_var_to_val:

@@ -24,7 +24,7 @@ class CheckWriter:
         self.namespace: dict[str, Any] = {}
         self._prefix = _unused_prefix(parameters)
         self._instance_name = instance_name
-        self._scope = scope
+        self._scope, self._walker = scope, Walker(scope)
         self._uses: dict[Access, int] = {}
         self._temporaries: dict[Access, str] = {}
         self._bound_count = 0
@@ -64,7 +64,7 @@ class CheckWriter:
         kind, argument = access.steps[-1]
         if kind == "attr" and _is_name(argument):
             text = f"{base}.{argument}"
-        elif kind in ("item", "list_item") and type(argument) in (int, str, bool):
+        elif kind in ("item", "list_item") and type(argument) in (int, str, bool) and self._is_plain(access):
             text = f"{base}[{argument!r}]"
         elif kind == "type":
             text = f"{self.builtin(type)}({base})"
@@ -75,6 +75,14 @@ class CheckWriter:
             self._temporaries[access] = name
             return f"({name} := {text})"
         return text
+
+    def _is_plain(self, access: Access) -> bool:
+        """Whether the last step is into a container of a builtin class, which `[]` reads as the step does.
+
+        Others may have a `__getitem__`, or make an item for a missing key. A check compares the class before.
+        """
+        container = self._walker.find(Access(access.root, access.steps[:-1]))
+        return type(container) in (dict, list, tuple)
 
     def _root(self, access: Access) -> str:
         kind, name = access.root

@@ -225,7 +225,8 @@ def _chain(frames: list[Frame]) -> Frame | None:
 
 
 def _order(check: Check) -> tuple[int, bool]:
-    return len(check.access.steps), check.kind != "type"
+    """Return the place of a check: behind those of the objects that its paths lead through."""
+    return max(len(access.steps) for access in (check.access, *check.others)), check.kind != "type"
 
 
 def _signature(method_parameters: list[inspect.Parameter], writer: CheckWriter) -> tuple[str, str]:

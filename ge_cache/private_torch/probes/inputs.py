@@ -24,9 +24,14 @@ probes = Probes()
 
 @probes.at(OutputGraph, "__init__")
 def begun(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
-    """Keep a graph, also one that an exception leaves unfinished: its weak references are dropped in the end."""
+    """Keep a graph, also one that an exception leaves unfinished: its weak references are dropped in the end.
+
+    Dynamo takes the value of a tensor of one int64 or float64 for a number of the call (`item_memo`, torch 2.13), and
+    guards what the method makes of it. Here such a value is one that the graph computes, as any other of a tensor.
+    """
     trace.graphs.append(self)
     original(self, *arguments, **keywords)
+    self.tracing_context.fake_mode.fake_tensor_converter.export = True
 
 
 @probes.at_import(builder, "is_from_global_source", "is_from_nonlocal_source")

@@ -12,9 +12,11 @@ from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.variables.ctx_manager import GradModeVariable
 from torch._dynamo.variables.tensor import TensorVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gearcache.ge_cache.capture.source_paths import is_given
 from gearcache.ge_cache.private_torch.probe import Probes
+from gearcache.ge_cache.private_torch.symbols import depends_on_values
 
 #: Where Dynamo's tensor variable keeps facts that follow from sizes and strides: each question reads one of them.
 _SIZE_FIELDS = ("_size", "stride", "is_contiguous")
@@ -30,6 +32,13 @@ _FOLLOWS = {
 _OF_ONE_MOMENT = {"_cdata", "_version"}
 #: Properties about autograd, and the answers where nothing is recorded.
 _UNRECORDED = {"requires_grad": False, "grad_fn": None, "is_leaf": True, "retains_grad": False}
+#: Operators that remove a dim if its size is 1. Where values decide the size, torch takes it for another one (2.13).
+_ASKS_FOR_ONE = {
+    torch.ops.aten.squeeze.dim,
+    torch.ops.aten.squeeze.dims,
+    torch.ops.aten.squeeze_.dim,
+    torch.ops.aten.squeeze_.dims,
+}
 probes = Probes()
 
 
@@ -79,6 +88,16 @@ def made_mode(trace: Any, original: Any, tx: Any, target_value: Any, initialized
     if initialized:
         trace.note("grad mode")
     return original(tx, target_value, initialized, **keywords)
+
+
+@probes.at(FakeTensorMode, "dispatch")
+def dispatched(trace: Any, original: Any, self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """Refuse a number of dims that depends on values."""
+    if func in _ASKS_FOR_ONE:
+        tensor, dims = args
+        if any(depends_on_values(tensor.shape[dim]) for dim in ([dims] if type(dims) is int else dims)):
+            trace.refuse("it squeezes a dim whose size depends on values, and may be 1: index or reshape it instead")
+    return original(self, func, types, args, kwargs)
 
 
 @probes.at(OutputGraph, "remove_unused_graphargs")

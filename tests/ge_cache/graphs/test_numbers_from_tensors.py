@@ -88,6 +88,86 @@ def test_a_branch_on_a_value_is_refused(cache_dir: Path) -> None:
         served(CALLS[0])
 
 
+class OfOne(nn.Module):
+    """Takes the number that a tensor of one element holds, which Dynamo would take for a number of the call."""
+
+    held: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("held", torch.tensor(2))
+
+    def branch(self, x: Tensor, count: Tensor) -> Tensor:
+        return x + 1 if count.item() > 3 else x - 1
+
+    def item(self, x: Tensor, count: Tensor) -> Tensor:
+        return (x + 1, x - 1, x * 2)[int(count)]  # type: ignore[no-any-return]
+
+    def passes(self, x: Tensor, count: Tensor) -> Tensor:
+        for _ in range(int(count.item())):
+            x = x + 1
+        return x
+
+    def branch_on_held(self, x: Tensor, count: Tensor) -> Tensor:
+        result = x + 1 if self.held.item() > 1 else x - 1
+        self.held.add_(1)
+        return result
+
+    def mean(self, x: Tensor, count: Tensor) -> Tensor:
+        rows = x[: count.item()]
+        return rows.sum(0) / rows.size(0)
+
+    def rest(self, x: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+        rows = x[int(count) :]
+        return rows + 0, rows.new_zeros(rows.size(0))
+
+    def scaled(self, x: Tensor, count: Tensor) -> Tensor:
+        return x * count.item()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64, torch.int32])
+@pytest.mark.parametrize("name", ["branch", "item", "passes", "branch_on_held"])
+def test_what_one_number_of_a_tensor_decides_is_refused(cache_dir: Path, name: str, dtype: torch.dtype) -> None:
+    served = gearcache.cache_compile(getattr(OfOne(), name), config=strict_config(), dynamic=False)
+    with pytest.raises(CaptureError):
+        served(torch.ones(4, 3), torch.tensor(2, dtype=dtype))
+
+
+@pytest.mark.parametrize("name", ["mean", "rest", "scaled"])
+def test_the_number_that_a_tensor_holds_is_of_each_call(cache_dir: Path, name: str) -> None:
+    x, module = torch.arange(12.0).reshape(4, 3), OfOne()
+    for launch in range(2):
+        served = gearcache.cache_compile(getattr(module, name), config=strict_config(), dynamic=False)
+        for count in (2, 3, 4, 9, -1):
+            given = torch.tensor(count)
+            assert _is_equal(served(x, given), getattr(module, name)(x, given)), count
+        assert served.stats.traces == (0 if launch else 1)
+
+
+class Sized(nn.Module):
+    def made(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.zeros(int((x > 0).sum().item())), x * 2
+
+    def without_one(self, x: Tensor) -> Tensor:
+        rows = x[x > 0].squeeze(0)
+        return rows.new_ones(rows.shape[:-1]) + rows.sum(-1)
+
+
+def test_one_graph_serves_all_sizes_that_values_decide(cache_dir: Path) -> None:
+    module = Sized()
+    served = gearcache.cache_compile(module.made, config=strict_config())
+    for count in (3, 2, 4, 0, 1):
+        x = torch.cat([torch.ones(count), -torch.ones(2)])
+        assert _is_equal(served(x), module.made(x)), count
+    assert served.stats.traces == 1
+
+
+def test_a_squeeze_of_a_size_that_values_decide_is_refused(cache_dir: Path) -> None:
+    served = gearcache.cache_compile(Sized().without_one, config=strict_config())
+    with pytest.raises(CaptureError, match="it squeezes a dim whose size depends on values"):
+        served(torch.tensor([1.0, -1.0]))
+
+
 @pytest.mark.parametrize(
     ("name", "way_out"),
     [

@@ -89,6 +89,57 @@ def test_a_call_makes_no_item_of_a_defaultdict_among_its_arguments(cache_dir: Pa
         assert list(lists) == [name]
 
 
+class OneMore(list[int]):
+    def __getitem__(self, place: Any) -> Any:
+        return super().__getitem__(place) + 1
+
+
+class Doubled(tuple[int, ...]):
+    def __getitem__(self, place: Any) -> Any:
+        return 2 * tuple.__getitem__(self, place)
+
+
+class AsOne(tuple[int, ...]):
+    def __len__(self) -> int:
+        return 1
+
+
+class OfOwnClasses(nn.Module):
+    def related(self, x: Tensor, other: Tensor, table: dict[str, Tensor]) -> Tensor:
+        return x + other if "k" in table and other is table["k"] else x - other
+
+    def decided(self, x: Tensor, items: list[int]) -> Tensor:
+        return x + 100 if items[0] == 6 else x + items[0]
+
+    def first(self, x: Tensor, items: tuple[int, ...]) -> Tensor:
+        return x + items[0]
+
+    def all(self, x: Tensor, items: tuple[int, ...]) -> Tensor:
+        for item in items:
+            x = x + item
+        return x
+
+
+def test_a_call_reads_an_item_as_the_method_does_whatever_class_the_container_has(cache_dir: Path) -> None:
+    x, held = torch.ones(2), torch.full((2,), 5.0)
+    module = OfOwnClasses()
+    served = gearcache.cache_compile(module.decided, config=strict_config(), dynamic=False)
+    for items in (OneMore([5]), OneMore([4]), [6], [5]):
+        assert torch.equal(served(x, items), module.decided(x, items))
+    served = gearcache.cache_compile(module.related, config=strict_config(), dynamic=False)
+    for given in ({"k": held}, {}):
+        table: Any = collections.defaultdict(lambda: held, given)
+        assert torch.equal(served(x, held, table), module.related(x, held, table))
+        assert list(table) == list(given)
+
+
+@pytest.mark.parametrize(("items", "name"), [(Doubled([2]), "first"), (AsOne([1, 2]), "all")])
+def test_a_tuple_that_gives_its_items_by_methods_of_its_own_is_refused(cache_dir: Path, items: Any, name: str) -> None:
+    served = gearcache.cache_compile(getattr(OfOwnClasses(), name), config=strict_config())
+    with pytest.raises(CaptureError, match="`items` is a tuple whose class has a"):
+        served(torch.ones(2), items)
+
+
 class Noting(nn.Module):
     """Keeps a table by its modules, as forward hooks do."""
 
