@@ -59,7 +59,9 @@ def encode_graph(method: str, module: torch.fx.GraphModule) -> Plain:
         elif node.op == "get_attr":
             value = getattr(module, str(node.target))
             if not isinstance(value, torch.Tensor):
-                raise CaptureError(method, f"its graph holds a nested graph (`{node.target}`), which cannot be stored")
+                users = ", ".join(dict.fromkeys(f"`{user.target}`" for user in node.users))
+                cause = f"its graph holds a graph inside a graph, for {users}, which cannot be stored"
+                raise CaptureError(method, f"{cause}: branch or repeat outside the method, or use plain operations")
             constants[str(node.target)] = encode_tensor(value)
             nodes.append(["constant", str(node.target)])
         else:

@@ -9,7 +9,12 @@ from gearcache.ge_cache.private_torch import raised as private_raised
 from gearcache.ge_cache.private_torch.under_way import places
 
 #: Dynamo's texts where a tensor's values decide what is done next, with the condition where it is a number's.
-_OF_VALUES = re.compile(r"Data-dependent branching|Could not guard on data-dependent expression (.+?) \(unhinted")
+_OF_VALUES = re.compile(
+    r"Data-dependent branching|"
+    r"(?:Could not guard on|specialized integer from) data-dependent expression (.+?) \(unhinted"
+)
+#: Dynamo's text where a distribution checks its parameters; `torch.compile` turns that off for the whole process.
+_OF_DISTRIBUTION = re.compile(r"`\w+` in file `[^`]*torch/distributions/")
 #: The way out for attention of `torch.nn`, which otherwise looks at the values of a mask.
 _OF_MASK = "pass `is_causal=True` or `is_causal=False` beside the mask, or torch reads the mask's values to find out"
 #: Dynamo's text for an uncaught exception.
@@ -60,6 +65,9 @@ def cause_of(error: BaseException) -> str:
         return "; ".join(
             [f"the values of a tensor decide what it does{condition}: {advice}", *places(_stack(error))[-1:]]
         )
+    if _OF_DISTRIBUTION.search(text) is not None:
+        cause = "it makes a distribution of `torch.distributions`, which checks its parameters in code without a trace"
+        return "; ".join([f"{cause}: pass `validate_args=False`", *where[-1:]])
     if (collective := _collective(error)) is not None:
         advice = _INSTEAD.get(collective, "call it outside of the method, or another one that docs/ranks.md names")
         return "; ".join([f"Dynamo cannot trace `torch.distributed.{collective}`: {advice}", *where[-1:]])

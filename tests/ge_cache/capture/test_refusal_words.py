@@ -132,3 +132,37 @@ def test_the_line_is_named_that_a_trace_was_at(method: str, place: str, cache_di
     cached = gearcache.cache_compile(getattr(Reached(), method), config=strict_config())
     with pytest.raises(CaptureError, match=place):
         cached(torch.ones(2, 4))
+
+
+class OfTorch(nn.Module):
+    def sampled(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.distributions.Categorical(logits=x).sample()
+
+    def branched(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))  # type: ignore[no-any-return]
+
+    def repeated(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(int(x.sum())):
+            x = x + 1
+        return x
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("sampled", r"checks its parameters in code without a trace: pass `validate_args=False`"),
+        (
+            "branched",
+            r"a graph inside a graph, for `cond`, which cannot be stored: branch or repeat outside the method",
+        ),
+        ("repeated", r"the values of a tensor decide what it does \(`TruncToInt\(.*\)`\): compute both"),
+    ],
+)
+def test_a_construct_of_torch_is_named_with_the_way_out(
+    method: str, words: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # `torch.compile`, which another test may have used, turns it off.
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)
+    cached = gearcache.cache_compile(getattr(OfTorch(), method), config=strict_config())
+    with pytest.raises(CaptureError, match=words):
+        cached(torch.ones(2, 4))
