@@ -26,7 +26,8 @@ Step = tuple[str, Any]
 
 
 def _nth_key(value: Any, index: Any) -> Any:
-    for position, key in enumerate(value):
+    """Return a key by its place among all that were added, as Dynamo counts: an `OrderedDict` may order them anew."""
+    for position, key in enumerate(dict.keys(value) if isinstance(value, dict) else value):
         if position == index:
             return key
     raise IndexError(index)

@@ -6,6 +6,7 @@ another mechanism (`_COVERED`, with the reason), or makes the method uncacheable
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import inspect
@@ -165,12 +166,14 @@ class GuardTranslator:
         try:
             value = self._paths.walker.resolve(access)
             besides = [observe("type", access, value)] if kind in _TYPED else []
+            if (kind == "TYPE_MATCH" or kind in _TYPED) and isinstance(value, collections.OrderedDict):
+                besides += _positions(access, value)
             if kind == "SEQUENCE_LENGTH" and source in self._names.looked_up:
                 return besides
             if kind == "ID_MATCH" and isinstance(value, torch.autocast):  # Dynamo takes these attributes for constants
                 return [observe("type", access, value), *_attributes(access, value, _OF_AUTOCAST)]
             if kind == "TYPE_MATCH":
-                besides = self._content(access, value)
+                besides += self._content(access, value)
             return [*besides, self._observe(kind, guard, access, value)]
         except GearcacheError:
             raise
@@ -230,6 +233,11 @@ class GuardTranslator:
             except NotConstant:
                 return observe("length", access, value)
         return observe(_DIRECT[kind], access, value)
+
+
+def _positions(access: Access, value: Any) -> list[Check]:
+    """Return a check of the order of keys: Dynamo counts them in the order in which they were added."""
+    return [observe("positions", access, value)] if len(value) > 1 else []
 
 
 def _own_access(cls: type) -> str | None:

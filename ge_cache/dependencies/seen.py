@@ -180,8 +180,11 @@ def others_run() -> bool:
 
 def _copied(value: Any) -> Any:
     """Return a copy of what a trace reads of an object without naming a place; None if there is nothing such."""
-    if isinstance(value, collections.OrderedDict):  # it keeps an order of its own
-        return collections.OrderedDict(collections.OrderedDict.items(value))
+    if isinstance(value, collections.OrderedDict):  # it keeps an order of its own beside that of a dictionary
+        copy = collections.OrderedDict(dict.items(value))
+        for key in collections.OrderedDict.__iter__(value):
+            copy.move_to_end(key)
+        return copy
     if isinstance(value, dict):
         return dict.copy(value)
     kind: Any

@@ -6,6 +6,7 @@ entry is loaded, and as a part of the dispatch, compiled to Python source and ru
 
 from __future__ import annotations
 
+import collections
 import types
 from typing import Any
 
@@ -58,6 +59,12 @@ def _contains(value: Any, key: Any) -> bool:
 
 def _key_text(key: Any) -> str:
     return repr(asked_key(key)) if is_asked(key) else readable(key)
+
+
+def _positions(value: Any) -> list[int]:
+    """Return, in the order of iteration, the position of each key among all in the order in which they were added."""
+    positions = {key: position for position, key in enumerate(dict.keys(value))}
+    return [positions[key] for key in collections.OrderedDict.__iter__(value)]
 
 
 def _process_group(value: Any) -> Any:
@@ -221,6 +228,12 @@ KINDS: dict[str, Kind] = {
             "keys",
             "the mapping has these keys in this order",
             words=lambda path, expected, wanted, present: f"`{path}` had the keys {wanted}, has now {present}",
+        ),
+        of_value(
+            "positions",
+            "the keys of the `OrderedDict`, of which some may have been moved, go in this order",
+            _positions,
+            words=lambda path, expected, wanted, present: f"the keys of `{path}` go in another order",
         ),
         _of_items(
             "order",

@@ -66,6 +66,13 @@ def named_double(x: float) -> float:
 named_double.__name__, named_double.__qualname__ = "double", "double"
 
 
+def moved(key: str) -> OrderedDict[str, int]:
+    """Return a dictionary of two keys, one of which was moved to the begin."""
+    made = OrderedDict(a=1, b=2)
+    made.move_to_end(key, last=False)
+    return made
+
+
 #: Process groups that nobody communicates in, and their ranks.
 GROUPS: dict[Any, list[int]] = {}
 
@@ -108,6 +115,7 @@ CASES: dict[str, tuple[Any, Any, list[Any]]] = {
     ),
     "reads": (torch.ones(2), ["requires_grad", ["bool", False]], [torch.ones(2, requires_grad=True), None]),
     "order": ((1, 2), None, [(2, 1), (1,), 5]),
+    "positions": (moved("b"), None, [moved("a"), OrderedDict(b=2, a=1), OrderedDict(a=1), {"a": 1, "b": 2}, 5]),
     "definition": (shifted_by(1), None, [shifted_by(2), calling(double), double, 5]),
 }
 

@@ -140,6 +140,48 @@ def test_a_tuple_that_gives_its_items_by_methods_of_its_own_is_refused(cache_dir
         served(torch.ones(2), items)
 
 
+def scaled_by(factor: float) -> Callable[..., Tensor]:
+    return lambda module, arguments, result: result * factor
+
+
+def raised(module: nn.Module, arguments: Any, result: Tensor) -> Tensor:
+    return result + 1
+
+
+class Hooked(nn.Module):
+    """Has a layer with hooks, of which the last one runs first."""
+
+    def __init__(self, *hooks: Any) -> None:
+        super().__init__()
+        self.layer = nn.Identity()
+        for hook in hooks:
+            self.layer.register_forward_hook(hook, prepend=hook is hooks[-1])
+
+    def run(self, x: Tensor) -> Tensor:
+        return self.layer(x)  # type: ignore[no-any-return]
+
+
+def test_moved_keys_are_read_in_their_places(cache_dir: Path) -> None:
+    x = torch.ones(2)
+    hooks: list[tuple[Any, ...]] = [
+        (scaled_by(2.0), scaled_by(3.0)),
+        (scaled_by(2.0), scaled_by(2.0)),
+        (scaled_by(2.0), scaled_by(9.0)),
+        (scaled_by(2.0), raised),
+        (raised, scaled_by(2.0)),
+    ]
+    for pair in hooks:
+        module = Hooked(*pair)
+        served = gearcache.cache_compile(module.run, config=strict_config())
+        for _ in range(3):
+            assert torch.equal(served(x), module.run(x)), pair
+            module.layer._forward_hooks.move_to_end(next(iter(module.layer._forward_hooks)))
+        for hook in module.layer._forward_hooks.values():
+            if hook.__closure__:
+                hook.__closure__[0].cell_contents = 5.0
+        assert torch.equal(served(x), module.run(x)), pair
+
+
 class Noting(nn.Module):
     """Keeps a table by its modules, as forward hooks do."""
 
