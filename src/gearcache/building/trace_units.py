@@ -205,7 +205,11 @@ class Units:
                     return
                 yield unit
             elif capture is first_capture:
-                raise GearSpecError(f"`{capture.method}`: on_miss='pad' finds no gear that the trace leaves symbolic")
+                causes = "; ".join(f"{self._request.names[gear.text(spec)]}: {gear.broken}" for gear in planned[:2])
+                raise GearSpecError(
+                    f"`{capture.method}`: on_miss='pad' finds no gear that the trace leaves symbolic ({causes}): give "
+                    "gears also to the arguments that have to follow, such as a mask"
+                )
             covered_sizes = [gear.sizes for gear in covered]
             uncovered = [gear for gear in uncovered if gear.sizes not in covered_sizes]
             symbolic = [gear for gear in uncovered if gear.assignment and max(gear.sizes) >= 2]
