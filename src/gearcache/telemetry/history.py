@@ -85,6 +85,16 @@ class History:
         if str(cache_error) not in self._logged:
             self._unlogged[str(cache_error)] = None
 
+    def fault_or_raise(self, error: Exception) -> None:
+        """Record what a lookup, or a write of an entry, has raised as a fault; raise an error that is not of the cache.
+
+        A lookup raises `InputError` for the user, and `OutdatedKey` for the method, which then makes another binding.
+        """
+        raise_interrupt(error)
+        if isinstance(error, GearcacheError) and not isinstance(error, CacheError):
+            raise error
+        self.fault(error)
+
     def lacks(self, error: MissingTorchNames) -> None:
         """Record names that torch lacks, which the process warns about once; raises the error if `strict`."""
         if self._strict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
 import os
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from msgspec import Struct, field
 
-from gearcache.errors import MissingTorchNames, OptionError, TooManyVariants, UncalledProbes
+from gearcache.errors import InputError, MissingTorchNames, OptionError, TooManyVariants, UncalledProbes
 from gearcache.guards.gears.parse import GearSpec
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
@@ -143,6 +144,8 @@ class BackgroundBuilds:
         if (frame := self._stored(call)) is not None:
             self._rests.useless_builds = 0
             return frame
+        if self._rests.end_reason:  # the lookup was a fault
+            return self._rests.end_reason
         if call_likeness == self._stored_likeness:  # something has changed in the meantime, and may change again
             self._stored_likeness = None
             self._rests.useless_builds += 1
@@ -154,12 +157,15 @@ class BackgroundBuilds:
         return "background"
 
     def _stored(self, call: Call) -> Frame | None:
-        """Return the frame of a graph that this or another process has stored for the call since the last lookup."""
+        """Return the frame of a graph that this or another process has stored for the call since the last lookup.
+
+        Raises as `Binding.prepare` does; a fault of the cache ends all builds.
+        """
         try:
             _, is_fresh = self._variants.take_fresh()
             return self._variants.look_up(call, counted=False).frame if is_fresh else None
         except Exception as error:
-            self._record.history.fault(error)
+            self._record.history.fault_or_raise(error)
             self._rests.end_reason = "fault"
             return None
 
@@ -170,8 +176,10 @@ class BackgroundBuilds:
 
         def work() -> None:
             self._builds.compiles.threads, self._builds.tiers.leaves_sending = threads, True
-            if self._builds.build(call, spec, why) is None:
-                raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be made")
+            # `InputError`: its graphs are stored, and refuse the call itself, which learns it at its next lookup.
+            with contextlib.suppress(InputError):
+                if self._builds.build(call, spec, why) is None:
+                    raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be made")
             if self._variants.entry.is_in_memory:
                 raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be stored")
 
