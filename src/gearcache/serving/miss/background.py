@@ -23,7 +23,8 @@ from gearcache.serving.find.loaded import Frame
 from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.builds import Builds
 from gearcache.serving.miss.forked_build import ForkedBuild, Report, can_fork
-from gearcache.serving.miss.refused_calls import PATIENCE, likeness
+from gearcache.serving.miss.likeness import likeness
+from gearcache.serving.miss.refused_calls import PATIENCE
 from gearcache.telemetry.history import Record
 
 logger = logging.getLogger("gearcache")
