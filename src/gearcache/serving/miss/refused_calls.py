@@ -1,8 +1,8 @@
 """Remembers calls for which no graph could be made: they are not traced at each call, which may take minutes.
 
 After some calls that the method rejects, it runs a call without a graph before the call is traced: a client that sends
-nothing else costs the process no traces. After some calls that differ only in ints and sizes, and for which the same
-error was found, the next ones get it without a trace for a while.
+nothing else costs the process no traces. After some calls that differ only in ints, sizes and new objects, and for
+which the same error was found, the next ones get it without a trace for a while.
 """
 
 from __future__ import annotations
