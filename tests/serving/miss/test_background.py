@@ -60,6 +60,11 @@ class Net(torch.nn.Module):
     def writes(self, x: Tensor, y: Tensor) -> Tensor:
         return x.add_(1) * y
 
+    def by_size(self, x: Tensor) -> Tensor:
+        if x.size(0) == 3:
+            print("no graph")
+        return self.linear(x)
+
     def prints(self, x: Tensor) -> Tensor:
         print("no graph")
         return x + 1
@@ -451,6 +456,20 @@ def test_a_module_that_changes_during_a_build_gets_a_build_of_its_own(
     assert torch.equal(cached(x), net.of_dtype(x))
     assert (cached.stats.traces, cached.stats.loads) == (2, 1)
     assert (cached.stats.faults, caplog.text.count("cannot be used")) == (0, 0)
+
+
+def test_what_a_build_reports_counts_although_the_module_changes_meanwhile(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, begun, fork = Net(), [], os.fork
+    cached = gearcache.cache_compile(net.by_size, config=strict_config(on_miss="background"), dynamic=False)
+    cached.warm(torch.ones(2, 4), wait=True)
+    monkeypatch.setattr(os, "fork", lambda: begun.append(1) or fork())
+    for _ in range(3):
+        _built(lambda: cached(torch.ones(3, 4)))
+        net.linear.weight = torch.nn.Parameter(torch.ones(4, 4))
+    assert (cached.stats.traces, len(begun)) == (2, 1)
+    assert cached.stats.eager_reasons["refused"] == 2
 
 
 @pytest.mark.parametrize("is_first", [False, True])
