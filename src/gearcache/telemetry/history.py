@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
 from msgspec import Struct
@@ -30,7 +30,7 @@ class History:
         self._explained: set[tuple[str, ...]] = set()
         self._missed: set[tuple[str, ...]] = set()
         #: Reasons of misses that are not yet in the cache's counts; they are added before a compile.
-        self.uncounted: list[str] = []
+        self.uncounted: Counter[str] = Counter()
         self._key_name, self._folder = key_name, folder
         self._counters = counters
         self._strict = strict
@@ -56,7 +56,7 @@ class History:
             self._missed.clear()
         self._missed.add(subjects)
         self.note("miss", reason=kind, detail="; ".join(str(reason) for reason in reasons))
-        self.uncounted.append(kind)
+        self.uncounted[kind] += 1
         self.explain(reasons)
 
     def explain(self, reasons: tuple[Reason, ...]) -> None:
@@ -114,6 +114,8 @@ class History:
     def tell(self) -> None:
         """Log one warning about the faults of a call, at its end; each fault is logged once."""
         if self._unlogged:
+            if len(self._logged) >= _MOST:  # texts of faults name temporary files
+                self._logged.clear()
             self._logged |= self._unlogged.keys()
             text, self._unlogged = "; then ".join(self._unlogged), {}
             logger.warning("%s: the cache cannot be used: %s", self.name, text)
