@@ -69,6 +69,7 @@ class Builds:
         impossible, or if the host lacks something that a compile needs: the method itself then serves the call. `why`
         is the reason why no stored graph serves the call, for errors. `is_padded`: a larger gear is to serve the call.
         """
+        self.obstacle = "fault"
         try:
             with contextlib.ExitStack() as lock, self.tiers.giving_up():
                 present = self._begin(lock, call, spec, why, is_padded=is_padded)
