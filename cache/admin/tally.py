@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,15 +18,15 @@ _LOOKED_AT = 64
 
 
 def count_misses(layout: Layout, label: str, reasons: Iterable[str]) -> None:
-    """Add misses of a method; a cache that cannot be written loses them. Appends of one byte need no lock."""
+    """Add misses of a method; a cache that cannot be written loses them. Appends need no lock."""
     folder = layout.bucket / _FOLDER
     with suppress(OSError):
         for subfolder in (folder, folder / (label if is_label(label) else "_")):
             subfolder.mkdir(mode=0o700, exist_ok=True)
-        for reason in reasons:
+        for reason, count in Counter(reasons).items():
             descriptor = open_regular(subfolder / _name(reason), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
-                os.write(descriptor, _MARK)
+                os.write(descriptor, _MARK * count)
             finally:
                 os.close(descriptor)
 

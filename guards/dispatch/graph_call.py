@@ -68,11 +68,6 @@ class GraphCall:
         """The weights that the graph is bound to, by name."""
         return self._attributes
 
-    @property
-    def calls(self) -> int:
-        """How often this graph has run."""
-        return int(repr(self.counter)[len("count(") : -1])
-
     def resized(self, gear: StoredGear, run: Runner) -> GraphCall:
         """Return a call of the same variant and weights at other sizes."""
         return GraphCall(

@@ -130,6 +130,11 @@ class OneRow(nn.Module):
             raise ValueError("one row is too few")
         return x * 2
 
+    def of_dtype(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        if x.size(0) == 1 and dtype is torch.float64:
+            raise ValueError("one row is too few")
+        return x.to(dtype) * 2
+
     def helped(self, x: Tensor) -> Tensor:
         return one_row.several(x) if x.size(0) > 1 else one_row.single(x)
 
@@ -187,6 +192,16 @@ def test_what_no_graph_could_be_made_of_is_asked_for_again_after_an_edit(
     report = gearcache.prewarm(build)
     assert (report.compiled, report.is_complete, report.entries[0].impossible) == (1, True, {})
     monkeypatch.delitem(sys.modules, "one_row")
+
+
+def test_what_is_impossible_with_one_constant_is_asked_for_with_another(cache_dir: Path) -> None:
+    def of(dtype: torch.dtype) -> Callable[[], None]:
+        return lambda: gearcache.cache_compile(OneRow().of_dtype, config=strict_config(), input_signature=[OPEN, dtype])
+
+    assert [list(entry.impossible) for entry in gearcache.prewarm(of(torch.float64)).entries] == [["x.size(0)=1"]]
+    report = gearcache.prewarm(of(torch.float16))
+    assert (report.compiled, report.entries[0].impossible) == (2, {})
+    assert gearcache.prewarm(of(torch.float64), dry_run=True).is_complete
 
 
 def test_an_impossible_call_goes_with_the_entry(cache_dir: Path) -> None:

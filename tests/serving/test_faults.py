@@ -17,7 +17,7 @@ import gearcache
 from gearcache.cache.layout import Layout
 from gearcache.cache.memory import MemoryStore
 from gearcache.cache.store import DiskStore
-from gearcache.errors import GearcacheError
+from gearcache.errors import GearcacheError, MissingTorchNames
 from tests.product.test_disk import needs_mount, run_mounted
 from tests.support.relaunch import run_python
 
@@ -257,3 +257,21 @@ def test_strict_raises_what_faulted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Fault(monkeypatch, DiskStore, "publish", 0, RuntimeError("odd"))
     with pytest.raises(GearcacheError, match="RuntimeError: odd"):
         Served(tmp_path / "cache", strict=True).answers(2)
+
+
+def test_a_module_that_changes_keeps_the_reason_why_no_graph_can_be_made(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = Served(cache_dir, on_miss="compile")
+    assert served.answers(2)
+
+    def lacks() -> None:
+        raise MissingTorchNames("2.99.0", "2.13", "2.13", ("torch._gone",))
+
+    monkeypatch.setattr("gearcache.serving.miss.compiles.check_torch", lacks)
+    with torch.no_grad():
+        for _ in range(2):
+            served.cached(torch.ones(5, 4))
+            served.net.linear.weight = torch.nn.Parameter(torch.ones(4, 4))
+            served.cached(torch.ones(2, 4))  # by the graph, which is loaded again
+    assert dict(served.cached.stats.eager_reasons) == {"torch": 2}

@@ -11,8 +11,12 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 import gearcache
-from gearcache.telemetry.counters import EAGER_REASONS, eager_calls
+from gearcache.cache.admin.tally import count_misses, misses
+from gearcache.cache.layout import Layout
+from gearcache.guards.evidence.reason import Reason
+from gearcache.telemetry.counters import EAGER_REASONS, Counters, eager_calls
 from gearcache.telemetry.gear_use import PADDED, gear_calls
+from gearcache.telemetry.history import History
 from tests.support.at_once import at_once
 from tests.support.scenarios import strict_config
 
@@ -130,3 +134,17 @@ def test_any_number_of_padded_sizes_takes_bounded_memory_and_all_are_counted(
     (binding,) = padded._bindings
     assert binding.shapes.counts() == {(rows,): 2 for rows in range(10, 40)}
     assert len(binding.shapes._counted._counted[0]) <= 6
+
+
+def test_misses_and_faults_that_lead_to_no_compile_do_not_pile_up(tmp_path: Path) -> None:
+    history = History("Net.run", "key", str(tmp_path), Counters(), strict=False)
+    for number in range(1200):
+        history.miss(Reason("arguments", f"argument `x` is {number}"), kind="arguments")
+        history.fault(OSError(28, "No space left on device", f"/tmp/{number}"))
+        history.tell()
+    assert len(history.uncounted) == 1
+    assert len(history._logged) < 1000
+    layout = Layout(tmp_path)
+    layout.bucket.mkdir()
+    count_misses(layout, "Net.run", history.uncounted.elements())
+    assert misses(layout) == {"Net.run": {"arguments": 1200}}

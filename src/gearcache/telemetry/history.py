@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
 from msgspec import Struct
@@ -30,7 +30,7 @@ class History:
         self._explained: set[tuple[str, ...]] = set()
         self._missed: set[tuple[str, ...]] = set()
         #: Reasons of misses that are not yet in the cache's counts; they are added before a compile.
-        self.uncounted: list[str] = []
+        self.uncounted: Counter[str] = Counter()
         self._key_name, self._folder = key_name, folder
         self._counters = counters
         self._strict = strict
@@ -56,7 +56,7 @@ class History:
             self._missed.clear()
         self._missed.add(subjects)
         self.note("miss", reason=kind, detail="; ".join(str(reason) for reason in reasons))
-        self.uncounted.append(kind)
+        self.uncounted[kind] += 1
         self.explain(reasons)
 
     def explain(self, reasons: tuple[Reason, ...]) -> None:
@@ -85,6 +85,16 @@ class History:
         if str(cache_error) not in self._logged:
             self._unlogged[str(cache_error)] = None
 
+    def fault_or_raise(self, error: Exception) -> None:
+        """Record what a lookup, or a write of an entry, has raised as a fault; raise an error that is not of the cache.
+
+        A lookup raises `InputError` for the user, and `OutdatedKey` for the method, which then makes another binding.
+        """
+        raise_interrupt(error)
+        if isinstance(error, GearcacheError) and not isinstance(error, CacheError):
+            raise error
+        self.fault(error)
+
     def lacks(self, error: MissingTorchNames) -> None:
         """Record names that torch lacks, which the process warns about once; raises the error if `strict`."""
         if self._strict:
@@ -104,6 +114,8 @@ class History:
     def tell(self) -> None:
         """Log one warning about the faults of a call, at its end; each fault is logged once."""
         if self._unlogged:
+            if len(self._logged) >= _MOST:  # texts of faults name temporary files
+                self._logged.clear()
             self._logged |= self._unlogged.keys()
             text, self._unlogged = "; then ".join(self._unlogged), {}
             logger.warning("%s: the cache cannot be used: %s", self.name, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.layout import Layout
 from gearcache.cache.limits import Limits
 from gearcache.cache.upkeep import keep_limits
+from gearcache.serving.find.entry import Entry
 from tests.support.relaunch import run_python
 from tests.support.scenarios import strict_config
 
@@ -147,18 +149,41 @@ def test_a_sibling_in_use_stays_and_counts_its_loads(cache_dir: Path, stored: No
     assert len(list(Layout(cache_dir).entries())) == 1
 
 
+def test_loads_from_siblings_leave_nothing_behind(stored: None) -> None:
+    """A program may load a graph of a sibling any number of times: for each class of an argument, for example."""
+    cached = served(Model("own", "c"))
+    variants = cached.binding_for(cached.call_of((X,), {}))._variants
+    (active,) = variants.loaded.variants
+    counts = []
+    for _ in range(3):
+        variants.loaded.forget()
+        assert torch.equal(cached(X), cached.function(X))
+        cached.prepare(cached.call_of((X,), {}))
+        counts.append(sys.getrefcount(active.variant))
+    assert len(set(counts)) == 1
+    assert cached.stats.traces == 0
+
+
 def _prewarmed(*names: str) -> Callable[[], Any]:
     def build() -> Any:
         model = Model(*names)
         model.cached = gearcache.cache_compile(
             model.decode, gears={"x": {0: [1, 2]}}, config=strict_config(), dynamic=False
         )
-        model.cached.warm(X)
+        for rows in (2, 1):
+            model.cached.warm(X[:rows])
 
     return build
 
 
-def test_a_prewarm_stores_what_a_sibling_serves_for_hosts_that_lack_the_sibling(cache_dir: Path) -> None:
+def test_a_prewarm_stores_once_what_a_sibling_serves_for_hosts_that_lack_the_sibling(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adopted: list[int] = []
+    adopt = Entry.adopt
+    monkeypatch.setattr(
+        Entry, "adopt", lambda self, variants, present: adopted.append(len(variants)) or adopt(self, variants, present)
+    )
     assert gearcache.prewarm(_prewarmed("own", "b")).compiled == 2
     before = set(Layout(cache_dir).entries())
     ready = gearcache.prewarm(_prewarmed("own", "c"), dry_run=True)
@@ -166,6 +191,7 @@ def test_a_prewarm_stores_what_a_sibling_serves_for_hosts_that_lack_the_sibling(
     report = gearcache.prewarm(_prewarmed("own", "c"))
     assert (report.is_complete, report.compiled, report.failed) == (True, 0, 0)
     assert len(set(Layout(cache_dir).entries()) - before) == 1
+    assert adopted == [2]
     for manifest in before:
         shutil.rmtree(manifest.parent)
     assert served(Model("own", "c"), gears={"x": {0: [1, 2]}}).stats.traces == 0

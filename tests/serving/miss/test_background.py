@@ -23,7 +23,7 @@ from torch import Tensor
 import gearcache
 from gearcache.cache.admin.tally import misses
 from gearcache.cache.layout import Layout
-from gearcache.errors import CaptureError, OptionError
+from gearcache.errors import CaptureError, InputError, OptionError
 from gearcache.ge_cache.private_torch.threads import compile_lock
 from gearcache.ge_cache.workers.process import WorkerProcess
 from gearcache.serving.miss import background, forked_build
@@ -53,6 +53,17 @@ class Net(torch.nn.Module):
         self.factor += 1
         x.add_(1)
         return x * self.factor
+
+    def of_dtype(self, x: Tensor) -> Tensor:
+        return x.to(self.linear.weight.dtype) * self.linear.weight
+
+    def writes(self, x: Tensor, y: Tensor) -> Tensor:
+        return x.add_(1) * y
+
+    def by_size(self, x: Tensor) -> Tensor:
+        if x.size(0) == 3:
+            print("no graph")
+        return self.linear(x)
 
     def prints(self, x: Tensor) -> Tensor:
         print("no graph")
@@ -424,3 +435,69 @@ def test_each_miss_is_counted_once(cache_dir: Path) -> None:
     for count in (1, 2):
         _until(lambda: cached.stats.loads >= count, lambda: cached(torch.ones(count + 1, 4)))  # noqa: B023
     assert sum(misses(Layout(cache_dir))["Net.run"].values()) == cached.stats.misses == 1
+
+
+def _built(call: Callable[[], object]) -> None:
+    call()
+    background.wait_for_slot()
+
+
+def test_a_module_that_changes_during_a_build_gets_a_build_of_its_own(
+    cache_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    net, x = Net(), torch.ones(4)
+    config = gearcache.CompilerConfig(backend="eager", on_miss="background")
+    cached = gearcache.cache_compile(net.of_dtype, config=config)
+    cached(x)
+    net.half()
+    background.wait_for_slot()
+    for _ in range(2):
+        _built(lambda: cached(x))
+    assert torch.equal(cached(x), net.of_dtype(x))
+    assert (cached.stats.traces, cached.stats.loads) == (2, 1)
+    assert (cached.stats.faults, caplog.text.count("cannot be used")) == (0, 0)
+
+
+def test_what_a_build_reports_counts_although_the_module_changes_meanwhile(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, begun, fork = Net(), [], os.fork
+    cached = gearcache.cache_compile(net.by_size, config=strict_config(on_miss="background"), dynamic=False)
+    cached.warm(torch.ones(2, 4), wait=True)
+    monkeypatch.setattr(os, "fork", lambda: begun.append(1) or fork())
+    for _ in range(3):
+        _built(lambda: cached(torch.ones(3, 4)))
+        net.linear.weight = torch.nn.Parameter(torch.ones(4, 4))
+    assert (cached.stats.traces, len(begun)) == (2, 1)
+    assert cached.stats.eager_reasons["refused"] == 2
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_wrong_arguments_raise_and_end_no_builds(cache_dir: Path, is_first: bool) -> None:
+    config = gearcache.CompilerConfig(backend="eager", on_miss="background")
+    cached = gearcache.cache_compile(Net().writes, config=config, dynamic=False)
+    both = torch.ones(3)
+    right, wrong = (torch.ones(2), torch.ones(2)), (both[:2], both[1:])
+    _built(lambda: cached(*(wrong if is_first else right)))  # nothing is known of the method at its first call
+    written = both.clone()
+    for _ in range(2):
+        with pytest.raises(InputError, match="shares memory with `y`"):
+            _built(lambda: cached(*wrong))
+    assert torch.equal(both, written)
+    for _ in range(2):
+        _built(lambda: cached(torch.ones(3), torch.ones(3)))
+    assert (cached.stats.traces, cached.stats.loads, cached.stats.faults) == (2, 2, 0)
+
+
+def test_a_fault_of_the_cache_begins_no_build(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cached = gearcache.cache_compile(Net().run, config=gearcache.CompilerConfig(backend="eager", on_miss="background"))
+
+    def fails(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("gearcache.serving.find.variants.Variants.take_fresh", fails)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fork", lambda: pytest.fail("a build has begun"))
+        for _ in range(2):
+            cached(torch.ones(2, 4))
+    assert dict(cached.stats.eager_reasons) == {"fault": 2}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.errors import CaptureError
+from gearcache.serving.miss import likeness
 from gearcache.serving.miss import refused_calls as refused
 from tests.support.scenarios import strict_config
 
@@ -143,6 +146,102 @@ def test_arguments_that_are_apart_are_served_after_some_that_are_not(cache_dir: 
         with pytest.raises(CaptureError):
             cached(first, second, mode)
     assert torch.equal(cached(x, x.clone(), mode), net.run(x, x.clone(), mode))
+
+
+class Picky(nn.Module):
+    def as_real(self, x: Tensor) -> Tensor:
+        return torch.view_as_real(x) * 2
+
+    def never(self, x: Tensor, first: Any, second: Any = None) -> Tensor:
+        print("no graph")
+        return x * 2
+
+
+def test_a_plain_tensor_is_served_after_a_lazy_conjugate_was_not(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Picky().as_real, config=strict_config(), dynamic=False)
+    plain = (torch.ones(4) * 1j)[:2]  # a view, as a conjugate is
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="conjugated"):
+            cached(plain.conj())
+    assert cached.stats.traces == 1
+    assert torch.equal(cached(plain), torch.view_as_real(plain) * 2)
+    assert (cached.stats.traces, cached.stats.loads) == (2, 1)
+
+
+class Pair(NamedTuple):
+    first: Tensor
+    second: torch.device
+
+
+class Level(float):
+    pass
+
+
+class Output(OrderedDict[str, Tensor]):
+    pass
+
+
+def _new_objects(x: Tensor) -> dict[str, Any]:
+    """Return arguments that are other objects at each call."""
+    return {
+        "size": x.shape,
+        "device": torch.ones(1).device,
+        "dtype": x.dtype,
+        "slice": slice(int("300"), None),
+        "range": range(int("300")),
+        "member": signal.Signals(2),
+        "named tuple": Pair(x.clone(), torch.ones(1).device),
+        "result": torch.max(x[None], 1),
+        "number": Level(2),
+        "limits": torch.finfo(x.dtype),
+        "mapping": Output(hidden=x.clone()),
+        "in a key": {(int("300"), int("400")): 1.0},
+    }
+
+
+X = torch.ones(3)
+
+
+def test_equal_arguments_are_alike_although_each_call_has_others(cache_dir: Path, subtests: pytest.Subtests) -> None:
+    for name in _new_objects(X):
+        with subtests.test(name):
+            cached = gearcache.cache_compile(Picky().never, config=strict_config())
+            for _ in range(3):
+                with pytest.raises(CaptureError):
+                    cached(X, _new_objects(X)[name])
+            assert cached.stats.traces == 1
+
+
+def test_equal_numbers_are_alike_whether_or_not_they_are_one_object(cache_dir: Path) -> None:
+    cached, number = gearcache.cache_compile(Picky().never, config=strict_config()), int("300")
+    for other in (number, int("300")):
+        with pytest.raises(CaptureError):
+            cached(X, number, other)
+    assert cached.stats.traces == 1
+
+
+def test_other_values_are_not_alike() -> None:
+    with torch.inference_mode():
+        of_inference = torch.ones(2) * 1j
+    plain = torch.ones(2) * 1j
+    tensors = [plain, plain.conj(), of_inference, (torch.ones(2, 2) * 1j).conj()[0].imag, torch.ones(2, 2)[:, 0]]
+    assert len({likeness._outline(value) for value in tensors}) == len(tensors)
+    assert len({likeness._outline(value, exact=False) for value in tensors[:3]}) == 3
+    others = [slice(1), slice(2), range(1), range(2), Level(1), Level(2), 1.0, Pair(X, X.device), (X, X.device)]
+    others += [X.shape, (3,), X.device, torch.device("meta"), Output(a=1), Output(a=2), {"a": 1}]
+    assert len({likeness._outline(value) for value in others}) == len(others)
+
+
+def test_new_objects_of_a_kind_cost_few_traces(cache_dir: Path) -> None:
+    """Nobody knows what of them counts."""
+    cached = gearcache.cache_compile(Picky().never, config=strict_config())
+    for level in range(6):
+        with pytest.raises(CaptureError):
+            cached(X, SimpleNamespace(level=level))
+    assert cached.stats.traces == 3
+    with pytest.raises(CaptureError):
+        cached(X, SimpleNamespace(is_other=True))
+    assert cached.stats.traces == 4
 
 
 class Decoder(nn.Module):

@@ -244,7 +244,7 @@ class Entry:
         from gearcache.cache.admin.tally import count_misses
 
         if self._serves and not self.is_in_memory:  # else no call waited because of the misses
-            count_misses(self.layout, self.key.safe_label, self._history.uncounted)
+            count_misses(self.layout, self.key.safe_label, self._history.uncounted.elements())
         self._history.uncounted.clear()
 
     @property

@@ -65,8 +65,6 @@ class Variants:
         #: What the entry held when it was last read, and the sibling entries; None until they were read.
         self._own_variants: list[StoredVariant] | None = None
         self._siblings: list[Sibling] | None = None
-        #: Variants of siblings that were loaded, and are not stored in this entry.
-        self._of_siblings: list[StoredVariant] = []
         #: Variants that failed for a reason of `FAULTS`, by id: they are not tried again until the entry is read anew.
         self._unusable: dict[int, tuple[StoredVariant, str]] = {}
 
@@ -119,7 +117,6 @@ class Variants:
             variants, of_siblings = self._take_fitting(siblings, call, arguments, problems)
             misses += of_siblings
         if variants:
-            self._of_siblings += [variant for variant in variants if self._is_of_sibling(variant)]
             self._note_load(variants, time.perf_counter() - begin, counted=counted)
             return None
         if absence is not None and not misses:
@@ -135,16 +132,19 @@ class Variants:
         return Reason(kind, "; ".join(reason.text for reason in reasons))
 
     def adopt_siblings(self) -> None:
-        """Store in this entry what siblings have served, so that other hosts find it by its key; raises `CacheError`.
+        """Store in this entry the loaded variants of siblings, so that other hosts find them by its key.
 
-        Not to be called under the lock of the key.
+        Raises `CacheError`. Not to be called under the lock of the key.
         """
-        variants, self._of_siblings = self._of_siblings, []
-        if variants and not self.entry.is_in_memory:
-            with self.entry.exclusive():
-                present = self.entry.read_again()
-                if len(present) + len(variants) <= self.entry.max_variants:
-                    self.entry.adopt(_unknown(variants, present), present)
+        loaded = {id(active.variant): active.variant for active in self.loaded.variants}
+        of_siblings = [variant for variant in loaded.values() if self._is_of_sibling(variant)]
+        if not of_siblings or self.entry.is_in_memory or not _unknown(of_siblings, self.entry.read_again()):
+            return
+        with self.entry.exclusive():
+            present = self.entry.read_again()
+            variants = _unknown(of_siblings, present)
+            if variants and len(present) + len(variants) <= self.entry.max_variants:
+                self.entry.adopt(variants, present)
 
     def _read(self) -> Absence | None:
         """Read the entry at the first load; returns why there is none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
 import os
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from msgspec import Struct, field
 
-from gearcache.errors import MissingTorchNames, OptionError, TooManyVariants, UncalledProbes
+from gearcache.errors import InputError, MissingTorchNames, OptionError, TooManyVariants, UncalledProbes
 from gearcache.guards.gears.parse import GearSpec
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
@@ -22,7 +23,8 @@ from gearcache.serving.find.loaded import Frame
 from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.builds import Builds
 from gearcache.serving.miss.forked_build import ForkedBuild, Report, can_fork
-from gearcache.serving.miss.refused_calls import PATIENCE, likeness
+from gearcache.serving.miss.likeness import likeness
+from gearcache.serving.miss.refused_calls import PATIENCE
 from gearcache.telemetry.history import Record
 
 logger = logging.getLogger("gearcache")
@@ -87,9 +89,26 @@ def wait_for_slot() -> bool:
     return waited
 
 
-class BuildRests(Struct):
-    """How long no background build of a method is started, and why."""
+class Begun(Struct, frozen=True):
+    """The build of a method that was started last."""
 
+    call_likeness: Any
+    #: The work text of the build, as other hosts compute it, and what sends its result to them.
+    work: str
+    builds: Builds
+    begin: float
+
+
+class BuildRests(Struct):
+    """The last background build of a method in any state of its module, how long none is started, and why."""
+
+    begun: Begun | None = None
+    #: What ended builds have reported, until a call processes it.
+    reports: deque[Report] = field(default_factory=deque)
+    #: The likeness of the call for which graphs were stored last.
+    stored_likeness: Any = None
+    #: The duration of the last build.
+    seconds: float = 0.0
     #: When calls for which no graph could be made may be tried again.
     retry_times: dict[Any, float] = field(default_factory=dict)
     #: How many builds in a row did not serve the call that they were made for.
@@ -113,17 +132,7 @@ class BackgroundBuilds:
         self._builds = builds
         self._variants = variants
         self._record = record
-        self._reports: deque[Report] = deque()
-        self._begin_time = 0.0
-        #: The likeness of the call for which the running build was started.
-        self._build_likeness: Any = None
-        #: The work text of that build, as other hosts compute it.
-        self._work = ""
-        #: The likeness of the call for which graphs were stored last.
-        self._stored_likeness: Any = None
         self._rests = rests
-        #: The duration of the last build.
-        self._seconds = 0.0
 
     def serve(self, call: Call, spec: GearSpec, why: str) -> Frame | str:
         """Load a finished build for a call, or start one; returns the frame, or why the method itself has to run.
@@ -131,8 +140,8 @@ class BackgroundBuilds:
         `OptionError` if the process cannot be forked.
         """
         is_free = _slot.is_free()
-        while self._reports:
-            self._process_report(self._reports.popleft())
+        while self._rests.reports:
+            self._process_report(self._rests.reports.popleft())
         if self._rests.end_reason:
             return self._rests.end_reason
         if not is_free:
@@ -143,23 +152,30 @@ class BackgroundBuilds:
         if (frame := self._stored(call)) is not None:
             self._rests.useless_builds = 0
             return frame
-        if call_likeness == self._stored_likeness:  # something has changed in the meantime, and may change again
-            self._stored_likeness = None
+        if self._rests.end_reason:  # the lookup was a fault
+            return self._rests.end_reason
+        if call_likeness == self._rests.stored_likeness:  # something has changed meanwhile, and may change again
+            self._rests.stored_likeness = None
             self._rests.useless_builds += 1
             if self._rests.useless_builds > 1:
-                self._rests.rest_until = time.monotonic() + _rest(self._rests.useless_builds) * max(self._seconds, 1.0)
+                self._rests.rest_until = time.monotonic() + _rest(self._rests.useless_builds) * max(
+                    self._rests.seconds, 1.0
+                )
                 self._warn("what was compiled does not serve the call: the module changes meanwhile, time and again")
                 return "refused"
         self._begin(call, spec, why, call_likeness)
         return "background"
 
     def _stored(self, call: Call) -> Frame | None:
-        """Return the frame of a graph that this or another process has stored for the call since the last lookup."""
+        """Return the frame of a graph that this or another process has stored for the call since the last lookup.
+
+        Raises as `Binding.prepare` does; a fault of the cache ends all builds.
+        """
         try:
             _, is_fresh = self._variants.take_fresh()
             return self._variants.look_up(call, counted=False).frame if is_fresh else None
         except Exception as error:
-            self._record.history.fault(error)
+            self._record.history.fault_or_raise(error)
             self._rests.end_reason = "fault"
             return None
 
@@ -170,21 +186,25 @@ class BackgroundBuilds:
 
         def work() -> None:
             self._builds.compiles.threads, self._builds.tiers.leaves_sending = threads, True
-            if self._builds.build(call, spec, why) is None:
-                raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be made")
+            # `InputError`: its graphs are stored, and refuse the call itself, which learns it at its next lookup.
+            with contextlib.suppress(InputError):
+                if self._builds.build(call, spec, why) is None:
+                    raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be made")
             if self._variants.entry.is_in_memory:
                 raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be stored")
 
-        self._work = self._builds.prepare_fork(call, spec)
+        text = self._builds.prepare_fork(call, spec)
         limit = self._method.settings.compile_timeout * (1 + max(1, len(spec.gears)))
-        if _slot.begin(work, limit, self._reports):
-            self._begin_time, self._build_likeness = time.monotonic(), call_likeness
+        self._rests.begun = Begun(call_likeness, text, self._builds, time.monotonic())
+        if _slot.begin(work, limit, self._rests.reports):
             self._record.history.uncounted.clear()  # the child counts them
             logger.info("%s: compiling in the background", self._method.name)
 
     def _process_report(self, report: Report) -> None:
-        """Process the report of a build; each error is logged once."""
-        seconds = self._seconds = time.monotonic() - self._begin_time
+        """Process the report of a build, which may be of another binding's; each error is logged once."""
+        begun, self._rests.begun = self._rests.begun, None
+        assert begun is not None, "one build of a method runs at a time"
+        seconds = self._rests.seconds = time.monotonic() - begun.begin
         for event in report.events:
             self._record.counters.note(event)
         for level, text in report.logged:
@@ -195,9 +215,9 @@ class BackgroundBuilds:
             if tier:
                 _reported_tiers.add(tier)
         if not report.kind:
-            self._stored_likeness, self._rests.failures = self._build_likeness, 0
+            self._rests.stored_likeness, self._rests.failures = begun.call_likeness, 0
             if any(event.kind == "publish" for event in report.events):
-                self._builds.take_over(self._work)
+                begun.builds.take_over(begun.work)
             return
         if report.kind in (MissingTorchNames.__name__, UncalledProbes.__name__):
             self._rests.end_reason = "torch"
@@ -208,7 +228,7 @@ class BackgroundBuilds:
             logger.warning("%s", report.error)
             return
         cause = report.error if report.kind == "RuntimeError" else f"{report.kind}: {report.error}"
-        self._note_failure(self._build_likeness, cause, seconds, raises=report.kind == "MethodRaises")
+        self._note_failure(begun.call_likeness, cause, seconds, raises=report.kind == "MethodRaises")
 
     def _note_failure(self, call_likeness: Any, cause: str, seconds: float, *, raises: bool = False) -> None:
         """Let like calls run without a graph for some time; `raises`: the method itself raises, so the user knows."""
@@ -222,6 +242,8 @@ class BackgroundBuilds:
     def _warn(self, cause: str, level: int = logging.WARNING) -> None:
         """Log once why calls run without a graph."""
         if cause not in self._rests.warned:
+            if len(self._rests.warned) >= _MOST:
+                self._rests.warned.clear()
             self._rests.warned.add(cause)
             self._record.history.lines.append(cause)
             logger.log(level, "%s runs without a graph: %s", self._method.name, cause)

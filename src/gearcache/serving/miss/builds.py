@@ -14,7 +14,6 @@ from gearcache.errors import (
     CacheError,
     CaptureError,
     CompileError,
-    GearcacheError,
     LockTimeout,
     MissingTorchNames,
     ModuleChanged,
@@ -70,6 +69,7 @@ class Builds:
         impossible, or if the host lacks something that a compile needs: the method itself then serves the call. `why`
         is the reason why no stored graph serves the call, for errors. `is_padded`: a larger gear is to serve the call.
         """
+        self.obstacle = "fault"
         try:
             with contextlib.ExitStack() as lock, self.tiers.giving_up():
                 present = self._begin(lock, call, spec, why, is_padded=is_padded)
@@ -219,12 +219,10 @@ class Builds:
         return self._load(call, result) if self._keep(result, []) else None
 
     def _fault(self, error: Exception) -> None:
-        """Raise errors that the user has to know about, and record all others as faults of the cache."""
         # If other ranks of a job wait for this one, it must not compile while another process holds the lock.
-        is_awaited = isinstance(error, LockTimeout) and self._method.right.is_granted
-        if isinstance(error, GearcacheError) and (is_awaited or not isinstance(error, CacheError)):
+        if isinstance(error, LockTimeout) and self._method.right.is_granted:
             raise error
-        self._history.fault(error)
+        self._history.fault_or_raise(error)
 
     def complete(self, call: Call) -> None:
         """Compile the gears of the spec that are missing for a call that a loaded graph serves."""

@@ -15,13 +15,14 @@ from msgspec import Struct
 
 from gearcache.cache.keys.module_tree import named_modules
 from gearcache.guards.access import own_attributes
+from gearcache.guards.evidence.constants import to_plain
 from gearcache.guards.evidence.names import name_of
 from gearcache.guards.evidence.traced_files import UnnamedCode, changed_source, record_sources
+from gearcache.interrupts import raise_interrupt
 from gearcache.options import Settings
 from gearcache.serving.call.call import Call
 
 _MOST_TEXT = 1000
-_PLAIN = (bool, int, float, str, type(None))
 
 
 class ImpossibleCall(Struct, frozen=True):
@@ -77,9 +78,13 @@ def _plain_attributes(module: Any) -> list[tuple[str, Any]]:
 
 
 def _outline(value: Any, depth: int = 3) -> Any:
-    """Return the plain parts of a value, and the types of the rest."""
-    if depth and type(value) in (list, tuple):
-        return [_outline(item, depth - 1) for item in value]
+    """Return the constants of a value, as other processes have them too, and the types of the rest."""
+    if depth and issubclass(type(value), (list, tuple)):
+        return name_of(type(value)), [_outline(item, depth - 1) for item in value]
     if depth and type(value) is dict:
         return [(_outline(key, 0), _outline(item, depth - 1)) for key, item in value.items()]
-    return repr(value) if type(value) in _PLAIN else name_of(type(value))
+    try:
+        return to_plain(value)
+    except Exception as error:  # `NotConstant`, or what code of its class raises
+        raise_interrupt(error)
+        return name_of(type(value))

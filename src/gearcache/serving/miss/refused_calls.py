@@ -1,31 +1,23 @@
 """Remembers calls for which no graph could be made: they are not traced at each call, which may take minutes.
 
 After some calls that the method rejects, it runs a call without a graph before the call is traced: a client that sends
-nothing else costs the process no traces. After some calls that differ only in ints and sizes, and for which the same
-error was found, the next ones get it without a trace for a while.
+nothing else costs the process no traces. After some calls that differ only in ints, sizes and new objects, and for
+which the same error was found, the next ones get it without a trace for a while.
 """
 
 from __future__ import annotations
 
-import collections
 import copy
-import os
 import time
-import types
-import weakref
-from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import torch
 from msgspec import Struct
 
 from gearcache.errors import CompileError, GearcacheError, MethodRaises
-from gearcache.guards.access import own_attributes
-from gearcache.guards.evidence.code import code_objects
 from gearcache.guards.evidence.names import module_of
-from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES
 from gearcache.interrupts import raise_interrupt
 from gearcache.serving.call.call import Call
+from gearcache.serving.miss.likeness import likeness
 
 #: A call is retried after this many times the duration of the last attempt, even if nothing has changed.
 PATIENCE = 20.0
@@ -34,10 +26,6 @@ _MOST = 64
 _REJECTED = 3
 #: Seconds for which a call that was rejected without a trace is not traced either.
 _REJECTED_SECONDS = 60.0
-#: Types whose equal values are interchangeable; others are compared as text (-0.0 and 0.0, NaN).
-_SCALARS = frozenset((bool, int, str, bytes, type(None)))
-_FLOATS = frozenset((float, complex))
-_FLAGS = frozenset((bool, type(None)))
 
 
 class _Streak(Struct):
@@ -142,101 +130,3 @@ def _repeated(error: GearcacheError, why: str, end: float) -> GearcacheError:
         seconds = end - time.monotonic()
         repeated.add_note(f"{why}, so this one was not traced: it will be in {seconds:.0f} s, or after `.refresh()`")
     return repeated
-
-
-class _Same:
-    """Equal for the same object only: another one may get the address of one that is gone. Keeps none alive."""
-
-    def __init__(self, value: Any) -> None:
-        try:
-            self._object: Callable[[], Any] = weakref.ref(value)
-        except TypeError:  # of a class without weak references
-            self._object = lambda: value
-        self._hash = id(value)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, _Same) and (value := self._object()) is not None and value is other._object()
-        )
-
-    def __hash__(self) -> int:
-        return self._hash
-
-
-def likeness(call: Call, *, exact: bool = True) -> Any:
-    """Return a value that is equal for calls that are refused for the same reason.
-
-    Unless `exact`, ints and sizes of the arguments do not count.
-    """
-    instance = next(iter(call.arguments.values()))
-    modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), call.stance, frozenset(os.environ.items())
-    arguments = tuple((name, _outline(value, exact=exact)) for name, value in call.given.items())
-    places = [id(value) for value in call.given.values()]
-    joined = tuple(map(places.index, places))
-    # The instance is represented by its identity; the content of its modules is listed.
-    module_globals = call.scope.module_globals
-    used = _used_names(instance, module_globals)
-    seen = {name: value for name, value in list(module_globals.items()) if name in used}
-    return modes, arguments, joined, tuple(_parts(instance)), _outlines(seen)
-
-
-def _used_names(instance: Any, module_globals: Mapping[str, Any]) -> set[str]:
-    """Return the names in the code of a file's functions and methods, without those of a script's loop."""
-    classes = [value for value in list(module_globals.values()) if isinstance(value, type)]
-    spaces = [module_globals, *map(vars, classes), *map(vars, type(instance).__mro__)]
-    functions = [value for space in spaces for value in list(space.values()) if type(value) is types.FunctionType]
-    codes = [function.__code__ for function in functions if function.__globals__ is module_globals]
-    return {name for code in codes for nested in code_objects(code) for name in nested.co_names}
-
-
-def _parts(instance: Any) -> Iterable[Any]:
-    """Yield the content of the module, its submodules and their classes; no user code is called."""
-    queue, seen = [instance], set()
-    classes: dict[type, None] = {}
-    while queue:
-        module = queue.pop()
-        if id(module) in seen:
-            continue
-        seen.add(id(module))
-        classes.update(dict.fromkeys(type(module).__mro__))
-        attributes = own_attributes(module) or {}
-        yield _Same(module), _Same(type(module)), _outlines(attributes)
-        children = attributes.get("_modules")
-        if type(children) is dict:
-            queue.extend(children.values())
-    for cls in classes:
-        if not module_of(cls).startswith(("torch.nn.modules", "builtins")):
-            yield _Same(cls), _outlines(vars(cls))
-
-
-def _outlines(values: Mapping[str, Any]) -> Any:
-    return tuple((name, _outline(value, 2)) for name, value in list(values.items()))
-
-
-def _outline(value: Any, depth: int = 4, *, exact: bool = True) -> Any:
-    """Return type and value, items of containers, the layout of a tensor; for other objects, the identity."""
-    kind = type(value)
-    if kind is int and not exact:
-        return kind
-    if kind in _SCALARS:
-        return kind, value
-    if kind in PLAIN_TYPES:
-        if not exact:
-            return kind, value.dtype, value.dim(), value.device
-        layout = tuple(value.stride()) if value.layout == torch.strided else str(value.layout)
-        return kind, value.dtype, tuple(value.shape), layout, value.device, value.requires_grad, value._base is None
-    if kind in _FLOATS:
-        return kind, repr(value)
-    if kind is types.FunctionType:
-        return _Same(value), _Same(value.__code__)
-    if depth and kind in (list, tuple):
-        return kind, tuple(_outline(item, depth - 1, exact=exact) for item in value)
-    if depth and kind in (dict, collections.OrderedDict):
-        items = list(value.items())
-        return kind, tuple((_outline(key, 0), _outline(item, depth - 1, exact=exact)) for key, item in items)
-    if depth and kind in (set, frozenset):
-        return kind, frozenset(_outline(item, 0) for item in list(value))
-    # Of an object its flags: numbers and texts may be other ones at each call. `_parts` lists modules.
-    attributes = own_attributes(value) if depth and not isinstance(value, (type, torch.nn.Module)) else None
-    flags = [(name, item) for name, item in list((attributes or {}).items()) if type(item) in _FLAGS]
-    return _Same(value), tuple(flags)

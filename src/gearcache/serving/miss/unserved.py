@@ -60,8 +60,9 @@ class Lessons(Struct):
     """What the calls of a method without a graph have shown; it holds until a refresh, in every state of the module."""
 
     background: BuildRests = field(default_factory=BuildRests)
-    #: Set when the cache and its fallback have failed: the method itself then serves calls without a loaded graph.
-    runs_original: bool = False
+    #: Set when no graph can be made, for example as the cache and its fallback have failed: why the method itself then
+    #: serves calls without a loaded graph, as in `EAGER_REASONS`.
+    obstacle: str = ""
     #: Set when the entry is full.
     is_full: bool = False
 
@@ -171,17 +172,17 @@ class UnservedCalls:
             if call.is_run:
                 self._count_eager(call, frame_or_reason)
             return None
-        reason = "max_variants" if self._lessons.is_full else self.builds.obstacle
+        reason = "max_variants" if self._lessons.is_full else self._lessons.obstacle
         outcomes, begin = self._record.outcomes, time.monotonic()
         # A caller that only prepares calls needs the error each time.
         if call.is_run and begin < outcomes.next_build:
             reason = "changed"
-        elif not call.is_run or not (self._lessons.runs_original or self._lessons.is_full):
+        elif not call.is_run or not (self._lessons.obstacle or self._lessons.is_full):
             try:
                 if (answer := self._compile(call, verdict, why)) is not None:
                     outcomes.changed_builds = 0
                     return answer
-                self._lessons.runs_original, reason = True, self.builds.obstacle
+                self._lessons.obstacle = reason = self.builds.obstacle
             except NoOperation:
                 if not call.is_run:
                     raise
