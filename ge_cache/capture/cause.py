@@ -11,8 +11,10 @@ from gearcache.ge_cache.private_torch.under_way import places
 #: Dynamo's texts where a tensor's values decide what is done next, with the condition where it is a number's.
 _OF_VALUES = re.compile(
     r"Data-dependent branching|"
-    r"(?:Could not guard on|specialized integer from) data-dependent expression (.+?) \(unhinted"
+    r"(?:Could not guard on|(specialized integer) from) data-dependent expression (.+?) \(unhinted"
 )
+_OF_BRANCH = "compute both with `torch.where`, or decide before the call"
+_OF_INT = "pass it as an int; where it is the index of a tensor, `x[t.item()]` works"
 #: Dynamo's text where a distribution checks its parameters; `torch.compile` turns that off for the whole process.
 _OF_DISTRIBUTION = re.compile(r"`\w+` in file `[^`]*torch/distributions/")
 #: The way out for attention of `torch.nn`, which otherwise looks at the values of a mask.
@@ -59,9 +61,9 @@ def cause_of(error: BaseException) -> str:
     if first.startswith(_OF_OBJECT) and (given := _OBJECT.search(str(error.__cause__))) is not None:
         return "; ".join([_of_object(given[1]), *where[-1:]])
     if (decided := _OF_VALUES.search(text)) is not None:
-        condition = f" (`{decided[1].strip()}`)" if decided[1] else ""
+        condition = f" (`{decided[2].strip()}`)" if decided[2] else ""
         is_of_mask = any(frame.filename.endswith("torch/nn/modules/transformer.py") for frame in _stack(error))
-        advice = _OF_MASK if is_of_mask else "compute both with `torch.where`, or decide before the call"
+        advice = _OF_MASK if is_of_mask else _OF_INT if decided[1] else _OF_BRANCH
         return "; ".join(
             [f"the values of a tensor decide what it does{condition}: {advice}", *places(_stack(error))[-1:]]
         )

@@ -155,7 +155,7 @@ class OfTorch(nn.Module):
             "branched",
             r"a graph inside a graph, for `cond`, which cannot be stored: branch or repeat outside the method",
         ),
-        ("repeated", r"the values of a tensor decide what it does \(`TruncToInt\(.*\)`\): compute both"),
+        ("repeated", r"the values of a tensor decide what it does \(`TruncToInt\(.*\)`\): pass it as an int"),
     ],
 )
 def test_a_construct_of_torch_is_named_with_the_way_out(
