@@ -13,7 +13,6 @@ _FILES = (
     "probes.inlined",
     "probes.writes",
     "probes.classes",
-    "probes.class_operators",
     "probes.attributes",
     "probes.keys",
     "probes.sets",
