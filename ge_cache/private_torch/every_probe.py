@@ -8,7 +8,7 @@ from gearcache.ge_cache.private_torch.probe import Probes
 
 _ROOM = "gearcache.ge_cache.private_torch"
 _FILES = (
-    "probes.seen",
+    "probes.met",
     "probes.inputs",
     "probes.inlined",
     "probes.writes",
@@ -31,7 +31,6 @@ _FILES = (
     "corrections.tensor_calls",
     "probes.lookups",
     "probes.reads",
-    "probes.identities",
     "probes.opaque",
     "probes.cached_functions",
     "probes.floats",
