@@ -28,7 +28,6 @@ _FILES = (
     "probes.escapes",
     "probes.script_objects",
     "probes.loggers",
-    "corrections.tensor_calls",
     "probes.lookups",
     "probes.reads",
     "probes.opaque",
