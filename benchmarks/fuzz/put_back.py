@@ -105,7 +105,7 @@ def _no_names(parameters: Any) -> str:
 #: The removed mechanisms, by their section in `docs/fuzzing.md`.
 BUGS: dict[str, Callable[[], None]] = {
     "2 modules in arguments are bound": _exchange(
-        ("ge_cache.capture.weights", "Weights.are_bound", lambda self, source: True),
+        ("ge_cache.capture.tensors", "Weights.are_bound", lambda self, source: True),
     ),
     "2 copies share the method": _exchange(
         ("serving.call.decorated_method", "_reader", _read_shared),
@@ -125,7 +125,6 @@ BUGS: dict[str, Callable[[], None]] = {
     "5 type tests are not asked again": _unnoted("type test"),
     "5 sets have one order": _without("probes.sets"),
     "5 keys are not compared": _without("probes.keys"),
-    "5 containers are constants": _without("probes.constants"),
     "5 constants are not looked for among objects": _without("corrections.comparisons"),
     "5 texts and addresses": _without("probes.addresses"),
 }

@@ -8,32 +8,35 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gearcache.errors import CaptureError, ModuleChanged, UncacheableGuard
 from gearcache.ge_cache.capture.captured import Capture
-from gearcache.ge_cache.capture.inputs import fixed_sizes, graph_inputs, place_checks, unbacked_sizes
 from gearcache.ge_cache.capture.number_checks import number_checks
 from gearcache.ge_cache.capture.number_choice import NO_NUMBERS, NumberChoice
 from gearcache.ge_cache.capture.numbers import name_by_passed, written_ints
 from gearcache.ge_cache.capture.orders import CAUSE, are_alike, arrangements
 from gearcache.ge_cache.capture.source_paths import FrameNames
+from gearcache.ge_cache.capture.tensors import (
+    fixed_sizes,
+    graph_inputs,
+    layout_checks,
+    place_checks,
+    unbacked_sizes,
+)
 from gearcache.ge_cache.capture.translation import GuardTranslator, tensor_sources
-from gearcache.ge_cache.capture.unreached import unreached_modules
 from gearcache.ge_cache.capture.unwrapped import unwrap_weights
-from gearcache.ge_cache.capture.weights import layout_checks
 from gearcache.ge_cache.capture.written import Written
-from gearcache.ge_cache.dependencies.autograd_reads import autograd_checks, weight_checks
 from gearcache.ge_cache.dependencies.identities import identity_checks
 from gearcache.ge_cache.dependencies.implied import without_implied
 from gearcache.ge_cache.dependencies.looked_up import Lookups
 from gearcache.ge_cache.dependencies.observed import TracedCode, observed_checks, result_class_checks
 from gearcache.ge_cache.dependencies.paths import Paths
 from gearcache.ge_cache.dependencies.seen import Seen, others_run
-from gearcache.ge_cache.dependencies.tensor_reads import tensor_checks
+from gearcache.ge_cache.dependencies.tensor_reads import autograd_checks, tensor_checks, weight_checks
 from gearcache.ge_cache.private_torch import core as private_core
 from gearcache.ge_cache.private_torch import under_way as private_under_way
 from gearcache.guards.access import Access
@@ -60,7 +63,7 @@ def capture_method(
     `ModuleChanged` if another thread changed something that the trace has read.
 
     `numbers`: which ints stay symbolic, see `ge_cache.capture.numbers`; `unbound`: Dynamo's names of parameters and
-    buffers that become inputs, see `ge_cache.capture.weights`. `with_grad`: as with autograd on, which makes a
+    buffers that become inputs, see `ge_cache.capture.tensors`. `with_grad`: as with autograd on, which makes a
     difference only where the method reads the mode.
     """
     from gearcache.ge_cache.capture.recording import Recording  # imports Dynamo
@@ -194,7 +197,30 @@ def _unreached(
         with contextlib.suppress(UncacheableGuard):  # an object that the trace made has no path
             accesses.append(paths.of(write.source))
     objects = GuardTranslator(paths).objects(recording.output.output_graph.guards, accesses)
-    return None if objects is None else unreached_modules(instance, objects)
+    return None if objects is None else _unreached_modules(instance, objects)
+
+
+def _unreached_modules(instance: Any, objects: Iterable[Any]) -> list[str]:
+    """Return the paths of modules of which the trace reached nothing, neither them nor a module below them.
+
+    `objects` are those on the paths of everything that the trace depends on. Of a module and those below it, only the
+    uppermost is named.
+    """
+    from gearcache.cache.keys.module_tree import named_children  # the backends load nothing of `cache/` by themselves
+
+    reached = {id(value) for value in (instance, *objects) if isinstance(value, torch.nn.Module)}
+    paths: list[str] = []
+
+    def visit(module: Any, path: str) -> bool:
+        children = [(child, f"{path}.{name}" if path else name) for name, child in named_children(module)]
+        outcomes = [(child_path, visit(child, child_path)) for child, child_path in children]
+        if id(module) not in reached and not any(is_reached for _, is_reached in outcomes):
+            return False
+        paths.extend(child_path for child_path, is_reached in outcomes if not is_reached)
+        return True
+
+    visit(instance, "")
+    return sorted(paths)
 
 
 def _distinct(checks: list[Check]) -> list[Check]:

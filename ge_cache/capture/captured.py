@@ -71,7 +71,7 @@ class Capture(Struct):
     number_accesses: dict[Any, Access] = field(default_factory=dict)
     #: Paths of ints that the trace fixed although the frame writes them.
     written_ints: list[Access] = field(default_factory=list)
-    #: Paths of modules of the instance that the trace did not reach, see `capture.unreached`; None if unknown.
+    #: Paths of modules of the instance that the trace did not reach, see `capture.capture`; None if unknown.
     unreached: list[str] | None = None
     #: The graph that `graphs.dynamic.check_numbers` recorded, with its printer; the first gear of these sizes takes it.
     recorded: tuple[Any, Any] | None = None

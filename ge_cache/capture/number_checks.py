@@ -48,22 +48,13 @@ def number_checks(
     for symbol, name in numbers.float_names.items():
         named_paths[name], hints[name] = paths[symbol], float(shape_env.backed_var_to_val[symbol])
     texts += numbers.float_conditions
-    groups: list[tuple[set[str], list[str]]] = [
-        ({name}, []) for name in (*numbers.names.values(), *numbers.float_names.values())
-    ]
-    for text in dict.fromkeys(texts):
-        used_names = number_names(text)
+    names_of = {text: number_names(text) for text in texts}
+    for text in names_of:
         if expression_function(text, tuple(hints))(**hints) is not True:
             raise CaptureError("", f"it assumes `{text}` of a number, which is not so in the traced call")
-        overlapping = [group for group in groups if group[0] & used_names]
-        groups = [group for group in groups if group not in overlapping]
-        groups.append(
-            (
-                used_names.union(*(group[0] for group in overlapping)),
-                [*(item for group in overlapping for item in group[1]), text],
-            )
-        )
-    return [_check(sorted(used_names), group_texts, named_paths) for used_names, group_texts in groups]
+    alone = {*numbers.names.values(), *numbers.float_names.values()}.difference(*names_of.values())
+    checks = [_check([name], [], named_paths) for name in sorted(alone)]
+    return checks + [_check(sorted(used_names), [text], named_paths) for text, used_names in names_of.items()]
 
 
 def _check(used_names: list[str], texts: list[str], paths: Mapping[str, Access]) -> Check:

@@ -6,10 +6,14 @@ with each set reversed, rotated by one item, with every other set reversed, and 
 place of an item, on which of two comes first, or on two sets having one order, differs in one of these traces. A method
 may also treat an item by what earlier ones have left, such as a budget: then the traces take other branches, whose
 counts are compared.
+
+transformers makes rotary tables and masks in loops over `set(config.layer_types)`: another order of the set gives the
+same nodes in another order, and the same result.
 """
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 from collections.abc import Iterator
@@ -19,7 +23,7 @@ from typing import Any
 import torch
 
 from gearcache.ge_cache.capture.captured import Capture
-from gearcache.ge_cache.capture.dataflow import dataflow
+from gearcache.ge_cache.private_torch import nodes as private_nodes
 
 #: Orders that are tried besides the order of insertion.
 ARRANGEMENTS = ("reversed", "moved on", "every other reversed", "shuffled")
@@ -59,7 +63,7 @@ def are_alike(capture: Capture, other: Capture) -> bool:
 
 def _outline(capture: Capture) -> list[Any]:
     return [
-        dataflow(capture.module),
+        _dataflow(capture.module),
         _code_outline(capture.frame_code, capture.graph_name),
         sorted((name, access.text) for name, access in capture.attributes.items()),
         [(item.access.text, str(item.sizes), str(item.strides), item.dtype, item.device) for item in capture.inputs],
@@ -86,3 +90,35 @@ def _are_same_constants(capture: Capture, other: Capture) -> bool:
         for name, tensor in capture.attribute_tensors.items()
         if name not in capture.attributes
     )
+
+
+def _dataflow(module: torch.fx.GraphModule) -> list[str]:
+    """Return a line for each node, sorted, which is equal for a node of another graph with the same effect and result.
+
+    A node that may have an effect, or draw random numbers, keeps its place among such nodes, and all others keep
+    theirs between two of them: those may read what it writes.
+    """
+    lines: dict[torch.fx.Node, _Line] = {}
+    effects = 0
+    for node in module.graph.nodes:
+        arguments = torch.fx.node.map_arg((node.args, dict(node.kwargs)), lines.__getitem__)
+        line = f"{effects} {node.op} {_target(node, module)} {arguments}"
+        if not private_nodes.only_computes(node):
+            effects += 1
+        lines[node] = _Line(hashlib.sha256(line.encode()).hexdigest())
+    return sorted(map(repr, lines.values()))
+
+
+class _Line(str):
+    """The digest of a node's line, which no text among the arguments of another is taken for."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+def _target(node: torch.fx.Node, module: torch.fx.GraphModule) -> Any:
+    """Return what tells a node's target from others; the body of a graph in the graph belongs to it."""
+    part = getattr(module, str(node.target), None) if node.op == "get_attr" else None
+    return _dataflow(part) if isinstance(part, torch.fx.GraphModule) else node.target

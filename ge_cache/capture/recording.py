@@ -13,12 +13,12 @@ from gearcache.ge_cache.capture.cause import cause_of
 from gearcache.ge_cache.capture.hook import GraphHook
 from gearcache.ge_cache.capture.number_choice import NumberChoice, NumberRefused, WantedNumbers
 from gearcache.ge_cache.capture.source_paths import FrameNames
-from gearcache.ge_cache.capture.weights import Weights
-from gearcache.ge_cache.dependencies.autograd_reads import check_graph
+from gearcache.ge_cache.capture.tensors import Weights
 from gearcache.ge_cache.dependencies.log import TraceLog
 from gearcache.ge_cache.dependencies.paths import Paths
 from gearcache.ge_cache.dependencies.seen import Seen, others_run
 from gearcache.ge_cache.dependencies.switches import check_switches
+from gearcache.ge_cache.dependencies.tensor_reads import check_graph
 from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.ge_cache.private_torch import every_probe
 from gearcache.ge_cache.private_torch import fake as private_fake

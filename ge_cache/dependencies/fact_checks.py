@@ -86,13 +86,6 @@ class FactChecks:
         if access is not None:
             yield Check("not_own", access, name)
 
-    def _level(self, source: Any, level: int) -> Iterator[Check]:
-        access, logger = self._paths.find_value(source)
-        if access is None:
-            raise CaptureError(self._method, "it asks a logger for its level to which no path leads")
-        question = access.then("attr", "isEnabledFor").then("called_with", level)
-        yield observe("constant", question, logger.isEnabledFor(level))
-
     def _own_key(self, source: Any, key: Any) -> Iterator[Check]:
         access, attributes = self._own_attributes(source)
         yield Check("contains" if key in attributes else "lacks", access, wanted_key(key))
@@ -199,7 +192,6 @@ class FactChecks:
         "order": _order,
         "attribute": _attribute,
         "made attribute": _made_attribute,
-        "level": _level,
         "own key": _own_key,
         "own keys": _own_keys,
         "emptiness": _emptiness,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import fx
@@ -17,7 +16,7 @@ from torch import fx
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.private_torch import nodes as private_nodes
 from gearcache.guards.evidence.code import is_library_file
-from gearcache.guards.evidence.names import module_of
+from gearcache.guards.evidence.names import name_of
 
 #: A frame in the stack of a node: file, line, function, and the code if it is known.
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)(?:\n +(?P<code>.+))?')
@@ -27,7 +26,7 @@ def check_switches(method: str, module: fx.GraphModule) -> None:
     """Refuse a captured graph that sets a switch of torch by a call; an assignment is refused as it is traced."""
     for node in _nodes(module):
         if _has_only_effect(node) and not private_nodes.is_honoured(node):
-            name = _name(node.target)
+            name = name_of(node.target).replace(":", ".")
             raise CaptureError(
                 method,
                 f"it calls `{name}`{_place(node)}, which a graph does not honour: call it around the call of the "
@@ -57,10 +56,6 @@ def _is_value(node: fx.Node) -> bool:
     value = node.meta.get("example_value")
     parts = value if isinstance(value, (list, tuple)) else (value,)
     return any(isinstance(part, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)) for part in parts)
-
-
-def _name(function: Any) -> str:
-    return f"{module_of(function)}.{getattr(function, '__name__', function)}"
 
 
 def _place(node: fx.Node) -> str:

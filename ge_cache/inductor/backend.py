@@ -93,7 +93,8 @@ class InductorBackend(Backend):
         """
         cpu: dict[str, Any] = {"target": self.target}
         if self.target == targets.NATIVE:
-            cpu = {"capability": private_core.cpu_capability(), "instructions": list(targets.cpu_flags())}
+            capability = torch.backends.cpu.get_cpu_capability()
+            cpu = {"capability": capability, "instructions": list(targets.cpu_flags())}
         return {
             "recipe": RECIPE,
             **cpu,

@@ -70,11 +70,6 @@ def storage_key(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-def cpu_capability() -> str:
-    """Return the instruction set that ATen uses, e.g. `AVX2`."""
-    return str(torch.backends.cpu.get_cpu_capability())
-
-
 OpOverload = torch._ops.OpOverload
 OpOverloadPacket = torch._ops.OpOverloadPacket
 

@@ -16,7 +16,6 @@ RENAMED = {
     "mp_length": "mp_length_impl",
     "repr_impl": "tp_repr_impl",
     "richcompare_impl": "tp_richcompare_impl",
-    "set_current_exception": "set_raised_exception",
     "sq_contains": "sq_contains_impl",
     "sq_length": "sq_length_impl",
     "var_getattr": "tp_getattro_impl",

@@ -73,8 +73,6 @@ class Kind(Struct, frozen=True, eq=False):
     """One kind of check: all that gearcache does with it. A new kind is one row, and a row of its test."""
 
     name: str
-    #: When a check of this kind holds.
-    meaning: str
     #: The plain data to expect, from a value and what is asked about it. Raises `NotConstant` if there is none.
     observe: Callable[[Any, Any], Any]
     #: Whether the check holds for a value. Errors of the value are passed on: then it does not hold.
@@ -113,19 +111,18 @@ class Kind(Struct, frozen=True, eq=False):
         return f"`{path}`: {self.name} was {wanted}, is now {present}"
 
 
-def of_value(name: str, meaning: str, plain: Callable[[Any], Any], **others: Any) -> Kind:
+def of_value(name: str, plain: Callable[[Any], Any], **others: Any) -> Kind:
     """Return a kind that compares plain data of a value."""
     row: dict[str, Any] = {
         "observe": lambda value, argument: plain(value),
         "holds": lambda value, expected, walker: bool(plain(value) == expected),
         "found": lambda value, expected, walker: repr(plain(value)),
     }
-    return Kind(name, meaning, **(row | others))
+    return Kind(name, **(row | others))
 
 
 def of_question(
     name: str,
-    meaning: str,
     answer: Callable[[Any, Any], bool],
     *,
     was: str,
@@ -142,12 +139,11 @@ def of_question(
         "found": lambda value, expected, walker: now(value, expected),
         "words": lambda path, expected, wanted, present: f"`{path}`: {was.format(wanted)}, is now {present}",
     }
-    return Kind(name, meaning, **(row | others))
+    return Kind(name, **(row | others))
 
 
 def of_relation(
     name: str,
-    meaning: str,
     others: Callable[[Any], list[Access]],
     answer: Callable[[Any, Any, list[Any]], bool],
     **more: Any,
@@ -168,4 +164,4 @@ def of_relation(
         "watch": watch,
         "others": others,
     }
-    return Kind(name, meaning, **(row | more))
+    return Kind(name, **(row | more))

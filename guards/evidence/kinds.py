@@ -159,11 +159,10 @@ def _watch_function(watching: Any, value: Any, expected: Any) -> None:
     watching.add_function(value)
 
 
-def _of_items(name: str, meaning: str, **others: Any) -> Kind:
+def _of_items(name: str, **others: Any) -> Kind:
     """Return a kind that compares the items of a container, as constants in their order."""
     return of_value(
         name,
-        meaning,
         _constants,
         observe=_all_plain,
         found=lambda value, expected, walker: _constants_text(_constants(value)),
@@ -177,7 +176,6 @@ def _attribute_test(name: str, *, is_there: bool) -> Kind:
     negation = "" if is_there else "not "
     return of_question(
         name,
-        f"`hasattr` is {str(is_there).lower()}",
         lambda value, attribute: hasattr(value, attribute) is is_there,
         was=f"attribute {{}} was {negation}there",
         now=lambda value, attribute: f"{'not ' if is_there else ''}there",
@@ -192,9 +190,9 @@ KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         *RELATIONS,
+        # The exact type has this `module:qualname`, and all checks with this text see one type.
         of_value(
             "type",
-            "the exact type has this `module:qualname`, and all checks with this text see one type",
             lambda value: name_of(type(value)),
             holds=_has_type,
             found=lambda value, expected, walker: _found_name(name_of(type(value)), expected),
@@ -206,7 +204,6 @@ KINDS: dict[str, Kind] = {
         ),
         of_value(
             "constant",
-            "the value is this constant, type included",
             _constant,
             observe=lambda value, argument: to_plain(value),
             found=lambda value, expected, walker: readable(_constant(value)),
@@ -217,7 +214,6 @@ KINDS: dict[str, Kind] = {
         ),
         of_value(
             "length",
-            "`len()` is this number",
             len,
             subject="len({})",
             source=lambda writer, access, expected, compared: (
@@ -226,18 +222,15 @@ KINDS: dict[str, Kind] = {
         ),
         _of_items(
             "keys",
-            "the mapping has these keys in this order",
             words=lambda path, expected, wanted, present: f"`{path}` had the keys {wanted}, has now {present}",
         ),
         of_value(
             "positions",
-            "the keys of the `OrderedDict`, of which some may have been moved, go in this order",
             _positions,
             words=lambda path, expected, wanted, present: f"the keys of `{path}` go in another order",
         ),
         _of_items(
             "order",
-            "the set has these items in this order",
             words=lambda path, expected, wanted, present: (
                 f"the set `{path}` held {wanted} in this order, holds now {present} (the order of a set of texts "
                 "differs in each process unless PYTHONHASHSEED is set)"
@@ -248,7 +241,6 @@ KINDS: dict[str, Kind] = {
         _attribute_test("no_attr", is_there=False),
         of_question(
             "not_own",
-            "the object itself does not hold the attribute: its class makes it (`__getattr__`)",
             lambda value, name: name not in (own_attributes(value) or ()),
             was="attribute {} was not its own",
             now=lambda value, name: "its own",
@@ -256,7 +248,6 @@ KINDS: dict[str, Kind] = {
         ),
         of_question(
             "contains",
-            "the container holds the constant",
             _contains,
             was="{} was in it",
             now=lambda value, key: "not in it",
@@ -265,7 +256,6 @@ KINDS: dict[str, Kind] = {
         ),
         of_question(
             "lacks",
-            "the container does not hold the constant",
             lambda value, key: not _contains(value, key),
             was="{} was not in it",
             now=lambda value, key: "in it",
@@ -277,20 +267,17 @@ KINDS: dict[str, Kind] = {
         ),
         of_value(
             "not_none",
-            "the value is not `None`",
             lambda value: value is not None,
             watch=None,
             source=lambda writer, access, expected, compared: f"{writer.path(access)} is not None",
         ),
         of_value(
             "empty",
-            "the container is empty or None (module hooks)",
             lambda value: not value,
             source=lambda writer, access, expected, compared: f"not {writer.path(access)}",
         ),
         of_value(
             "name",
-            "the class, builtin or module has this name",
             named,
             holds=_has_name,
             found=lambda value, expected, walker: _found_name(named(value), expected),
@@ -300,7 +287,6 @@ KINDS: dict[str, Kind] = {
         ),
         of_value(
             "function",
-            "the function has this name and this code",
             function_plain,
             found=_found_function,
             watch=_watch_function,
@@ -313,7 +299,6 @@ KINDS: dict[str, Kind] = {
         ),
         of_value(
             "definition",
-            "the function has this name, this code, these defaults and closed-over values",
             definition,
             watch=_watch_function,
             words=lambda path, expected, wanted, present: f"`{path}` or its defaults were changed",
@@ -321,7 +306,6 @@ KINDS: dict[str, Kind] = {
         ),
         of_value(
             "reached",
-            "the function and all functions, defaults and globals that it uses are these",
             reached,
             watch=lambda watching, value, expected: watching.add_reached(value),
             words=lambda path, expected, wanted, present: (
@@ -329,16 +313,14 @@ KINDS: dict[str, Kind] = {
             ),
             is_code=True,
         ),
-        of_value("process_group", "the group of `torch.distributed` has this name and these ranks", _process_group),
+        of_value("process_group", _process_group),
         of_value(
             "bases",
-            "the class has these base classes, itself first, by name",
             lambda value: [name_of(base) for base in value.__mro__],
             watch=None,
         ),
         of_question(
             "tensor",
-            "the value is an ordinary tensor of this dtype, device type, layout and rank (and sizes and strides)",
             is_tensor,
             was="was {}",
             now=lambda value, expected: tensor_text(tensor_plain(value, sizes=len(expected) > 4)),
@@ -349,16 +331,15 @@ KINDS: dict[str, Kind] = {
         ),
         of_question(
             "reads",
-            "an attribute of the value, or a method without arguments, gives this constant",
             reads,
             was="{}",
             now=lambda value, expected: readable(_constant(read(value, expected[0]))),
             wanted=lambda expected: f"`{expected[0]}` was {readable(expected[1])}",
             source=_reads_source,
         ),
+        # Definitions of classes, see `guards.evidence.members`.
         Kind(
             "classes",
-            "these classes have unchanged definitions, see `guards.evidence.members`",
             observe=lambda value, argument: argument,
             holds=lambda value, expected, walker: changed_class(expected, walker) is None,
             found=_found_class,

@@ -117,7 +117,6 @@ def _type_test(name: str, function: Any) -> Kind:
 
     return of_relation(
         name,
-        f"`{function.__name__}` with the class at another path gives this answer",
         lambda expected: _path(expected[0]),
         answer,
         watch=lambda watching, value, expected: watching.add_type_test(
@@ -131,7 +130,6 @@ def _type_test(name: str, function: Any) -> Kind:
 RELATIONS = (
     of_relation(
         "same",
-        "the value is the same object as at another path",
         _path,
         lambda value, expected, others: value is others[0],
         found=lambda value, expected, walker: "another object",
@@ -143,7 +141,6 @@ RELATIONS = (
     ),
     of_relation(
         "distinct",
-        "the value is not the object at any of some other paths, see `guards.evidence.relations`",
         _paths,
         _are_distinct,
         found=lambda value, expected, walker: "the same object as one of them",
@@ -155,7 +152,6 @@ RELATIONS = (
     _type_test("subclass", issubclass),
     of_relation(
         "numbers",
-        "ints and floats at some paths fulfil conditions, see `guards.evidence.relations`",
         _places,
         _numbers_hold,
         source=_numbers_source,

@@ -46,11 +46,6 @@ _HEADERS = f"isystem{Path(__file__).parents[2] / 'inductor' / 'include'}"
 ObjectMaker = Callable[[Make, Lowered], str]
 
 
-def as_written(make: Make, lowered: Lowered) -> str:
-    """Make the object that Inductor would make."""
-    return make(lowered.written)
-
-
 @contextlib.contextmanager
 def objects_by(maker: ObjectMaker, linker_flags: Sequence[str], folder: Path) -> Iterator[None]:
     """Let a function replace the compilation of the C++ that Inductor writes.

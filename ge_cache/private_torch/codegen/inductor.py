@@ -14,7 +14,7 @@ import torch
 
 from gearcache.errors import UnsafePath
 from gearcache.ge_cache.capture.exchanged import exchanged
-from gearcache.ge_cache.private_torch.codegen.cpp_objects import ObjectMaker, as_written, objects_by
+from gearcache.ge_cache.private_torch.codegen.cpp_objects import ObjectMaker, objects_by
 from gearcache.ge_cache.private_torch.codegen.instruction_sets import probed_alike, vectors_of
 from gearcache.ge_cache.private_torch.core import OpOverload, storage_key
 from gearcache.ge_cache.private_torch.threads import INDUCTOR_MODULES, import_to_the_end
@@ -27,10 +27,10 @@ def inductor_compile(
     inputs: list[torch.Tensor],
     options: dict[str, Any],
     inner: Callable[..., Any],
-    linker_flags: Sequence[str] = (),
-    weights: Sequence[torch.Tensor] = (),
-    objects: ObjectMaker = as_written,
-    vectors: str | None = None,
+    linker_flags: Sequence[str],
+    weights: Sequence[torch.Tensor],
+    objects: ObjectMaker,
+    vectors: str | None,
 ) -> Any:
     """Compile with AOTInductor; `inner(compile_inner, module, inputs, **options)` wraps the last stage.
 

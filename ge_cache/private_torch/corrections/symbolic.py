@@ -1,9 +1,9 @@
 """Compute with sizes and ints where Dynamo's answer is not Python's.
 
 For a symbolic number Dynamo answers wrongly except when comparing it with a number of its kind: `(n > 3) == 0`,
-`(n > 3) is True` and `round(n, -1)`; it does not know `str(n)`, raises for a negative exponent, and does not for a
-negative shift. There the current number is used, and the graph then depends on it. So it is for `n // 2 // -2`, which
-sympy takes for `n // -4`; and `n % n`, which it takes for 0, depends on whether `n` is 0.
+`(n > 3) is True` and `round(n, -1)`; it raises for a negative exponent, and does not for a negative shift. There the
+current number is used, and the graph then depends on it. So it is for `n // 2 // -2`, which sympy takes for `n // -4`;
+and `n % n`, which it takes for 0, depends on whether `n` is 0.
 """
 
 from __future__ import annotations
@@ -53,14 +53,6 @@ def compared(trace: Any, original: Any, self: Any, tx: Any, other: Any, op: str)
 def rounded(trace: Any, original: Any, self: Any, tx: Any, arg: Any, *args: Any, **kwargs: Any) -> Any:
     """Round to digits by the value."""
     return original(self, tx, specialize(arg) if args or kwargs else arg, *args, **kwargs)
-
-
-@probes.at(BuiltinVariable, "call_str")
-def made_text(trace: Any, original: Any, self: Any, tx: Any, arg: Any) -> Any:
-    """Make the text of the value, as an f-string does: Dynamo does not know `str` of a symbolic number."""
-    if isinstance(arg, SymNodeVariable):
-        return ConstantVariable.create(str(specialize(arg).as_python_constant()))
-    return original(self, tx, arg)
 
 
 @probes.at(BuiltinVariable, "_call_min_max_binary")

@@ -1,8 +1,7 @@
 """Leave logging out of a trace: graphs log nothing.
 
-A logging call of a method returns None whatever the levels are. Whether a level is enabled is a fact that a result may
-depend on: the trace gets an answer, and calls check it again. Code that changes a logger or reads anything else of it
-is refused.
+A logging call of a method returns None whatever the levels are. Code that changes a logger, asks which levels are
+enabled or reads anything else of it is refused.
 """
 
 from __future__ import annotations
@@ -29,28 +28,19 @@ _FUNCTIONS = {
     for name in _SAYING
     if name in vars(owner)
 }
-_IS_ENABLED, _GET_LOGGER = vars(logging.Logger)["isEnabledFor"], logging.getLogger
-_ALLOWED = (
-    "of which no graph follows: a cached method may say things to loggers, which are left out, and ask those that it "
-    "finds in a global or an attribute `isEnabledFor(level)`"
-)
-
-
+_GET_LOGGER = logging.getLogger
+_ALLOWED = "of which no graph follows: a cached method may say things to loggers, which are left out"
 probes = Probes()
 
 
 @probes.at(LoggingLoggerVariable, "call_method")
 def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-    """Leave out what is said to a logger, and answer which levels are enabled."""
+    """Leave out what is said to a logger."""
     trace.note("class", type(self.value), None if self.source is None else TypeSource(self.source), False)
     function: Any = getattr(getattr(self.value, name, None), "__func__", None)
     if function is not None and function is _METHODS.get(name):
         trace.note("left out", f"`{name}` of the logger `{self.value.name}`")
         return ConstantVariable.create(None)
-    level = args[0].as_python_constant() if len(args) == 1 and args[0].is_python_constant() else None
-    if function is _IS_ENABLED and type(level) is int and self.source is not None:
-        trace.note("level", self.source, level)
-        return ConstantVariable.create(self.value.isEnabledFor(level))
     if _is_foreign(function) and self.source is not None:  # `warning_once` of transformers: traced unchanged
         source = AttrSource(TypeSource(self.source), name)
         if hasattr(function, "cache_info"):  # the cached arguments do not matter for a graph either

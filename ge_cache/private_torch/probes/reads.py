@@ -1,6 +1,10 @@
 """Report what a trace reads of tensors besides their values, and of autograd; keep tensors with read sizes as inputs.
 
-Dynamo drops inputs that no operation of the graph uses, although the trace contains their sizes.
+Dynamo drops inputs that no operation of the graph uses, although the trace contains their sizes. It notes sizes and
+strides when it creates a tensor, and uses the notes also after `y.transpose_(0, 1)` or `y.squeeze_()`: `torch.compile`
+is wrong as well (torch 2.13). `scaled_dot_product_attention(..., is_causal=q.shape[1] > 1)` and
+`x.sum(-1, keepdim=n > 1)` accept a bool but no symbol: Dynamo claims that the call fails, although it works. The graph
+then depends on the answer.
 """
 
 from __future__ import annotations
@@ -9,8 +13,9 @@ from typing import Any
 
 import torch
 from torch._dynamo.output_graph import OutputGraph
+from torch._dynamo.utils import specialize_symnode
 from torch._dynamo.variables.ctx_manager import GradModeVariable
-from torch._dynamo.variables.tensor import TensorVariable
+from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -39,6 +44,8 @@ _ASKS_FOR_ONE = {
     torch.ops.aten.squeeze_.dim,
     torch.ops.aten.squeeze_.dims,
 }
+#: `torch._check_value` makes a condition of the graph of what it receives, `torch.sym_not` another symbol.
+_FOR_SYMBOLS = ("_check", "sym_")
 probes = Probes()
 
 
@@ -62,10 +69,12 @@ def read_attribute(trace: Any, original: Any, self: Any, tx: Any, name: str) -> 
 
 @probes.at(TensorVariable, "call_method")
 def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-    """Note a tensor of which the trace asks for a gradient, and the result of a method that is a constant."""
+    """Call a method; note a tensor of which the trace asks for a gradient, and a result that is a constant."""
     if name == "requires_grad_" and self.source is not None:
         trace.note("tensor with grad", self.source)
+    args, kwargs = _evaluated(args, kwargs)
     result = original(self, tx, name, args, kwargs)
+    _note_again(tx, name, (self, *args))
     is_constant, value = _constant(result)
     if is_given(self.source) and is_constant and value is not None and name not in _FOLLOWS:
         if name != "is_inference":
@@ -76,10 +85,15 @@ def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args
 
 @probes.at(TorchInGraphFunctionVariable, "call_function")
 def called_function(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-    """Note reads and changes of grad mode."""
+    """Call a function; note reads and changes of grad mode."""
     if self.value in (torch.is_grad_enabled, torch._C._set_grad_enabled):
         trace.note("grad mode")
-    return original(self, tx, args, kwargs)
+    name = str(getattr(self.value, "__name__", ""))
+    if not name.startswith(_FOR_SYMBOLS):
+        args, kwargs = _evaluated(args, kwargs)
+    result = original(self, tx, args, kwargs)
+    _note_again(tx, name, (*args, *kwargs.values()))
+    return result
 
 
 @probes.at(GradModeVariable, "create")
@@ -143,3 +157,31 @@ def _constant(variable: Any) -> tuple[bool, Any]:
     if not variable.is_python_constant():
         return False, None
     return True, variable.as_python_constant()
+
+
+def _evaluated(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Return arguments with the current values of their bools."""
+    if not any(map(_is_flag, (*args, *kwargs.values()))):
+        return args, kwargs
+    return [*map(_value_of, args)], {name: _value_of(value) for name, value in kwargs.items()}
+
+
+def _is_flag(argument: Any) -> bool:
+    """Return whether an argument is a symbol for a bool that is known in the traced call."""
+    # `isinstance` would realise a lazy variable.
+    is_symbol = type(argument) is SymNodeVariable and argument.python_type() is bool
+    return is_symbol and bool(argument.sym_num.node.has_hint())
+
+
+def _value_of(argument: Any) -> Any:
+    specialize: Any = specialize_symnode
+    return specialize(argument) if _is_flag(argument) else argument
+
+
+def _note_again(tx: Any, name: str, variables: Any) -> None:
+    """Let Dynamo note sizes and strides again after a call that changes its arguments."""
+    if not name.partition(".")[0].endswith("_") or name.endswith("__"):
+        return
+    for variable in variables:
+        if issubclass(type(variable), TensorVariable) and variable.proxy is not None:
+            variable.synchronize_attributes(tx)

@@ -19,7 +19,7 @@ from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from gearcache.ge_cache.capture.orders import CAUSE, arranged
 from gearcache.ge_cache.private_torch import under_way as private_under_way
 from gearcache.ge_cache.private_torch.probe import Place, Probes, named_methods, overriding
-from gearcache.ge_cache.private_torch.probes.constants import Tests
+from gearcache.ge_cache.private_torch.probes.keys import Tests
 from gearcache.ge_cache.private_torch.renamed import name_here
 
 #: Functions of Dynamo's own that iterate over a set for a result that does not depend on the order.

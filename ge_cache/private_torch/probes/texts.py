@@ -68,7 +68,9 @@ def called_format(trace: Any, original: Any, self: Any, tx: Any, text: Any, /, *
 
 @probes.at(BuiltinVariable, "call_str")
 def called_str(trace: Any, original: Any, self: Any, tx: Any, arg: Any) -> Any:
-    """Answer `str(thing)` by the `__repr__` of a class that has no `__str__`."""
+    """Answer `str(n)` by the value, and `str(thing)` by the `__repr__` of a class that has no `__str__`."""
+    if isinstance(arg, SymNodeVariable):  # Dynamo does not know `str` of it
+        return ConstantVariable.create(str(specialize(arg).as_python_constant()))
     if isinstance(arg, UserDefinedObjectVariable):
         cls: Any = arg.value_type
         # Dynamo calls the object itself, without the trace's knowledge of it.

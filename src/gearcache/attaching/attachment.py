@@ -12,7 +12,12 @@ from msgspec import Struct
 
 from gearcache.attaching.forward import check_module, forward_of, with_own_names
 from gearcache.errors import AlreadyAttached, CaptureError
-from gearcache.ge_cache.private_torch.module_hooks import backward_hooks, call_with_hooks, has_hooks
+from gearcache.ge_cache.private_torch.module_hooks import (
+    always_called_hooks,
+    backward_hooks,
+    call_with_hooks,
+    has_hooks,
+)
 from gearcache.serving.call.functions import BY_POSITION
 from gearcache.serving.call.method import CachedMethod
 from gearcache.serving.call.parameters import Parameters
@@ -75,12 +80,14 @@ class Attachment:
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         hooks = backward_hooks(self.module)
         if hooks and torch.is_grad_enabled():
-            hook = getattr(hooks[0], "__qualname__", type(hooks[0]).__qualname__)
             raise CaptureError(
                 self.name,
-                f"it has a backward hook, `{hook}`, and a cached call records nothing for a backward pass; remove the "
-                "hook, or call under `torch.no_grad()`, where it does not run either",
+                f"it has a backward hook, `{_name(hooks[0])}`, and a cached call records nothing for a backward pass; "
+                "remove the hook, or call under `torch.no_grad()`, where it does not run either",
             )
+        if hooks := always_called_hooks(self.module):
+            cause = f"it has a forward hook with `always_call=True`, `{_name(hooks[0])}`: register it without"
+            raise CaptureError(self.name, cause)
         return call_with_hooks(self.module, self._call_forward, args, kwargs)
 
     def _call_forward(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -224,6 +231,10 @@ def _entrance(attachment: Attachment) -> Callable[..., Any]:
 
     setattr(call, _ATTACHMENT, attachment)
     return call
+
+
+def _name(hook: Any) -> str:
+    return str(getattr(hook, "__qualname__", type(hook).__qualname__))
 
 
 def _fits(method: CachedMethod, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

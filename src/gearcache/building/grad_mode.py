@@ -8,7 +8,7 @@ from typing import Any
 
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.captured import Capture
-from gearcache.ge_cache.dependencies.autograd_reads import GRAD_MODE
+from gearcache.ge_cache.dependencies.tensor_reads import GRAD_MODE
 from gearcache.ge_cache.graphs.static import lift_attributes
 from gearcache.guards.dispatch.frame import UnstorableConstant, encode_code
 from gearcache.guards.evidence.checks import Check

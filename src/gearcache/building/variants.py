@@ -11,8 +11,8 @@ from gearcache.building.trace_units import TraceUnit
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.backend import Artifact
 from gearcache.ge_cache.capture.captured import Capture
-from gearcache.ge_cache.dependencies.autograd_reads import GRAD_MODE
 from gearcache.ge_cache.dependencies.implied import is_of_call
+from gearcache.ge_cache.dependencies.tensor_reads import GRAD_MODE
 from gearcache.ge_cache.graphs.static import GearGraph
 from gearcache.guards.access import Access
 from gearcache.guards.arguments import parameter_names

@@ -72,7 +72,7 @@ def test_the_key_of_a_target_is_the_same_on_all_cpus_that_have_it(monkeypatch: p
     keys: dict[str, list[str]] = {}
     for flags, capability in ((HASWELL, "AVX2"), (ZEN2, "AVX2"), (ICE_LAKE, "AVX512")):
         on_a_host(monkeypatch, flags)
-        monkeypatch.setattr("gearcache.ge_cache.private_torch.core.cpu_capability", lambda word=capability: word)
+        monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda word=capability: word)
         for name in ("x86-64-v2", "x86-64-v3", targets.NATIVE):
             keys.setdefault(name, []).append(repr(InductorBackend(None, name).fingerprint()))
     assert {name: len(set(found)) for name, found in keys.items()} == {"x86-64-v2": 1, "x86-64-v3": 1, "native": 3}

@@ -168,7 +168,7 @@ def _open_dims(changes: Changes, call: Call, method: ResolvedMethod) -> list[tup
 
 def _grad_modes(present: list[StoredVariant], call: Call) -> tuple[bool, ...]:
     """Return the grad modes to build for if the method asks for the mode: also off, unless that is stored."""
-    from gearcache.ge_cache.dependencies.autograd_reads import GRAD_MODE
+    from gearcache.ge_cache.dependencies.tensor_reads import GRAD_MODE
 
     if not torch.is_grad_enabled():
         return (False,)

@@ -67,6 +67,10 @@ LEFT_OUT: dict[str, tuple[list[str], str]] = {
 }
 REFUSED: dict[str, tuple[str, str]] = {
     "a level that is set": ("it calls `setLevel` of the logger `app.layers`", "log.setLevel(10)\nreturn x"),
+    "a level that is asked for": (
+        "it calls `isEnabledFor` of the logger `app.layers`, of which no graph follows",
+        "return x * 2 if log.isEnabledFor(logging.DEBUG) else x * 3",
+    ),
     "an attribute": ("it reads `level` of the logger `app.layers`", "return x + log.level"),
 }
 
@@ -101,25 +105,6 @@ def test_what_else_is_done_with_a_logger_is_refused_by_name(name: str, tmp_path:
     cached = gearcache.cache_compile(net.run, cache_dir=tmp_path, config=strict_config())
     with pytest.raises(CaptureError, match=words):
         cached(torch.ones(3))
-
-
-def test_whether_a_level_is_enabled_is_answered_and_seen_to_change(tmp_path: Path) -> None:
-    """At a load, and between calls: also where a logger above it is changed."""
-    body = 'if log.isEnabledFor(logging.DEBUG):\n    log.debug("x")\n    return x * 2\nreturn x * 3'
-    net = text(Net, body)()
-    options: dict[str, Any] = {"cache_dir": tmp_path / "cache", "config": strict_config()}
-    cached = gearcache.cache_compile(net.run, **options)
-    above, found = logging.getLogger("app"), []
-    try:
-        for level in (logging.WARNING, logging.ERROR, logging.DEBUG, logging.WARNING):
-            above.setLevel(level)
-            found.append((cached(torch.ones(1)).item(), cached.stats.traces))
-        above.setLevel(logging.DEBUG)
-        again = gearcache.cache_compile(net.run, **options)
-        found.append((again(torch.ones(1)).item(), again.stats.traces))
-    finally:
-        above.setLevel(logging.NOTSET)
-    assert found == [(3, 1), (3, 1), (2, 2), (3, 2), (2, 0)]
 
 
 def test_a_class_of_loggers_that_speaks_otherwise_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,9 @@
-"""The tensor inputs of a graph: their paths, and the facts that the trace assumes of them."""
+"""The tensors of a graph: parameters and buffers that a load binds, and inputs, which are read on every call."""
 
 from __future__ import annotations
 
+import types
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import torch
@@ -9,13 +11,60 @@ import torch
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.capture.captured import CapturedInput
 from gearcache.ge_cache.capture.hook import GraphHook
+from gearcache.ge_cache.capture.source_paths import root_of
 from gearcache.ge_cache.dependencies.paths import Paths
 from gearcache.ge_cache.private_torch.symbols import lines_that_fixed_sizes
 from gearcache.guards.access import Access, Scope
 from gearcache.guards.evidence.checks import Check
+from gearcache.guards.evidence.names import a_type
+from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES, tensor_plain
 
 #: Types of sizes and the like, which a graph may read of a tensor without computing with it: no value has these types.
 _NUMBERS = (torch.SymInt, torch.SymBool)
+
+
+class Weights:
+    """Tensors of a method's own modules are bound: modules below its instance, globals and closures.
+
+    Tensors of arguments are not bound: the next call may pass another module. Neither are tensors that the frame
+    writes: a first trace reports these, and the next trace receives Dynamo's names of them as `unbound`.
+    """
+
+    def __init__(self, function: types.FunctionType, unbound: Collection[str] = ()) -> None:
+        code = function.__code__
+        #: The frame variables that are not arguments of a call.
+        self._own_names = {code.co_varnames[0], *code.co_freevars} if code.co_argcount else set(code.co_freevars)
+        self._unbound = frozenset(unbound)
+
+    def are_bound(self, source: Any) -> bool:
+        """Whether a tensor of this source of Dynamo's is a parameter or buffer that is bound at load."""
+        if type(getattr(source, "base", None)).__name__ != "UnspecializedParamBufferSource":
+            return False
+        if self.are_replaced(source):
+            return False
+        root = root_of(source)
+        return type(root).__name__ != "LocalSource" or root.local_name in self._own_names
+
+    def are_replaced(self, source: Any) -> bool:
+        """Return whether the frame replaces the tensors of this source."""
+        return source.name in self._unbound
+
+
+def layout_checks(method: str, paths: Paths, bound: Iterable[Access], instance: str) -> list[Check]:
+    """Return the checks of dtypes, sizes and strides of bound weights that the key does not hold.
+
+    The key holds the layouts of what is below an instance's `_modules`; a model may also be in a list, a global or a
+    closure. `instance` is the name of the instance's parameter.
+    """
+    checks = []
+    for access in bound:
+        if access.root != ("argument", instance) or not access.is_below_modules:
+            weight = paths.value(access)
+            if type(weight) not in PLAIN_TYPES:
+                cause = f"`{access.text}` is {a_type(weight)} outside of the modules of its instance"
+                raise CaptureError(method, f"{cause}: assign its module as an attribute of the instance")
+            checks.append(Check("tensor", access, tensor_plain(weight, sizes=True)))
+    return checks
 
 
 def graph_inputs(hook: GraphHook, paths: Paths) -> list[CapturedInput]:
