@@ -235,8 +235,9 @@ def fleet(engine: str, case: str, options: argparse.Namespace) -> dict[str, Any]
 def _empty(remote: Any) -> None:
     """Delete what an earlier case has stored: all cases use the same server of buckets."""
     from gearcache.cache.remote.engines.protocol import Deadline
+    from gearcache.cache.remote.names import TOP
 
-    for name in remote.names("v4/", 1 << 20, Deadline.after(60.0)):
+    for name in remote.names(f"{TOP}/", 1 << 20, Deadline.after(60.0)):
         remote.delete(name, Deadline.after(60.0))
 
 

@@ -10,6 +10,7 @@ import torch
 
 import gearcache
 from gearcache.errors import TooManyVariants
+from gearcache.serving.miss import background
 from tests.scenarios.arguments import Net
 from tests.support.scenarios import strict_config
 
@@ -45,6 +46,30 @@ def test_the_caller_of_a_method_with_gears_gets_no_error_for_the_limit_of_varian
     assert caplog.text.count("max_variants=2") == 1
     assert cached.stats.eager_reasons == {"max_variants": 2}
     assert torch.equal(cached(x, 2.5), x * 2.5)
+
+
+class Weighted(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(2, 4))
+
+    def scalar(self, x: torch.Tensor, value: float) -> torch.Tensor:
+        return x.to(self.weight.dtype) * self.weight * value
+
+
+@pytest.mark.parametrize("on_miss", ["compile", "background"])
+def test_an_entry_that_is_full_leaves_that_of_another_state_of_the_module_empty(cache_dir: Path, on_miss: str) -> None:
+    module, x = Weighted(), torch.ones(2, 4)
+    config = strict_config(max_variants=1, on_miss=on_miss)
+    cached = gearcache.cache_compile(module.scalar, config=config, dynamic=False, constants=["value"])
+    for dtype in (torch.float32, torch.float64):
+        module.to(dtype)
+        for number in (1.5, 2.5):
+            for _ in range(2):
+                assert torch.equal(cached(x, number), module.scalar(x, number))
+                background.wait_for_slot()
+    assert cached.stats.loads == 2
+    assert cached.stats.eager_reasons["max_variants"] >= 2
 
 
 class Doubling:

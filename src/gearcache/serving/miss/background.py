@@ -92,6 +92,7 @@ def wait_for_slot() -> bool:
 class Begun(Struct, frozen=True):
     """The build of a method that was started last."""
 
+    entry_name: str
     call_likeness: Any
     #: The work text of the build, as other hosts compute it, and what sends its result to them.
     work: str
@@ -126,13 +127,20 @@ class BackgroundBuilds:
     """The background builds of one binding, while the method itself serves. Not thread-safe: its owner locks."""
 
     def __init__(
-        self, method: ResolvedMethod, builds: Builds, variants: Variants, record: Record, rests: BuildRests
+        self,
+        method: ResolvedMethod,
+        builds: Builds,
+        variants: Variants,
+        record: Record,
+        rests: BuildRests,
+        full_entries: set[str],
     ) -> None:
         self._method = method
         self._builds = builds
         self._variants = variants
         self._record = record
-        self._rests = rests
+        self._rests, self._full_entries = rests, full_entries
+        self._entry_name = variants.entry.key.name
 
     def serve(self, call: Call, spec: GearSpec, why: str) -> Frame | str:
         """Load a finished build for a call, or start one; returns the frame, or why the method itself has to run.
@@ -144,6 +152,8 @@ class BackgroundBuilds:
             self._process_report(self._rests.reports.popleft())
         if self._rests.end_reason:
             return self._rests.end_reason
+        if self._entry_name in self._full_entries:
+            return "max_variants"
         if not is_free:
             return "background"
         call_likeness = likeness(call)
@@ -195,7 +205,7 @@ class BackgroundBuilds:
 
         text = self._builds.prepare_fork(call, spec)
         limit = self._method.settings.compile_timeout * (1 + max(1, len(spec.gears)))
-        self._rests.begun = Begun(call_likeness, text, self._builds, time.monotonic())
+        self._rests.begun = Begun(self._entry_name, call_likeness, text, self._builds, time.monotonic())
         if _slot.begin(work, limit, self._rests.reports):
             self._record.history.uncounted.clear()  # the child counts them
             logger.info("%s: compiling in the background", self._method.name)
@@ -224,7 +234,7 @@ class BackgroundBuilds:
             self._warn(report.error)
             return
         if report.kind == TooManyVariants.__name__:
-            self._rests.end_reason = "max_variants"
+            self._full_entries.add(begun.entry_name)
             logger.warning("%s", report.error)
             return
         cause = report.error if report.kind == "RuntimeError" else f"{report.kind}: {report.error}"

@@ -63,8 +63,8 @@ class Lessons(Struct):
     #: Set when no graph can be made, for example as the cache and its fallback have failed: why the method itself then
     #: serves calls without a loaded graph, as in `EAGER_REASONS`.
     obstacle: str = ""
-    #: Set when the entry is full.
-    is_full: bool = False
+    #: The names of entries that are full. Another state of the module has another entry.
+    full_entries: set[str] = field(default_factory=set)
 
 
 class UnservedCalls:
@@ -83,7 +83,10 @@ class UnservedCalls:
         self._fills = method.fills
         self._padded = PaddedCalls(self._fills)
         self.builds = Builds(method, variants, record)
-        self._background = BackgroundBuilds(method, self.builds, variants, record, lessons.background)
+        self._entry_name = variants.entry.key.name
+        self._background = BackgroundBuilds(
+            method, self.builds, variants, record, lessons.background, lessons.full_entries
+        )
 
     def serve(self, call: Call, answer: Answer) -> Frame | None:
         """Return the frame that serves a call after all; None if the method itself has to run.
@@ -172,12 +175,13 @@ class UnservedCalls:
             if call.is_run:
                 self._count_eager(call, frame_or_reason)
             return None
-        reason = "max_variants" if self._lessons.is_full else self._lessons.obstacle
+        is_full = self._entry_name in self._lessons.full_entries
+        reason = "max_variants" if is_full else self._lessons.obstacle
         outcomes, begin = self._record.outcomes, time.monotonic()
         # A caller that only prepares calls needs the error each time.
         if call.is_run and begin < outcomes.next_build:
             reason = "changed"
-        elif not call.is_run or not (self._lessons.obstacle or self._lessons.is_full):
+        elif not call.is_run or not (self._lessons.obstacle or is_full):
             try:
                 if (answer := self._compile(call, verdict, why)) is not None:
                     outcomes.changed_builds = 0
@@ -205,7 +209,8 @@ class UnservedCalls:
                     raise
                 logger.warning("%s", error)
                 self._record.history.lines.append(f"full: {error}")
-                self._lessons.is_full, reason = True, "max_variants"
+                self._lessons.full_entries.add(self._entry_name)
+                reason = "max_variants"
         outcomes.ran_eagerly(reason)
         return None
 
