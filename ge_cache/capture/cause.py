@@ -14,7 +14,7 @@ _OF_VALUES = re.compile(
     r"(?:Could not guard on|(specialized integer) from) data-dependent expression (.+?) \(unhinted"
 )
 _OF_BRANCH = "compute both with `torch.where`, or decide before the call"
-_OF_INT = "pass it as an int; where it is the index of a tensor, `x[t.item()]` works"
+_OF_INT = "pass it as an int; where it is the index of a tensor, `x.select(dim, t.item())` works"
 #: Dynamo's text where a distribution checks its parameters; `torch.compile` turns that off for the whole process.
 _OF_DISTRIBUTION = re.compile(r"`\w+` in file `[^`]*torch/distributions/")
 #: The way out for attention of `torch.nn`, which otherwise looks at the values of a mask.
