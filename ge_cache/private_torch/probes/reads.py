@@ -15,7 +15,7 @@ import torch
 from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.utils import specialize_symnode
 from torch._dynamo.variables.ctx_manager import GradModeVariable
-from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
+from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable, UntypedStorageVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -59,6 +59,8 @@ def read_size(trace: Any, self: Any) -> None:
 def read_attribute(trace: Any, original: Any, self: Any, tx: Any, name: str) -> Any:
     """Note an attribute of a tensor from before the call, with its value if that is a constant, or of a result."""
     variable = original(self, tx, name)
+    if self.source is None and name in ("_base", "_cdata"):
+        trace.refuse(f"it reads `{name}` of a tensor, which cannot be checked on a later call", at_once=True)
     if self.source is not None:
         if hasattr(torch.Tensor, name):
             _note_attribute(trace, self.source, name, *_constant(variable))
@@ -72,6 +74,8 @@ def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args
     """Call a method; note a tensor of which the trace asks for a gradient, and a result that is a constant."""
     if name == "requires_grad_" and self.source is not None:
         trace.note("tensor with grad", self.source)
+    if name == "storage_offset":
+        trace.refuse("it calls `Tensor.storage_offset`, whose result may differ on another call", at_once=True)
     args, kwargs = _evaluated(args, kwargs)
     result = original(self, tx, name, args, kwargs)
     _note_again(tx, name, (self, *args))
@@ -81,6 +85,14 @@ def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args
             trace.refuse(f"it calls `Tensor.{name}`, whose result may differ on another call", at_once=True)
         trace.note("attribute of a tensor", self.source, name, value)
     return result
+
+
+@probes.at(UntypedStorageVariable, "call_method")
+def called_storage(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """Refuse the size of a storage: the tensor may be a part of a larger one at another call."""
+    if name != "resize_":
+        trace.refuse(f"it calls `UntypedStorage.{name}`, whose result may differ on another call", at_once=True)
+    return original(self, tx, name, args, kwargs)
 
 
 @probes.at(TorchInGraphFunctionVariable, "call_function")

@@ -182,3 +182,68 @@ def test_what_a_graph_cannot_return_is_refused_with_a_way_out(cache_dir: Path, n
     served = gearcache.cache_compile(getattr(Taken(), name), config=strict_config())
     with pytest.raises(CaptureError, match=way_out):
         served(CALLS[0])
+
+
+class Written(nn.Module):
+    """Reads the number of a tensor after a write of which torch does not know that it concerns the tensor."""
+
+    def item(self, x: Tensor, y: Tensor) -> Tensor:
+        constant = torch.tensor([0.0])
+        constant[0] = y[0]
+        return x * constant.item()
+
+    def view(self, x: Tensor, y: Tensor) -> Tensor:
+        constant = torch.tensor([0.0])
+        view = constant.view(1)
+        constant.add_(y)
+        return x * view.item()
+
+    def split(self, x: Tensor, y: Tensor) -> Tensor:
+        constant = torch.tensor([0.0, 1.0])
+        constant.split(1)[0].add_(y)
+        return x * constant[0].item()
+
+    def listed(self, x: Tensor, y: Tensor) -> Tensor:
+        constant = torch.tensor([0.0])
+        torch._foreach_copy_([constant], [y])
+        return x * constant.item()
+
+    def twice(self, x: Tensor, y: Tensor) -> Tensor:
+        y = y + 0
+        before = y.item()
+        y.data.add_(1)
+        return x * (y.item() - before)
+
+    def twice_listed(self, x: Tensor, y: Tensor) -> Tensor:
+        y = y + 0
+        before = y.item()
+        torch._foreach_add_([y], 1.0)
+        return x * (y.item() - before)
+
+    def nonzero(self, x: Tensor, y: Tensor) -> Tensor:
+        y = y + 0
+        before = y.nonzero()
+        y.data.zero_()
+        return x * (before.shape[0] - y.nonzero().shape[0])
+
+    def again(self, x: Tensor, y: Tensor) -> Tensor:
+        mask = y > 2
+        return y[mask] + (y * 2)[mask] + y.unique() + y.item() * x[0]
+
+    def known(self, x: Tensor, y: Tensor) -> Tensor:
+        constant = torch.tensor([2.0])
+        constant.add_(1)
+        return x * constant.item()
+
+
+WRITTEN = ["item", "view", "split", "listed", "twice", "twice_listed", "nonzero", "again", "known"]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_number_is_that_of_the_tensor_when_it_is_read(cache_dir: Path, name: str) -> None:
+    x, module = torch.ones(3), Written()
+    for _ in range(2):
+        served = gearcache.cache_compile(getattr(module, name), config=strict_config())
+        for number in (3.0, 9.0, 4.0):
+            given = torch.tensor([number])
+            assert _is_equal(served(x, given), getattr(module, name)(x, given.clone())), number
