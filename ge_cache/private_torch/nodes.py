@@ -176,3 +176,9 @@ def kernels_restored_after_a_failure() -> Iterator[None]:
         torch.nn.attention._sdpa_kernel(kernels)
         torch._C._set_sdp_priority_order(order)
         raise
+
+
+def is_argument(variable: Any, tx: Any) -> bool:
+    """Return whether Dynamo's variable of a result is a tensor from before the call, as `x.contiguous()` may be `x`."""
+    fake = variable.proxy.node.meta.get("example_value")
+    return any(tracked.fake is fake for tracked in tx.output.tracked_fakes)

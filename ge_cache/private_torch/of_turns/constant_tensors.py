@@ -66,7 +66,9 @@ def _written_in_lists(func: Any, args: Any, kwargs: Any) -> list[Any]:
         return []
     given = {argument.name: value for argument, value in zip(schema.arguments, args, strict=False)} | (kwargs or {})
     written = [argument.name for argument in schema.arguments if argument.alias_info is not None]
-    return [tensor for name in written if type(given.get(name)) in (list, tuple) for tensor in _tensors(given[name], {})]
+    return [
+        tensor for name in written if type(given.get(name)) in (list, tuple) for tensor in _tensors(given[name], {})
+    ]
 
 
 def _tensors(args: Any, kwargs: Any) -> list[Any]:

@@ -24,6 +24,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
 from torch._library.fake_class_registry import FakeScriptObject
 
+from gearcache.ge_cache.private_torch.nodes import is_argument
 from gearcache.ge_cache.private_torch.probe import Probes
 from gearcache.guards.evidence.code import code_objects, is_users
 from gearcache.guards.evidence.members import is_of_user
@@ -96,8 +97,8 @@ def asked_instance(trace: Any, original: Any, self: Any, tx: Any, arg: Any, isin
                 "a trace notes nothing of what that reads",
                 at_once=True,
             )
-    if isinstance(arg, TensorVariable) and arg.source is not None:
-        _note_tensor_test(trace, arg.source, isinstance_type_var.as_python_constant())
+    if isinstance(arg, TensorVariable) and _asks_for_class(isinstance_type_var.as_python_constant()):
+        _note_class(trace, arg, tx)
     result = original(self, tx, arg, isinstance_type_var)
     # From its own dictionary: for some classes `value` is computed from the variable's content, if that is constant.
     value = vars(arg.realize()).get("value", arg) if arg.source is not None else arg
@@ -111,8 +112,8 @@ def asked_instance(trace: Any, original: Any, self: Any, tx: Any, arg: Any, isin
 @probes.at(BuiltinVariable, "call_type")
 def asked_type(trace: Any, original: Any, self: Any, tx: Any, obj: Any) -> Any:
     """Note the class of a tensor."""
-    if isinstance(obj, TensorVariable) and obj.source is not None:
-        trace.note("class of a tensor", obj.source)
+    if isinstance(obj, TensorVariable):
+        _note_class(trace, obj, tx)
     return original(self, tx, obj)
 
 
@@ -137,11 +138,19 @@ def called_builtin(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwa
     return original(self, tx, args, kwargs)
 
 
-def _note_tensor_test(trace: Any, source: Any, classes: Any) -> None:
-    """Note an `isinstance` of a tensor, unless a tensor, a parameter and a buffer answer alike."""
-    for cls in classes if isinstance(classes, tuple) else (classes,):
-        if isinstance(cls, type) and issubclass(cls, torch.Tensor) and cls is not torch.Tensor:
-            trace.note("class of a tensor", source)
+def _asks_for_class(classes: Any) -> bool:
+    """Return whether a tensor, a parameter and a buffer may answer otherwise than each other."""
+    return any(
+        isinstance(cls, type) and issubclass(cls, torch.Tensor) and cls is not torch.Tensor
+        for cls in (classes if isinstance(classes, tuple) else (classes,))
+    )
+
+
+def _note_class(trace: Any, tensor: Any, tx: Any) -> None:
+    if tensor.source is not None:
+        trace.note("class of a tensor", tensor.source)
+    elif is_argument(tensor, tx):
+        trace.refuse("it asks for the class of a result that is its argument: ask for that of the argument")
 
 
 def _classes(variable: Any) -> Iterator[tuple[Any, Any]]:

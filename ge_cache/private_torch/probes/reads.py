@@ -20,6 +20,7 @@ from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gearcache.ge_cache.capture.source_paths import is_given
+from gearcache.ge_cache.private_torch.nodes import is_argument
 from gearcache.ge_cache.private_torch.probe import Probes
 from gearcache.ge_cache.private_torch.symbols import depends_on_values
 
@@ -58,15 +59,21 @@ def read_size(trace: Any, self: Any) -> None:
 @probes.at(TensorVariable, "var_getattr")
 def read_attribute(trace: Any, original: Any, self: Any, tx: Any, name: str) -> Any:
     """Note an attribute of a tensor from before the call, with its value if that is a constant, or of a result."""
+    _check_result(trace, self, tx, name)
     variable = original(self, tx, name)
-    if self.source is None and name in ("_base", "_cdata"):
-        trace.refuse(f"it reads `{name}` of a tensor, which cannot be checked on a later call", at_once=True)
     if self.source is not None:
         if hasattr(torch.Tensor, name):
             _note_attribute(trace, self.source, name, *_constant(variable))
     elif name in _UNRECORDED and variable.is_python_constant():
         _note_of_result(trace, name, variable.as_python_constant())
     return variable
+
+
+@probes.at(TensorVariable, "call_obj_hasattr")
+def asked_for_attribute(trace: Any, original: Any, self: Any, tx: Any, name: str) -> Any:
+    """Ask a tensor for an attribute."""
+    _check_result(trace, self, tx, name)
+    return original(self, tx, name)
 
 
 @probes.at(TensorVariable, "call_method")
@@ -135,6 +142,15 @@ def removed_inputs(trace: Any, original: Any, self: Any) -> None:
     user = self.graph.call_function(_keep, tuple(kept_inputs))
     original(self)
     self.graph.erase_node(user)
+
+
+def _check_result(trace: Any, tensor: Any, tx: Any, name: str) -> None:
+    """Refuse an attribute of a result that depends on what the result is a part of, or on which object it is."""
+    if tensor.source is not None:
+        return
+    is_of_object = name == "grad" or not hasattr(torch.Tensor, name)
+    if name in ("_base", "_cdata") or (is_of_object and is_argument(tensor, tx)):
+        trace.refuse(f"it reads `{name}` of a result, which cannot be checked on a later call", at_once=True)
 
 
 def _note_attribute(trace: Any, source: Any, name: str, is_constant: bool, value: Any) -> None:
