@@ -103,6 +103,30 @@ def test_a_gear_that_fails_is_told_and_is_the_only_one_of_the_next_run(
     assert gearcache.prewarm(prewarmed.warm_only).compiled == 0
 
 
+def test_a_failure_is_told_although_another_variant_has_a_gear_of_that_name(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gear, compile_, broken = "ids.size(0)=4", EagerBackend.compile, [True]
+
+    def failing(backend: EagerBackend, job: Any, stage: Any) -> object:
+        if job.gear == gear and broken:
+            raise RuntimeError("out of order")
+        return compile_(backend, job, stage)
+
+    def both_variants() -> None:
+        with torch.device("meta"):
+            model = prewarmed.Decoder()
+            model.cached_decode.warm(torch.zeros(2, 3, dtype=torch.long))
+            broken.clear()
+            model.cached_decode.warm(torch.zeros(2, 3, dtype=torch.long), scaled=True)
+
+    monkeypatch.setattr(EagerBackend, "compile", failing)
+    report = gearcache.prewarm(both_variants)
+    assert "out of order" in report.entries[0].failed[gear]
+    assert not report.is_complete
+    assert gearcache.prewarm(both_variants).is_complete
+
+
 def test_the_folder_of_the_prewarm_wins(cache_dir: Path, tmp_path: Path) -> None:
     def build() -> None:
         cached = gearcache.cache_compile(Scaled().decode, config=strict_config(), cache_dir=tmp_path / "own")

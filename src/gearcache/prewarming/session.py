@@ -269,7 +269,7 @@ class PrewarmSession:
             except GearcacheError as error:
                 failure = error
             finally:
-                self._count(entry, events, dims, has_gears=bool(spec.axes))
+                self._count(entry, events, dims, failed, has_gears=bool(spec.axes))
             if isinstance(failure, NoOperation):  # the method serves it
                 entry.impossible[text or self._call_text(entry.method)], failure = failure.cause, None
             if failure is not None and not is_needed and binding.note_impossible(call, failure, codes):
@@ -289,13 +289,19 @@ class PrewarmSession:
             if not (isinstance(failure, CompileError) and gear in entry.failed):
                 entry.failed[gear] = str(failure)
 
-    def _count(self, entry: Prewarmed, events: list[Event], dims: str, *, has_gears: bool) -> None:
-        """Count the result of a call. Its graphs are named after their gear and after `dims`, or as they are."""
+    def _count(
+        self, entry: Prewarmed, events: list[Event], dims: str, failed_before: dict[str, str], *, has_gears: bool
+    ) -> None:
+        """Count the result of a call. Its graphs are named after their gear and after `dims`, or as they are.
+
+        A success ends no failure of earlier calls: that may be of another variant, whose gears have the same names.
+        """
         for event in events:
             gear = gear_with_dims(event.gear if has_gears or not dims else "", dims)
             if event.kind == "compile":
                 entry.compiled[gear] = round(event.seconds, 3)
-                entry.failed.pop(gear, None)
+                if gear not in failed_before:
+                    entry.failed.pop(gear, None)
             elif event.kind == "compile_failed":
                 entry.failed[gear] = event.detail
             elif event.kind == "fault" and not event.tier and event.detail not in entry.failed.values():
