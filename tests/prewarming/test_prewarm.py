@@ -138,6 +138,17 @@ def test_the_folder_of_the_prewarm_wins(cache_dir: Path, tmp_path: Path) -> None
     assert not cache_dir.exists()
 
 
+def test_a_method_that_served_before_is_prewarmed_into_the_given_folder(cache_dir: Path, tmp_path: Path) -> None:
+    cached, x = gearcache.cache_compile(Scaled().decode, config=strict_config()), torch.zeros(2, 4)
+    expected = cached(x)
+    report = gearcache.prewarm(lambda: cached(x), cache_dir=tmp_path / "given")
+    assert (report.compiled, report.is_complete) == (1, True)
+    assert gearcache.prewarm(lambda: cached(x), cache_dir=tmp_path / "given", dry_run=True).is_complete
+    assert torch.equal(cached(x), expected)
+    assert cached.entry_path is not None
+    assert cached.entry_path.startswith(str(cache_dir))
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

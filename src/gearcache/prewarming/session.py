@@ -22,6 +22,7 @@ from gearcache.prewarming.reach import Reach
 from gearcache.prewarming.report import Prewarmed, PrewarmReport
 from gearcache.prewarming.share import LeftTo
 from gearcache.prewarming.survey import survey
+from gearcache.serving.call.stance import followers
 
 if TYPE_CHECKING:
     from gearcache.prewarming.coverage import Gap
@@ -58,7 +59,8 @@ class PrewarmSession:
         self.jobs = jobs
         # `world_size=1` is not distributed, exactly as at serving time.
         self.world_size = world_size if world_size is not None and world_size > 1 else None
-        self._rank: int | None = None
+        #: The rank to act as; None outside a distributed job.
+        self.rank: int | None = None
         self._device = device
         self._dry_run = dry_run
         self._left_to = left_to
@@ -83,14 +85,14 @@ class PrewarmSession:
         self._call_counts: Counter[str] = Counter()
         self._lock = threading.RLock()  # stand-ins are for one call at a time
 
-    @property
-    def rank(self) -> int | None:
-        """The rank to act as; None outside a distributed job."""
-        return self._rank if self.world_size is not None else None
+    def begin(self, rank: int | None) -> None:
+        """Act as a rank from now on. All methods look everything up anew.
 
-    @rank.setter
-    def rank(self, rank: int | None) -> None:
-        self._rank = rank
+        What a method found before is of another rank or folder, and its dispatch would not come to the session.
+        """
+        self.rank = rank if self.world_size is not None else None
+        for method in followers():
+            method.refresh()
 
     def created(self, method: CachedMethod) -> None:
         """Record a new cached method."""
