@@ -81,6 +81,8 @@ class PrewarmSession:
         #: For the first call of each entry: the sizes of its geared dims, and its shapes by argument path.
         self._first_sizes: dict[str, tuple[tuple[int, ...], dict[str, tuple[int, ...]]]] = {}
         self._called: weakref.WeakSet[Any] = weakref.WeakSet()
+        #: Those that were called for the present rank.
+        self._called_by_rank: weakref.WeakSet[Any] = weakref.WeakSet()
         #: How often each method was called so far, by name.
         self._call_counts: Counter[str] = Counter()
         self._lock = threading.RLock()  # stand-ins are for one call at a time
@@ -91,6 +93,7 @@ class PrewarmSession:
         What a method found before is of another rank or folder, and its dispatch would not come to the session.
         """
         self.rank = rank if self.world_size is not None else None
+        self._called_by_rank = weakref.WeakSet()
         for method in followers():
             method.refresh()
 
@@ -105,11 +108,19 @@ class PrewarmSession:
             self._declared.append(method)
 
     def warm_declared(self, returned: object) -> None:
-        """Compile the declared calls of methods that were not called; of decorated ones if their model was returned."""
-        Reach(returned)  # makes decorated methods
+        """Compile the declared calls of methods that were not called for this rank.
+
+        Those are the methods declared by the function, and those that it returned or whose model it returned: they may
+        have been made before.
+        """
+        for method in Reach(returned).methods:  # makes decorated methods
+            if method.is_declared:
+                if method not in self._serials:
+                    self.created(method)
+                self.declared(method)
         while self._declared:
             method = self._declared.pop(0)
-            if self._serials.get(method, -1) in self._uncalled:
+            if method not in self._called_by_rank:
                 try:
                     method.warm()
                     calls = method.special_calls()
@@ -179,6 +190,7 @@ class PrewarmSession:
         with self._lock, method.locked(), stand_ins(self._device):
             self._call_counts[method.name] += 1
             self._called.add(method)
+            self._called_by_rank.add(method)
             self._uncalled.pop(self._serials.get(method, -1), None)
             call = method.call_of(args, kwargs)
             try:
