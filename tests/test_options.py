@@ -149,8 +149,17 @@ def test_a_wrong_variable_breaks_no_model_and_is_told_once(
 
 def test_a_torchair_config_gives_its_merge_policy() -> None:
     policy = SimpleNamespace(dynamic_gears_merge_policy=SimpleNamespace(value="product"))
-    settings = resolve_settings(SimpleNamespace(inference_config=policy), has_gears=True)
-    assert settings.policy == "product"
+    theirs = SimpleNamespace(inference_config=policy)
+    assert resolve_settings(theirs, has_gears=True).policy == "product"
+    assert resolve_settings(CompilerConfig(torchair=theirs), has_gears=True).policy == "product"
+
+
+def test_a_merge_policy_of_ours_counts_beside_a_torchair_config_that_has_the_default() -> None:
+    policy = SimpleNamespace(dynamic_gears_merge_policy=SimpleNamespace(value="zip"))
+    ours = CompilerConfig(torchair=SimpleNamespace(inference_config=policy))
+    assert resolve_settings(ours, has_gears=True).policy == "zip"
+    ours.inference_config.dynamic_gears_merge_policy = "product"
+    assert resolve_settings(ours, has_gears=True).policy == "product"
 
 
 @pytest.mark.parametrize(

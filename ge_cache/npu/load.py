@@ -140,7 +140,14 @@ def _compile_ge(
             )
             compile_only(namespace["kernel"], arguments)
             return
-        key = graph_key(parts, {**fingerprint(), "communicators": groups})
+        # GE takes the entry of a key without comparing graphs, and the formats enter the graph only after this.
+        get_format = torch_npu_module().get_npu_format
+        formats = [
+            int(get_format(item)) if item.device.type == "npu" else None
+            for item in arguments
+            if isinstance(item, torch.Tensor)
+        ]
+        key = graph_key(parts, {**fingerprint(), "communicators": groups, "formats": formats})
         with graph_folder(artifact.folder("ge"), key) as folder:
             if folder is not None:
                 options["ge.graph_compiler_cache_dir"] = str(folder)

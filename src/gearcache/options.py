@@ -141,7 +141,8 @@ class CompilerConfig(_Checked):
       default), `"npugraph_ex"` or `"reduce-overhead"`, which `auto` ignores on a CPU.
     - `options`: settings of the backend (`torch._inductor.config` names with Inductor, dotted names of
       `torchair.CompilerConfig` or those of npugraph_ex with torchair).
-    - `torchair`: a `torchair.CompilerConfig`; backend `torchair` then takes mode and options from it.
+    - `torchair`: a `torchair.CompilerConfig`; backend `torchair` then takes mode and options from it. It also gives
+      the gear policy, unless `inference_config` sets another than the default.
     - `gear_execution`: `static` makes one graph per gear; `ge` makes one graph in which GE switches between the gears
       (torchair in mode `"max-autotune"` only).
     - `validate`: `inputs` checks dtype, device, sizes, strides and global state on every call; `gears` trusts you and
@@ -254,7 +255,7 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         backend=config.backend,
         mode=config.mode,
         options=dict(config.options),
-        policy=config.inference_config.dynamic_gears_merge_policy,
+        policy=_policy(config),
         validate=config.validate,
         pad_values=dict(config.pad_values),
         filling=config.filling,
@@ -350,13 +351,27 @@ def _age(text: str) -> float | None:
     return None if text == NO_LIMIT else parse_age(text)
 
 
+def _policy(config: CompilerConfig) -> str:
+    """Return the gear policy: ours, or that of the torchair config where ours is the default.
+
+    Both have the same default and one other value, so that two that were set cannot differ.
+    """
+    own, theirs = config.inference_config.dynamic_gears_merge_policy, _policy_of_torchair(config.torchair)
+    if theirs is None or own != InferenceConfig().dynamic_gears_merge_policy:
+        return own
+    return InferenceConfig(theirs).dynamic_gears_merge_policy  # refuses other values
+
+
+def _policy_of_torchair(config: Any) -> str | None:
+    """Return the gear policy of a torchair config; None if it has none."""
+    policy = getattr(getattr(config, "inference_config", None), "dynamic_gears_merge_policy", None)
+    return None if policy is None else str(getattr(policy, "value", policy))
+
+
 def _from_torchair(config: Any) -> CompilerConfig:
-    """Copy the gear policy of a torchair.CompilerConfig; only backend `torchair` reads its other options."""
-    inference = getattr(config, "inference_config", None)
-    policy = getattr(inference, "dynamic_gears_merge_policy", None)
-    if policy is None:
+    """Wrap a torchair.CompilerConfig, which also gives the gear policy; only backend `torchair` reads the rest."""
+    if _policy_of_torchair(config) is None:
         raise TypeError(
             f"config is {a_type(config)}; it must be a gearcache.CompilerConfig or a torchair.CompilerConfig"
         )
-    value = getattr(policy, "value", policy)
-    return CompilerConfig(inference_config=InferenceConfig(dynamic_gears_merge_policy=str(value)), torchair=config)
+    return CompilerConfig(torchair=config)

@@ -108,6 +108,24 @@ def test_a_method_that_was_not_called_cannot_be_exported(cache_dir: Path, tmp_pa
         gearcache.export(cached, tmp_path / "p")
 
 
+@pytest.mark.usefixtures("compiled_here")
+def test_an_attached_module_is_exported(cache_dir: Path, tmp_path: Path) -> None:
+    model = nn.Linear(4, 2)
+    attached = gearcache.attach(model, config=gearcache.CompilerConfig(backend="inductor", strict=True))
+    with torch.no_grad():
+        model(torch.ones(3, 4))
+    gearcache.export(attached, tmp_path / "attached")
+    gearcache.export(attached.method, tmp_path / "method")
+    assert len(torch.load(tmp_path / "attached")["gears"]) == 1
+    assert (tmp_path / "attached").stat().st_size == (tmp_path / "method").stat().st_size
+
+
+@pytest.mark.parametrize("thing", [nn.Linear(2, 2), nn.Linear(2, 2).forward, "decode"])
+def test_what_is_no_cached_method_is_named(thing: object, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=rf"export takes a cached method or .*, not .*{type(thing).__name__}"):
+        gearcache.export(thing, tmp_path / "p")
+
+
 def test_another_backend_makes_no_code_for_cpp(cache_dir: Path, tmp_path: Path) -> None:
     cached = gearcache.cache_compile(
         Step().step, config=gearcache.CompilerConfig(backend="eager"), gears={"x": {0: [2, 4]}}

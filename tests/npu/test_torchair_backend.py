@@ -260,6 +260,26 @@ def test_a_geared_tensor_of_private_format_is_refused(tmp_path: Path, monkeypatc
         cache(Sum().both, tmp_path, gears={"x": {0: [2, 4]}})(x, y)
 
 
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3, device="npu"))
+
+    def scaled(self, x: Tensor) -> Tensor:
+        return x * self.weight
+
+
+def test_weights_of_another_storage_format_get_another_graph_of_ge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, before = Scaled(), Counter(native.COUNTS)
+    for kind in (2, 29, 29):
+        monkeypatch.setitem(device.FORMATS, model.weight.data_ptr(), kind)
+        cache(model.scaled, tmp_path, ge_cache=True).warm(tensors()[0])
+    assert native.COUNTS["compile"] - before["compile"] == 2
+    assert native.COUNTS["cached"] - before["cached"] == 1, "the same format finds its graph again"
+
+
 # -- every call, and what is missing ---------------------------------------------------------------------------
 
 

@@ -78,6 +78,36 @@ def test_decorated_methods_of_what_is_returned_are_compiled_where_they_are_decla
     assert (report.compiled, report.failed) == (4, 0)
 
 
+@pytest.mark.parametrize("world_size", [None, 2])
+def test_what_was_declared_before_is_compiled_if_it_is_returned(cache_dir: Path, world_size: int | None) -> None:
+    net = Net()
+    cached = gearcache.cache_compile(net.run, config=strict_config(), input_signature=SPEC)
+    assert net.decorated.entry_path is None, "it is made now, and was not called"
+    ranks = [None] if world_size is None else list(range(world_size))
+    for returned, methods in ((cached, ["Net.run"]), (net, ["Net.decorated", "Net.run"])):
+        report = gearcache.prewarm(lambda returned=returned: returned, world_size=world_size)
+        found = sorted((entry.rank or 0, entry.method) for entry in report.entries)
+        assert found == [(rank or 0, method) for rank in ranks for method in methods]
+        assert report.compiled == 2 * len(ranks)
+        assert report.is_complete
+
+
+def test_a_method_that_was_called_is_not_compiled_for_its_declaration_too(cache_dir: Path) -> None:
+    cached = gearcache.cache_compile(Net().run, config=strict_config(), input_signature=SPEC)
+
+    def call() -> Any:
+        cached(torch.zeros(2, 4), 2)
+        return cached
+
+    report = gearcache.prewarm(call)
+    assert [(entry.method, sorted(entry.compiled)) for entry in report.entries] == [("Net.run", GEARS)]
+
+
+def test_a_function_without_cached_methods_completes_nothing(cache_dir: Path) -> None:
+    report = gearcache.prewarm(lambda: None)
+    assert (report.entries, report.is_complete) == ([], False)
+
+
 def test_size_one_of_an_open_dim_is_compiled_too(cache_dir: Path) -> None:
     signature = TensorSpec((BATCH, Symbol("length"), 4), torch.float32)
 

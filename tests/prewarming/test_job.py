@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
 import torch.distributed as dist
 
 import gearcache
@@ -16,6 +17,7 @@ from gearcache.prewarming.launched import Launched, launched
 from tests.scenarios import collectives
 from tests.support.commands import run_json
 from tests.support.relaunch import run_python
+from tests.support.scenarios import strict_config
 
 
 def test_one_process_prewarms_a_job_that_hits_with_a_real_group(cache_dir: Path) -> None:
@@ -31,6 +33,14 @@ def test_one_process_prewarms_a_job_that_hits_with_a_real_group(cache_dir: Path)
         told = list(pool.map(lambda environ: run_python(program, environ=environ), environs))
     expected = {"equal": True, "traces": 0, "compiles": 0, "hits": 1}
     assert told == [{"rank": rank, **expected} for rank in (0, 1)]
+
+
+def test_a_method_of_before_the_prewarm_is_compiled_for_each_rank(cache_dir: Path) -> None:
+    x = torch.zeros(2, 4)
+    cached = gearcache.cache_compile(torch.nn.Linear(4, 4).forward, config=strict_config())
+    report = gearcache.prewarm(lambda: cached(x), world_size=2)
+    assert [(entry.rank, entry.compiled != {}) for entry in report.entries] == [(0, True), (1, True)]
+    assert len({entry.entry for entry in report.entries}) == 2
 
 
 def test_a_function_that_joins_another_job_is_refused(cache_dir: Path) -> None:

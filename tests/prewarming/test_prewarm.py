@@ -103,6 +103,30 @@ def test_a_gear_that_fails_is_told_and_is_the_only_one_of_the_next_run(
     assert gearcache.prewarm(prewarmed.warm_only).compiled == 0
 
 
+def test_a_failure_is_told_although_another_variant_has_a_gear_of_that_name(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gear, compile_, broken = "ids.size(0)=4", EagerBackend.compile, [True]
+
+    def failing(backend: EagerBackend, job: Any, stage: Any) -> object:
+        if job.gear == gear and broken:
+            raise RuntimeError("out of order")
+        return compile_(backend, job, stage)
+
+    def both_variants() -> None:
+        with torch.device("meta"):
+            model = prewarmed.Decoder()
+            model.cached_decode.warm(torch.zeros(2, 3, dtype=torch.long))
+            broken.clear()
+            model.cached_decode.warm(torch.zeros(2, 3, dtype=torch.long), scaled=True)
+
+    monkeypatch.setattr(EagerBackend, "compile", failing)
+    report = gearcache.prewarm(both_variants)
+    assert "out of order" in report.entries[0].failed[gear]
+    assert not report.is_complete
+    assert gearcache.prewarm(both_variants).is_complete
+
+
 def test_the_folder_of_the_prewarm_wins(cache_dir: Path, tmp_path: Path) -> None:
     def build() -> None:
         cached = gearcache.cache_compile(Scaled().decode, config=strict_config(), cache_dir=tmp_path / "own")
@@ -112,6 +136,17 @@ def test_the_folder_of_the_prewarm_wins(cache_dir: Path, tmp_path: Path) -> None
     assert report.entries[0].entry.startswith(str(tmp_path / "given"))
     assert not (tmp_path / "own").exists()
     assert not cache_dir.exists()
+
+
+def test_a_method_that_served_before_is_prewarmed_into_the_given_folder(cache_dir: Path, tmp_path: Path) -> None:
+    cached, x = gearcache.cache_compile(Scaled().decode, config=strict_config()), torch.zeros(2, 4)
+    expected = cached(x)
+    report = gearcache.prewarm(lambda: cached(x), cache_dir=tmp_path / "given")
+    assert (report.compiled, report.is_complete) == (1, True)
+    assert gearcache.prewarm(lambda: cached(x), cache_dir=tmp_path / "given", dry_run=True).is_complete
+    assert torch.equal(cached(x), expected)
+    assert cached.entry_path is not None
+    assert cached.entry_path.startswith(str(cache_dir))
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from msgspec import msgpack
 
+from gearcache.attaching.attachment import Attachment
 from gearcache.cache.files.atomic import regular_target, write_atomic
 from gearcache.errors import CaptureError
 from gearcache.ge_cache.aten import decode_tensor
 from gearcache.ge_cache.inductor.artifact_names import CONSTANTS, LIBRARY
 from gearcache.ge_cache.inductor.targets import NATIVE, TARGETS
+from gearcache.guards.evidence.names import a_type
+from gearcache.serving.call.method import CachedMethod
 from gearcache.serving.miss.compiles import check_torch
 
 if TYPE_CHECKING:
@@ -39,12 +42,15 @@ def header_folder() -> Path:
 def export(cached: Any, path: str | os.PathLike[str]) -> None:
     """Write every loaded gear of a cached method and its weights to one file, which replaces an old one atomically.
 
-    `cached` is the result of `cache_compile`, called or warmed before, with backend `inductor` on a CPU. `ValueError`
-    for anything else, `MissingTorchNames` if this torch lacks a name that a graph needs, `CaptureError` for a method
-    whose variants differ in more than sizes, as a C++ program passes only tensors, and for a result that the header
-    cannot make.
+    `cached` is the result of `cache_compile` or `attach`, called or warmed before, with backend `inductor` on a CPU.
+    `TypeError` for anything else, `ValueError` without gears or with another backend, `MissingTorchNames` if this torch
+    lacks a name that a graph needs, `CaptureError` for a method whose variants differ in more than sizes, as a C++
+    program passes only tensors, and for a result that the header cannot make.
     """
-    binding = getattr(cached, "_binding", None)
+    method = cached.method if isinstance(cached, Attachment) else cached
+    if not isinstance(method, CachedMethod):
+        raise TypeError(f"export takes a cached method or what gearcache.attach returned, not {a_type(cached)}")
+    binding = method._binding
     if binding is None or not binding.loaded_variants()[0]:
         check_torch()  # a missing name may be the reason
         raise ValueError("export: the cached method has loaded no gear yet; call it, or `.warm(...)` it, before")

@@ -110,7 +110,7 @@ def run_prewarm(
         session.enter(open_session)
         try:
             for rank in all_ranks:
-                open_session.rank = rank
+                open_session.begin(rank)
                 with acting_as(rank, world_size), with_temporary_name() if only_looks else contextlib.nullcontext():
                     open_session.warm_declared(function())
         except (Exception, KeyboardInterrupt, SystemExit) as error:  # `sys.exit` is not a success: work may be left

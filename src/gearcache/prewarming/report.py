@@ -83,8 +83,8 @@ class PrewarmReport(Struct):
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that was requested, of this share, is stored now."""
-        return not (self.failed or self.missing or self.interrupted)
+        """Whether everything that was requested, of this share, is stored now; False if nothing was requested."""
+        return bool(self.entries) and not (self.failed or self.missing or self.interrupted)
 
     def to_plain(self) -> dict[str, Any]:
         """Return everything as JSON data."""

@@ -22,6 +22,7 @@ from gearcache.prewarming.reach import Reach
 from gearcache.prewarming.report import Prewarmed, PrewarmReport
 from gearcache.prewarming.share import LeftTo
 from gearcache.prewarming.survey import survey
+from gearcache.serving.call.stance import followers
 
 if TYPE_CHECKING:
     from gearcache.prewarming.coverage import Gap
@@ -58,7 +59,8 @@ class PrewarmSession:
         self.jobs = jobs
         # `world_size=1` is not distributed, exactly as at serving time.
         self.world_size = world_size if world_size is not None and world_size > 1 else None
-        self._rank: int | None = None
+        #: The rank to act as; None outside a distributed job.
+        self.rank: int | None = None
         self._device = device
         self._dry_run = dry_run
         self._left_to = left_to
@@ -79,18 +81,21 @@ class PrewarmSession:
         #: For the first call of each entry: the sizes of its geared dims, and its shapes by argument path.
         self._first_sizes: dict[str, tuple[tuple[int, ...], dict[str, tuple[int, ...]]]] = {}
         self._called: weakref.WeakSet[Any] = weakref.WeakSet()
+        #: Those that were called for the present rank.
+        self._called_by_rank: weakref.WeakSet[Any] = weakref.WeakSet()
         #: How often each method was called so far, by name.
         self._call_counts: Counter[str] = Counter()
         self._lock = threading.RLock()  # stand-ins are for one call at a time
 
-    @property
-    def rank(self) -> int | None:
-        """The rank to act as; None outside a distributed job."""
-        return self._rank if self.world_size is not None else None
+    def begin(self, rank: int | None) -> None:
+        """Act as a rank from now on. All methods look everything up anew.
 
-    @rank.setter
-    def rank(self, rank: int | None) -> None:
-        self._rank = rank
+        What a method found before is of another rank or folder, and its dispatch would not come to the session.
+        """
+        self.rank = rank if self.world_size is not None else None
+        self._called_by_rank = weakref.WeakSet()
+        for method in followers():
+            method.refresh()
 
     def created(self, method: CachedMethod) -> None:
         """Record a new cached method."""
@@ -103,11 +108,19 @@ class PrewarmSession:
             self._declared.append(method)
 
     def warm_declared(self, returned: object) -> None:
-        """Compile the declared calls of methods that were not called; of decorated ones if their model was returned."""
-        Reach(returned)  # makes decorated methods
+        """Compile the declared calls of methods that were not called for this rank.
+
+        Those are the methods declared by the function, and those that it returned or whose model it returned: they may
+        have been made before.
+        """
+        for method in Reach(returned).methods:  # makes decorated methods
+            if method.is_declared:
+                if method not in self._serials:
+                    self.created(method)
+                self.declared(method)
         while self._declared:
             method = self._declared.pop(0)
-            if self._serials.get(method, -1) in self._uncalled:
+            if method not in self._called_by_rank:
                 try:
                     method.warm()
                     calls = method.special_calls()
@@ -177,6 +190,7 @@ class PrewarmSession:
         with self._lock, method.locked(), stand_ins(self._device):
             self._call_counts[method.name] += 1
             self._called.add(method)
+            self._called_by_rank.add(method)
             self._uncalled.pop(self._serials.get(method, -1), None)
             call = method.call_of(args, kwargs)
             try:
@@ -269,7 +283,7 @@ class PrewarmSession:
             except GearcacheError as error:
                 failure = error
             finally:
-                self._count(entry, events, dims, has_gears=bool(spec.axes))
+                self._count(entry, events, dims, failed, has_gears=bool(spec.axes))
             if isinstance(failure, NoOperation):  # the method serves it
                 entry.impossible[text or self._call_text(entry.method)], failure = failure.cause, None
             if failure is not None and not is_needed and binding.note_impossible(call, failure, codes):
@@ -289,13 +303,19 @@ class PrewarmSession:
             if not (isinstance(failure, CompileError) and gear in entry.failed):
                 entry.failed[gear] = str(failure)
 
-    def _count(self, entry: Prewarmed, events: list[Event], dims: str, *, has_gears: bool) -> None:
-        """Count the result of a call. Its graphs are named after their gear and after `dims`, or as they are."""
+    def _count(
+        self, entry: Prewarmed, events: list[Event], dims: str, failed_before: dict[str, str], *, has_gears: bool
+    ) -> None:
+        """Count the result of a call. Its graphs are named after their gear and after `dims`, or as they are.
+
+        A success ends no failure of earlier calls: that may be of another variant, whose gears have the same names.
+        """
         for event in events:
             gear = gear_with_dims(event.gear if has_gears or not dims else "", dims)
             if event.kind == "compile":
                 entry.compiled[gear] = round(event.seconds, 3)
-                entry.failed.pop(gear, None)
+                if gear not in failed_before:
+                    entry.failed.pop(gear, None)
             elif event.kind == "compile_failed":
                 entry.failed[gear] = event.detail
             elif event.kind == "fault" and not event.tier and event.detail not in entry.failed.values():

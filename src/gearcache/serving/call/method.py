@@ -202,6 +202,11 @@ class CachedMethod:
         if signature and (open_session := session.current()) is not None:
             open_session.declared(self)
 
+    @property
+    def is_declared(self) -> bool:
+        """Whether any of its arguments is declared."""
+        return bool(self._signature)
+
     def warm(self, /, *args: Any, **kwargs: Any) -> None:
         """Compile and load every gear for a call like this one, without running it.
 
