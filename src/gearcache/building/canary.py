@@ -85,6 +85,7 @@ def _calls(canary: Canary) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     x = torch.ones(3, 2, device="cpu")
     yield canary.watched, (x, 5, importlib.util.find_spec("numpy") is not None)
     yield canary.refused_at_once, (x,)
+    yield canary.of_storage, (x,)
     if deque_variable() is not None:
         yield canary.copied, (x,)
     yield canary.recorded, (x,)
@@ -236,7 +237,7 @@ class Canary(torch.nn.Module):
     def _tensors(self, x: Any, n: int) -> Any:
         y = x + n
         y.transpose_(0, 1)
-        total = x.shape[0] + x.size(0) + x.is_contiguous() + (x is y) + x.ndim
+        total = x.shape[0] + x.size(0) + x.is_contiguous() + (x is y) + x.ndim + hasattr(x, "tag")
         (x + 1).requires_grad_()
         with torch.no_grad():
             total = total + x.real
@@ -246,6 +247,10 @@ class Canary(torch.nn.Module):
     def refused_at_once(self, x: Any) -> Any:
         """Do something that ends a trace."""
         return x * len(f"{x}")
+
+    def of_storage(self, x: Any) -> Any:
+        """Ask the storage of a tensor, which ends a trace too."""
+        return x * x.untyped_storage().size()
 
     def copied(self, x: Any) -> Any:
         """Copy a deque of a user-defined class."""
