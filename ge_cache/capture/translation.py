@@ -166,8 +166,13 @@ class GuardTranslator:
         try:
             value = self._paths.walker.resolve(access)
             besides = [observe("type", access, value)] if kind in _TYPED else []
-            if (kind == "TYPE_MATCH" or kind in _TYPED) and isinstance(value, collections.OrderedDict):
-                besides += _positions(access, value)
+            # Dynamo counts keys in the order in which they were added, and goes through them in the present order.
+            if (
+                (kind == "TYPE_MATCH" or kind in _TYPED)
+                and isinstance(value, collections.OrderedDict)
+                and len(value) > 1
+            ):
+                besides.append(observe("positions", access, value))
             if kind == "SEQUENCE_LENGTH" and source in self._names.looked_up:
                 return besides
             if kind == "ID_MATCH" and isinstance(value, torch.autocast):  # Dynamo takes these attributes for constants
@@ -233,11 +238,6 @@ class GuardTranslator:
             except NotConstant:
                 return observe("length", access, value)
         return observe(_DIRECT[kind], access, value)
-
-
-def _positions(access: Access, value: Any) -> list[Check]:
-    """Return a check of the order of keys: Dynamo counts them in the order in which they were added."""
-    return [observe("positions", access, value)] if len(value) > 1 else []
 
 
 def _own_access(cls: type) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from torch import fx
@@ -29,13 +29,17 @@ def draws_nothing(arguments: Mapping[str, Any]) -> bool:
 
 def written_arguments(node: fx.Node) -> Iterator[fx.Node]:
     """Yield the tensors that an operator writes."""
-    schema = getattr(node.target, "_schema", None)
+    yield from nodes_in(written_values(node.target, node.args, node.kwargs))
+
+
+def written_values(operator: Any, args: Iterable[Any], kwargs: Mapping[str, Any] | None) -> list[Any]:
+    """Return the arguments that an operator writes, tensors and lists of tensors; none for what is no operator."""
+    schema = getattr(operator, "_schema", None)
     if schema is None or not schema.is_mutable:
-        return
-    arguments = given_arguments(node)
-    for argument in schema.arguments:
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            yield from nodes_in(arguments.get(argument.name))
+        return []
+    given = dict(zip((item.name for item in schema.arguments), args, strict=False)) | dict(kwargs or {})
+    written = [item.name for item in schema.arguments if item.alias_info is not None and item.alias_info.is_write]
+    return [given.get(name) for name in written]
 
 
 def nodes_in(value: Any) -> Iterator[fx.Node]:

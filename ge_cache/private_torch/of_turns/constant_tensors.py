@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, SymNumberM
 from torch.fx.experimental import proxy_tensor
 from torch.utils import _pytree
 
+from gearcache.ge_cache.graphs.arguments import written_values
 from gearcache.ge_cache.private_torch.probe import Probes
 
 #: Namespaces of operators whose results depend only on their arguments, except random ones, which torch skips.
@@ -61,14 +62,7 @@ def _is_computed(func: Any) -> bool:
 
 def _written_in_lists(func: Any, args: Any, kwargs: Any) -> list[Any]:
     """Return the tensors in the lists that an operator writes."""
-    schema = getattr(func, "_schema", None)
-    if schema is None or not schema.is_mutable:
-        return []
-    given = {argument.name: value for argument, value in zip(schema.arguments, args, strict=False)} | (kwargs or {})
-    written = [argument.name for argument in schema.arguments if argument.alias_info is not None]
-    return [
-        tensor for name in written if type(given.get(name)) in (list, tuple) for tensor in _tensors(given[name], {})
-    ]
+    return _tensors([value for value in written_values(func, args, kwargs) if isinstance(value, (list, tuple))], {})
 
 
 def _tensors(args: Any, kwargs: Any) -> list[Any]:

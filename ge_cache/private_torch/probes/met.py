@@ -53,8 +53,9 @@ def met(trace: Any, original: Any, self: Any, value: Any) -> Any:
     """Note an object before and after its content is read, whether it was met before, and methods of C classes."""
     seen, output, source = trace.state(Seen), self.tx.output, self.source
     effects = output.side_effects
-    is_new = value not in effects and output.variable_tracker_cache.get(source) is None
-    if value in effects:
+    is_known = value in effects
+    is_new = not is_known and output.variable_tracker_cache.get(source) is None
+    if is_known:
         trace.note("met again", source, effects[value].source)
         if isinstance(value, enum.Enum):  # Dynamo guards a member at the first of its places only
             self.install_guards(GuardBuilder.ID_MATCH)
