@@ -51,6 +51,7 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
     `BackendUnavailable` when the tensors are on a device that no backend serves yet.
     """
     if settings.backend == "eager":
+        _check_execution(settings, "eager")
         from gearcache.ge_cache.eager import EagerBackend
 
         return EagerBackend()
@@ -63,10 +64,7 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
     devices = {tensor.device.type for tensor in (*weights, *tensors)}
     if settings.backend == "auto" and "npu" in devices:
         return _torchair(settings)
-    if settings.gear_execution != "static":
-        raise OptionError(
-            f"option `gear_execution` is {settings.gear_execution!r}; only backend `torchair` has it, not `inductor`"
-        )
+    _check_execution(settings, "inductor")
     if settings.mode is not None:
         from gearcache.ge_cache.inductor.options import check_mode
         from gearcache.ge_cache.npu.config import MODES
@@ -82,6 +80,13 @@ def select_backend(settings: BackendSettings, module: torch.nn.Module, tensors: 
     from gearcache.ge_cache.inductor.backend import InductorBackend
 
     return InductorBackend(settings.options, settings.target)
+
+
+def _check_execution(settings: BackendSettings, backend: str) -> None:
+    if settings.gear_execution != "static":
+        raise OptionError(
+            f"option `gear_execution` is {settings.gear_execution!r}; only backend `torchair` has it, not `{backend}`"
+        )
 
 
 def _torchair(settings: BackendSettings) -> Backend:

@@ -18,6 +18,7 @@ from gearcache.errors import GearSpecError, OptionError
 from gearcache.ge_cache.compile_job import CompileJob
 from gearcache.ge_cache.inductor.backend import RECIPE, InductorBackend, inductor_variables
 from gearcache.ge_cache.inductor.options import compile_options
+from gearcache.ge_cache.select import select_backend
 from gearcache.options import CompilerConfig, resolve_settings
 
 
@@ -152,6 +153,27 @@ def test_a_torchair_config_gives_its_merge_policy() -> None:
     theirs = SimpleNamespace(inference_config=policy)
     assert resolve_settings(theirs, has_gears=True).policy == "product"
     assert resolve_settings(CompilerConfig(torchair=theirs), has_gears=True).policy == "product"
+
+
+@pytest.mark.parametrize("name", ["mode", "options"])
+def test_mode_and_options_beside_a_torchair_config_are_refused(name: str) -> None:
+    others: dict[str, Any] = {"mode": "npugraph_ex"} if name == "mode" else {"options": {"debug.run_eagerly": True}}
+    policy = SimpleNamespace(dynamic_gears_merge_policy=SimpleNamespace(value="zip"))
+    config = CompilerConfig(torchair=SimpleNamespace(inference_config=policy), **others)
+    with pytest.raises(OptionError, match=rf"`torchair` is given beside .*`{name}` "):
+        resolve_settings(config, has_gears=True)
+
+
+def test_what_is_no_torchair_config_is_refused_as_one() -> None:
+    with pytest.raises(OptionError, match=r"`torchair` is 'max-autotune'; it must be a torchair\.CompilerConfig"):
+        CompilerConfig(torchair="max-autotune")
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_only_npus_switch_gears_themselves(backend: str) -> None:
+    settings = resolve_settings(CompilerConfig(backend=backend, gear_execution="ge"), has_gears=True)
+    with pytest.raises(OptionError, match=f"only backend `torchair` has it, not `{backend}`"):
+        select_backend(settings, torch.nn.Linear(2, 2), ())
 
 
 def test_a_merge_policy_of_ours_counts_beside_a_torchair_config_that_has_the_default() -> None:

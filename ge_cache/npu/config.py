@@ -20,6 +20,11 @@ from gearcache.ge_cache.npu.options import config_component
 
 GE_MODE = "max-autotune"
 MODES = (GE_MODE, "npugraph_ex", "reduce-overhead")
+#: Options of torchair's config that `CompilerConfig` has itself.
+_OURS = {
+    "mode": "CompilerConfig(mode=...)",
+    "inference_config.dynamic_gears_merge_policy": "CompilerConfig(inference_config=InferenceConfig(...))",
+}
 
 
 class NpuOptions(Struct, frozen=True):
@@ -103,6 +108,8 @@ class NpuOptions(Struct, frozen=True):
 def _set_options(config: Any, options: Mapping[str, Any]) -> Any:
     """Set options by dotted name; torchair's own errors name what is allowed."""
     for name, value in options.items():
+        if name in _OURS:
+            raise OptionError(f"option {name!r} is {value!r} in `options`; write `{_OURS[name]}`")
         *folders, attribute = name.split(".")
         target = config
         for folder in folders:

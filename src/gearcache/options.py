@@ -108,6 +108,10 @@ _FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "strict": (lambda value: value is None or isinstance(value, bool), "True, False or None"),
     "inference_config": (lambda value: isinstance(value, InferenceConfig), "a gearcache.options.InferenceConfig"),
+    "torchair": (
+        lambda value: value is None or _policy_of_torchair(value) is not None,
+        "a torchair.CompilerConfig or None",
+    ),
 }
 
 
@@ -141,8 +145,8 @@ class CompilerConfig(_Checked):
       default), `"npugraph_ex"` or `"reduce-overhead"`, which `auto` ignores on a CPU.
     - `options`: settings of the backend (`torch._inductor.config` names with Inductor, dotted names of
       `torchair.CompilerConfig` or those of npugraph_ex with torchair).
-    - `torchair`: a `torchair.CompilerConfig`; backend `torchair` then takes mode and options from it. It also gives
-      the gear policy, unless `inference_config` sets another than the default.
+    - `torchair`: a `torchair.CompilerConfig`, from which backend `torchair` takes mode and options, instead of `mode`
+      and `options`. It also gives the gear policy, unless `inference_config` sets another than the default.
     - `gear_execution`: `static` makes one graph per gear; `ge` makes one graph in which GE switches between the gears
       (torchair in mode `"max-autotune"` only).
     - `validate`: `inputs` checks dtype, device, sizes, strides and global state on every call; `gears` trusts you and
@@ -242,6 +246,11 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         )
     if config.filling == "vouched" and not config.pad_values:
         raise OptionError("option `filling` is 'vouched' without filling: it needs on_miss='pad' and pad_values")
+    if config.torchair is not None and (config.mode is not None or config.options):
+        raise OptionError(
+            f"option `torchair` is given beside `mode` {config.mode!r} and `options` {dict(config.options)!r}: set them "
+            "in the torchair config, which replaces both"
+        )
     variables = _Given(environ)
     values = variables.values()
     strict = config.strict if config.strict is not None else values["strict"]

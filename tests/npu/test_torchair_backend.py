@@ -24,6 +24,7 @@ from gearcache.errors import (
     CacheError,
     GearSpecError,
     InputError,
+    OptionError,
     UnkeyableValue,
 )
 from gearcache.ge_cache.npu import ascend
@@ -111,6 +112,12 @@ def test_every_option_is_in_the_key_or_on_a_list_with_its_reason(tmp_path: Path,
                     config_component(config)
             else:
                 assert (config_component(config) == plain) == (name in NOT_IN_KEY)
+
+
+@pytest.mark.parametrize("name", ["mode", "inference_config.dynamic_gears_merge_policy"])
+def test_an_option_that_our_config_has_itself_is_refused_among_those_of_torchair(name: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(f"option '{name}'")):
+        NpuOptions(options={name: "npugraph_ex"}).torchair_config()
 
 
 def test_an_option_file_counts_by_its_contents(tmp_path: Path) -> None:

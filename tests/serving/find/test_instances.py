@@ -52,6 +52,17 @@ def test_a_copy_answers_with_what_it_has_now(copied: Any, cache_dir: Path) -> No
     assert torch.equal(twin.cached(x), _expected(twin if is_own else net, x))
 
 
+def test_a_module_with_a_decorated_method_is_scripted_without_it(cache_dir: Path) -> None:
+    class Doubled(nn.Linear):
+        @gearcache.cache_compile(config=strict_config())
+        def run(self, x: torch.Tensor) -> torch.Tensor:
+            return self(x) * 2  # type: ignore[no-any-return]
+
+    net, x = Doubled(4, 4), torch.randn(2, 4)
+    assert torch.equal(net.run(x), net(x) * 2)
+    assert torch.equal(torch.jit.script(net)(x), net(x))
+
+
 def test_a_subclass_overrides_a_decorated_method_and_calls_super(cache_dir: Path) -> None:
     net = Derived()
     x = torch.randn(2, 4)

@@ -70,6 +70,10 @@ class Net(torch.nn.Module):
         return x + 1
 
 
+#: Why a build cannot begin where `fork` fails.
+NO_PROCESS = "no process can be started: [Errno 11] Resource temporarily unavailable"
+
+
 def _cached(function: Callable[..., Any], gears: Any = None, **options: Any) -> Any:
     return gearcache.cache_compile(function, gears=gears, config=strict_config(on_miss="background", **options))
 
@@ -148,6 +152,27 @@ def test_a_failed_build_is_told_once_and_not_repeated_in_a_loop(
     assert "compiling in the background failed: CaptureError" in cached.explain()
     with pytest.raises(CaptureError, match="`print`"):
         cached.warm(x, wait=True)
+
+
+def test_builds_begin_again_once_the_host_can_start_processes(
+    cache_dir: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[int] = []
+
+    def fork() -> int:
+        refused.append(1)
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(background, "PATIENCE", 0.01)
+    net, x = Net(), torch.ones(2, 4)
+    cached = _cached(net.run)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fork", fork)
+        _until(lambda: len(refused) > 4, lambda: cached(x))
+    assert torch.equal(cached(x), net.run(x))
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == [f"Net.run runs without a graph: compiling in the background failed: {NO_PROCESS}"]
+    _until(lambda: cached.stats.loads, lambda: cached(x))
 
 
 def test_warm_begins_and_wait_waits(cache_dir: Path) -> None:

@@ -115,4 +115,5 @@ def _reader(key: str, make: Callable[[Any], Any]) -> Callable[[Any], Any]:
             pass
         return make(instance)
 
-    return read
+    # `torch.jit.script` of the module would compile it.
+    return torch.jit.unused(read)

@@ -62,7 +62,7 @@ def place_of(cls: type, function: Callable[..., Any]) -> tuple[type, str]:
 
 #: The parameter of a function that `attach` writes for the number of arguments given by position, as a decorator inside
 #: may look at its `args`; and the mark of such a function.
-BY_POSITION, COUNTS_POSITIONS = "by_position", "gearcache_counts_positions"
+BY_POSITION, COUNTS_POSITIONS = "arguments_by_position", "gearcache_counts_positions"
 
 
 def with_count(function: types.MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -206,7 +206,12 @@ class BackgroundBuilds:
         text = self._builds.prepare_fork(call, spec)
         limit = self._method.settings.compile_timeout * (1 + max(1, len(spec.gears)))
         self._rests.begun = Begun(self._entry_name, call_likeness, text, self._builds, time.monotonic())
-        if _slot.begin(work, limit, self._rests.reports):
+        try:
+            has_begun = _slot.begin(work, limit, self._rests.reports)
+        except OSError as error:  # the host has no process, memory or descriptor left at this moment
+            self._note_failure(call_likeness, f"no process can be started: {error}", 0.0)
+            return
+        if has_begun:
             self._record.history.uncounted.clear()  # the child counts them
             logger.info("%s: compiling in the background", self._method.name)
 
