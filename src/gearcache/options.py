@@ -248,8 +248,8 @@ def resolve_settings(config: Any, *, has_gears: bool, environ: Mapping[str, str]
         raise OptionError("option `filling` is 'vouched' without filling: it needs on_miss='pad' and pad_values")
     if config.torchair is not None and (config.mode is not None or config.options):
         raise OptionError(
-            f"option `torchair` is given beside `mode` {config.mode!r} and `options` {dict(config.options)!r}: set them "
-            "in the torchair config, which replaces both"
+            f"option `torchair` is given beside `mode` {config.mode!r} and `options` {dict(config.options)!r}: "
+            "set them in the torchair config, which replaces both"
         )
     variables = _Given(environ)
     values = variables.values()
