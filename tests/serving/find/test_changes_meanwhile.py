@@ -20,7 +20,7 @@ from gearcache.building import tracer
 from gearcache.errors import ModuleChanged
 from gearcache.ge_cache import eager
 from gearcache.guards.watch.facts import WatchedFacts
-from gearcache.serving.find import basis
+from gearcache.serving.find import basis, entry
 from gearcache.serving.miss import unserved
 from tests.support.scenarios import strict_config
 
@@ -32,7 +32,7 @@ class Net(torch.nn.Module):
         self.scale, self.rates, self.table = 2.0, [1.0], {"a": 1.0}
 
     def compute(self, x: torch.Tensor) -> torch.Tensor:
-        y = x * self.weight * self.scale + len(self.rates)
+        y = x * self.weight * self.scale + len(self.rates) + self.weight.size(0)
         return y * 3 if "more" in self.table else y
 
 
@@ -41,9 +41,10 @@ CHANGES: list[Callable[[Net], Any]] = [
     lambda net: setattr(net.weight, "data", torch.full((2,), 7.0)),
     lambda net: net.rates.append(2.0),
     lambda net: net.table.update(more=1.0),
+    lambda net: setattr(net, "weight", nn.Parameter(torch.full((1,), 7.0))),  # another layout
 ]
 #: Where in a first call the other thread gets its turn.
-MOMENTS = [(eager.EagerBackend, "load")]
+MOMENTS = [(eager.EagerBackend, "load"), (entry.Entry, "read")]
 MOMENTS += [(WatchedFacts, name) for name in ("begin", "add_node", "end", "add_weights")]
 MOMENTS += [(basis, "joined")]
 

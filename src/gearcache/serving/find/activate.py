@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -154,16 +153,15 @@ class WatchedEvidence(EvidenceCheck):
     """Checks evidence to load graphs on it: all that it leads to is watched, from before it is compared."""
 
     def __init__(self, scope: Scope, method: types.FunctionType, check_key: Callable[[], None]) -> None:
-        """`check_key` is called once, before any evidence is compared."""
+        """`check_key` is called whenever further weights are watched: it compares their layout."""
         super().__init__(scope)
         self._method = method
-        self._check_key = functools.cache(check_key)
+        self._check_key = check_key
         self._watches: list[tuple[Tree, WatchedFacts]] = []
         self._bases: list[Basis] = []
 
     def basis_of(self, variant: StoredVariant) -> Basis | Reason:
         """Return the basis of a variant, or why its evidence does not hold."""
-        self._check_key()
         for _ in range(_ATTEMPTS):
             reason = self.stale_reason(variant)
             if reason is not None:
@@ -187,8 +185,10 @@ class WatchedEvidence(EvidenceCheck):
                 return basis
         for tree, facts in self._watches:
             if tree is variant.evidence:
-                self._bases.append(Basis(self._method, variant, facts, self._scope))
-                return self._bases[-1]
+                basis = Basis(self._method, variant, facts, self._scope)
+                self._check_key()  # after it: another thread may have given the module a weight of another layout
+                self._bases.append(basis)
+                return basis
         return None
 
     def _forget(self, evidence: Tree) -> None:

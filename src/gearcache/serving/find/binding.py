@@ -146,7 +146,6 @@ class Binding:
             self._store_served()
             return frame
         finally:
-            self._variants.is_keyed_before = True
             self.history.tell()
 
     def forecast(self, call: Call, variants: Sequence[StoredVariant]) -> InputError | str:

@@ -57,8 +57,6 @@ class Variants:
             place=(code.co_filename, code.co_firstlineno),
             serves=method.serves,
         )
-        #: Whether the key was made for an earlier call.
-        self.is_keyed_before = False
         self.loaded = LoadedVariants(method.name, validate=settings.validate == "inputs")
         self._method = method
         self._record = record
@@ -84,7 +82,7 @@ class Variants:
         """
         key = self._method.key
         module: torch.nn.Module = self._method.function.__self__  # type: ignore[assignment]
-        if is_changed or not is_state_of(key) or (self.is_keyed_before and not is_module_of(key, module)):
+        if is_changed or not is_state_of(key) or not is_module_of(key, module):
             raise OutdatedKey(f"`{self._method.name}`: its module, or torch's global state, changed while it was used")
 
     def look_up(self, call: Call, *, counted: bool = True) -> Answer:
