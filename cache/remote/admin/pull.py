@@ -82,7 +82,7 @@ class Pull:
                 self.outcome.failed[name] = "; ".join(problems)
             return None if problems else False
         manifests = [each.manifest for each in candidates]
-        lock = self._layout.locks_folder / f"{entry.digest}.lock"
+        lock = self._layout.lock(f"{entry.label}-{entry.digest}")
         prepare_folder(self._layout, lock.parent)
         # Until the manifest names them, only the lock of the store protects blobs from being collected.
         with key_lock(lock, LOCK_SECONDS), self._store.writing():
