@@ -48,7 +48,7 @@ def store_geared(
         digest = store.put_blob(data)
         rows = dict(tensor or {})
         inputs = [[[["argument", "ids"], []], rows.pop("dtype"), "cpu", True, True]] if rows else []
-        parts: list[Any] = [{"files": sources or [], "functions": []}, [[], []], [], inputs]
+        parts: list[Any] = [{"files": sources or []}, [[], []], [], inputs]
         variants = []
         for expected in checks or (None,):
             common = ["equal", [["argument", "mode"], []], 1]
