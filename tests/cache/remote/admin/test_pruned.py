@@ -206,14 +206,13 @@ def test_a_manifest_whose_blobs_are_back_stays(share: Path, monkeypatch: pytest.
 def test_files_that_killed_uploaders_left_go_after_a_day(share: Path) -> None:
     store(share, "a", {"1": b"one"}, days=1)
     folder = (share / blob_name(digest_of(b"one"))).parent
-    old, young, claim = (folder / name for name in (".tmp-host-1-a", ".tmp-host-2-b", ".tmp-claim-x"))
-    for path in (old, young, claim):
+    old, young = (folder / name for name in (".tmp-host-1-a", ".tmp-host-2-b"))
+    for path in (old, young):
         path.write_bytes(b"half")
-    for path in (old, claim):
-        os.utime(path, (time.time() - 1.1 * DAY,) * 2)
+    os.utime(old, (time.time() - 1.1 * DAY,) * 2)
     for dry_run in (True, False):
         assert prune(tier(share), dry_run=dry_run).unfinished == 1
-    assert [path.exists() for path in (old, young, claim)] == [False, True, True]
+    assert [path.exists() for path in (old, young)] == [False, True]
     assert prune(tier(share)).unfinished == 0
 
 
