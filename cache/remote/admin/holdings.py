@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from fnmatch import fnmatchcase
 
 from msgspec import Struct, field
 
 from gearcache.cache.layout import is_digest
-from gearcache.cache.remote.admin.command_retries import PAUSES, SECONDS
 from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.engines.web import INDEX, MAX_INDEX
 from gearcache.cache.remote.lookup import MAX_SIZE
@@ -18,6 +15,10 @@ from gearcache.cache.remote.names import BLOBS, ENTRIES, EntryName, parse_name
 from gearcache.cache.remote.requests.parallel import at_once, read_each
 from gearcache.cache.remote.tier import Tier
 
+#: Seconds that a list, or several requests at once, may take in a command.
+SECONDS = 60.0
+#: After this many faults in a row a command skips a tier.
+MOST_FAULTS = 3
 #: Limit of listed names; a tier with more objects is not listed as a whole.
 MOST_NAMES = 1 << 20
 _MIN_DIGEST_PREFIX = 4
@@ -67,21 +68,12 @@ def holdings(tier: Tier, deadline: Deadline) -> Holdings:
 def read_manifests(tier: Tier, names: Sequence[str]) -> tuple[dict[str, bytes], dict[str, RemoteError]]:
     """Return the bytes of manifests by name, without removed ones, and the errors of those that cannot be read.
 
-    Several are read at once, and failed ones again. Raises `RemoteError` where none can be read.
+    Several are read at once. Raises `RemoteError` where none can be read.
     """
     if not names:
         return {}, {}
     deadline = Deadline.after(SECONDS + len(names))
-    data_by_name, faults = tier.ask(lambda remote: read_each(remote, names, MAX_SIZE, deadline))
-    for pause in PAUSES:
-        if not faults or deadline.left <= pause:
-            break
-        time.sleep(pause)
-        with suppress(RemoteError):
-            failures = list(faults)
-            more, faults = tier.ask(lambda remote, failures=failures: read_each(remote, failures, MAX_SIZE, deadline))  # type: ignore[misc]
-            data_by_name |= more
-    return data_by_name, faults
+    return tier.ask(lambda remote: read_each(remote, names, MAX_SIZE, deadline))
 
 
 def blobs(tier: Tier, deadline: Deadline) -> list[str]:

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct, field
 
 from gearcache.cache.manifest import Manifest, is_signed
-from gearcache.cache.remote.admin.command_retries import SECONDS, persistently
-from gearcache.cache.remote.admin.holdings import blobs, holdings, read_manifests, write_index
+from gearcache.cache.remote.admin.holdings import SECONDS, blobs, holdings, read_manifests, write_index
 from gearcache.cache.remote.engines.folder import FolderRemote
 from gearcache.cache.remote.engines.protocol import Deadline, Remote
 from gearcache.cache.remote.lookup import read_named
@@ -94,7 +93,7 @@ class RemotePrune:
         old_manifests = [each for each in stored if before is not None and each.manifest.created < before]
         outcome.old = [each.name for each in old_manifests]
         remaining = [each for each in stored if each.name not in set(outcome.old)]
-        present_digests = set(persistently(lambda: blobs(self._tier, Deadline.after(SECONDS))))
+        present_digests = set(blobs(self._tier, Deadline.after(SECONDS)))
         superseded = self._superseded(remaining, present_digests)
         outcome.superseded = [each.name for each in superseded]
         removed_names = {each.name for each in (*old_manifests, *superseded)}
@@ -114,18 +113,18 @@ class RemotePrune:
             self._delete([blob_name(digest) for digest in outcome.blobs])
             self._remove_late()
             if self._indexes:
-                persistently(lambda: write_index(self._tier))
+                write_index(self._tier)
         outcome.unfinished = self._sweep(dry_run=dry_run)
         return outcome
 
     def _stored(self) -> list[_Stored]:
         """Return the manifests that exist now and can be read; each is read once."""
-        contents = persistently(lambda: holdings(self._tier, Deadline.after(SECONDS)))
+        contents = holdings(self._tier, Deadline.after(SECONDS))
         self._indexes = contents.indexes
         entry_by_name = {name: entry for entry, names in contents.manifests.items() for name in names}
         self._manifests = {name: each for name, each in self._manifests.items() if name in entry_by_name}
         unread_names = [name for name in entry_by_name if name not in self._manifests]
-        read, faults = persistently(lambda: read_manifests(self._tier, unread_names))
+        read, faults = read_manifests(self._tier, unread_names)
         self.outcome.unread = {name: str(error) for name, error in faults.items()}
         for name, data in read.items():
             try:
@@ -202,12 +201,10 @@ class RemotePrune:
             return digest, remote.size(blob_name(digest), deadline)
 
         deadline = Deadline.after(SECONDS + len(digests))
-        pairs = persistently(lambda: self._tier.ask(lambda remote: at_once(lambda d: size(remote, d), digests)))
+        pairs = self._tier.ask(lambda remote: at_once(lambda digest: size(remote, digest), digests))
         return {digest: number for digest, number in pairs if number is not None}
 
     def _delete(self, names: Sequence[str]) -> None:
         deadline = Deadline.after(SECONDS + len(names))
         if names:
-            persistently(
-                lambda: self._tier.write(lambda remote: at_once(lambda name: remote.delete(name, deadline), names))
-            )
+            self._tier.write(lambda remote: at_once(lambda name: remote.delete(name, deadline), names))

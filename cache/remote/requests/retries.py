@@ -1,4 +1,4 @@
-"""Retry work that failed for a moment: the only retry loop for requests, steps of commands and files of shares."""
+"""Retry work that failed for a moment: the only retry loop for requests and files of shares."""
 
 from __future__ import annotations
 
@@ -22,21 +22,19 @@ def tried(
     pauses: Sequence[float],
     *,
     is_passing: Callable[[Exception], bool] = may_pass,
-    deadline: Deadline | None = None,
-    longest: float = float("inf"),
+    deadline: Deadline,
 ) -> _Result:
     """Return the result of the first try of `work` that raises no passing error; the last try's error is raised.
 
     The tries are separated by `pauses`, each shortened at random by up to a half, as many hosts may see the same fault.
-    No try starts beyond the deadline, nor after a try that took `longest` seconds: a hanging tier will hang again.
+    No try starts beyond the deadline.
     """
     for pause in pauses:
-        begin, seconds = time.monotonic(), pause * random.uniform(0.5, 1.0)
+        seconds = pause * random.uniform(0.5, 1.0)
         try:
             return work()
         except Exception as error:
-            is_over = deadline is not None and deadline.left <= seconds
-            if not is_passing(error) or is_over or time.monotonic() - begin >= longest:
+            if not is_passing(error) or deadline.left <= seconds:
                 raise
         time.sleep(seconds)
     return work()

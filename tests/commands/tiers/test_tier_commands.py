@@ -10,7 +10,6 @@ from click.testing import CliRunner
 
 from gearcache.cache.keys.key import CacheKey
 from gearcache.cache.layout import Layout
-from gearcache.cache.remote.admin import command_retries, holdings
 from gearcache.cache.remote.breaker import FAULTS, Breaker
 from gearcache.cache.remote.engines import retrying
 from gearcache.cache.remote.engines.folder import FolderRemote
@@ -30,8 +29,7 @@ SECRET = "s3cret"
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (command_retries, holdings, retrying):
-        monkeypatch.setattr(module, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(retrying, "PAUSES", (0.0, 0.0))
     monkeypatch.delenv(REMOTES, raising=False)
 
 

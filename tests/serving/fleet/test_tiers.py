@@ -22,7 +22,6 @@ import gearcache
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest, decode_manifest, encode_manifest
 from gearcache.cache.remote import breaker, fetch, lease, tier, urls
-from gearcache.cache.remote.admin import command_retries
 from gearcache.cache.remote.engines import retrying
 from gearcache.cache.remote.engines.folder import FolderRemote
 from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
@@ -59,7 +58,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(tier, "_tiers", {})
     monkeypatch.setattr(turn, "_FIRST_PAUSE", 0.05)
     monkeypatch.setattr(turn, "_LOOK_SECONDS", 0.2)
-    for module, name in ((fetch, "_AGAIN_SECONDS"), (retrying, "PAUSES"), (command_retries, "PAUSES")):
+    for module, name in ((fetch, "_AGAIN_SECONDS"), (retrying, "PAUSES")):
         monkeypatch.setattr(module, name, (0.01, 0.01))
     monkeypatch.setattr(lease, "_REQUEST_SECONDS", 0.3)
     monkeypatch.setattr(remote_entry, "_SEND_PAUSES", ())
