@@ -22,8 +22,6 @@ MOST_FAULTS = 3
 #: Limit of listed names; a tier with more objects is not listed as a whole.
 MOST_NAMES = 1 << 20
 _MIN_DIGEST_PREFIX = 4
-#: How often the lists for a web server are written where other hosts store entries meanwhile.
-_MOST_ROUNDS = 5
 
 
 class Holdings(Struct):
@@ -86,18 +84,9 @@ def write_index(tier: Tier) -> int:
     """Write the files in which a web server lists all entries, those of each method, and the folder of each one.
 
     Returns how many changed. Nothing else in a tier changes: a reader sees the old or the new file. Of several hosts
-    that write them at once, the last one may not know what the others have stored: each looks again.
+    that write them at once, the last one may not know what the others have stored.
     """
-    contents, changed_count = holdings(tier, Deadline.after(SECONDS)), 0
-    for _ in range(_MOST_ROUNDS):
-        changed_count += _write_lists(tier, contents)
-        listed_names, contents = contents.names, holdings(tier, Deadline.after(SECONDS))
-        if contents.names == listed_names:
-            break
-    return changed_count
-
-
-def _write_lists(tier: Tier, contents: Holdings) -> int:
+    contents = holdings(tier, Deadline.after(SECONDS))
     texts = {ENTRIES + INDEX: _text(ENTRIES, contents.names)}
     for prefix in {entry.method_prefix for entry in contents.manifests}:
         texts[prefix + INDEX] = _text(prefix, (name for name in contents.names if name.startswith(prefix)))

@@ -12,13 +12,12 @@ import pytest
 
 from gearcache.cache.keys.siblings import family_of
 from gearcache.cache.layout import Layout
-from gearcache.cache.remote.admin.holdings import blobs, holdings, write_index
+from gearcache.cache.remote.admin.holdings import blobs, holdings
 from gearcache.cache.remote.admin.prune import RemotePrune, RemotePruned
 from gearcache.cache.remote.admin.push import push_entries
 from gearcache.cache.remote.admin.survey import survey
 from gearcache.cache.remote.engines.folder import FolderRemote
 from gearcache.cache.remote.engines.protocol import Deadline
-from gearcache.cache.remote.engines.web import INDEX
 from gearcache.cache.remote.names import EntryName, blob_name
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
@@ -214,27 +213,6 @@ def test_files_that_killed_uploaders_left_go_after_a_day(share: Path) -> None:
         assert prune(tier(share), dry_run=dry_run).unfinished == 1
     assert [path.exists() for path in (old, young)] == [False, True]
     assert prune(tier(share)).unfinished == 0
-
-
-def test_lists_hold_what_other_hosts_stored_meanwhile(share: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = store(share, "a", {"1": b"one"}, days=1)
-    put, second = FolderRemote.put, list[str]()
-
-    def slow(self: FolderRemote, name: str, data: bytes, deadline: Deadline, **how: object) -> bool:
-        if name.endswith(INDEX) and not second:
-            second.append("")  # this host has seen what is there, and the other is as far by now
-            second[:] = [store(share, "b", {"2": b"two"}, days=1)]
-            write_index(tier(share))
-        return put(self, name, data, deadline, **how)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(FolderRemote, "put", slow)
-    write_index(tier(share))
-    lists = [path.read_text().split() for path in share.rglob(INDEX)]
-    assert len(lists) == 3
-    for listed in lists:
-        assert sorted(name.rpartition("/")[2] for name in listed) == sorted(
-            name.rpartition("/")[2] for name in (first, *second)
-        )
 
 
 def test_a_survey_tries_an_engine_and_leaves_nothing_behind(share: Path) -> None:
