@@ -27,8 +27,8 @@ from gearcache.cache.remote.engines.protocol import (
     check_name,
     is_name,
 )
+from gearcache.cache.remote.engines.retrying import tried
 from gearcache.cache.remote.requests.deadline import within
-from gearcache.cache.remote.requests.retries import tried
 
 _Result = TypeVar("_Result")
 #: The file was just replaced, or the server has forgotten the handle: opening it again helps.

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
-from gearcache.cache.remote.requests.retries import tried
+from gearcache.cache.remote.engines.retrying import tried
 
 
 class Failing:
