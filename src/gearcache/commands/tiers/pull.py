@@ -187,7 +187,7 @@ def _required(target: str, cache_dir: Path | None, urls: list[str]) -> tuple[dic
     Some traces of an entry that several hosts have stored may be missing here; the function shows which it needs.
     """
     from gearcache.commands.deployments.prewarm import looked_up
-    from gearcache.prewarming.environment import with_variables
+    from gearcache.prewarming.job import with_variables
 
     with with_variables({REMOTES_VARIABLE: " ".join(urls)} if urls else {}):
         report, error = looked_up(target, cache_dir, fetches=True)
