@@ -95,7 +95,7 @@ class Lease:
         def create() -> bool:
             # A failed create may have succeeded, with only its answer lost.
             is_again = next(tries) > 0
-            return (is_again and self._is_own()) or remote.put(
+            return (is_again and self._holds(remote, deadline)) or remote.put(
                 self._name, own_data, deadline, create=True, lifetime=self._life
             )
 
@@ -120,14 +120,14 @@ class Lease:
             self._beats.join(_REQUEST_SECONDS)
             self._beats = None
         with suppress(RemoteError):
-            if self._is_own():
+            if self._ask(self._holds):
                 self._delete()
 
     def _delete(self) -> None:
         self._ask(lambda remote, deadline: remote.delete(self._name, deadline))
 
-    def _is_own(self) -> bool:
-        data = self._ask(lambda remote, deadline: remote.get(self._name, _MAX_SIZE, deadline))
+    def _holds(self, remote: Remote, deadline: Deadline) -> bool:
+        data = remote.get(self._name, _MAX_SIZE, deadline)
         holder = Holder.decoded(data) if data is not None else None
         return holder is not None and holder.identity == self._identity
 
@@ -150,7 +150,7 @@ class Lease:
 
     def _beat_once(self, number: int) -> bool:
         """Show a beat; False where another process has taken the lease."""
-        if not self._is_own():
+        if not self._ask(self._holds):
             return False
         data = self._own_holder(number).encoded()
         self._ask(lambda remote, deadline: remote.put(self._name, data, deadline, lifetime=self._life))
