@@ -13,13 +13,10 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, msgpack
-from msgspec.structs import replace
 
-from gearcache.cache.locks.host import boot_id
 from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.engines.retrying import again
 from gearcache.cache.remote.tier import Tier
@@ -41,8 +38,6 @@ class Holder(Struct, frozen=True):
     beat: int
     #: Seconds since 1970 by the holder's clock.
     at: float
-    #: The scope of its process id: this boot of a kernel, and the namespace of processes.
-    space: str = ""
 
     def encoded(self) -> bytes:
         """Return the bytes of a lease."""
@@ -55,22 +50,8 @@ class Holder(Struct, frozen=True):
             return msgpack.decode(data, type=Holder)
         return None
 
-    @property
-    def has_ended(self) -> bool:
-        """Return whether the holder was a process of this host that has ended."""
-        return self.space == process_space() and not Path(f"/proc/{self.pid}").exists()
-
     def __str__(self) -> str:
         return f"process {self.pid} of {self.host}"
-
-
-def process_space() -> str:
-    """Return a text shared by processes that see each other by process id; without /proc a different text each time."""
-    boot = boot_id()
-    try:
-        return f"{boot} {Path('/proc/self/ns/pid').readlink()}" if boot else secrets.token_hex(8)
-    except OSError:
-        return secrets.token_hex(8)
 
 
 class Lease:
@@ -89,8 +70,6 @@ class Lease:
         self._beats: threading.Thread | None = None
         #: The last beat seen from another holder, and the `time.monotonic` of it.
         self._last_beat: tuple[bytes, float] = (b"", 0.0)
-        #: The lease of a dead holder that this host may overwrite but not delete.
-        self._dead_lease: bytes | None = None
 
     def holder(self) -> Holder | None:
         """Return the other holder of the lease; None where it is free, or the holder showed no beat for too long."""
@@ -99,10 +78,7 @@ class Lease:
             return None
         if not self._is_dead(data):
             return Holder.decoded(data)
-        try:
-            self._ask(lambda remote, deadline: remote.delete(self._name, deadline))
-        except RemoteError:
-            self._dead_lease = data
+        self._delete()
         return None
 
     def take(self) -> bool:
@@ -114,20 +90,12 @@ class Lease:
 
     def _create(self, remote: Remote, deadline: Deadline) -> bool:
         own_data = self._own_holder(0).encoded()
-        if (dead_data := self._dead_lease) is not None:
-            self._dead_lease = None
-            # Of many hosts that saw it die, the first one writes.
-            if remote.get(self._name, _MAX_SIZE, deadline) != dead_data:
-                return False
-            remote.put(self._name, own_data, deadline, lifetime=self._life)
-            return True
-
         tries = itertools.count()
 
         def create() -> bool:
             # A failed create may have succeeded, with only its answer lost.
             is_again = next(tries) > 0
-            return (is_again and self._is_own()) or remote.put(
+            return (is_again and self._holds(remote, deadline)) or remote.put(
                 self._name, own_data, deadline, create=True, lifetime=self._life
             )
 
@@ -152,19 +120,14 @@ class Lease:
             self._beats.join(_REQUEST_SECONDS)
             self._beats = None
         with suppress(RemoteError):
-            if self._is_own():
-                self._end()
+            if self._ask(self._holds):
+                self._delete()
 
-    def _end(self) -> None:
-        """Remove the lease; a host that may write and not delete sets its time far into the past instead."""
-        try:
-            self._ask(lambda remote, deadline: remote.delete(self._name, deadline))
-        except RemoteError:
-            data = replace(self._own_holder(0), at=0.0).encoded()
-            self._ask(lambda remote, deadline: remote.put(self._name, data, deadline, lifetime=self._life))
+    def _delete(self) -> None:
+        self._ask(lambda remote, deadline: remote.delete(self._name, deadline))
 
-    def _is_own(self) -> bool:
-        data = self._ask(lambda remote, deadline: remote.get(self._name, _MAX_SIZE, deadline))
+    def _holds(self, remote: Remote, deadline: Deadline) -> bool:
+        data = remote.get(self._name, _MAX_SIZE, deadline)
         holder = Holder.decoded(data) if data is not None else None
         return holder is not None and holder.identity == self._identity
 
@@ -175,7 +138,7 @@ class Lease:
         holder = Holder.decoded(data)
         # Clocks of hosts differ, so the time alone is enough only for a very old lease.
         is_old = holder is None or time.time() - holder.at > 10 * self._life
-        return is_old or now - self._last_beat[1] > self._life or (holder is not None and holder.has_ended)
+        return is_old or now - self._last_beat[1] > self._life
 
     def _beat(self) -> None:
         number = 0
@@ -187,14 +150,14 @@ class Lease:
 
     def _beat_once(self, number: int) -> bool:
         """Show a beat; False where another process has taken the lease."""
-        if not self._is_own():
+        if not self._ask(self._holds):
             return False
         data = self._own_holder(number).encoded()
         self._ask(lambda remote, deadline: remote.put(self._name, data, deadline, lifetime=self._life))
         return True
 
     def _own_holder(self, beat: int) -> Holder:
-        return Holder(self._identity, socket.gethostname(), os.getpid(), beat, time.time(), process_space())
+        return Holder(self._identity, socket.gethostname(), os.getpid(), beat, time.time())
 
     def _ask(self, work: Any) -> Any:
         return self.tier.write(lambda remote: work(remote, Deadline.after(_REQUEST_SECONDS)), is_telling=False)

@@ -10,8 +10,7 @@ import click
 from gearcache.cache.admin.packed.bundle import take_bundle
 from gearcache.cache.keys.key import short_name
 from gearcache.cache.layout import REMOTES_VARIABLE, Layout
-from gearcache.cache.remote.admin.command_retries import SECONDS, persistently
-from gearcache.cache.remote.admin.holdings import Holdings, holdings
+from gearcache.cache.remote.admin.holdings import SECONDS, Holdings, holdings
 from gearcache.cache.remote.admin.pull import Pull, Pulled
 from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
 from gearcache.cache.remote.names import EntryName
@@ -156,7 +155,7 @@ def _list_tiers(tiers: list[Tier]) -> tuple[list[tuple[Tier, Holdings]], list[st
     problems: list[str] = []
     for tier in tiers:
         try:
-            tier_holdings = persistently(lambda tier=tier: holdings(tier, Deadline.after(SECONDS)))  # type: ignore[misc]
+            tier_holdings = holdings(tier, Deadline.after(SECONDS))
         except RemoteError as error:
             problems.append(str(error))
         else:
@@ -188,7 +187,7 @@ def _required(target: str, cache_dir: Path | None, urls: list[str]) -> tuple[dic
     Some traces of an entry that several hosts have stored may be missing here; the function shows which it needs.
     """
     from gearcache.commands.deployments.prewarm import looked_up
-    from gearcache.prewarming.environment import with_variables
+    from gearcache.prewarming.job import with_variables
 
     with with_variables({REMOTES_VARIABLE: " ".join(urls)} if urls else {}):
         report, error = looked_up(target, cache_dir, fetches=True)

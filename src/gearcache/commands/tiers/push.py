@@ -10,7 +10,6 @@ import click
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.keys.key import short_name
-from gearcache.cache.remote.admin.command_retries import persistently
 from gearcache.cache.remote.admin.holdings import write_index
 from gearcache.cache.remote.admin.push import Pushed, push_entries
 from gearcache.cache.remote.engines.protocol import RemoteError
@@ -82,7 +81,7 @@ def command(
 
 def _index(tier: Tier) -> str:
     try:
-        persistently(lambda: write_index(tier))
+        write_index(tier)
     except RemoteError as error:
         return error.problem
     return ""
