@@ -13,10 +13,12 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, msgpack
 
+from gearcache.cache.locks.host import boot_id
 from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.engines.retrying import again
 from gearcache.cache.remote.tier import Tier
@@ -38,6 +40,8 @@ class Holder(Struct, frozen=True):
     beat: int
     #: Seconds since 1970 by the holder's clock.
     at: float
+    #: The scope of its process id: this boot of a kernel, and the namespace of processes.
+    space: str = ""
 
     def encoded(self) -> bytes:
         """Return the bytes of a lease."""
@@ -50,8 +54,22 @@ class Holder(Struct, frozen=True):
             return msgpack.decode(data, type=Holder)
         return None
 
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the holder was a process of this host that has ended."""
+        return self.space == process_space() and not Path(f"/proc/{self.pid}").exists()
+
     def __str__(self) -> str:
         return f"process {self.pid} of {self.host}"
+
+
+def process_space() -> str:
+    """Return a text shared by processes that see each other by process id; without /proc a different text each time."""
+    boot = boot_id()
+    try:
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}" if boot else secrets.token_hex(8)
+    except OSError:
+        return secrets.token_hex(8)
 
 
 class Lease:
@@ -138,7 +156,7 @@ class Lease:
         holder = Holder.decoded(data)
         # Clocks of hosts differ, so the time alone is enough only for a very old lease.
         is_old = holder is None or time.time() - holder.at > 10 * self._life
-        return is_old or now - self._last_beat[1] > self._life
+        return is_old or now - self._last_beat[1] > self._life or (holder is not None and holder.has_ended)
 
     def _beat(self) -> None:
         number = 0
@@ -157,7 +175,7 @@ class Lease:
         return True
 
     def _own_holder(self, beat: int) -> Holder:
-        return Holder(self._identity, socket.gethostname(), os.getpid(), beat, time.time())
+        return Holder(self._identity, socket.gethostname(), os.getpid(), beat, time.time(), process_space())
 
     def _ask(self, work: Any) -> Any:
         return self.tier.write(lambda remote: work(remote, Deadline.after(_REQUEST_SECONDS)), is_telling=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import shutil
 import threading
 import time
@@ -506,6 +507,19 @@ def test_a_host_waits_for_who_holds_the_lease_and_compiles_when_that_gives_up(tm
     assert 0.5 <= time.monotonic() - begin < 20
     assert "waiting for process" in host.cached.explain()
     assert not objects(share, "leases")
+
+
+@pytest.mark.usefixtures("one_lease")
+def test_nobody_waits_for_a_process_that_is_gone(tmp_path: Path, share: str) -> None:
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    left = lease.Holder("0" * 16, "host", child, 0, time.time(), lease.process_space()).encoded()
+    FolderRemote(share.removeprefix("folder:").partition("?")[0]).put("v5/leases/x", left, Deadline.after(5))
+    begin = time.monotonic()
+    Host(tmp_path / "a", share).call()
+    assert time.monotonic() - begin < 20
 
 
 @pytest.mark.usefixtures("one_lease")
