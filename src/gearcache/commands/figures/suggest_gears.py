@@ -16,7 +16,6 @@ from gearcache.errors import GearSpecError
 from gearcache.guards.gears.sizes import MAX_GEARS
 from gearcache.telemetry.fleet_gears import MethodTraffic, Proposal, propose, summed
 from gearcache.telemetry.method_shapes import MethodShapes, read_shapes
-from gearcache.telemetry.size_lists import MOST_EFFORT
 
 
 @click.command("suggest-gears")
@@ -48,7 +47,7 @@ def command(
         for row in summed(method_shapes)
         if row.calls and (method is None or fnmatchcase(row.method, method) or fnmatchcase(row.full_name, method))
     ]
-    rows = [_row(each, number, MOST_EFFORT // len(traffic)) for each in traffic]
+    rows = [_row(each, number) for each in traffic]
     if as_json:
         print_json("suggest-gears", {"methods": [_plain(*row) for row in rows], "problems": problems})
     else:
@@ -73,9 +72,9 @@ def _read(name: str) -> list[MethodShapes]:
         return [each for line in lines for each in read_shapes(json.loads(line))]
 
 
-def _row(traffic: MethodTraffic, number: int | None, effort: int) -> tuple[MethodTraffic, Proposal | None, str]:
+def _row(traffic: MethodTraffic, number: int | None) -> tuple[MethodTraffic, Proposal | None, str]:
     try:
-        return traffic, propose(traffic, number, effort), ""
+        return traffic, propose(traffic, number), ""
     except GearSpecError as error:
         return traffic, None, str(error)
 

@@ -253,14 +253,9 @@ class CachedMethod:
         and what it saves. Raises `GearSpecError` before any call.
         """
         from gearcache.telemetry.fleet_gears import propose, summed
-        from gearcache.telemetry.suggest import suggest
 
-        shapes = self._shapes_met()
-        suggestion = suggest(shapes.dims, shapes.shapes, k, gears=shapes.gears)
-        if not shapes.gears:
-            return suggestion
-        (traffic,) = summed([shapes])
-        return replace(suggestion, today=propose(traffic, k).against_today)
+        (traffic,) = summed([self._shapes_met()])
+        return propose(traffic, k).suggestion
 
     def _shapes_met(self) -> MethodShapes:
         from gearcache.telemetry.method_shapes import MethodShapes
