@@ -55,6 +55,7 @@ class EntryDetails:
     def _row(self, entry: EntryRow) -> dict[str, Any]:
         return {
             "method": shown(entry.method),
+            "label": entry.label,
             "key": entry.digest,
             "ranks": shown(entry.ranks),
             "size": entry.size,
@@ -71,22 +72,10 @@ class EntryDetails:
                 with understood(manifest):
                     variants = variants_of(manifest)
                     details = {"gears": _gears(variants, manifest), "variants": _distinctions(variants)}
-                    return {"is_read": True, "owner": _owner(manifest), **details}
+                    return {"is_read": True, **details}
             except CacheError as error:
                 self.faults.append(shown(str(error)))
-        return {"is_read": False, "owner": "", "gears": [], "variants": []}
-
-
-def _owner(manifest: Manifest) -> str:
-    """Return `module:Class` of the method, if the key contains it."""
-    module = manifest.components.get("module")
-    classes = module.get("classes") if isinstance(module, dict) else None
-    first_class = classes[0] if isinstance(classes, list | tuple) and classes else None
-    return (
-        shown(first_class[1])
-        if isinstance(first_class, list | tuple) and len(first_class) == 2 and first_class[0] == ""
-        else ""
-    )
+        return {"is_read": False, "gears": [], "variants": []}
 
 
 def _gears(variants: list[dict[str, Any]], manifest: Manifest) -> list[dict[str, Any]]:

@@ -46,12 +46,15 @@ def page(document: dict[str, Any]) -> str:
     environment.globals.update(count=_count)
     policy = f"default-src 'none'; style-src 'sha256-{_digest(style)}'; base-uri 'none'; form-action 'none'"
     limits = {"rows": ROWS, "methods": METHODS, "reasons": REASONS}
+    entries_by_label: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for entry in document["entries"]:
+        entries_by_label[entry["label"]].append(entry)
     html: str = environment.from_string(template).render(
         **document,
         style=style,
         policy=policy,
         most=limits,
-        entries_of=_entries_of(document),
+        entries_by_label=entries_by_label,
         missed=_collect_misses(document)[:REASONS],
     )
     return html
@@ -63,21 +66,6 @@ def _text(name: str) -> str:
 
 def _digest(text: str) -> str:
     return base64.b64encode(sha256(text.encode()).digest()).decode()
-
-
-def _entries_of(document: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
-    """Return the entries of each method; one of unknown class may belong to any method of its name."""
-    by_name: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for entry in document["entries"]:
-        by_name[entry["method"]].append(entry)
-    return [
-        [
-            entry
-            for entry in (by_name[method["method"]] if method["entries"] else [])
-            if not method["owner"] or entry["owner"] in ("", method["owner"])
-        ]
-        for method in document["methods"]
-    ]
 
 
 class Missed(Struct):

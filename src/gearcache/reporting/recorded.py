@@ -67,7 +67,6 @@ def _read(path: Path) -> bytes:
 def _method(record: dict[str, Any]) -> dict[str, Any]:
     return {
         "method": shown(record["method"]),
-        "owner": shown(record.get("owner", "")),
         "declared": [gear_name(gear) for gear in record.get("declared", [])][:_ROWS],
         "gears": counted(record.get("gears"), name_of=gear_name),
         "padded": counted(record.get("padded"), name_of=gear_name),
