@@ -32,7 +32,6 @@ from gearcache.commands.output.verbosity import verbosity_options
 Function = TypeVar("Function", bound=Callable[..., Any])
 #: `package.module:function` or `file.py:function`; shells complete the file.
 TARGET = click.Path()
-_DIGEST_SHOWN = 12
 _COMMAND_SHOWN = 72
 
 
@@ -117,11 +116,6 @@ def environment_trust() -> Trust:
     return Trust.from_environment(os.environ)
 
 
-def short_name(entry: EntryRow) -> str:
-    """Return `<label>-<start of the key>`, which names the entry in every command."""
-    return f"{entry.label}-{entry.digest[:_DIGEST_SHOWN]}"
-
-
 def note_faults(catalog: Catalog) -> None:
     """Warn of entries that could not be read in the last listing, and of folders of other versions."""
     for fault in catalog.faults:
@@ -173,7 +167,7 @@ def entry_plain(entry: EntryRow, catalog: Catalog) -> dict[str, Any]:
     """Return an entry as JSON data."""
     return {
         "method": entry.method,
-        "name": short_name(entry),
+        "name": entry.short_name,
         "key": entry.digest,
         "ranks": entry.ranks,
         "path": catalog.path_text(entry),

@@ -7,7 +7,6 @@ from typing import Any
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.manifest import Manifest
-from gearcache.commands.common import short_name
 from gearcache.errors import CacheError
 from gearcache.readable.differences import differences
 from gearcache.readable.entry import understood, variants_of
@@ -108,7 +107,7 @@ def _distinctions(variants: list[dict[str, Any]]) -> list[list[str]]:
 def _difference(manifest: Manifest, previous: EntryRow, older: Manifest) -> dict[str, Any] | None:
     """Return how an entry differs from the previous entry of its method."""
     leaf = first_leaf(manifest, older)
-    return {"from": shown(short_name(previous)), **leaf} if leaf else None
+    return {"from": shown(previous.short_name), **leaf} if leaf else None
 
 
 def first_leaf(wanted: Manifest, stored: Manifest) -> dict[str, Any] | None:

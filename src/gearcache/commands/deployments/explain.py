@@ -17,7 +17,6 @@ from gearcache.commands.common import (
     note,
     note_faults,
     print_json,
-    short_name,
 )
 from gearcache.commands.deployments.deploys import are_caches, explain_caches
 from gearcache.commands.entries.entry_names import entry_argument, find_newest
@@ -65,7 +64,7 @@ def command(entry: str, other: str | None, says_by_code: bool, cache_dir: Path |
     else:
         nearest = _nearest(catalog, wanted_entry, manifest)
         if nearest is None:
-            note(f"`{wanted_entry.label}` has no other entry to compare `{short_name(wanted_entry)}` with")
+            note(f"`{wanted_entry.label}` has no other entry to compare `{wanted_entry.short_name}` with")
             if as_json:
                 no_differences: dict[str, Any] = {"stored": None, "key": [], "variants": []}
                 print_json("explain", {"wanted": entry_plain(wanted_entry, catalog), **no_differences})
@@ -84,8 +83,8 @@ def command(entry: str, other: str | None, says_by_code: bool, cache_dir: Path |
             },
         )
         return
-    echo(f"wanted  {short_name(wanted_entry)} {wanted_entry.ranks}".rstrip())
-    echo(f"stored  {short_name(stored_entry)} {stored_entry.ranks}".rstrip())
+    echo(f"wanted  {wanted_entry.short_name} {wanted_entry.ranks}".rstrip())
+    echo(f"stored  {stored_entry.short_name} {stored_entry.ranks}".rstrip())
     _print("The keys differ in", [f"{path}: wanted {ours}, stored {theirs}" for path, ours, theirs in keys])
     if not keys:
         echo("", "The keys are equal" + (", the ranks differ" if wanted_entry.ranks != stored_entry.ranks else ""))

@@ -24,7 +24,6 @@ from gearcache.commands.common import (
     note,
     note_faults,
     print_json,
-    short_name,
     size_text,
     stop,
     user_text,
@@ -118,7 +117,7 @@ def report_removal(name: str, outcome: Removal, catalog: Catalog, *, dry_run: bo
     else:
         verb = "would remove" if dry_run else "removed"
         for entry in outcome.removed:
-            tell(f"{verb} {short_name(entry)}{f' {entry.ranks}' if entry.ranks else ''}, {size_text(entry.size)}")
+            tell(f"{verb} {entry.short_name}{f' {entry.ranks}' if entry.ranks else ''}, {size_text(entry.size)}")
         blobs = f" and {count(outcome.blobs, 'blob')}" if outcome.blobs else ""
         blobs += f" and {count(outcome.quarantined, 'file')} in quarantine" if outcome.quarantined else ""
         total = count(len(outcome.removed), "entry", "entries")
@@ -127,7 +126,7 @@ def report_removal(name: str, outcome: Removal, catalog: Catalog, *, dry_run: bo
         warn(str(fault))
     for entry in outcome.in_use:
         user_names = ", ".join(map(user_text, users[entry.identity]))
-        warn(f"{short_name(entry)} is in use by {f'process {user_names}' if user_names else 'a process'} and stays")
+        warn(f"{entry.short_name} is in use by {f'process {user_names}' if user_names else 'a process'} and stays")
     if any(not isinstance(fault, CorruptEntry) or isinstance(fault, OtherFormat) for fault in outcome.faults):
         stop(Exit.CACHE)
     if outcome.faults:
