@@ -58,30 +58,21 @@ def check_health(layout: Layout, hmac_key_file: Path | None = None) -> list[Heal
 
 
 def guarded_all(name: str, check: Callable[[], list[HealthCheck]]) -> list[HealthCheck]:
-    """Return the results of some checks, or one result of this name with their fault, so that other checks still
-    run.
-    """
-    checks: list[HealthCheck] = []
-
-    def make() -> HealthCheck:
-        checks.extend(check())
-        return HealthCheck(name, None, "")
-
-    outcome = _guard(name, make)
-    return checks if outcome.ok is None else [outcome]
-
-
-def _guard(name: str, check: Callable[[], HealthCheck]) -> HealthCheck:
+    """Return the results of some checks, or one result of this name with their fault, so that other checks run."""
     try:
         return check()
     except UnsafePath as error:
-        return HealthCheck(name, False, f"`{error.path}`: {error.reason}", error.remedy)
+        return [HealthCheck(name, False, f"`{error.path}`: {error.reason}", error.remedy)]
     except GearcacheError as error:
-        return HealthCheck(name, False, str(error), "see the message")
+        return [HealthCheck(name, False, str(error), "see the message")]
     except OSError as error:
         text = f"`{error.filename}`: {error.strerror}" if error.filename else str(error)
         remedy = _READABLE if error.errno == errno.EACCES else "choose another `cache_dir`, or mend it"
-        return HealthCheck(name, False, text, remedy)
+        return [HealthCheck(name, False, text, remedy)]
+
+
+def _guard(name: str, check: Callable[[], HealthCheck]) -> HealthCheck:
+    return guarded_all(name, lambda: [check()])[0]
 
 
 def _check_root(layout: Layout) -> HealthCheck:

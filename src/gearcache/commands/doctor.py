@@ -10,10 +10,8 @@ from typing import Any
 import click
 
 from gearcache.cache.admin.health import HealthCheck, check_health, guarded_all
-from gearcache.commands.checks.entry_checks import check_ranks, check_variants
+from gearcache.commands.checks.cache_checks import check_keys, check_ranks, check_tiers, check_variants
 from gearcache.commands.checks.host_checks import check_host, check_settings
-from gearcache.commands.checks.key_checks import check_keys
-from gearcache.commands.checks.tier_checks import check_tiers
 from gearcache.commands.common import TARGET, Exit, common_options, layout_at, print_json, stop
 from gearcache.commands.output.listing import between_words
 from gearcache.commands.output.printing import printable, styled
