@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import asdict
 
 from gearcache.cache.admin.catalog import Catalog, Removal
 from gearcache.cache.admin.row import EntryRow, total_size
@@ -142,10 +143,7 @@ def _plain(outcome: Removal, catalog: Catalog, users: Any, dry_run: bool) -> dic
     return {
         "removed": [entry_plain(entry, catalog) for entry in outcome.removed],
         "in_use": [
-            {
-                **entry_plain(entry, catalog),
-                "users": [{"pid": user.pid, "command": user.command} for user in users[entry.identity]],
-            }
+            {**entry_plain(entry, catalog), "users": list(map(asdict, users[entry.identity]))}
             for entry in outcome.in_use
         ],
         "faults": [str(fault) for fault in outcome.faults],
