@@ -154,7 +154,7 @@ class CachedMethod:
     @property
     def stats(self) -> Stats:
         """Counters of this binding, see `gearcache.telemetry.stats.Stats`."""
-        return Stats(self._counters, self._outcomes, self._use, self._shapes_met)
+        return Stats(self._counters, self._outcomes, self._use.calls_by_kind, self._shapes_met)
 
     def count_eager(self, reason: str) -> None:
         """Count a call that the owner of this method ran without a graph, by its reason: see `EAGER_REASONS`."""
