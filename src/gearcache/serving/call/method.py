@@ -100,10 +100,9 @@ class CachedMethod:
         trace_recorder = recorder()
         self._recorded: RecordedCalls | None = None
         if trace_recorder is not None:
-            from gearcache.serving.call.recorded_calls import RecordedCalls, owner_of
+            from gearcache.serving.call.recorded_calls import RecordedCalls
 
-            owner = owner_of(function.__self__)
-            self._recorded = RecordedCalls(self.name, owner, self._counters, self._outcomes, self._use, trace_recorder)
+            self._recorded = RecordedCalls(self.name, self._counters, self._outcomes, self._use, trace_recorder)
         self._failures = Failures(self.name)
         follow(self)
         self.refresh()
