@@ -52,9 +52,7 @@ def is_called(entry: EntryRow, pattern: str) -> bool:
 
 
 def _find_entries(catalog: Catalog, text: str) -> list[EntryRow]:
-    entries = catalog.find(text) or [
-        entry for entry in catalog.entries() if fnmatchcase(entry.label, text) or fnmatchcase(entry.method, text)
-    ]
+    entries = catalog.find(text) or [entry for entry in catalog.entries() if is_called(entry, text)]
     if not entries:
         note_faults(catalog)
         raise click.UsageError(f"no entry is called `{text}` in `{catalog.layout.root}`; `gearcache list` names them")
