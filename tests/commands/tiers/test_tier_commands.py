@@ -16,8 +16,8 @@ from gearcache.cache.remote.engines.folder import FolderRemote
 from gearcache.cache.remote.engines.protocol import Deadline
 from gearcache.cache.remote.urls import masked
 from gearcache.cli import main
+from gearcache.commands.checks.cache_checks import check_tiers
 from gearcache.commands.checks.host_checks import check_settings
-from gearcache.commands.checks.tier_checks import check_tiers
 from tests.cache.remote.real_engines import website
 from tests.support.commands import DECODE, DECODE_OLD, PREFILL, listed, run, run_json, store
 from tests.support.deploys import DEPLOY

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import asdict
 
 from gearcache.cache.admin.packed.bundle import take_bundle
 from gearcache.cache.keys.key import short_name
@@ -91,7 +92,7 @@ def command(
     if target is not None:
         required, missing = _required(target, cache_dir, [*urls, *others])
     if as_json:
-        print_json("pull", {"root": str(layout.root), **_plain(outcome, problems), "required": required})
+        print_json("pull", {"root": str(layout.root), **asdict(outcome), "problems": problems, "required": required})
     else:
         tell(f"{_text(outcome)} into `{layout.root}`")
     _note_full(outcome)
@@ -230,15 +231,3 @@ def _text(outcome: Pulled) -> str:
     others = [count(len(outcome.present), "was there", "were there")] if outcome.present else []
     others += [f"{len(outcome.failed)} failed"] if outcome.failed else []
     return f"{text} ({'; '.join(others)})" if others else text
-
-
-def _plain(outcome: Pulled, problems: list[str]) -> dict[str, Any]:
-    return {
-        "brought": outcome.brought,
-        "present": outcome.present,
-        "failed": outcome.failed,
-        "refused": outcome.refused,
-        "problems": problems,
-        "blobs": outcome.blobs,
-        "bytes": outcome.bytes,
-    }
