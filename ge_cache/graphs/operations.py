@@ -54,7 +54,7 @@ class Operations:
         """Return whether an operation's result may pass from one part of the graph to another.
 
         A part sees its inputs as tensors without shared memory, each at the start of its own, and its memory as it is.
-        So only tensors may pass, no lazy conjugate or negative, and no tensor that shares memory with one that the graph
+        So only tensors may pass: no lazy conjugate or negative, and none that shares memory with one that the graph
         writes, or whose places are addressed by number.
         """
         value = self.calls[number].meta["val"]
