@@ -8,11 +8,11 @@ import threading
 import time
 import weakref
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
-from gearcache.errors import CompileError, GearcacheError, NoOperation
+from gearcache.errors import CompileError, GearcacheError, NoOperation, PublishError, UnsafePath
 from gearcache.events import Event, held_events
 from gearcache.ge_cache.capture.stand_ins import stand_ins
 from gearcache.ge_cache.dependencies.log import collected_code
@@ -85,6 +85,8 @@ class PrewarmSession:
         self._called_by_rank: weakref.WeakSet[Any] = weakref.WeakSet()
         #: How often each method was called so far, by name.
         self._call_counts: Counter[str] = Counter()
+        #: Why nothing can be stored in the cache: no call is compiled after that.
+        self.unwritable: PublishError | UnsafePath | None = None
         self._lock = threading.RLock()  # stand-ins are for one call at a time
 
     def begin(self, rank: int | None) -> None:
@@ -186,7 +188,11 @@ class PrewarmSession:
         gap: Gap | None = None,
     ) -> None:
         """Compile what a call needs. If no graph can be made for a call that is not needed, because the method may
-        refuse such sizes, that fact is stored. `gap`: the sizes for which it is made."""
+        refuse such sizes, that fact is stored. `gap`: the sizes for which it is made. If the cache cannot be written,
+        this raises, as does each later call.
+        """
+        if self.unwritable is not None:
+            raise self.unwritable
         with self._lock, method.locked(), stand_ins(self._device):
             self._call_counts[method.name] += 1
             self._called.add(method)
@@ -283,7 +289,12 @@ class PrewarmSession:
             except GearcacheError as error:
                 failure = error
             finally:
-                self._count(entry, events, dims, failed, has_gears=bool(spec.axes))
+                is_stored = not binding.entry.is_in_memory
+                self._count(entry, events, dims, failed, has_gears=bool(spec.axes), is_stored=is_stored)
+            if _is_unwritable(failure):
+                self.unwritable = failure
+                entry.failed[text or self._call_text(entry.method)] = str(failure)
+                raise failure
             if isinstance(failure, NoOperation):  # the method serves it
                 entry.impossible[text or self._call_text(entry.method)], failure = failure.cause, None
             if failure is not None and not is_needed and binding.note_impossible(call, failure, codes):
@@ -304,18 +315,31 @@ class PrewarmSession:
                 entry.failed[gear] = str(failure)
 
     def _count(
-        self, entry: Prewarmed, events: list[Event], dims: str, failed_before: dict[str, str], *, has_gears: bool
+        self,
+        entry: Prewarmed,
+        events: list[Event],
+        dims: str,
+        failed_before: dict[str, str],
+        *,
+        has_gears: bool,
+        is_stored: bool,
     ) -> None:
         """Count the result of a call. Its graphs are named after their gear and after `dims`, or as they are.
 
-        A success ends no failure of earlier calls: that may be of another variant, whose gears have the same names.
+        A graph is compiled when it is stored, and in the cache (`is_stored`) rather than in memory. A success ends no
+        failure of earlier calls: that may be of another variant, whose gears have the same names.
         """
+        compiled: dict[str, float] = {}
         for event in events:
             gear = gear_with_dims(event.gear if has_gears or not dims else "", dims)
             if event.kind == "compile":
-                entry.compiled[gear] = round(event.seconds, 3)
-                if gear not in failed_before:
-                    entry.failed.pop(gear, None)
+                compiled[gear] = round(event.seconds, 3)
+            elif event.kind == "publish" and is_stored:
+                entry.compiled |= compiled
+                for gear in compiled:
+                    if gear not in failed_before:
+                        entry.failed.pop(gear, None)
+                compiled = {}
             elif event.kind == "compile_failed":
                 entry.failed[gear] = event.detail
             elif event.kind == "fault" and not event.tier and event.detail not in entry.failed.values():
@@ -341,6 +365,12 @@ class PrewarmSession:
         """Release the graphs: they are bound to stand-ins and must not serve a call."""
         for method in list(self._called):
             method.refresh()
+
+
+def _is_unwritable(error: Exception | None) -> TypeGuard[PublishError | UnsafePath]:
+    """Whether the cache cannot be written: a full disk, a folder that is closed or not trusted."""
+    is_of_host = isinstance(error, PublishError) and isinstance(error.__cause__, OSError)
+    return is_of_host or isinstance(error, UnsafePath)
 
 
 def entry_name(binding: Binding) -> str:
