@@ -70,14 +70,14 @@ def deploy(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_prewarm_compiles_once_and_then_says_all_present(deploy: Path) -> None:
     missing = run("prewarm", "deploy:build", "--dry-run", code=1)
-    assert "2 of 2 gears missing" in missing.stdout
+    assert "2 of 2 graphs missing" in missing.stdout
     assert "note: Net.decode: absent" in missing.stderr
     first = run("prewarm", "deploy:build")
-    assert "compiled 2 gears in" in first.stdout
+    assert "compiled 2 graphs in" in first.stdout
     assert "noise of the deployment" in first.stderr
     report = run_json("prewarm", "deploy.py:build")
     assert (report["complete"], report["compiled"], report["present"]) == (True, 0, 2)
-    assert "all present: 2 gears" in run("prewarm", "deploy:build").stdout
+    assert "all present: 2 graphs" in run("prewarm", "deploy:build").stdout
 
 
 def test_ctrl_c_during_a_prewarm_leaves_a_cache_that_goes_on(deploy: Path) -> None:

@@ -34,8 +34,8 @@ def _check(entry: Prewarmed, target: str) -> HealthCheck:
     if entry.failed:
         return HealthCheck(name, False, "; ".join(entry.failed.values()), f"see `gearcache prewarm {target}`")
     if entry.missing:
-        present = count(len(entry.present), "gear")
+        present = count(len(entry.present), "graph")
         text = f"{present} here, missing: {'; '.join(entry.named(entry.missing))}; because: {entry.reason}"
         remedy = entry.advice or f"`gearcache pull --require {target}`, or `gearcache prewarm {target}`"
         return HealthCheck(name, False, text, remedy)
-    return HealthCheck(name, True, f"{count(len(entry.present), 'gear')} here")
+    return HealthCheck(name, True, f"{count(len(entry.present), 'graph')} here")

@@ -135,7 +135,7 @@ def _explain_target(target: str, cache_dir: Path | None, as_json: bool) -> None:
         print_json("explain", report.to_plain())
     else:
         for entry in report.entries:
-            state = f"{count(len(entry.present), 'gear')} present, {len(entry.missing)} missing"
+            state = f"{count(len(entry.present), 'graph')} present, {len(entry.missing)} missing"
             echo(f"{entry.method}: {state}", f"  {entry.entry}")
             if entry.missing:
                 echo(f"  missing: {'; '.join(entry.named(entry.missing))}", f"  because: {entry.reason}")

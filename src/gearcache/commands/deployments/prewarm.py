@@ -165,11 +165,11 @@ def _print(report: PrewarmReport, target: str, failure: BaseException | None) ->
         others = count(report.left, "entry is", "entries are")
         tell(f"{others} left to {', '.join(dict.fromkeys(each.left_to for each in report.entries if each.left_to))}")
     if report.missing:
-        tell(f"{report.missing} of {count(report.missing + report.present, 'gear')} missing")
+        tell(f"{report.missing} of {count(report.missing + report.present, 'graph')} missing")
     elif not report.compiled and report.is_complete and report.present:
-        tell(f"all present: {count(report.present, 'gear')}, in {seconds_text(report.seconds)}")
+        tell(f"all present: {count(report.present, 'graph')}, in {seconds_text(report.seconds)}")
     elif report.compiled:
-        tell(f"compiled {count(report.compiled, 'gear')} in {seconds_text(report.seconds)}")
+        tell(f"compiled {count(report.compiled, 'graph')} in {seconds_text(report.seconds)}")
 
 
 def _entries(report: PrewarmReport) -> Listing:

@@ -105,7 +105,7 @@ def _print(catalog: Catalog, total: Used, limits: tuple[int | None, float | None
     since = counted_since(catalog.layout)
     lines = [
         ("Cache", str(catalog.layout.root)),
-        ("Entries", f"{len(total.entries)} with {count(total.gears, 'gear')}, {size_text(size)}"),
+        ("Entries", f"{len(total.entries)} with {count(total.gears, 'graph')}, {size_text(size)}"),
         ("Limit", limit),
         *([("Age limit", f"{max_age / 86400:g} d without use")] if max_age is not None else []),
         *([("Counted since", f"{ago_text(since)}, when the cache was made")] if since else []),
