@@ -45,7 +45,8 @@ def check_health(layout: Layout, hmac_key_file: Path | None = None) -> list[Heal
     checks = [_guard("folder", lambda: _check_root(layout))]
     if checks[0].ok:
         checks += [_guard("permissions", lambda: _check_trust(layout))]
-        checks += [_guard("entries", lambda: _check_entries(layout))]
+        if checks[-1].ok:  # else each entry would be a fault
+            checks += [_guard("entries", lambda: _check_entries(layout))]
     folder = _nearest_folder(layout.root)
     checks += guarded_all("writing", lambda: _check_changes(layout, folder))
     checks += [

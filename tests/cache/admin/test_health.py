@@ -68,3 +68,10 @@ def test_a_fault_is_named_with_what_to_do(
     found = checks(layout, key_file)
     assert {name for name, check in found.items() if check.ok is False} == {fault}
     assert found[fault].remedy
+
+
+def test_a_folder_that_others_can_write_is_one_fault(layout: Layout) -> None:
+    layout.root.chmod(0o775)
+    found = checks(layout)
+    assert [name for name, check in found.items() if check.ok is False] == ["permissions"]
+    assert "entries" not in found, "no entry is damaged"
