@@ -103,3 +103,14 @@ def test_commands_and_entries_are_completed(cache_dir: Path) -> None:
     assert "_gearcache_completion" in run("--completion", "bash").stdout
     assert complete("gearcache show Mod") == ["Model.decode", f"Model.decode-{DECODE.digest[:12]}"]
     assert complete("gearcache clear --entry Model.decode-") == [f"Model.decode-{DECODE.digest[:12]}"]
+
+
+def test_a_file_in_place_of_the_cache_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(file))
+    for command in (("list",), ("stats",), ("verify",), ("clear", "--all", "--yes"), ("prune", "--max-size", "1GB")):
+        with subtests.test(command[0]):
+            assert f"`{file}` is a file, not the folder of a cache" in run(*command, code=3).stderr
