@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from pathlib import Path
 
@@ -36,7 +37,11 @@ def read_secret(path: Path, limit: int, remedy: str) -> bytes:
     readers = stat.S_IROTH | (stat.S_IRGRP if state.st_uid == os.geteuid() else 0)
     if state.st_mode & readers:
         mode = stat.S_IMODE(state.st_mode)
-        raise UnsafePath(path, f"its mode {mode:04o} lets others read the key", f"run `chmod go-r {path.resolve()}`")
+        raise UnsafePath(
+            path,
+            f"its mode {mode:04o} lets others read the key",
+            f"run `chmod go-r {shlex.quote(str(path.resolve()))}`",
+        )
     return data
 
 
