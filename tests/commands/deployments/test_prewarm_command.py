@@ -142,3 +142,11 @@ def test_a_graph_that_a_full_disk_does_not_take_is_not_compiled(deploy: Path) ->
     assert "No space left on device; nothing more is compiled" in done.stderr
     report = json.loads(done.stdout)
     assert (report["compiled"], report["failed"], report["complete"]) == (0, 1, False)
+
+
+def test_an_error_of_the_function_has_the_frames_of_the_user_alone(deploy: Path) -> None:
+    short = run("prewarm", "deploy:broken", code=1).stderr
+    assert "RuntimeError: wrong script" in short
+    assert f'File "{deploy}", line' in short
+    assert "prewarming" not in short
+    assert "prewarming" in run("prewarm", "-v", "deploy:broken", code=1).stderr

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import sys
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,7 @@ from gearcache.commands.common import (
     tell,
     warn,
 )
-from gearcache.commands.deployments.target import find_target
+from gearcache.commands.deployments.target import find_target, print_failure
 from gearcache.commands.output.listing import Column, Listing, number_of, or_dash
 from gearcache.commands.output.printing import echo, shortened
 from gearcache.commands.output.verbosity import is_quiet, is_verbose, show_log
@@ -119,7 +118,7 @@ def command(
         )
     is_unwritable = isinstance(failure, (PublishError, UnsafePath))
     if failure is not None and not report.interrupted and not is_unwritable:
-        traceback.print_exception(failure, file=sys.stderr)
+        print_failure(failure)
     raised = None if failure is None else f"{type(failure).__name__}: {failure}"
     if as_json:
         print_json("prewarm", {**report.to_plain(), "error": raised})
@@ -226,5 +225,5 @@ def looked_up(
             fetches=fetches,
         )
     if error is not None:
-        traceback.print_exception(error, file=sys.stderr)
+        print_failure(error)
     return report, error
