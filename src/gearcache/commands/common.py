@@ -70,7 +70,7 @@ def cache_dir_option(function: Function) -> Function:
     """Add `--cache-dir`."""
     return click.option(
         "--cache-dir",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=click.Path(file_okay=False, readable=False, path_type=Path),  # exit code 3 where it cannot be read
         help="Root of the cache; else $TORCHAIR_CACHE_HOME, else ./.torchair_cache.",
     )(function)
 
