@@ -72,3 +72,19 @@ def test_a_forked_child_finds_locks_free_and_the_collector_as_it_was() -> None:
     holder.join()
     assert os.waitpid(child, 0)[1] == 0
     assert gc.get_threshold() == before
+
+
+def test_uploads_that_are_left_at_the_end_are_counted_by_what_they_wait_for() -> None:
+    outbox = Outbox()
+    assert outbox.add(lambda: 100.0)
+    assert outbox.add(lambda: 100.0)
+    assert outbox.flush(10.0) == 2
+    assert outbox.left_text(10.0) == "2 uploads wait for a tier that failed"
+    release = threading.Event()
+    assert outbox.add(lambda: release.wait(60) and None)
+    assert outbox.flush(0.1) == 3
+    assert outbox.left_text(0.1) == (
+        "1 upload had not ended 0.1 s after the program had, 2 uploads wait for a tier that failed"
+    )
+    release.set()
+    assert Outbox().left_text(10.0) == ""

@@ -126,6 +126,9 @@ def test_a_cache_has_a_limit_of_size_until_somebody_takes_it_away() -> None:
 WRONG = [
     pytest.param("GEARCACHE_JOBS", "0", "is '0'; it must be a whole number of at least 1", id="zero"),
     pytest.param("GEARCACHE_MAX_SIZE", "5", "is '5'; `5` is no size; write a number and B", id="size"),
+    pytest.param("GEARCACHE_MAX_SIZE", "0", "is '0'; a cache without a limit is `none`", id="no size"),
+    pytest.param("GEARCACHE_MAX_SIZE", "0GB", "is '0GB'; a cache without a limit is `none`", id="no gigabytes"),
+    pytest.param("GEARCACHE_MAX_AGE", "0d", "is '0d'; a cache without a limit is `none`", id="no age"),
     pytest.param("GEARCACHE_STRICT", "off", "is 'off'; it must be 0 or 1", id="flag"),
 ]
 

@@ -46,15 +46,20 @@ def check_health(layout: Layout, hmac_key_file: Path | None = None) -> list[Heal
     checks = [_guard("folder", lambda: _check_root(layout))]
     if checks[0].ok:
         checks += [_guard("permissions", lambda: _check_trust(layout))]
-        checks += [_guard("entries", lambda: _check_entries(layout))]
+        if checks[-1].ok:  # else each entry would be a fault
+            checks += [_guard("entries", lambda: _check_entries(layout))]
     folder = _nearest_folder(layout.root)
-    checks += guarded_all("writing", lambda: _check_changes(layout, folder))
-    checks += [
-        _guard("file system", lambda: _check_file_system(folder)),
-        _guard("space", lambda: _check_space(folder)),
-        _guard("signatures", lambda: _check_signatures(hmac_key_file)),
-    ]
-    return checks
+    of_writing = guarded_all("writing", lambda: _check_changes(layout, folder))
+    if checks[0].ok is None and of_writing[0].ok is False:
+        text = f"`{layout.root}` is not there, and cannot be made in `{folder}`: {of_writing[0].detail}"
+        checks[0] = HealthCheck("folder", False, text, "choose another `cache_dir`")
+    else:
+        checks += [
+            *of_writing,
+            _guard("file system", lambda: _check_file_system(folder)),
+            _guard("space", lambda: _check_space(folder)),
+        ]
+    return [*checks, _guard("signatures", lambda: _check_signatures(hmac_key_file))]
 
 
 def guarded_all(name: str, check: Callable[[], list[HealthCheck]]) -> list[HealthCheck]:

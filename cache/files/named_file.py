@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from gearcache.cache.files.parent_folders import TRUSTED_VARIABLE, check_parents
 from gearcache.cache.files.trust import open_trusted
 from gearcache.errors import UnsafePath
+
+Key = TypeVar("Key")
 
 
 def read_named(path: Path, limit: int) -> tuple[bytes, os.stat_result]:
@@ -23,21 +28,26 @@ def read_named(path: Path, limit: int) -> tuple[bytes, os.stat_result]:
         return os.read(descriptor, limit + 1), os.fstat(descriptor)
 
 
-def read_secret(path: Path, limit: int, remedy: str) -> bytes:
-    """Read a file that no other user may read or write; the result is longer than `limit` where the file is too long.
+def read_secret(path: Path, limit: int, remedy: str, parse: Callable[[bytes], Key]) -> Key:
+    """Read a key from a file that no other user may read or write.
 
-    Raises `UnsafePath` otherwise; `remedy` says how to fix it where it cannot be read.
+    `parse` takes its bytes, more than `limit` where the file is too long, and raises `UnsafePath` for anything but a
+    key: the name may be that of a file which others have to read. `UnsafePath` also where others may read or write it;
+    `remedy` says how to fix it where it cannot be read.
     """
     try:
         data, state = read_named(path, limit)
     except OSError as error:
         raise UnsafePath(path, f"the key cannot be read: {error.strerror}", remedy) from error
+    key = parse(data)
     # As in ssh: a file owned by root may be readable by a group, which is how other users get a mounted secret.
     readers = stat.S_IROTH | (stat.S_IRGRP if state.st_uid == os.geteuid() else 0)
     if state.st_mode & readers:
         mode = stat.S_IMODE(state.st_mode)
-        raise UnsafePath(path, f"its mode {mode:04o} lets others read the key", f"run `chmod go-r {path.resolve()}`")
-    return data
+        command = f"chmod go-r {shlex.quote(str(path.resolve()))}"
+        remedy = f"if it holds the key and nothing else, run `{command}`"
+        raise UnsafePath(path, f"its mode {mode:04o} lets others read the key", remedy)
+    return key
 
 
 def _check_above(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Mapping
 from functools import lru_cache
@@ -70,7 +71,7 @@ def _check_folder(path: str, state: os.stat_result, owners: set[int]) -> None:
     if others or (state.st_mode & stat.S_IWGRP and not is_private(path, state.st_gid)):
         mode = stat.S_IMODE(state.st_mode)
         reason = f"its mode {mode:04o} lets others write there, and so exchange the cache below it"
-        raise _unsafe(path, reason, f"run `chmod {'o-w' if others else 'g-w'} {path}`, ")
+        raise _unsafe(path, reason, f"run `chmod {'o-w' if others else 'g-w'} {shlex.quote(path)}`, ")
 
 
 def _unsafe(path: str, reason: str, remedy: str) -> UnsafePath:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -156,7 +157,8 @@ def _check_owner(path: Path, state: os.stat_result) -> None:
         raise UnsafePath(path, f"it belongs to user {state.st_uid}, not to {os.geteuid()}", _ELSEWHERE)
     if state.st_mode & _OTHERS_WRITE:
         mode = stat.S_IMODE(state.st_mode)
-        remedy = f"run `chmod go-w {path}` if you trust what it holds, or set `cache_dir` to a folder of your own"
+        command = f"chmod go-w {shlex.quote(str(path))}"
+        remedy = f"run `{command}` if you trust what it holds, or set `cache_dir` to a folder of your own"
         raise UnsafePath(path, f"its mode {mode:04o} lets others write", remedy)
 
 

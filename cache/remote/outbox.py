@@ -59,6 +59,19 @@ class Outbox:
                 self._changed.wait(seconds_left)
             return len(self._jobs) + self._is_busy
 
+    def left_text(self, seconds: float) -> str:
+        """Return what is left after waiting this many seconds, in words; empty if nothing is."""
+        now = time.monotonic()
+        with self._changed:
+            resting = sum(begin > now for begin, _ in self._jobs)
+            unfinished = len(self._jobs) - resting + self._is_busy
+        texts = []
+        if unfinished:
+            texts.append(f"{_uploads(unfinished)} had not ended {seconds:g} s after the program had")
+        if resting:
+            texts.append(f"{_uploads(resting)} {'waits' if resting == 1 else 'wait'} for a tier that failed")
+        return ", ".join(texts)
+
     def _run(self) -> None:
         while True:
             with self._changed:
@@ -83,6 +96,10 @@ class Outbox:
         return max(0.0, self._jobs[0][0] - time.monotonic()) if self._jobs else None
 
 
+def _uploads(number: int) -> str:
+    return "1 upload" if number == 1 else f"{number} uploads"
+
+
 _outbox = Outbox()
 
 
@@ -98,13 +115,9 @@ def _after_fork() -> None:
 
 
 def _at_exit() -> None:
-    if unfinished_count := _outbox.flush(EXIT_SECONDS):
-        logger.warning(
-            "%d uploads had not ended %g s after the program had, or wait for a tier that failed; `gearcache push` "
-            "sends what is missing",
-            unfinished_count,
-            EXIT_SECONDS,
-        )
+    _outbox.flush(EXIT_SECONDS)
+    if text := _outbox.left_text(EXIT_SECONDS):
+        logger.warning("%s; `gearcache push` sends what is missing", text)
 
 
 os.register_at_fork(after_in_child=_after_fork)

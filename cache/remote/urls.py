@@ -110,7 +110,7 @@ def _parse(text: Any, source: str, *, may_show: bool = False) -> TierURL:
         if not path:
             raise OptionError(f"{source} names the tier `folder:` without a path")
     else:
-        parts = _split(text, scheme, source)
+        parts = _split(text, _shown(text, may_show=may_show), source)
         query, url = parts.query, parts._replace(query="", fragment="").geturl()
         if not parts.hostname:
             raise OptionError(f"{source} names the tier `{scheme}:` without a host or bucket: `{scheme}://name/…`")
@@ -137,24 +137,39 @@ def _parse(text: Any, source: str, *, may_show: bool = False) -> TierURL:
                 _check_endpoint(value, scheme, source)
             options.append((name, value))
         else:
-            shown_text = name if may_show and value else "…"
+            # A name without a value, or before an `@`, may be a part of a password.
+            setting = name if value and "@" not in query else "…"
+            tier = _shown(text, may_show=may_show)
             raise OptionError(
-                f"{source}: the tier `{scheme}:` has no setting `{shown_text}`; it has read_only, unsigned and budget"
+                f"{source}: the tier `{tier}` has no setting `{setting}`; it has read_only, unsigned and budget"
             )
     return TierURL(url, read_only, unsigned, budget, tuple(options))
 
 
-def _split(text: str, scheme: str, source: str) -> SplitResult:
+def _shown(text: str, *, may_show: bool) -> str:
+    """Return a tier for an error, without its settings: its password is hidden, or all but the scheme where the
+    password may be anywhere in the text.
+    """
+    scheme, _, rest = text.partition(":")
+    address, _, query = rest.partition("?")
+    user, at, host = address.removeprefix("//").rpartition("@")
+    if at and not {"/", "#"}.intersection(user) and "@" not in query:
+        name, colon, _ = user.partition(":")
+        return f"{scheme}://{f'{name}:' if colon else ''}…@{host}"
+    return f"{scheme}:{address}" if may_show else f"{scheme}:"
+
+
+def _split(text: str, shown: str, source: str) -> SplitResult:
     try:
         parts = urlsplit(text)
         _ = parts.port  # reading it checks that it is valid
     except ValueError:
-        raise OptionError(f"{source} names the tier `{scheme}:` with a host or port that is none") from None
+        raise OptionError(f"{source} names the tier `{shown}` with a host or port that is none") from None
     return parts
 
 
 def _check_endpoint(value: str, scheme: str, source: str) -> None:
-    parts = _split(value, scheme, source)
+    parts = _split(value, f"{scheme}:", source)
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
         raise OptionError(
             f"{source}: the tier `{scheme}:` has an `endpoint` that is none: it is `https://host:port`, without a name "

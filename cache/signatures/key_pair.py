@@ -91,15 +91,18 @@ def _read_private_key(path: Path) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     remedy = f"give `{SIGNING_KEY_VARIABLE}` a file that `gearcache keys new` has written, mode 0600"
-    data = read_secret(path, _MAX_FILE_SIZE, remedy)
-    try:
-        key = load_pem_private_key(data, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        # Not the error's own text: it may show secret parts of the file.
-        raise UnsafePath(path, "it holds no private key in PEM without a password", remedy) from error
-    if not isinstance(key, ed25519.Ed25519PrivateKey):
-        raise UnsafePath(path, "it holds a private key of another kind than Ed25519", remedy)
-    return cast("Ed25519PrivateKey", key)
+
+    def parse(data: bytes) -> Ed25519PrivateKey:
+        try:
+            key = load_pem_private_key(data, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            # Not the error's own text: it may show secret parts of the file.
+            raise UnsafePath(path, "it holds no private key in PEM without a password", remedy) from error
+        if not isinstance(key, ed25519.Ed25519PrivateKey):
+            raise UnsafePath(path, "it holds a private key of another kind than Ed25519", remedy)
+        return cast("Ed25519PrivateKey", key)
+
+    return read_secret(path, _MAX_FILE_SIZE, remedy, parse)
 
 
 def _ed25519() -> ModuleType:

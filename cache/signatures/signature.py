@@ -49,7 +49,11 @@ def _read_key(path: Path) -> bytes:
     from gearcache.cache.files.named_file import read_secret
 
     remedy = f"give `{KEY_FILE_VARIABLE}` a file of {MIN_KEY_SIZE} to {MAX_KEY_SIZE} random bytes, mode 0600"
-    data = read_secret(path, MAX_KEY_SIZE + 2, remedy).rstrip(b"\r\n")
-    if not MIN_KEY_SIZE <= len(data) <= MAX_KEY_SIZE:
-        raise UnsafePath(path, f"the key has {len(data)} bytes", remedy)
-    return data
+
+    def parse(data: bytes) -> bytes:
+        key = data.rstrip(b"\r\n")
+        if not MIN_KEY_SIZE <= len(key) <= MAX_KEY_SIZE:
+            raise UnsafePath(path, f"the key has {len(key)} bytes", remedy)
+        return key
+
+    return read_secret(path, MAX_KEY_SIZE + 2, remedy, parse)

@@ -83,7 +83,7 @@ _TELL_THEMSELVES = ("doctor",)
 EPILOG = """\b
 Exit codes:
   0    done, nothing wrong
-  1    something is wrong: damaged entries, failed checks, gears that failed or are missing
+  1    something is wrong: damaged entries, failed checks, graphs that failed or are missing
   2    usage error, a variable of a wrong value, or the name matches no entry
   3    the cache cannot be read or written
   4    entries stayed because processes use them

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -18,6 +18,7 @@ from gearcache.guards.evidence.names import a_type
 
 KEY_FILE_VARIABLE = "GEARCACHE_HMAC_KEY_FILE"
 SIGNING_KEY_VARIABLE = "GEARCACHE_SIGNING_KEY_FILE"
+_Number = TypeVar("_Number", int, float)
 #: The text that removes a limit.
 NO_LIMIT = "none"
 
@@ -351,13 +352,19 @@ def _count(text: str) -> int:
 def _size(text: str) -> int | None:
     from gearcache.cache.quantities import parse_size
 
-    return None if text == NO_LIMIT else parse_size(text)
+    return None if text == NO_LIMIT else _some(parse_size(text))
 
 
 def _age(text: str) -> float | None:
     from gearcache.cache.quantities import parse_age
 
-    return None if text == NO_LIMIT else parse_age(text)
+    return None if text == NO_LIMIT else _some(parse_age(text))
+
+
+def _some(limit: _Number) -> _Number:
+    if not limit:  # it would keep nothing, and people write it for no limit
+        raise ValueError(f"a cache without a limit is `{NO_LIMIT}`")
+    return limit
 
 
 def _policy(config: CompilerConfig) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -22,7 +23,7 @@ DIGEST = sha256(b"code").hexdigest()
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    layout = Layout(tmp_path / "cache", "rank1")
+    layout = Layout(tmp_path / "the cache", "rank1")
     store = DiskStore(layout)
     store.publish(KEY, {}, {store.put_blob(b"code"): 4}, {})
     return layout
@@ -62,7 +63,7 @@ def test_a_folder_that_others_can_write_is_refused(layout: Layout, name: str) ->
             with pytest.raises(UnsafePath) as caught:
                 work(layout)
             assert caught.value.path == folder
-            assert f"chmod go-w {folder}" in str(caught.value)
+            assert f"chmod go-w {shlex.quote(str(folder))}`" in str(caught.value)
     folder.chmod(0o755)
     use_everything(layout)
     write_everything(layout)

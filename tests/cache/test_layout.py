@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout, resolve_root
 from gearcache.cache.store import DiskStore, Hit
 from gearcache.errors import UnsafePath
+from tests.support.source_tree import ROOT
 
 KEY = CacheKey("Model.decode", (("a", 1),))
 
@@ -96,3 +98,9 @@ def test_a_reason_is_never_a_path(cache_dir: Path) -> None:
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     assert names == ["Model.decode/_", "Model.decode/______escape", "_/absent"]
     assert not (cache_dir.parent / "escape").exists()
+
+
+def test_pages_name_the_folder_of_this_format() -> None:
+    for name in ("on-disk.md", "oci.md"):
+        page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        assert set(re.findall(r"(?<![-:\w])v[0-9]+(?=/| )", page)) == {f"v{FORMAT_VERSION}"}, name

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import click
@@ -14,6 +16,7 @@ from click.testing import CliRunner
 from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.cli import COMMANDS, GROUPS, main
 from tests.support.commands import DECODE, run, run_process, store
+from tests.support.fork_server import run_code
 
 #: Commands that look into a cache, with arguments under which they do.
 ON_A_CACHE = {
@@ -103,3 +106,38 @@ def test_commands_and_entries_are_completed(cache_dir: Path) -> None:
     assert "_gearcache_completion" in run("--completion", "bash").stdout
     assert complete("gearcache show Mod") == ["Model.decode", f"Model.decode-{DECODE.digest[:12]}"]
     assert complete("gearcache clear --entry Model.decode-") == [f"Model.decode-{DECODE.digest[:12]}"]
+
+
+def test_a_file_in_place_of_the_cache_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("TORCHAIR_CACHE_HOME", str(file))
+    for command in (("list",), ("stats",), ("verify",), ("clear", "--all", "--yes"), ("prune", "--max-size", "1GB")):
+        with subtests.test(command[0]):
+            assert f"`{file}` is a file, not the folder of a cache" in run(*command, code=3).stderr
+
+
+#: A command of a user who may not read the folder of the cache; for root, of another user.
+_AS_A_STRANGER = """
+import os, sys
+import gearcache.commands.entries.list_entries
+from gearcache.cli import main
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+main()
+"""
+
+
+def test_an_unreadable_cache_has_one_exit_code_however_it_is_named(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # not in tmp_path, which only its owner may enter
+        Path(folder).chmod(0o755)
+        cache = Path(folder, "cache")
+        cache.mkdir(mode=0)
+        for arguments, variables in ((("--cache-dir", str(cache)), {}), ((), {"TORCHAIR_CACHE_HOME": str(cache)})):
+            environ = {**os.environ, **variables}
+            done = run_code(_AS_A_STRANGER, "list", *arguments, environ=environ, cwd=tmp_path)
+            assert (done.returncode, "Permission denied" in done.stderr) == (3, True), done.stderr

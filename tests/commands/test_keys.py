@@ -17,6 +17,7 @@ from gearcache.cache.signatures.signature import Signer
 from gearcache.cache.signatures.trusted_keys import trusted_keys
 from gearcache.cache.store import DiskStore
 from gearcache.commands.checks.cache_checks import check_keys
+from gearcache.errors import UnsafePath
 from tests.commands.entries.test_verify import GEARS, Net, cached, call_all, damage
 from tests.support.commands import DECODE, PRODUCER, listed, run, run_json, store
 from tests.support.signing import Pair, hmac_key
@@ -229,3 +230,15 @@ def test_doctor_tells_what_is_trusted_and_what_cannot_be_used(build: Pair, tmp_p
     gone = check_keys({SIGNING: str(tmp_path / "gone")})
     assert (gone.ok, "gearcache keys new" in gone.remedy) == (False, True)
     assert "keys" in {check["name"] for check in run_json("doctor")["checks"]}
+
+
+def test_a_file_that_is_no_key_is_not_to_be_hidden_from_others(tmp_path: Path, build: Pair) -> None:
+    other = tmp_path / "users"
+    other.write_text("root:x:0:0:root:/root:/bin/bash\n" * 10)
+    other.chmod(0o644)
+    found = check_keys({SIGNING: str(other)})
+    assert (found.ok, "it holds no private key" in found.detail, "chmod" in found.remedy) == (False, True, False)
+    build.path.chmod(0o644)
+    assert f"`chmod go-r {build.path}`" in check_keys({SIGNING: str(build.path)}).remedy
+    with pytest.raises(UnsafePath, match="if it holds the key and nothing else, run `chmod go-r "):
+        Signer(other).signature(b"")

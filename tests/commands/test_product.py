@@ -14,7 +14,7 @@ def test_show_has_every_part_in_short_in_full_alone_and_as_json(cache_dir: Path)
     cached(Net())(torch.randn(2, 4))
     text = run("show", "Net.decode").stdout
     for part in (
-        "Compiled  2 gears in ",
+        "Compiled  2 graphs in ",
         "method.name = 'tests.test_events:Net.decode'",
         "x: float32 on cpu",
         "self.linear.weight: bound when it is loaded",

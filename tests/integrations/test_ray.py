@@ -69,7 +69,7 @@ def test_each_entry_is_compiled_once_and_every_node_serves(caches: list[Path]) -
     told = prewarm("tests.scenarios.prewarmed:on_meta", nodes="all", threads=1, timeout=200)
     assert len({node.node for node in told}) == 2
     # `Decoder.decode` has three gears in two variants, `Decoder.score` one graph; nothing is compiled twice.
-    assert sorted(node.compiled for node in told) == [1, 3]
+    assert sorted(node.compiled for node in told) == [1, 6]
     assert [entries(root) for root in caches] == [["Decoder.decode", "Decoder.score"]] * 2
     for node in told:
         assert node.report is not None

@@ -126,14 +126,14 @@ def test_a_call_of_another_int_or_size_is_not_ready(cache_dir: Path) -> None:
     first, second = (rows(2, 3), 2), (rows(2, 3), 1)
     stored = gearcache.prewarm(warmed("cut", first))
     assert sum(len(entry.compiled) for entry in stored.entries) == 3
-    for other, dims, reason in (
-        (second, "", "`n`: constant was 2, is now 1"),
+    for other, ending, reason in (
+        (second, ", graph 2", "`n`: constant was 2, is now 1"),
         ((rows(2, 5), 2), ", x.size(1)=5", "`x.size(1)` is 5, its graph is for 3"),
     ):
         look = gearcache.prewarm(warmed("cut", first, other), dry_run=True)
         assert not look.is_complete
         (entry,) = look.entries
-        assert entry.missing == [f"x.size(0)={size}{dims}" for size in (1, 2, 4)]
+        assert entry.missing == [f"x.size(0)={size}{ending}" for size in (1, 2, 4)]
         assert next(iter(entry.reasons.values())) == reason
     again = gearcache.prewarm(warmed("cut", first, second))
     assert (again.is_complete, again.compiled) == (True, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from tests.scenarios.prewarmed import serve
 print(json.dumps(serve()))
 """
 GEARS = ["ids.size(0)=1", "ids.size(0)=2", "ids.size(0)=4"]
+#: The graphs of the second variant.
+SECOND = [f"{gear}, graph 2" for gear in GEARS]
 
 
 @pytest.mark.slow
@@ -31,7 +34,7 @@ def test_what_is_made_from_shapes_is_hit_with_real_weights_and_by_all_ways_of_bu
 ) -> None:
     report = gearcache.prewarm(prewarmed.on_meta)
     assert [(entry.method, sorted(entry.compiled), entry.failed) for entry in report.entries] == [
-        ("Decoder.decode", GEARS, {}),
+        ("Decoder.decode", sorted([*GEARS, *SECOND]), {}),
         ("Decoder.score", ["logits(2, 3, 32)"], {}),
     ]
     assert report.is_complete
@@ -44,7 +47,7 @@ def test_what_is_made_from_shapes_is_hit_with_real_weights_and_by_all_ways_of_bu
     for function in chosen(ways, (prewarmed.fake, prewarmed.real)):
         again = gearcache.prewarm(function)
         assert (again.compiled, again.failed, again.missing) == (0, 0, 0)
-        assert [sorted(entry.present) for entry in again.entries] == [GEARS, ["logits(2, 3, 32)"]]
+        assert [sorted(entry.present) for entry in again.entries] == [sorted(GEARS + SECOND), ["logits(2, 3, 32)"]]
         assert [entry.reason for entry in again.entries] == ["", ""]
 
 
@@ -125,6 +128,28 @@ def test_a_failure_is_told_although_another_variant_has_a_gear_of_that_name(
     assert "out of order" in report.entries[0].failed[gear]
     assert not report.is_complete
     assert gearcache.prewarm(both_variants).is_complete
+
+
+def test_each_variant_has_a_graph_for_each_gear(cache_dir: Path) -> None:
+    def calls(*scaled: bool) -> Callable[[], None]:
+        def build() -> None:
+            with torch.device("meta"):
+                model = prewarmed.Decoder()
+                for value in scaled:
+                    model.cached_decode.warm(torch.zeros(2, 3, dtype=torch.long), scaled=value)
+
+        return build
+
+    (entry,) = gearcache.prewarm(calls(False, True, True), dry_run=True).entries
+    assert sorted(entry.missing) == sorted(entry.reasons) == sorted(GEARS + SECOND)
+    assert gearcache.prewarm(calls(False)).compiled == 3
+    (entry,) = gearcache.prewarm(calls(False, True, False), dry_run=True).entries
+    assert (sorted(entry.present), sorted(entry.missing)) == (GEARS, SECOND)
+    assert entry.named(entry.missing) == entry.missing
+    (entry,) = gearcache.prewarm(calls(False, True, True)).entries
+    assert (sorted(entry.present), sorted(entry.compiled)) == (GEARS, SECOND)
+    report = gearcache.prewarm(calls(False, True))
+    assert (report.present, report.compiled) == (6, 0)
 
 
 def test_the_folder_of_the_prewarm_wins(cache_dir: Path, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_job_fills_a_volume_from_which_pods_start_warm(
         site.pod("Job", f"job {index}").run(monkeypatch, "prewarm", JOB_COMPLETION_INDEX=str(index))
         for index in range(job["completions"])
     ]
-    assert ["compiled 4 gears" in output for output in outputs] == [True, True]
+    assert ["compiled 4 graphs" in output for output in outputs] == [True, True]
     assert ["1 entry is left to shard" in output for output in outputs] == [True, True]
 
     pod = site.pod("Deployment", "pod")

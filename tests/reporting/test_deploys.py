@@ -65,7 +65,7 @@ def test_entries_of_equal_keys_name_gears_and_checks_of_one_side(tmp_path: Path)
     assert found["compiles"] == {"entries": 1, "gears": 3, "seconds": 7.5}
     run("explain", str(tmp_path / "a"), str(tmp_path / "b"), "--exit-code", code=1)
     text = run("explain", str(tmp_path / "a"), str(tmp_path / "b")).stdout
-    assert "compiles 3 gears of 1 entry, which took 7.5 s" in text
+    assert "compiles 3 graphs of 1 entry, which took 7.5 s" in text
     assert f"a host with A compiles: {'; '.join(shared['compiles'])}" in text
 
 

@@ -28,6 +28,7 @@ from gearcache.commands.output.printing import shortened
 from gearcache.commands.output.printing import tell as tell
 from gearcache.commands.output.printing import warn as warn
 from gearcache.commands.output.verbosity import verbosity_options
+from gearcache.errors import CacheError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 #: `package.module:function` or `file.py:function`; shells complete the file.
@@ -68,7 +69,7 @@ def cache_dir_option(function: Function) -> Function:
     """Add `--cache-dir`."""
     return click.option(
         "--cache-dir",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=click.Path(file_okay=False, readable=False, path_type=Path),  # exit code 3 where it cannot be read
         help="Root of the cache; else $TORCHAIR_CACHE_HOME, else ./.torchair_cache.",
     )(function)
 
@@ -89,8 +90,8 @@ def dry_run_option(function: Function) -> Function:
 
 
 def layout_at(cache_dir: Path | None, *, may_be_new: bool = False) -> Layout:
-    """Return the layout of the cache to use; a usage error if `--cache-dir` does not name a folder, `UnsafePath` if
-    others can write to it.
+    """Return the layout of the cache to use; a usage error if `--cache-dir` does not name a folder, `CacheError`
+    if the variable names a file, `UnsafePath` if others can write to it.
 
     On a fresh host the folder of `$TORCHAIR_CACHE_HOME`, or the default in the working folder, may not exist yet, and a
     given folder may be empty: that is a note, not an error.
@@ -98,6 +99,8 @@ def layout_at(cache_dir: Path | None, *, may_be_new: bool = False) -> Layout:
     layout = Layout(resolve_root(cache_dir, os.environ))
     if may_be_new:
         return layout
+    if layout.root.is_file():
+        raise CacheError(f"`{layout.root}` is a file, not the folder of a cache; name another one")
     if layout.bucket.exists():
         check_folders(layout.root, layout.bucket)  # else each file in it would be a fault
         return layout

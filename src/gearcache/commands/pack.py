@@ -58,6 +58,8 @@ def command(
     """
     if sum(target is not None for target in (image, folder, file)) != 1:
         raise click.UsageError("name one of --oci DIR, --folder DIR and --file FILE")
+    if folder is not None and folder.exists() and any(folder.iterdir()):
+        raise click.UsageError(f"`{folder}` is not empty; name a new folder")
     catalog = Catalog(layout_at(cache_dir))
     rows = find_all(catalog, entries) or catalog.entries()
     unreadable = [] if entries else list(map(str, catalog.faults))

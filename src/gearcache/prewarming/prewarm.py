@@ -55,6 +55,7 @@ def prewarm(
     - `shard`: `(3, 16)` does the third of 16 shares; each entry is in one of them. `function` runs twice.
 
     The report lists gears and calls that fail, and the others continue; an exception of the function itself is raised.
+    A full disk, or a cache that cannot be written, ends it at once with `PublishError` or `UnsafePath`.
     Ctrl-C raises `PrewarmInterrupted` (a `KeyboardInterrupt`). A process runs one prewarm at a time.
     """
     report, error = run_prewarm(
@@ -118,7 +119,7 @@ def run_prewarm(
         finally:
             session.leave()
             open_session.close()
-        return open_session, None
+        return open_session, open_session.unwritable
 
     if shard is not None:
         look, error = run(only_looks=True, left_to=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,9 +11,16 @@ from msgspec.structs import asdict
 
 from gearcache.guards.gears.short_names import short_names
 
+#: Before the number of a further graph of a gear.
+_NUMBERED = ", graph "
+
 
 class Prewarmed(Struct):
-    """The result of one entry: gears that were compiled now, present before, missing (dry run), or failed (and why)."""
+    """The result of one entry: graphs that were compiled now, present before, missing (dry run), or failed (and why).
+
+    A graph is named after its gear. A method has several graphs for a gear where its calls need several variants: those
+    after the first are `…, graph 2` and so on.
+    """
 
     method: str
     entry: str
@@ -30,17 +38,28 @@ class Prewarmed(Struct):
     reason: str = ""
     #: What a user can do about that, in a dry run; empty if the advice is to compile or to fetch it.
     advice: str = ""
-    #: Why each gear is missing, in a dry run.
+    #: Why each graph is missing, in a dry run.
     reasons: dict[str, str] = field(default_factory=dict)
     #: Which process compiles it instead, if the work is shared; nothing was done for it here.
     left_to: str = ""
     #: Bytes of the blobs that were loaded or, in a dry run, are stored.
     size: int = 0
 
-    def named(self, gears: Iterable[str]) -> list[str]:
-        """Return the short names of some of its gears."""
-        names = short_names([*self.compiled, *self.present, *self.missing, *self.failed, *self.impossible])
-        return [names.get(gear, gear) for gear in gears]
+    def graph_name(self, gear: str) -> str:
+        """Return a name for another graph of a gear, which no graph of this entry has."""
+        taken = {*self.compiled, *self.present, *self.missing, *self.failed}
+        numbers = itertools.count(2)
+        name = gear
+        while name in taken:
+            name = f"{gear}{_NUMBERED}{next(numbers)}"
+        return name
+
+    def named(self, graphs: Iterable[str]) -> list[str]:
+        """Return the short names of some of its graphs."""
+        all_names = [*self.compiled, *self.present, *self.missing, *self.failed, *self.impossible]
+        names = short_names(name.partition(_NUMBERED)[0] for name in all_names)
+        parts = [graph.partition(_NUMBERED) for graph in graphs]
+        return [f"{names.get(gear, gear)}{separator}{number}" for gear, separator, number in parts]
 
     def to_plain(self) -> dict[str, Any]:
         """Return everything as JSON data except the advice, which is for people."""
@@ -58,22 +77,22 @@ class PrewarmReport(Struct):
 
     @property
     def compiled(self) -> int:
-        """Gears compiled."""
+        """Graphs compiled."""
         return sum(len(entry.compiled) for entry in self.entries)
 
     @property
     def present(self) -> int:
-        """Gears that were stored before."""
+        """Graphs that were stored before."""
         return sum(len(entry.present) for entry in self.entries)
 
     @property
     def missing(self) -> int:
-        """Gears that a run without `dry_run` would compile."""
+        """Graphs that a run without `dry_run` would compile."""
         return sum(len(entry.missing) for entry in self.entries)
 
     @property
     def failed(self) -> int:
-        """Gears and calls that failed."""
+        """Graphs and calls that failed."""
         return sum(len(entry.failed) for entry in self.entries)
 
     @property
@@ -104,7 +123,7 @@ class PrewarmReport(Struct):
 
 
 class PrewarmInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a prewarm: finished gears are stored; `report` lists them."""
+    """Ctrl-C during a prewarm: finished graphs are stored; `report` lists them."""
 
     def __init__(self, report: PrewarmReport) -> None:
         super().__init__()

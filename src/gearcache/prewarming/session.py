@@ -7,21 +7,22 @@ import logging
 import threading
 import time
 import weakref
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
-from gearcache.errors import CompileError, GearcacheError, NoOperation
+from gearcache.errors import CompileError, GearcacheError, NoOperation, PublishError, UnsafePath
 from gearcache.events import Event, held_events
 from gearcache.ge_cache.capture.stand_ins import stand_ins
 from gearcache.ge_cache.dependencies.log import collected_code
 from gearcache.guards.gears.call_sizes import gear_with_dims, special_dims, special_text
 from gearcache.guards.gears.short_names import sizes_name
+from gearcache.prewarming.kinds import kind_of
 from gearcache.prewarming.reach import Reach
 from gearcache.prewarming.report import Prewarmed, PrewarmReport
 from gearcache.prewarming.share import LeftTo
-from gearcache.prewarming.survey import survey
+from gearcache.prewarming.survey import Survey, survey
 from gearcache.serving.call.stance import followers
 
 if TYPE_CHECKING:
@@ -78,6 +79,12 @@ class PrewarmSession:
         self._declared: list[CachedMethod] = []
         #: The blobs of each entry that was looked up: bytes by digest.
         self._blobs: dict[str, dict[str, int]] = {}
+        #: The stored graphs of each entry that are in the report: those that a survey has found, and the gears of those
+        #: compiled since.
+        self._graphs: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+        self._compiled_gears: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        #: The missing graphs of each entry by kind of call and gear.
+        self._missing: defaultdict[str, dict[tuple[str, str], str]] = defaultdict(dict)
         #: For the first call of each entry: the sizes of its geared dims, and its shapes by argument path.
         self._first_sizes: dict[str, tuple[tuple[int, ...], dict[str, tuple[int, ...]]]] = {}
         self._called: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -85,6 +92,8 @@ class PrewarmSession:
         self._called_by_rank: weakref.WeakSet[Any] = weakref.WeakSet()
         #: How often each method was called so far, by name.
         self._call_counts: Counter[str] = Counter()
+        #: Why nothing can be stored in the cache: no call is compiled after that.
+        self.unwritable: PublishError | UnsafePath | None = None
         self._lock = threading.RLock()  # stand-ins are for one call at a time
 
     def begin(self, rank: int | None) -> None:
@@ -186,7 +195,11 @@ class PrewarmSession:
         gap: Gap | None = None,
     ) -> None:
         """Compile what a call needs. If no graph can be made for a call that is not needed, because the method may
-        refuse such sizes, that fact is stored. `gap`: the sizes for which it is made."""
+        refuse such sizes, that fact is stored. `gap`: the sizes for which it is made. If the cache cannot be written,
+        this raises, as does each later call.
+        """
+        if self.unwritable is not None:
+            raise self.unwritable
         with self._lock, method.locked(), stand_ins(self._device):
             self._call_counts[method.name] += 1
             self._called.add(method)
@@ -239,16 +252,33 @@ class PrewarmSession:
         if state.refusal:
             entry.failed[self._call_text(entry.method)] = state.refusal
         dims = self._other_dims(entry, binding, call)
-        entry.present += [name for gear in state.present if (name := gear_with_dims(gear, dims)) not in entry.present]
-        entry.missing += [name for gear in state.missing if (name := gear_with_dims(gear, dims)) not in entry.missing]
-        for gear, reason in state.reasons.items():
-            entry.reasons.setdefault(gear_with_dims(gear, dims), reason)
+        self._count_present(entry, state, dims)
+        kind, missing = kind_of(call), self._missing[entry.entry]
+        for gear in state.missing:
+            graph = kind, gear_with_dims(gear, dims)
+            if graph not in missing:
+                missing[graph] = entry.graph_name(graph[1])
+                entry.missing.append(missing[graph])
+            entry.reasons.setdefault(missing[graph], state.reasons[gear])
         if not entry.reason:
             entry.reason, entry.advice = state.reason, state.advice
         entry.impossible |= state.impossible
         blobs = self._blobs.setdefault(entry.entry, {})
         blobs |= state.blobs
         entry.size = sum(blobs.values())
+
+    def _count_present(self, entry: Prewarmed, state: Survey, dims: str) -> None:
+        """Count the graphs of a call that were stored before, each once although several calls need it."""
+        known, compiled = self._graphs[entry.entry], self._compiled_gears[entry.entry]
+        for text, graph in state.graphs.items():
+            if graph in known:
+                continue
+            known.add(graph)
+            gear = graph[1]
+            if compiled[gear]:
+                compiled[gear] -= 1
+            else:
+                entry.present.append(entry.graph_name(gear_with_dims(text, dims)))
 
     def _other_dims(self, entry: Prewarmed, binding: Binding, call: Call) -> str:
         """Return the dims without gears whose sizes differ from the first call of an entry, in words."""
@@ -270,12 +300,13 @@ class PrewarmSession:
         spec = call.spec(binding.method.spec)
         text = gap.text if gap is not None else special_text(spec, call.tensors)
         dims = gap.dims if gap is not None else special_dims(spec, call.tensors)
-        dims = gear_with_dims(dims, self._other_dims(entry, binding, call))
+        other_dims = self._other_dims(entry, binding, call)
+        dims = gear_with_dims(dims, other_dims)
         if not is_needed and (refusal := binding.impossible(call)) is not None:
             entry.impossible[text] = refusal.reason
             return
         failure: GearcacheError | None = None
-        failed, present_before = dict(entry.failed), list(entry.present)
+        failed = dict(entry.failed)
         with held_events() as events, collected_code() as codes:
             try:
                 binding.prepare(call)
@@ -283,19 +314,20 @@ class PrewarmSession:
             except GearcacheError as error:
                 failure = error
             finally:
-                self._count(entry, events, dims, failed, has_gears=bool(spec.axes))
+                is_stored = not binding.entry.is_in_memory
+                self._count(entry, events, dims, failed, has_gears=bool(spec.axes), is_stored=is_stored)
+            if _is_unwritable(failure):
+                self.unwritable = failure
+                entry.failed[text or self._call_text(entry.method)] = str(failure)
+                raise failure
             if isinstance(failure, NoOperation):  # the method serves it
                 entry.impossible[text or self._call_text(entry.method)], failure = failure.cause, None
             if failure is not None and not is_needed and binding.note_impossible(call, failure, codes):
                 name = sizes_name(text)
                 logger.info("prewarm: %s is not compiled for a declared call of %s: %s", entry.method, name, failure)
                 entry.failed, entry.impossible[text], failure = failed, str(failure), None
-            if failure is None and binding.method.spec.dynamic_axes:  # graphs of several calls may be named alike
-                loaded = survey(binding, call).present
-                entry.present = [
-                    *present_before,
-                    *(gear for gear in loaded if gear not in (*entry.compiled, *present_before)),
-                ]
+            if is_stored:
+                self._count_present(entry, survey(binding, call), other_dims)
             for number, problem in enumerate(binding.send() if failure is None else [], 1):
                 entry.failed[f"upload {number}"] = problem
         if failure is not None:
@@ -304,28 +336,46 @@ class PrewarmSession:
                 entry.failed[gear] = str(failure)
 
     def _count(
-        self, entry: Prewarmed, events: list[Event], dims: str, failed_before: dict[str, str], *, has_gears: bool
+        self,
+        entry: Prewarmed,
+        events: list[Event],
+        dims: str,
+        failed_before: dict[str, str],
+        *,
+        has_gears: bool,
+        is_stored: bool,
     ) -> None:
         """Count the result of a call. Its graphs are named after their gear and after `dims`, or as they are.
 
-        A success ends no failure of earlier calls: that may be of another variant, whose gears have the same names.
+        A graph is compiled when it is stored, and in the cache (`is_stored`) rather than in memory. A success ends no
+        failure of earlier calls: that may be of another variant, whose graphs have gears of the same names.
         """
+        unstored: list[Event] = []
         for event in events:
             gear = gear_with_dims(event.gear if has_gears or not dims else "", dims)
             if event.kind == "compile":
-                entry.compiled[gear] = round(event.seconds, 3)
-                if gear not in failed_before:
-                    entry.failed.pop(gear, None)
+                unstored.append(event)
+            elif event.kind == "publish" and is_stored:
+                self._count_compiled(entry, unstored, dims, failed_before, has_gears=has_gears)
+                unstored.clear()
             elif event.kind == "compile_failed":
                 entry.failed[gear] = event.detail
             elif event.kind == "fault" and not event.tier and event.detail not in entry.failed.values():
                 entry.failed[gear or self._call_text(entry.method)] = event.detail
             elif event.kind == "load":
-                counted = {*entry.compiled, *entry.present}
-                entry.present += [gear for gear in dict.fromkeys(event.gears) if gear not in counted]
                 entry.size += event.bytes
             elif event.kind == "miss":
                 entry.reason = entry.reason or event.detail
+
+    def _count_compiled(
+        self, entry: Prewarmed, events: list[Event], dims: str, failed_before: dict[str, str], *, has_gears: bool
+    ) -> None:
+        for event in events:
+            gear = gear_with_dims(event.gear if has_gears or not dims else "", dims)
+            if gear not in failed_before:
+                entry.failed.pop(gear, None)
+            entry.compiled[entry.graph_name(gear)] = round(event.seconds, 3)
+            self._compiled_gears[entry.entry][event.gear] += 1
 
     def report(self) -> PrewarmReport:
         """Return what happened so far."""
@@ -341,6 +391,12 @@ class PrewarmSession:
         """Release the graphs: they are bound to stand-ins and must not serve a call."""
         for method in list(self._called):
             method.refresh()
+
+
+def _is_unwritable(error: Exception | None) -> TypeGuard[PublishError | UnsafePath]:
+    """Whether the cache cannot be written: a full disk, a folder that is closed or not trusted."""
+    is_of_host = isinstance(error, PublishError) and isinstance(error.__cause__, OSError)
+    return is_of_host or isinstance(error, UnsafePath)
 
 
 def entry_name(binding: Binding) -> str:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from msgspec import Struct, field
 
+from gearcache.building.digests import stored_digest
 from gearcache.errors import CacheError, CorruptEntry, InputError
 from gearcache.guards.dispatch.other_gears import OtherSize
 from gearcache.guards.dispatch.stored.variant import StoredVariant
@@ -39,6 +40,8 @@ class Survey(Struct):
     reasons: dict[str, str] = field(default_factory=dict)
     #: Bytes of the blobs of the present gears, by digest.
     blobs: dict[str, int] = field(default_factory=dict)
+    #: The stored graph of each present gear: the digest of its variant, and its name there.
+    graphs: dict[str, tuple[str, str]] = field(default_factory=dict)
     #: Declared sizes of open dims that no stored graph takes, although graphs for other sizes are stored.
     gaps: list[Gap] = field(default_factory=list)
 
@@ -105,6 +108,7 @@ def _findings(
                 graphs.append((variant.inputs, gear))
             if fit.serves(spec) and text not in findings.present:
                 findings.present.append(text)
+                findings.graphs[text] = stored_digest(variant, by_role=False), gear.text
                 blobs.update(gear.blobs.values())
     forecast = binding.forecast(call, usable) if not serves else ""
     if isinstance(forecast, InputError):

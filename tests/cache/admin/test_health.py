@@ -68,3 +68,18 @@ def test_a_fault_is_named_with_what_to_do(
     found = checks(layout, key_file)
     assert {name for name, check in found.items() if check.ok is False} == {fault}
     assert found[fault].remedy
+
+
+def test_a_folder_that_others_can_write_is_one_fault(layout: Layout) -> None:
+    layout.root.chmod(0o775)
+    found = checks(layout)
+    assert [name for name, check in found.items() if check.ok is False] == ["permissions"]
+    assert "entries" not in found, "no entry is damaged"
+
+
+def test_a_folder_that_cannot_be_made_is_one_fault() -> None:
+    found = checks(Layout(Path("/proc/nowhere/cache")))
+    assert [name for name, check in found.items() if check.ok is False] == ["folder"]
+    assert found["folder"].detail.startswith("`/proc/nowhere/cache` is not there, and cannot be made in `/proc`: ")
+    assert found["folder"].remedy == "choose another `cache_dir`"
+    assert {"writing", "locks", "space"}.isdisjoint(found)

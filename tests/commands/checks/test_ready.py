@@ -32,10 +32,9 @@ def test_ready_is_what_a_load_would_hit(cache_dir: Path) -> None:
     empty = checks(TARGET, code=1)
     assert not cache_dir.exists(), "who asks makes nothing"
     assert empty["Decoder.decode"][0] is False
-    assert (
-        "0 gears here, missing: ids.size(0)=1; ids.size(0)=2; ids.size(0)=4; because: absent"
-        in empty["Decoder.decode"][1]
-    )
+    gears = ["ids.size(0)=1", "ids.size(0)=2", "ids.size(0)=4"]
+    missing = "; ".join([*gears, *(f"{gear}, graph 2" for gear in gears)])
+    assert f"0 graphs here, missing: {missing}; because: absent" in empty["Decoder.decode"][1]
     gearcache.prewarm(prewarmed.warm_only)
     assert {name: ok for name, (ok, _) in checks(TARGET, code=1).items()} == {
         "Decoder.decode": False,  # of its two kinds of call one is stored
@@ -43,7 +42,7 @@ def test_ready_is_what_a_load_would_hit(cache_dir: Path) -> None:
         "Decoder.unused": None,
     }
     gearcache.prewarm(prewarmed.on_meta)
-    assert checks(TARGET, code=0)["Decoder.decode"] == (True, "3 gears here")
+    assert checks(TARGET, code=0)["Decoder.decode"] == (True, "6 graphs here")
 
 
 def test_a_damaged_graph_is_not_ready(cache_dir: Path) -> None:
@@ -103,7 +102,7 @@ def test_nothing_has_to_be_written_to_be_ready(cache_dir: Path, tmp_path: Path) 
     if "unshare" in done.stderr:
         pytest.skip("no read-only root can be made here")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert done.stdout == "ok    Linear.forward  2 gears here\n"
+    assert done.stdout == "ok    Linear.forward  2 graphs here\n"
 
 
 def test_where_no_temporary_file_can_be_all_else_is_checked(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +124,6 @@ def test_of_a_job_it_is_the_rank_of_the_environment(cache_dir: Path, monkeypatch
     assert (check.ok, check.detail) == (None, "jobs of several ranks have stored entries: Reduced.both")
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
-    assert checks(target, code=0) == {"Reduced.both, rank 1": (True, "2 gears here")}
+    assert checks(target, code=0) == {"Reduced.both, rank 1": (True, "2 graphs here")}
     monkeypatch.setenv("RANK", "0")
     assert checks(target, code=1)["Reduced.both, rank 0"][0] is False

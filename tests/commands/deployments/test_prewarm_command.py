@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -9,13 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.product.test_disk import needs_mount
 from tests.support.commands import run, run_json, run_process
 from tests.support.deploys import DEPLOY
+from tests.support.fork_server import run_code
 
 OTHERS = """
 def broken():
     build()
     raise RuntimeError("wrong script")
+
+def build_two():
+    build()
+    with torch.device("meta"):
+        Net().cached(torch.zeros(2, 4, dtype=torch.float64))
 
 def ends():
     build()
@@ -35,6 +44,19 @@ def stopped():
 """
 
 
+#: A prewarm into a disk that has room for the folders of a cache, and for no entry.
+ON_FULL_DISK = """
+import sys
+from pathlib import Path
+from tests.support.mounted import mount_here
+disk = Path(sys.argv[1])
+mount_here(disk, "size=64k")
+(disk / "filling").write_bytes(bytes(48 << 10))
+from gearcache.cli import main
+main(["prewarm", "deploy:build_two", "--cache-dir", str(disk / "cache"), "--json"])
+"""
+
+
 @pytest.fixture
 def deploy(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The script `deploy.py` in the working folder; other tests have modules of this name."""
@@ -48,14 +70,14 @@ def deploy(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_prewarm_compiles_once_and_then_says_all_present(deploy: Path) -> None:
     missing = run("prewarm", "deploy:build", "--dry-run", code=1)
-    assert "2 of 2 gears missing" in missing.stdout
+    assert "2 of 2 graphs missing" in missing.stdout
     assert "note: Net.decode: missing x.size(0)=1; x.size(0)=2, because: absent" in missing.stderr
     first = run("prewarm", "deploy:build")
-    assert "compiled 2 gears in" in first.stdout
+    assert "compiled 2 graphs in" in first.stdout
     assert "noise of the deployment" in first.stderr
     report = run_json("prewarm", "deploy.py:build")
     assert (report["complete"], report["compiled"], report["present"]) == (True, 0, 2)
-    assert "all present: 2 gears" in run("prewarm", "deploy:build").stdout
+    assert "all present: 2 graphs" in run("prewarm", "deploy:build").stdout
 
 
 def test_ctrl_c_during_a_prewarm_leaves_a_cache_that_goes_on(deploy: Path) -> None:
@@ -75,7 +97,7 @@ def test_ctrl_c_during_a_prewarm_leaves_a_cache_that_goes_on(deploy: Path) -> No
         (("nowhere:build",), "there is no module `nowhere`"),
         (
             ("deploy:nothing",),
-            "`deploy` has no function `nothing`; it has Net, broken, build, ends, stopped",
+            "`deploy` has no function `nothing`; it has Net, broken, build, build_two, ends, stopped",
         ),
         (("none.py:build",), "there is no file `none.py`"),
         (("deploy:build", "--rank", "1"), "--rank needs --world-size"),
@@ -101,3 +123,30 @@ def test_a_dry_run_says_what_the_calls_of_a_function_miss(deploy: Path) -> None:
 @pytest.mark.parametrize("command", [("prewarm",), ("doctor", "--ready")])
 def test_a_function_that_ends_the_process_is_no_success(deploy: Path, command: tuple[str, ...]) -> None:
     assert "SystemExit" in run(*command, "deploy:ends", code=1).output
+
+
+def test_a_cache_that_cannot_be_written_ends_a_prewarm_at_once(deploy: Path) -> None:
+    done = run("prewarm", "deploy:build_two", "--cache-dir", "/proc/nowhere", code=3)
+    assert "error: could not write `/proc/nowhere" in done.stderr
+    assert done.stderr.count("could not write") == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    report = run_json("prewarm", "deploy:build_two", "--cache-dir", "/proc/nowhere", code=3)
+    assert (report["compiled"], report["failed"], report["complete"]) == (0, 1, False), "the second call was not tried"
+
+
+@needs_mount
+def test_a_graph_that_a_full_disk_does_not_take_is_not_compiled(deploy: Path) -> None:
+    (deploy.parent / "disk").mkdir()
+    done = run_code(ON_FULL_DISK, str(deploy.parent / "disk"), environ=os.environ, cwd=deploy.parent, compiles=True)
+    assert done.returncode == 3, done.stderr
+    assert "No space left on device; nothing more is compiled" in done.stderr
+    report = json.loads(done.stdout)
+    assert (report["compiled"], report["failed"], report["complete"]) == (0, 1, False)
+
+
+def test_an_error_of_the_function_has_the_frames_of_the_user_alone(deploy: Path) -> None:
+    short = run("prewarm", "deploy:broken", code=1).stderr
+    assert "RuntimeError: wrong script" in short
+    assert f'File "{deploy}", line' in short
+    assert "prewarming" not in short
+    assert "prewarming" in run("prewarm", "-v", "deploy:broken", code=1).stderr

@@ -35,7 +35,7 @@ def test_list_shows_every_entry_and_rank_once(cache_dir: Path) -> None:
     use(cache_dir, PREFILL)
     result = run("list", "--sort", "name")
     header, *rows = [line.split() for line in result.stdout.splitlines()]
-    assert header == ["Method", "Key", "Ranks", "Gears", "Size", "Used", "Hits", "Made", "Torch"]
+    assert header == ["Method", "Key", "Ranks", "Graphs", "Size", "Used", "Hits", "Made", "Torch"]
     assert [row[:4] for row in rows] == [
         ["Model.decode", DECODE.digest[:12], "rank1", "2"],
         ["Model.prefill", PREFILL.digest[:12], "-", "2"],

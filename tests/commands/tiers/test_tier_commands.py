@@ -161,7 +161,7 @@ def test_a_pull_tells_whether_all_that_is_required_came(
     assert (found["complete"], found["missing"]) == (False, {"Net.decode": ["x.size(0)=1", "x.size(0)=2"]})
     run("push", "--cache-dir", str(cache_dir))
     result = run("pull", "--require", target)
-    assert f"all that `{target}` calls is here: 2 gears" in result.stderr
+    assert f"all that `{target}` calls is here: 2 graphs" in result.stderr
     # What is needed is here, so a tier that fails does not matter.
     monkeypatch.setenv(REMOTES, "http://127.0.0.1:1/x")
     assert run_json("pull", "--require", target)["required"]["present"] == 2

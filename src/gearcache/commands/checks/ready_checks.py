@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from gearcache.cache.admin.health import HealthCheck
@@ -30,12 +31,13 @@ def check_ready(target: str, cache_dir: Path | None, threads: int | None = None)
 
 
 def _check(entry: Prewarmed, target: str) -> HealthCheck:
+    argument = shlex.quote(target)
     name = entry.method if entry.rank is None else f"{entry.method}, rank {entry.rank}"
     if entry.failed:
-        return HealthCheck(name, False, "; ".join(entry.failed.values()), f"see `gearcache prewarm {target}`")
+        return HealthCheck(name, False, "; ".join(entry.failed.values()), f"see `gearcache prewarm {argument}`")
     if entry.missing:
-        present = count(len(entry.present), "gear")
+        present = count(len(entry.present), "graph")
         text = f"{present} here, missing: {'; '.join(entry.named(entry.missing))}; because: {entry.reason}"
-        remedy = entry.advice or f"`gearcache pull --require {target}`, or `gearcache prewarm {target}`"
+        remedy = entry.advice or f"`gearcache pull --require {argument}`, or `gearcache prewarm {argument}`"
         return HealthCheck(name, False, text, remedy)
-    return HealthCheck(name, True, f"{count(len(entry.present), 'gear')} here")
+    return HealthCheck(name, True, f"{count(len(entry.present), 'graph')} here")

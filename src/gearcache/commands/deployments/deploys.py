@@ -54,7 +54,7 @@ def _print(comparison: dict[str, Any]) -> None:
     for side in ("a", "b"):
         summary = comparison[side]
         number = count(summary["entries"], "entry", "entries")
-        echo(f"{side.upper()}  {summary['path']}: {number} with {count(summary['gears'], 'gear')}")
+        echo(f"{side.upper()}  {summary['path']}: {number} with {count(summary['gears'], 'graph')}")
     echo("", compiled_text(comparison))
     shared = comparison["shared"]
     unchanged = [entry for entry in shared if not (entry["gears_only_a"] or entry["compiles"] or entry["trace"])]
@@ -67,7 +67,7 @@ def _print(comparison: dict[str, Any]) -> None:
         echo(
             "",
             f"{count(len(rows), 'entry', 'entries')} only in {side.upper()}"
-            + (f": {count(gears, 'gear')}, compiled in {seconds_text(seconds)}" if rows else ""),
+            + (f": {count(gears, 'graph')}, compiled in {seconds_text(seconds)}" if rows else ""),
         )
         _print_lines([line for entry in rows for line in _alone_lines(entry, side.upper(), other.upper())])
 
@@ -79,7 +79,7 @@ def compiled_text(comparison: dict[str, Any]) -> str:
     if compiles["entries"]:
         entries = count(compiles["entries"], "entry", "entries")
         duration = f", which took {seconds_text(compiles['seconds'])}" if compiles["seconds"] else ""
-        text = f"{text.removesuffix('nothing')}{count(compiles['gears'], 'gear')} of {entries}{duration}"
+        text = f"{text.removesuffix('nothing')}{count(compiles['gears'], 'graph')} of {entries}{duration}"
     if unread:
         text += f"; {count(len(unread), 'entry', 'entries')} of B cannot be read: {', '.join(unread[:_UNREAD_SHOWN])}"
     return text

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import sys
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,10 +26,11 @@ from gearcache.commands.common import (
     tell,
     warn,
 )
-from gearcache.commands.deployments.target import find_target
+from gearcache.commands.deployments.target import find_target, print_failure
 from gearcache.commands.output.listing import Column, Listing, number_of, or_dash
 from gearcache.commands.output.printing import echo, shortened
 from gearcache.commands.output.verbosity import is_quiet, is_verbose, show_log
+from gearcache.errors import PublishError, UnsafePath
 from gearcache.prewarming.launched import launched
 from gearcache.prewarming.share import Shard
 from gearcache.terminal import is_drawable
@@ -116,16 +116,20 @@ def command(
             dry_run=dry_run,
             shard=share,
         )
-    if failure is not None and not report.interrupted:
-        traceback.print_exception(failure, file=sys.stderr)
+    is_unwritable = isinstance(failure, (PublishError, UnsafePath))
+    if failure is not None and not report.interrupted and not is_unwritable:
+        print_failure(failure)
     raised = None if failure is None else f"{type(failure).__name__}: {failure}"
     if as_json:
         print_json("prewarm", {**report.to_plain(), "error": raised})
     else:
-        _print(report, target)
+        _print(report, target, failure)
     if report.interrupted:
         note("interrupted; what was finished is stored, and the next run goes on from there")
         stop(Exit.INTERRUPTED)
+    if is_unwritable:
+        echo(f"error: {failure}; nothing more is compiled, as it could not be stored", err=True)
+        stop(Exit.CACHE)
     if failure is not None:
         echo(f"error: `{target}` raised {type(failure).__name__}", err=True)
     if failure is not None or not report.is_complete or not report.entries:
@@ -140,13 +144,14 @@ def _show_progress() -> None:
         show_log(logging.WARNING if is_quiet() or is_drawable(sys.stderr) else logging.INFO)
 
 
-def _print(report: PrewarmReport, target: str) -> None:
+def _print(report: PrewarmReport, target: str, failure: BaseException | None) -> None:
     for entry in report.entries:
         if report.dry_run and entry.missing:
             missing = "; ".join(name or "the graph" for name in entry.named(entry.missing))
             note(f"{entry.method}: missing {missing}{f', because: {entry.reason}' if entry.reason else ''}")
         for name, cause in zip(entry.named(entry.failed), entry.failed.values(), strict=True):
-            echo(*f"warning: {entry.method}, {name}: {cause}".splitlines(), err=True)
+            if cause != str(failure):
+                echo(*f"warning: {entry.method}, {name}: {cause}".splitlines(), err=True)
         for name, cause in zip(entry.named(entry.impossible), entry.impossible.values(), strict=True):
             note(f"{entry.method}, {name}: no graph can be made of such a call: {shortened(cause, _CAUSE_WIDTH)}")
     for name in report.never_called:
@@ -160,11 +165,11 @@ def _print(report: PrewarmReport, target: str) -> None:
         others = count(report.left, "entry is", "entries are")
         tell(f"{others} left to {', '.join(dict.fromkeys(each.left_to for each in report.entries if each.left_to))}")
     if report.missing:
-        tell(f"{report.missing} of {count(report.missing + report.present, 'gear')} missing")
+        tell(f"{report.missing} of {count(report.missing + report.present, 'graph')} missing")
     elif not report.compiled and report.is_complete and report.present:
-        tell(f"all present: {count(report.present, 'gear')}, in {seconds_text(report.seconds)}")
+        tell(f"all present: {count(report.present, 'graph')}, in {seconds_text(report.seconds)}")
     elif report.compiled:
-        tell(f"compiled {count(report.compiled, 'gear')} in {seconds_text(report.seconds)}")
+        tell(f"compiled {count(report.compiled, 'graph')} in {seconds_text(report.seconds)}")
 
 
 def _entries(report: PrewarmReport) -> Listing:
@@ -221,5 +226,5 @@ def looked_up(
             fetches=fetches,
         )
     if error is not None:
-        traceback.print_exception(error, file=sys.stderr)
+        print_failure(error)
     return report, error

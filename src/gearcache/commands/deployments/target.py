@@ -15,6 +15,7 @@ import click
 
 from gearcache.commands.common import Exit, stop
 from gearcache.commands.output.printing import echo
+from gearcache.commands.output.verbosity import is_verbose
 from gearcache.errors import GearcacheError
 from gearcache.guards.evidence.names import a_type
 from gearcache.torch_release import require_torch
@@ -65,6 +66,25 @@ def _import_module(name: str) -> ModuleType:
         return _failed(name)
     except (Exception, SystemExit):  # a script that ends itself would end the command with its own exit code
         return _failed(name)
+
+
+def print_failure(error: BaseException) -> None:
+    """Print what a function has raised, with the frames of its own code alone; with `--verbose`, with all of them."""
+    shown = traceback.TracebackException.from_exception(error)
+    if not is_verbose():
+        if isinstance(error, GearcacheError):  # its text names the cause
+            shown.__cause__, shown.__suppress_context__ = None, True
+        part: traceback.TracebackException | None = shown
+        while part is not None:
+            part.stack = traceback.StackSummary.from_list([frame for frame in part.stack if _is_of_user(frame)])
+            part = part.__cause__ or part.__context__
+    click.echo("".join(shown.format()), nl=False, err=True)
+
+
+def _is_of_user(frame: traceback.FrameSummary) -> bool:
+    packages = (sys.modules[name].__file__ for name in ("gearcache", "torch") if name in sys.modules)
+    folders = [Path(file).parent for file in packages if file is not None]
+    return not any(Path(frame.filename).is_relative_to(folder) for folder in folders)
 
 
 def _failed(name: str) -> ModuleType:

@@ -64,5 +64,5 @@ def _description(catalog: Catalog, entry: EntryRow, others: list[EntryRow]) -> s
     name = entry.short_name
     if sum(other.short_name == name for other in others) > 1:
         name = str(catalog.path(entry).parent)  # of another rank
-    gears = count(len(entry.gears), "gear")
+    gears = count(len(entry.gears), "graph")
     return f"{name}: made {ago_text(entry.created)}, {gears}, torch {entry.torch}, {count(entry.hits, 'hit')}"

@@ -37,7 +37,7 @@ _ENTRIES = Listing(
         Column("Method", "method"),
         Column("Key", "key", lambda key: str(key) if is_verbose() else str(key)[:12]),
         Column("Ranks", "ranks", or_dash, spare=1),
-        Column("Gears", "gears", number_of, is_right=True),
+        Column("Graphs", "gears", number_of, is_right=True),
         Column("Size", "size", size_text, is_right=True),
         Column("Used", "last_use", ago_text),
         Column("Hits", "hits", is_right=True),

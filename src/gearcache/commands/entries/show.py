@@ -83,7 +83,7 @@ def _head(entry: EntryRow, catalog: Catalog, signatures: list[Signature]) -> Ite
     yield f"Used      {ago_text(entry.last_use)}, {count(entry.hits, 'load')}"
     yield f"In use    {', '.join(map(user_text, users)) or 'by no process'}"
     yield f"Size      {size_text(entry.size)} in {count(len(entry.blob_sizes()), 'blob')}"
-    yield f"Compiled  {count(len(entry.gears), 'gear')} in {seconds_text(entry.compile_seconds)}"
+    yield f"Compiled  {count(len(entry.gears), 'graph')} in {seconds_text(entry.compile_seconds)}"
 
 
 def _signature_text(signature: Signature) -> str:

@@ -89,7 +89,7 @@ def _print(root: str, used: dict[str, Any]) -> None:
     lookups = count(used["hits"] + used["misses"], "lookup")
     lines = [
         ("Cache", root),
-        ("Entries", f"{used['entries']} with {count(used['gears'], 'gear')}, {size_text(used['size'])}"),
+        ("Entries", f"{used['entries']} with {count(used['gears'], 'graph')}, {size_text(used['size'])}"),
         ("Limit", limit),
         *([("Age limit", f"{max_age / 86400:g} d without use")] if max_age is not None else []),
         *([("Counted since", f"{ago_text(used['since'])}, when the cache was made")] if used["since"] else []),

@@ -219,7 +219,7 @@ def _warn_missing(required: dict[str, Any], names: dict[str, list[str]], target:
     for call, cause in required["failed"].items():
         warn(f"{call}: {cause}")
     if required["complete"]:
-        note(f"all that `{target}` calls is here: {count(required['present'], 'gear')}")
+        note(f"all that `{target}` calls is here: {count(required['present'], 'graph')}")
     elif not required["missing"] and not required["failed"]:
         warn(f"`{target}` called no cached method")
 

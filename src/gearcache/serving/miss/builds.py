@@ -14,6 +14,7 @@ from gearcache.errors import (
     CacheError,
     CaptureError,
     CompileError,
+    GearcacheError,
     LockTimeout,
     MissingTorchNames,
     ModuleChanged,
@@ -92,7 +93,7 @@ class Builds:
             self.obstacle = "torch"
             return None
         except Exception as error:
-            if not keeps_from_compiling(error):
+            if not keeps_from_compiling(error) or (isinstance(error, CacheError) and not self._method.serves):
                 raise
             self._history.fault(error)
             self._history.lead(why)  # the user should fix this first: a stored graph would need no compile
@@ -222,6 +223,8 @@ class Builds:
         # If other ranks of a job wait for this one, it must not compile while another process holds the lock.
         if isinstance(error, LockTimeout) and self._method.right.is_granted:
             raise error
+        if not self._method.serves:  # a prewarm has done nothing for a graph that is not stored
+            raise error if isinstance(error, GearcacheError) else CacheError(f"{type(error).__name__}: {error}")
         self._history.fault_or_raise(error)
 
     def complete(self, call: Call) -> None:
