@@ -159,6 +159,25 @@ def test_what_a_handler_raises_while_a_source_file_is_read_comes_out(
         changed_source({"files": [[__name__, "", []]], "functions": []})
 
 
+@pytest.mark.parametrize("kind", CLASSES)
+def test_what_a_handler_raises_within_a_listener_comes_out(
+    kind: type[Exception], handled: Callable[[Any], None], cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Handler, "kind", kind)
+    handled(Handler().handle)
+    net = Net()
+    cached = gearcache.cache_compile(net.run, config=gearcache.CompilerConfig(backend="eager", strict=True))
+    remove = gearcache.add_listener(lambda event: signal.raise_signal(signal.SIGUSR1))
+    try:
+        with pytest.raises(kind, match="too late"):
+            cached(X)
+    finally:
+        remove()
+    with torch.no_grad():
+        assert torch.equal(cached(X), net.run(X))
+    assert (cached.stats.traces, cached.stats.faults, cached.stats.eager_calls) == (1, 0, 0)
+
+
 def test_a_call_after_a_timeout_is_served_as_any_other(handled: Callable[[Any], None], cache_dir: Path) -> None:
     """What the program handles is not what a lookup in the dispatch, or in the store, has raised."""
     handled(Handler().handle)
