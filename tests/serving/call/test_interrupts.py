@@ -198,16 +198,17 @@ class Ringing:
         self.lock: Any = threading.RLock()
         self.release, self._is_owned = self.lock.release, self.lock._is_owned
 
-    def acquire(self, *arguments: Any, **keywords: Any) -> None:
+    def acquire(self, *arguments: Any, **keywords: Any) -> bool:
         self.lock.acquire(*arguments, **keywords)
         raise Expired
 
 
-@pytest.mark.parametrize("enter", [preparing, MethodLock.at_once])
-def test_a_lock_of_a_method_is_free_after_a_handler_has_raised(enter: Callable[[MethodLock], Any]) -> None:
+@pytest.mark.parametrize("enter", [preparing, MethodLock.held])
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_lock_of_a_method_is_free_after_a_handler_has_raised(enter: Callable[..., Any], waits: bool) -> None:
     lock, ringing = MethodLock(), Ringing()
     lock._lock = ringing  # type: ignore[assignment]
-    with pytest.raises(Expired), enter(lock):
+    with pytest.raises(Expired), enter(lock, waits=waits):
         pass
     assert not is_preparing()
     assert not ringing.lock._is_owned()

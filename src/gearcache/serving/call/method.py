@@ -8,7 +8,7 @@ import threading
 import time
 import types
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -147,7 +147,7 @@ class CachedMethod:
         """The method itself, as its user wrote it."""
         return self._decorated.original
 
-    def locked(self) -> AbstractContextManager[None]:
+    def locked(self) -> AbstractContextManager[bool]:
         """Keep other threads out while this method is being prepared."""
         return preparing(self._lock)
 
@@ -195,7 +195,7 @@ class CachedMethod:
         specs = InputSpecs.of_inputs("set_inputs", inputs, named)
         parameters = replace(self._parameters, input_signature=specs)
         signature = InputSignature(self.name, self._function, parameters)
-        with self._lock:
+        with self._lock.held():
             self._parameters, self._signature = parameters, signature
             self._bindings.declare(parameters, signature)
             self.refresh()
@@ -271,13 +271,13 @@ class CachedMethod:
 
     def refresh(self) -> None:
         """Check the evidence and bind the weights again at the next call, for use after the module was changed."""
-        with self._lock, _switch:
+        with self._lock.held(), _switch:
             self._bindings.drop()
             self._begin_anew()
 
     def _leave(self, call: Call) -> None:
         """Look everything up again, as the module has changed; its graphs are kept for when it changes back."""
-        with self._lock, _switch:
+        with self._lock.held(), _switch:
             self._bindings.leave(self._binding, self._made_dispatch, call)
             self._begin_anew()
 
@@ -398,12 +398,13 @@ class CachedMethod:
             return None
         is_background = self._is_background
         try:
-            with self._lock.at_once() if is_background else nullcontext(True) as is_free:
+            with preparing(self._lock, waits=not is_background) as is_free:
                 if not is_free:
                     self._outcomes.ran_eagerly("background")
                     return None
                 call = Call(self._function, arguments, present_stance(), waits=not is_background, is_run=True)
-                return self._prepare_locked(call)
+                with span("prepare", self.name):
+                    return self._prepare(call)
         except Exception as error:
             raise_interrupt(error)
             if isinstance(error, GearcacheError):
