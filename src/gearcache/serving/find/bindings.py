@@ -137,7 +137,7 @@ class Bindings:
 
     def drop(self) -> None:
         """Drop all bindings; their entries stay in use until `release`."""
-        self._lessons = {}
+        self._lessons = {identity: lessons.after_refresh() for identity, lessons in self._lessons.items()}
         self._keep({}, [])
 
     def _have_graphs(self) -> bool:

@@ -66,6 +66,10 @@ class Lessons(Struct):
     #: The names of entries that are full. Another state of the module has another entry.
     full_entries: set[str] = field(default_factory=set)
 
+    def after_refresh(self) -> Lessons:
+        """Return lessons that hold nothing but the background build whose report is still to come."""
+        return Lessons(self.background.after_refresh())
+
 
 class UnservedCalls:
     """The calls of one binding that no loaded graph takes."""
