@@ -410,7 +410,9 @@ class CachedMethod:
             if isinstance(error, GearcacheError):
                 raise
             self._failures.add(error, self._parameters)
-            self._counters.note(Event("fault", self.name, detail=f"{type(error).__name__}: {error}"))
+            cause = f"{type(error).__name__}: {error}"
+            self._refusal = f"the last call was left to the method: {cause}"
+            self._counters.note(Event("fault", self.name, detail=cause))
             self._outcomes.ran_eagerly("fault")
             return None
 
