@@ -107,6 +107,35 @@ def test_what_a_signal_handler_raises_comes_out_and_the_next_call_is_served(
     assert cached.stats.eager_calls == 0
 
 
+def test_a_handler_that_warms_a_method_leaves_the_call_in_which_it_arrives_alone(
+    handled: Callable[[Any], None], cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = gearcache.CompilerConfig(backend="eager", strict=True)
+    net = Net()
+    cached, other = (gearcache.cache_compile(each.run, config=config) for each in (net, Net()))
+    found: list[bool] = []
+
+    def warm(*_: Any) -> None:
+        other.warm(X)
+        found.append(is_preparing())
+
+    handled(warm)
+    stale_reason = EvidenceCheck.stale_reason
+
+    def interrupted(*arguments: Any) -> Any:
+        monkeypatch.setattr(EvidenceCheck, "stale_reason", stale_reason)
+        signal.raise_signal(signal.SIGUSR1)
+        return stale_reason(*arguments)
+
+    monkeypatch.setattr(EvidenceCheck, "stale_reason", interrupted)
+    with torch.no_grad():
+        assert torch.equal(cached(X), net.run(X))
+    assert found == [True]
+    assert not is_preparing()
+    other.warm(X)
+    assert other.stats.loads == 1
+
+
 class Box:
     """Something that a method reads: a signal arrives when an attribute that it lacks is read."""
 

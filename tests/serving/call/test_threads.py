@@ -174,6 +174,19 @@ def test_no_lock_of_a_method_is_held_while_a_listener_runs(cache_dir: Path, on_m
     assert kinds == ["load", "hit"]
 
 
+def test_what_was_prepared_is_given_although_the_method_is_refreshed_as_soon_as_its_lock_is_free(
+    cache_dir: Path,
+) -> None:
+    method = cached(Net().scaled)
+    remove = gearcache.add_listener(lambda event: method.refresh())
+    try:
+        binding = method.prepare(method.call_of((torch.randn(3, 4),), {}))
+    finally:
+        remove()
+    assert binding is not None
+    assert binding.loaded.gears
+
+
 def test_a_trace_that_ends_in_an_exception_leaves_the_process_able_to_compile(
     cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

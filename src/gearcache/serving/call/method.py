@@ -213,6 +213,7 @@ class CachedMethod:
         Arguments that are declared (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors.
         With `on_miss="background"` it only starts the compile, unless you pass `wait=True`; `OptionError` for
         `wait=False` with another `on_miss`, which always waits. If the method has an argument `wait`, it gets it.
+        Within a call that this thread prepares, such as in a signal handler, it does nothing.
         """
         is_background, waits = self._is_background, True
         if is_background or "wait" in kwargs:  # else a relaunch does not import the code that forks
@@ -220,6 +221,8 @@ class CachedMethod:
 
             waits = take_wait(self.name, self._function.__func__, kwargs, is_background=is_background)
         args, kwargs = self.filled(args, kwargs)
+        if is_preparing():
+            return
         if (open_session := session.current()) is not None:
             open_session.warm(self, args, kwargs)
             return
@@ -404,7 +407,8 @@ class CachedMethod:
                     return None
                 call = Call(self._function, arguments, present_stance(), waits=not is_background, is_run=True)
                 with span("prepare", self.name):
-                    return self._prepare(call)
+                    prepared = self._prepare(call)
+            return prepared[0] if prepared is not None else None
         except Exception as error:
             raise_interrupt(error)
             if isinstance(error, GearcacheError):
@@ -420,7 +424,7 @@ class CachedMethod:
     def _is_background(self) -> bool:
         return getattr(self._parameters.config, "on_miss", None) == "background"
 
-    def _prepare_locked(self, call: Call) -> Frame | None:
+    def _prepare_locked(self, call: Call) -> tuple[Frame, Binding] | None:
         """Prepare a call while no other thread does."""
         with preparing(self._lock), span("prepare", self.name):
             return self._prepare(call)
@@ -440,17 +444,13 @@ class CachedMethod:
         warn_lacking(lacking)
         return True
 
-    def _prepare(self, call: Call) -> Frame | None:
+    def _prepare(self, call: Call) -> tuple[Frame, Binding] | None:
+        """Return the frame that serves a call, and the binding that has it; None if the method itself has to run."""
         if self._lacks_names():
             self._counters.note(Event("fault", self.name, detail=self._refusal))
             return None
-        if self._lock.is_abandoned:
-            self._lock.is_abandoned = False
-            self.refresh()
-        elif self._bindings.are_outdated(call):
-            self._leave(call)
         for _ in range(_ATTEMPTS):
-            binding = self._tried = self.binding_for(call)
+            binding = self._tried = self.current_binding(call)
             try:
                 frame = binding.prepare(call)
                 break
@@ -466,18 +466,22 @@ class CachedMethod:
             self._bindings.release()
             self._serve_from(binding.dispatch(self._find_and_run))
         self._failures.clear()
-        return frame
+        return (frame, binding) if frame is not None else None
 
     def prepare(self, call: Call) -> Binding | None:
         """Load or compile what serves a call, without running it; None if the method itself would run."""
-        return self._binding if self._prepare_locked(call) is not None else None
+        prepared = self._prepare_locked(call)
+        return prepared[1] if prepared is not None else None
 
     def current_binding(self, call: Call) -> Binding:
         """Return the binding of a call; its loaded graphs are dropped if their basis has changed.
 
         The caller keeps other threads out (`locked`).
         """
-        if self._bindings.are_outdated(call):
+        if self._lock.is_abandoned:
+            self._lock.is_abandoned = False
+            self.refresh()
+        elif self._bindings.are_outdated(call):
             self._leave(call)
         return self.binding_for(call)
 
