@@ -209,7 +209,7 @@ class BackgroundBuilds:
             self._builds.compiles.threads, self._builds.tiers.leaves_sending = threads, True
             # `InputError`: its graphs are stored, and refuse the call itself, which learns it at its next lookup.
             with contextlib.suppress(InputError):
-                if self._builds.build(call, spec, why) is None:
+                if isinstance(self._builds.build(call, spec, why), str):
                     raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be made")
             if self._variants.entry.is_in_memory:
                 raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be stored")

@@ -182,10 +182,11 @@ class UnservedCalls:
             reason = "changed"
         elif not call.is_run or not (self._lessons.obstacle or is_full):
             try:
-                if (answer := self._compile(call, verdict, why)) is not None:
+                answer_or_reason = self._compile(call, verdict, why)
+                if not isinstance(answer_or_reason, str):
                     outcomes.changed_builds = 0
-                    return answer
-                self._lessons.obstacle = reason = self.builds.obstacle
+                    return answer_or_reason
+                self._lessons.obstacle = reason = answer_or_reason
             except NoOperation:
                 if not call.is_run:
                     raise
@@ -213,8 +214,8 @@ class UnservedCalls:
         outcomes.ran_eagerly(reason)
         return None
 
-    def _compile(self, call: Call, verdict: Compile | Pad, why: str) -> Answer | None:
-        """Compile and load, unless a like call was refused; None if that was impossible."""
+    def _compile(self, call: Call, verdict: Compile | Pad, why: str) -> Answer | str:
+        """Compile and load, unless a like call was refused; if that is impossible, why the method itself has to run."""
         self._refused.check(call)
         begin = time.monotonic()
         try:
@@ -224,7 +225,7 @@ class UnservedCalls:
             if not isinstance(error, ModuleChanged):
                 self._refused.add(call, error, time.monotonic() - begin)
             raise
-        if answer is None or isinstance(verdict, Compile):
+        if isinstance(answer, str) or isinstance(verdict, Compile):
             return answer
         padded = self._pad(call)
         if isinstance(padded, Obstacle):
