@@ -204,6 +204,39 @@ def test_nobody_waits_for_a_thread_that_prepares_a_call(cache_dir: Path) -> None
     assert dict(cached.stats.eager_reasons) == {"background": 1}
 
 
+def test_a_graph_serves_as_soon_as_it_is_there_whatever_is_built_then(cache_dir: Path) -> None:
+    x = torch.ones(2, 4)
+    first, second = _cached(Net().run), _cached(Net().scaled)
+    first(x)
+    background.wait_for_slot()
+    second(x)
+    build = background._slot._build
+    assert build is not None
+    os.kill(build._pid, signal.SIGSTOP)
+    try:
+        first(x)
+        assert (first.stats.loads, first.stats.eager_calls) == (1, 1)
+        assert not background._slot.is_free()
+    finally:
+        os.kill(build._pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_build_reports_counts_although_the_method_is_refreshed_meanwhile(cache_dir: Path, fails: bool) -> None:
+    net, x = Net(), torch.ones(2, 4)
+    cached = _cached(net.scaled)
+    cached(x)
+    cached.refresh()
+    build = background._slot._build
+    assert build is not None
+    if fails:
+        os.kill(build._pid, signal.SIGKILL)
+    cached(x)
+    _until(lambda: cached.stats.loads, lambda: cached(x))
+    assert (cached.stats.traces, cached.stats.compiles) == (1, 1)
+    assert dict(cached.stats.eager_reasons).keys() == {"background"}, "what failed before it was refreshed is repeated"
+
+
 def test_a_process_with_cuda_is_not_forked(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     with pytest.raises(OptionError, match=r"option `on_miss` is 'background' for `Net.run`.*CUDA"):

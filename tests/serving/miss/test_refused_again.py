@@ -244,6 +244,57 @@ def test_new_objects_of_a_kind_cost_few_traces(cache_dir: Path) -> None:
     assert cached.stats.traces == 4
 
 
+class Counting(nn.Module):
+    """Counts its calls, and keeps something of each."""
+
+    calls_of_all = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.child, self.calls, self.is_loud = nn.Linear(4, 4), 0, True
+        self.sizes: list[int] = []
+        self.seen: dict[int, set[int]] = {}
+
+    def note(self) -> None:
+        Counting.calls_of_all += 1
+        self.calls += 1
+        self.sizes.append(self.calls)
+        self.seen[self.calls] = {self.calls}
+
+    def run(self, x: Tensor) -> Tensor:
+        if self.is_loud or self.child._forward_hooks:
+            print("no graph")
+        return x * 2
+
+
+def quiet(net: Counting) -> None:
+    net.is_loud = False
+
+
+def without_hook(net: Counting) -> None:
+    net.is_loud = False
+    net.child._forward_hooks.clear()
+
+
+@pytest.mark.parametrize(("is_loud", "change"), [(True, quiet), (False, without_hook)])
+def test_a_module_that_counts_its_calls_costs_few_traces(
+    cache_dir: Path, is_loud: bool, change: Callable[[Counting], None]
+) -> None:
+    net, x = Counting(), torch.ones(2, 4)
+    net.is_loud = is_loud
+    if not is_loud:
+        net.child.register_forward_hook(lambda *_: None)
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    for _ in range(6):
+        net.note()
+        with pytest.raises(CaptureError):
+            cached(x)
+    assert cached.stats.traces == 3
+    net.note()
+    change(net)
+    assert torch.equal(cached(x), x * 2)
+
+
 class Decoder(nn.Module):
     """A decode step with a cache of 16 positions; torch rejects what lies beyond."""
 
