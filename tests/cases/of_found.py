@@ -71,6 +71,10 @@ class Wrapper(nn.Module):
         return self.inner(x) * self.scale
 
 
+class Steps(collections.OrderedDict):
+    pass
+
+
 class Slotted:
     __slots__ = ("first", "second")
 
@@ -85,6 +89,7 @@ class Net(Case):
     def __init__(self):
         super().__init__()
         self.table, self.ordered = {"a": 1.0}, collections.OrderedDict(a=1.0, b=2.0)
+        self.steps = Steps(a=1.0, b=2.0)
         self.chain = collections.ChainMap({}, {"b": 2.0})
         self.holder, self.space = Holder(), types.SimpleNamespace(a=3.0)
         self.kind, self.own_text, self.making, self.wrapper = Kind.FIRST, OwnText(), Making(), Wrapper()
@@ -97,6 +102,11 @@ class Net(Case):
 def another_order(self, patch):
     self.ordered.move_to_end("a")
     patch.callback(self.ordered.move_to_end, "b")
+
+
+def another_order_of_steps(self, patch):
+    self.steps.move_to_end("a")
+    patch.callback(self.steps.move_to_end, "b")
 
 
 def the_other_zero(self, patch):
@@ -146,6 +156,10 @@ CONTAINERS = changed(
         "the order of a dictionary": (
             "for value in self.ordered.values():\n    x = x * 2 + value\nreturn x",
             another_order,
+        ),
+        "the order of a subclass of a dictionary": (
+            "for value in self.steps.values():\n    x = x * 2 + value\nreturn x",
+            another_order_of_steps,
         ),
         "a queue of zeros": ("return torch.atan2(x.abs() * self.queue[0], torch.full_like(x, -1.0))", the_other_zero),
         "a set of an equal number": (

@@ -85,6 +85,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]], str]] = {
     "huge int": (Net.remainder, [(X, 10**30), (X, 10**30 + 1), (X, 2**63), (X, -(2**64))], ""),
     "floats": (Net.times, [(X, value) for value in (float("nan"), -0.0, 0.0)], ""),
     "numpy scalar": (Net.times, [(X, np.float32(2))], "NumPy"),
+    "numpy array": (Net.times, [(X, np.ones(4))], "NumPy"),
     "no elements": (Net.doubles, [(torch.empty(0, 4),), (torch.empty(0, 4),), (X,)], ""),
     "meta after real": (Net.doubles, [(X,), (X.to("meta"),)], "meta"),
     "sparse": (Net.dense, [(X.to_sparse(),)], "sparse"),

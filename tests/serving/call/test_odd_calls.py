@@ -181,27 +181,3 @@ def test_writing_a_weight_made_in_inference_mode_and_given_other_data_is_refused
         with mode(), pytest.raises(InputError, match=r"weight.*given another `\.data`"):
             cached(X)
     assert net.weight.tolist() == [0.0] * 4
-
-
-class Raising:
-    """An object whose missing attributes raise no AttributeError."""
-
-    def __init__(self, **attributes: int) -> None:
-        self.__dict__.update(attributes)
-
-    def __getattr__(self, name: str) -> int:
-        raise RuntimeError(name)
-
-
-class Asked(torch.nn.Module):
-    def asked(self, box: Raising, x: torch.Tensor) -> torch.Tensor:
-        try:
-            return x * (2 if box.level == 2 else 3)
-        except RuntimeError:
-            return x * 5
-
-
-def test_an_argument_that_raises_where_it_is_checked_does_not_fit(cache_dir: Path) -> None:
-    cached = gearcache.cache_compile(Asked().asked, config=strict_config(on_miss="compile"))
-    x = torch.ones(2)
-    assert [float(cached(box, x)[0]) for box in (Raising(level=2), Raising(), Raising(level=2))] == [2.0, 5.0, 2.0]
