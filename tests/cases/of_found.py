@@ -8,7 +8,7 @@ import types
 import torch
 from torch import nn
 
-from tests.cases.case import Case, case, changed
+from tests.cases.case import Case, case, changed, texts
 
 
 class Registry:
@@ -88,6 +88,7 @@ sys.modules["process_helper"] = types.SimpleNamespace(FACTOR=2.0)
 class Net(Case):
     def __init__(self):
         super().__init__()
+        self.keyed, self.kind_of_holder = {}, Holder
         self.table, self.ordered = {"a": 1.0}, collections.OrderedDict(a=1.0, b=2.0)
         self.steps = Steps(a=1.0, b=2.0)
         self.chain = collections.ChainMap({}, {"b": 2.0})
@@ -145,6 +146,18 @@ CONTAINERS = changed(
             "try:\n    return x * self.table['b']\nexcept KeyError:\n    return x * 3",
             lambda self, patch: patch.item(self.table, "b", 2.0),
         ),
+        "an equal key of another type": (
+            "return x * self.keyed.get(True, 5.0)",
+            lambda self, patch: patch.item(self.keyed, 1.0, 7.0),
+        ),
+        "a key that is made": (
+            "return x * self.keyed.get((len(self.ordered), 1), 9.0)",
+            lambda self, patch: patch.item(self.keyed, (2, 1), 7.0),
+        ),
+        "a class as a key": (
+            "return x * self.keyed.get(self.kind_of_holder, 9.0)",
+            lambda self, patch: patch.item(self.keyed, Holder, 7.0),
+        ),
         "a key of a chain": (
             "return x * self.chain['b']",
             lambda self, patch: patch.item(self.chain.maps[0], "b", 7.0),
@@ -165,6 +178,15 @@ CONTAINERS = changed(
         "a set of an equal number": (
             "for member in self.members:\n    x = x.long() * member\nreturn x",
             an_equal_number,
+        ),
+    },
+)
+MADE_KEY = texts(
+    Net,
+    {
+        "a made key that holds an object": (
+            "return x * self.keyed.get((self.holder, 1), 9.0)",
+            "a key that it makes and that holds an object",
         ),
     },
 )
