@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from gearcache.serving.find.activate import EvidenceCheck
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.entry import Entry
 from tests.support.relaunch import run_python
+from tests.support.sampled import sampled_rows
 
 X = torch.ones(2, 3)
 #: Where the signal arrives: owner and name of a function that is called while a call is prepared.
@@ -71,8 +73,11 @@ def handled() -> Iterator[Callable[[Any], None]]:
     signal.signal(signal.SIGUSR1, before)
 
 
-@pytest.mark.parametrize("kind", CLASSES)
-@pytest.mark.parametrize("place", PLACES, ids=lambda place: place[1])
+#: Each place with two of the classes, and with the others too in a thorough run.
+KEPT = [(place, CLASSES[(number + more) % len(CLASSES)]) for number, place in enumerate(PLACES) for more in (0, 1)]
+
+
+@pytest.mark.parametrize(("place", "kind"), sampled_rows(itertools.product(PLACES, CLASSES), KEPT))
 def test_what_a_signal_handler_raises_comes_out_and_the_next_call_is_served(
     place: tuple[Any, str],
     kind: type[Exception],
