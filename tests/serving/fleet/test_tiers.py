@@ -266,8 +266,6 @@ def test_what_the_call_needs_is_kept_where_the_rest_comes_too_late(
     assert host.compiles == 0
     (path,) = Layout(tmp_path / "c").entries()
     assert len(decode_manifest(path.read_bytes(), path).payload["variants"]) == 1  # type: ignore[arg-type]
-    (path,) = Layout(tmp_path / "c").entries()
-    assert len(decode_manifest(path.read_bytes(), path).payload["variants"]) == 1  # type: ignore[arg-type]
 
 
 def test_a_search_for_siblings_that_takes_too_long_leaves_the_lease_and_is_not_repeated(
