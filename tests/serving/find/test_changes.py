@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,13 @@ def _closed() -> Callable[[Tensor], Tensor]:
         return x + bias
 
     return add
+
+
+def _pair_class() -> Any:
+    return collections.namedtuple("Pair", ("first", "second"))
+
+
+Pair = _pair_class()
 
 
 class Left(nn.Module):
@@ -314,3 +323,17 @@ def test_a_function_that_is_new_at_each_call_loads_the_graphs_once(
     assert len(loads) == 1
     net.layer.weight = nn.Parameter(torch.randn(4, 4))
     assert torch.equal(served(x, lambda y: y * 2), net.run(x, lambda y: y * 2))
+
+
+def test_results_are_of_the_present_class_if_an_equal_one_takes_its_place(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Net(nn.Module):
+        def run(self, x: Tensor) -> Any:
+            return Pair(x * 2, x + 1)
+
+    cached, x = gearcache.cache_compile(Net().run, config=strict_config()), torch.ones(2)
+    for _ in range(3):
+        assert type(cached(x)) is Pair
+        monkeypatch.setattr(sys.modules[__name__], "Pair", _pair_class())
+    assert cached.stats.traces == 1

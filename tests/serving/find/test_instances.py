@@ -140,6 +140,18 @@ def test_autocast_may_be_toggled_between_calls(cache_dir: Path) -> None:
     assert net.run.stats.traces == 2
 
 
+def test_a_state_that_returns_is_served_by_the_dispatch_that_was_made_for_it(cache_dir: Path) -> None:
+    net, x = nn.Linear(4, 4), torch.randn(2, 4)
+    cached = gearcache.cache_compile(net.forward, config=gearcache.CompilerConfig(backend="eager", strict=True))
+    dispatches: list[Any] = []
+    for enabled in (False, True) * 3:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled), torch.no_grad():
+            assert torch.equal(cached(x), net.forward(x))
+        dispatches.append(type(cached).__call__)
+    assert dispatches[2] is not dispatches[3]
+    assert dispatches[2:4] == dispatches[4:]
+
+
 class _OfPart(nn.Module):
     def __init__(self) -> None:
         super().__init__()

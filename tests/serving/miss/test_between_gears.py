@@ -55,6 +55,17 @@ def test_a_new_length_is_served_between_gears_in_any_order(shapes: list[tuple[in
         assert method.stats.compiles == (2 * lengths if launch == "first" else 0)
 
 
+def test_another_padded_size_leaves_the_frames_of_the_others_as_they_are(cache_dir: Path) -> None:
+    method = cached("classify")
+    for rows in (3, 2):
+        assert_served(method, torch.randint(0, 20, (rows, 5)))
+    present = method._binding.loaded.gears
+    assert_served(method, torch.randint(0, 20, (1, 5)))
+    later = method._binding.loaded.gears
+    assert len(later) == len(present) + 1
+    assert all(any(gear is other for other in later) for gear in present)
+
+
 def _sliced(*shape: int) -> Tensor:
     return torch.randn(*shape[:-1], shape[-1] + 2)[..., : shape[-1]]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gearcache.errors import CacheError
@@ -43,18 +43,24 @@ class ActiveVariant(Struct):
     method: Any  #: a `types.FunctionType`, which a type checker would bind
     objects: list[Any]
     basis: Basis
+    #: The gears that were bound last, by the functions of their graphs, and the watch that there was before.
+    bound: dict[Callable[..., Any], BoundGear] = field(default_factory=dict)
+    watched: WatchedFacts | None = None
 
     def bound_gears(self) -> list[BoundGear]:
-        """Return a frame per gear, as the dispatch needs them."""
-        return [
-            BoundGear(
-                self.variant,
-                graph.gear,
-                bind_frame(self.variant.frame, self._references(graph), self.method),
-                self.objects,
-            )
-            for graph in self.graphs
-        ]
+        """Return a frame per gear, as the dispatch needs them.
+
+        A frame has objects to which the evidence leads, so it is made anew if any of them may have been exchanged.
+        """
+        watched = self.basis.watched
+        if watched is not self.watched or not watched.holds():
+            self.watched, self.bound = watched, {}
+        self.bound = {graph.function: self.bound.get(graph.function) or self._bind(graph) for graph in self.graphs}
+        return list(self.bound.values())
+
+    def _bind(self, graph: GraphCall) -> BoundGear:
+        frame = bind_frame(self.variant.frame, self._references(graph), self.method)
+        return BoundGear(self.variant, graph.gear, frame, self.objects)
 
     def _references(self, graph: GraphCall) -> dict[str, Any]:
         references = {name: resolve_reference(kind, value) for name, (kind, value) in self.variant.references.items()}

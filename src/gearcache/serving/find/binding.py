@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gearcache.cache.keys.fingerprint import is_state_of
 from gearcache.errors import CacheError, CaptureError, GearcacheError, GearSpecError, InputError
 from gearcache.guards.access import Scope
-from gearcache.guards.dispatch.function import build_dispatch
+from gearcache.guards.dispatch.function import are_same_objects, build_dispatch
 from gearcache.guards.dispatch.inputs import Problems
 from gearcache.guards.dispatch.tensors.native import state_checks
 from gearcache.serving.call.call import Call, scope_of
@@ -61,6 +61,8 @@ class Binding:
         self._watch = BindingWatch(method.name)
         self._unserved: UnservedCalls | None = None
         self._states: list[Callable[[], bool]] = []
+        #: The last dispatch after what it was made from.
+        self._made: tuple[list[Any], Callable[..., Any]] | None = None
 
     @property
     def entry(self) -> Entry:
@@ -93,10 +95,16 @@ class Binding:
         method, scope = self.method.original(), scope_of(self.method.function, {})
         try:
             unchanged = self._watch.over(self.loaded.bases()) if self.loaded.gears else None
+            parts = [*self.loaded.gears, states, unchanged, miss]
+            if self._made is not None and are_same_objects(parts, self._made[0]):
+                return self._made[1]
             gears, admits = self.method.signature.for_dispatch(self.loaded.gears, self.method.places)
             if self.method.settings.validate != "inputs":
                 admits = None
-            return build_dispatch(method, instance, gears, scope, states, unchanged, miss, self._is_compared(), admits)
+            is_compared = self._is_compared()
+            made = build_dispatch(method, instance, gears, scope, states, unchanged, miss, is_compared, admits)
+            self._made = parts, made
+            return made
         except Exception as error:
             self._variants.distrust(error)
             return build_dispatch(method, instance, [], scope, states, None, miss)
