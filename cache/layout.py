@@ -86,7 +86,7 @@ class Layout(Struct, frozen=True):
               manifest.msgpack                it alone makes the entry exist
               use                             locked by the processes that loaded it; a byte for each load
             blobs/<2 hex>/<sha256>            immutable, shared by entries, gears and ranks
-            locks/<key digest>.lock           one compiler of a key; never unlinked
+            locks/<Class.method>-<digest>.lock   one compiler of a key; never unlinked
             locks/store.lock                  shared by writers, exclusive for deleters
             misses/<Class.method>/<reason>    a byte for each miss
             tiers/<digest of its label>       counts of what a tier did for this host
@@ -155,9 +155,9 @@ class Layout(Struct, frozen=True):
             raise ValueError(f"a blob is named by its sha256, got `{digest}`")
         return self.blobs_folder / digest[:2] / digest
 
-    def lock(self, key: CacheKey) -> Path:
-        """The lock of one key, common to all ranks."""
-        return self.locks_folder / f"{key.digest}.lock"
+    def lock(self, name: str) -> Path:
+        """The lock of the key of a name (`CacheKey.name`), common to all ranks."""
+        return self.locks_folder / f"{name}.lock"
 
     @property
     def store_lock(self) -> Path:

@@ -33,7 +33,7 @@ class MemoryStore:
 
     def lookup(self, key: CacheKey, *, explain: bool = True) -> Hit | Miss:
         """Find the entry of a key."""
-        data = self._manifests.get(key.digest)
+        data = self._manifests.get(key.name)
         if data is None:
             return Miss(MissReason.ABSENT, f"no entry for `{key.label}`")
         return Hit(decode_manifest(data, self.layout.manifest(key)))
@@ -108,7 +108,7 @@ class MemoryStore:
             producer=dict(producer),
         )
         try:
-            self._manifests[key.digest] = encode_manifest(manifest)
+            self._manifests[key.name] = encode_manifest(manifest)
         except (TypeError, ValueError) as error:
             raise PublishError(path, f"the entry cannot be stored: {error}") from error
         return manifest
@@ -116,10 +116,10 @@ class MemoryStore:
     @contextmanager
     def exclusive(self, key: CacheKey) -> Iterator[None]:
         """Be the only writer of a key in this process."""
-        lock = self._locks.setdefault(key.digest, threading.Lock())
+        lock = self._locks.setdefault(key.name, threading.Lock())
         seconds = waiting_time(self.lock_timeout)
         if not lock.acquire(timeout=seconds):
-            raise LockTimeout(self.layout.lock(key), seconds)
+            raise LockTimeout(self.layout.lock(key.name), seconds)
         try:
             yield
         finally:

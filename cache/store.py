@@ -137,7 +137,7 @@ class DiskStore(BlobFolder):
         """
         from gearcache.cache.locks.lock import key_lock
 
-        path = self.layout.lock(key)
+        path = self.layout.lock(key.name)
         prepare_folder(self.layout, path.parent)
         with key_lock(path, self.lock_timeout):
             yield

@@ -111,7 +111,7 @@ FAULTS = [
     Fault(
         "The calls of a gear are counted beyond the life of its model",
         "src/gearcache/telemetry/gear_use.py",
-        "        _add(_collected, method, rows)\n",
+        "        _add(_collected, method, graphs)\n",
         "        pass\n",
         ("tests/test_events.py::test_calls_per_gear_survive_a_refresh_and_the_model",),
     ),

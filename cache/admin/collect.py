@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -78,24 +78,20 @@ def needed_blobs(scan_result: Scan) -> set[str]:
 
 
 def _collect(layout: Layout, now: float, collected: Collected, *, dry_run: bool) -> None:
-    unfinished_paths, abandoned_identities = list(_unfinished(layout, now)), list(_abandoned(layout))
-    if dry_run:
-        for path in unfinished_paths:
-            collected._add_leftover(path, _size(path))
-        for identity in abandoned_identities:
+    def remove(paths: list[Path], note: Callable[[Path, int], None]) -> None:
+        if not dry_run:
+            unlink_all(layout, paths, note)
+            return
+        for path in paths:
+            note(path, _size(path))
+
+    remove(list(_unfinished(layout, now)), collected._add_leftover)
+    for identity in list(_abandoned(layout)):
+        if dry_run or remove_entry(layout, identity):
             collected._add_leftover(layout.entry(*identity), 0)
-    else:
-        unlink_all(layout, unfinished_paths, collected._add_leftover)
-        for identity in abandoned_identities:
-            if remove_entry(layout, identity):
-                collected._add_leftover(layout.entry(*identity), 0)
     needed_digests = needed_blobs(scan(layout, exact=True))
     unneeded_paths = [path for path in layout.blobs() if is_digest(path.name) and path.name not in needed_digests]
-    if dry_run:
-        for path in unneeded_paths:
-            collected._add_blob(path, _size(path))
-    else:
-        unlink_all(layout, unneeded_paths, collected._add_blob)
+    remove(unneeded_paths, collected._add_blob)
 
 
 def _unfinished(layout: Layout, now: float) -> Iterator[Path]:

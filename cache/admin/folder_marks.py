@@ -7,10 +7,12 @@ the folder of the format version gets them, which gearcache made.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from gearcache.cache.files.atomic import is_unfinished, write_atomic
 from gearcache.cache.files.trust import read_trusted
+from gearcache.cache.keys.key import FORMAT_VERSION
 from gearcache.errors import CacheError
 
 #: In write order: the last mark implies that the others exist.
@@ -44,6 +46,17 @@ def is_bucket(folder: Path) -> bool:
     if folder.is_symlink() or version_of(folder.name) is None:
         return False
     return (folder / "entries").is_dir() and foreign_name(folder) is None
+
+
+def other_formats(root: Path) -> list[Path]:
+    """Return the folders of other format versions, the oldest first, without a user's own `v1`. Never raises."""
+    folders = []
+    with suppress(OSError):
+        for path in root.iterdir():
+            with suppress(OSError):
+                if version_of(path.name) != FORMAT_VERSION and is_bucket(path):
+                    folders.append(path)
+    return sorted(folders, key=lambda path: version_of(path.name) or 0)
 
 
 def is_marked(root: Path, bucket: Path) -> bool:

@@ -13,7 +13,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.file_system import network_file_system
 from gearcache.cache.admin.row import total_size
 from gearcache.cache.files.atomic import write_atomic
 from gearcache.cache.files.trust import check_folders
@@ -25,6 +24,8 @@ from gearcache.cache.signatures.signature import Signer
 from gearcache.errors import CacheError, GearcacheError, UnsafePath
 
 LITTLE_SPACE = 1 << 30
+#: How the types of file systems begin that get their files from another host or process.
+_NETWORK = ("nfs", "ceph", "lustre", "fuse", "9p", "cifs", "smb", "gpfs", "afs", "beegfs", "ocfs2", "gfs2")
 _READABLE = "make the folder of the cache readable for this user (for an image: `gearcache pack --folder`)"
 
 
@@ -62,30 +63,21 @@ def check_health(layout: Layout, hmac_key_file: Path | None = None) -> list[Heal
 
 
 def guarded_all(name: str, check: Callable[[], list[HealthCheck]]) -> list[HealthCheck]:
-    """Return the results of some checks, or one result of this name with their fault, so that other checks still
-    run.
-    """
-    checks: list[HealthCheck] = []
-
-    def make() -> HealthCheck:
-        checks.extend(check())
-        return HealthCheck(name, None, "")
-
-    outcome = _guard(name, make)
-    return checks if outcome.ok is None else [outcome]
-
-
-def _guard(name: str, check: Callable[[], HealthCheck]) -> HealthCheck:
+    """Return the results of some checks, or one result of this name with their fault, so that other checks run."""
     try:
         return check()
     except UnsafePath as error:
-        return HealthCheck(name, False, f"`{error.path}`: {error.reason}", error.remedy)
+        return [HealthCheck(name, False, f"`{error.path}`: {error.reason}", error.remedy)]
     except GearcacheError as error:
-        return HealthCheck(name, False, str(error), "see the message")
+        return [HealthCheck(name, False, str(error), "see the message")]
     except OSError as error:
         text = f"`{error.filename}`: {error.strerror}" if error.filename else str(error)
         remedy = _READABLE if error.errno == errno.EACCES else "choose another `cache_dir`, or mend it"
-        return HealthCheck(name, False, text, remedy)
+        return [HealthCheck(name, False, text, remedy)]
+
+
+def _guard(name: str, check: Callable[[], HealthCheck]) -> HealthCheck:
+    return guarded_all(name, lambda: [check()])[0]
 
 
 def _check_root(layout: Layout) -> HealthCheck:
@@ -167,8 +159,8 @@ def _can_lock(path: Path) -> bool:
 
 
 def _check_file_system(folder: Path) -> HealthCheck:
-    kind = network_file_system(folder)
-    if kind:
+    kind = _type_of_mount(folder)
+    if kind.startswith(_NETWORK):
         remedy = "choose a `cache_dir` on a local disk, and share it through a tier: `GEARCACHE_REMOTES=folder:/share`"
         return HealthCheck(
             "file system", None, f"`{folder}` lies on {kind}: locks and renames may not hold there", remedy
@@ -177,6 +169,17 @@ def _check_file_system(folder: Path) -> HealthCheck:
         text = f"`{folder}` is mounted noexec: each process loads compiled code from copies of its own in memory"
         return HealthCheck("file system", None, text, "mount it without noexec, so that processes share that memory")
     return HealthCheck("file system", True, f"`{folder}` lies on no network file system that is known")
+
+
+def _type_of_mount(folder: Path) -> str:
+    """Return the type of the file system of a folder; empty if the system does not list its mounts."""
+    types: dict[Path, str] = {}
+    with suppress(OSError):
+        for line in Path("/proc/self/mounts").read_text(errors="replace").splitlines():
+            _, place, kind, *_ = line.split()
+            types[Path(place)] = kind
+    resolved = folder.resolve()
+    return next((types[place] for place in (resolved, *resolved.parents) if place in types), "")
 
 
 def _check_space(folder: Path) -> HealthCheck:

@@ -93,7 +93,7 @@ def repair_entry(layout: Layout, path: Path, damaged: Collection[str], parts: Pa
     try:
         prepare_folder(layout, layout.locks_folder)
         with (
-            key_lock(layout.locks_folder / f"{digest}.lock", PATIENCE_SECONDS),
+            key_lock(layout.lock(f"{label}-{digest}"), PATIENCE_SECONDS),
             deleting(layout, PATIENCE_SECONDS),
         ):
             data = read_trusted(path, MAX_MANIFEST_SIZE)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from gearcache.cache.keys.key import CacheKey
+from gearcache.cache.keys.key import CacheKey, short_name
 from gearcache.cache.layout import BACKEND_FOLDERS, USE_NAME
 from gearcache.cache.manifest import Manifest
 
@@ -62,6 +62,11 @@ class EntryRow(NamedTuple):
     def name(self) -> str:
         """`<Class.method>-<key digest>`, as `CacheKey.name`."""
         return f"{self.label}-{self.digest}"
+
+    @property
+    def short_name(self) -> str:
+        """`<label>-<start of the key>`, which names the entry in every command."""
+        return short_name(self.name)
 
     @property
     def identity(self) -> Identity:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, msgpack
-from msgspec.structs import replace
 
 from gearcache.cache.locks.host import boot_id
 from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
@@ -89,8 +88,6 @@ class Lease:
         self._beats: threading.Thread | None = None
         #: The last beat seen from another holder, and the `time.monotonic` of it.
         self._last_beat: tuple[bytes, float] = (b"", 0.0)
-        #: The lease of a dead holder that this host may overwrite but not delete.
-        self._dead_lease: bytes | None = None
 
     def holder(self) -> Holder | None:
         """Return the other holder of the lease; None where it is free, or the holder showed no beat for too long."""
@@ -99,10 +96,7 @@ class Lease:
             return None
         if not self._is_dead(data):
             return Holder.decoded(data)
-        try:
-            self._ask(lambda remote, deadline: remote.delete(self._name, deadline))
-        except RemoteError:
-            self._dead_lease = data
+        self._delete()
         return None
 
     def take(self) -> bool:
@@ -114,20 +108,12 @@ class Lease:
 
     def _create(self, remote: Remote, deadline: Deadline) -> bool:
         own_data = self._own_holder(0).encoded()
-        if (dead_data := self._dead_lease) is not None:
-            self._dead_lease = None
-            # Of many hosts that saw it die, the first one writes.
-            if remote.get(self._name, _MAX_SIZE, deadline) != dead_data:
-                return False
-            remote.put(self._name, own_data, deadline, lifetime=self._life)
-            return True
-
         tries = itertools.count()
 
         def create() -> bool:
             # A failed create may have succeeded, with only its answer lost.
             is_again = next(tries) > 0
-            return (is_again and self._is_own()) or remote.put(
+            return (is_again and self._holds(remote, deadline)) or remote.put(
                 self._name, own_data, deadline, create=True, lifetime=self._life
             )
 
@@ -152,19 +138,14 @@ class Lease:
             self._beats.join(_REQUEST_SECONDS)
             self._beats = None
         with suppress(RemoteError):
-            if self._is_own():
-                self._end()
+            if self._ask(self._holds):
+                self._delete()
 
-    def _end(self) -> None:
-        """Remove the lease; a host that may write and not delete sets its time far into the past instead."""
-        try:
-            self._ask(lambda remote, deadline: remote.delete(self._name, deadline))
-        except RemoteError:
-            data = replace(self._own_holder(0), at=0.0).encoded()
-            self._ask(lambda remote, deadline: remote.put(self._name, data, deadline, lifetime=self._life))
+    def _delete(self) -> None:
+        self._ask(lambda remote, deadline: remote.delete(self._name, deadline))
 
-    def _is_own(self) -> bool:
-        data = self._ask(lambda remote, deadline: remote.get(self._name, _MAX_SIZE, deadline))
+    def _holds(self, remote: Remote, deadline: Deadline) -> bool:
+        data = remote.get(self._name, _MAX_SIZE, deadline)
         holder = Holder.decoded(data) if data is not None else None
         return holder is not None and holder.identity == self._identity
 
@@ -187,7 +168,7 @@ class Lease:
 
     def _beat_once(self, number: int) -> bool:
         """Show a beat; False where another process has taken the lease."""
-        if not self._is_own():
+        if not self._ask(self._holds):
             return False
         data = self._own_holder(number).encoded()
         self._ask(lambda remote, deadline: remote.put(self._name, data, deadline, lifetime=self._life))

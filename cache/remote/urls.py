@@ -19,10 +19,6 @@ _MOST_BUDGET = 3600.0
 _EXTRAS = {"s3": "s3", "gs": "s3", "az": "s3", "redis": "redis", "rediss": "redis"}
 _BUCKETS = ("s3", "gs", "az")
 _READ_ONLY = ("https", "http")
-#: Schemes that are not tiers, with the replacement for each.
-_REPLACED = {
-    "oci": "images are no tiers: copy an image with `skopeo` or `crane`, and mount or unpack it (docs/oci.md)",
-}
 
 
 class TierURL(Struct, frozen=True):
@@ -102,8 +98,6 @@ def _parse(text: Any, source: str, *, may_show: bool = False) -> TierURL:
     if any(f",{name}:" in text for name in _ENGINES):
         raise OptionError(f"{source} names several tiers with commas between them; tiers are separated by blanks")
     scheme, colon, rest = text.partition(":")
-    if colon and scheme in _REPLACED:
-        raise OptionError(f"{source} names a tier `{scheme}:`, and {_REPLACED[scheme]}")
     if not colon or scheme not in _ENGINES:
         # A setting may be a secret.
         shown_text = text.partition("?")[0] if may_show else f"{scheme}:…" if colon and scheme.isalnum() else "…"

@@ -86,6 +86,7 @@ class Recording(TraceLog):
         except CaptureError:
             raise
         except Exception as error:  # Dynamo itself broke, or a function that it called
+            self.raise_refusals()
             cause = f"Dynamo could not form one graph: it failed with {type(error).__name__}: {error}"
             kind = MethodRaises if private_raised.is_raised_by_arguments(error) else CaptureError
             raise kind(self.method, cause) from error
@@ -110,6 +111,7 @@ class Recording(TraceLog):
         if isinstance(inner_error, CaptureError):  # raised by our hook: already complete
             return inner_error
         if not private_raised.is_raised_by_method(error):
+            self.raise_refusals()
             return CaptureError(self.method, cause_of(error))
         refusal = MethodRaises(self.method, cause_of(error))
         refusal.is_by_statement = private_raised.is_about_to_raise(error)

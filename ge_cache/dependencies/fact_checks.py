@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import enum
+import types
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
@@ -15,8 +16,9 @@ from gearcache.ge_cache.dependencies.log import TraceLog
 from gearcache.ge_cache.dependencies.paths import Paths
 from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check, observe
+from gearcache.guards.evidence.code import closed_over
 from gearcache.guards.evidence.constants import NotConstant, wanted_key
-from gearcache.guards.evidence.members import all_names, classes_plain, is_fixed, is_immutable
+from gearcache.guards.evidence.members import all_names, classes_plain, is_fixed, is_immutable, is_of_user
 from gearcache.guards.evidence.names import module_of, name_of
 
 BUILTINS = Access(("builtins", ""))
@@ -53,6 +55,17 @@ class FactChecks:
         """Whether the checks compare by which class, if any, a name is defined for objects of a class."""
         are_compared = all(is_immutable(base) or base in self._compared_classes for base in cls.__mro__)
         return are_compared and (name in self._compared_names or is_fixed(cls))
+
+    def compared_code(self) -> Iterator[types.CodeType]:
+        """Yield the code that is compared with the classes that the method makes objects of (`definition`)."""
+        made = [
+            base for cls, record in self._classes.items() if record.made for base in cls.__mro__ if is_of_user(base)
+        ]
+        members = [value for base in made for name, value in vars(base).items() if name in self._made_names]
+        for function in (getattr(value, "__func__", value) for value in members):
+            if isinstance(function, types.FunctionType):
+                inner = [each for each in closed_over(function) if isinstance(each, types.FunctionType)]
+                yield from (each.__code__ for each in (function, *inner))
 
     def _order(self, source: Any) -> Iterator[Check]:
         access = self._paths.find(source)
@@ -185,6 +198,7 @@ class FactChecks:
             classes_by_path[access] = (cls, record.made)
             self._compared_classes.update(cls.__mro__)
         self._compared_names = all_names(names, made=False)
+        self._made_names = all_names(names, made=True)
         return Check("classes", BUILTINS, classes_plain(classes_by_path, names))
 
     #: What makes checks of the notes of each kind, in the order in which a miss names them.

@@ -134,6 +134,8 @@ def observed_checks(log: TraceLog, paths: Paths, traced: TracedCode, type_paths:
     check_tensors(log.method, names, traced_functions)
     facts = FactChecks(log, paths)
     checks = [*checks_by_key.values(), *library_checks(log.method, library), *facts.checks(names)]
+    for code in facts.compared_code():
+        covered.add(code)
     return Observed(checks, covered, facts.compares)
 
 

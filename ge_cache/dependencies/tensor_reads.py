@@ -48,9 +48,15 @@ def tensor_checks(log: TraceLog, paths: Paths, matched: Iterable[Any], held_sour
                 cause = f"it passes on `{path.text}`, {a_type(tensor)}, which its graph does not compute with"
                 raise CaptureError(log.method, cause)
             checks.append(Check("tensor", path, tensor_plain(tensor, sizes=source in sized)))
-    for (source,) in log.given("class of a tensor"):
+    for source, is_result in log.given("class of a tensor"):
         path = paths.of(source)
         tensor = paths.value(path)
+        if is_result and (type(tensor) is not torch.Tensor or hasattr(tensor, _BUFFER_MARK)):
+            cause = (
+                f"it asks for the class of a result that is `{path.text}`, {a_type(tensor)}, as an assignment like "
+                f"`self.weight += 1` does: write it in place (`self.weight.add_(1)`), or copy it"
+            )
+            raise CaptureError(log.method, cause)
         checks.append(observe("type", path, tensor))
         checks.append(observe("has_attr" if hasattr(tensor, _BUFFER_MARK) else "no_attr", path, tensor, _BUFFER_MARK))
     values = {(source, name): value for source, name, value in log.of("attribute of a tensor") if is_given(source)}

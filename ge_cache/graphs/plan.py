@@ -74,9 +74,10 @@ def matching_inputs(capture: Capture, axis: Axis | RangeAxis) -> list[CapturedIn
     """Return the inputs that an axis names; `GearSpecError` when none exists, or none has such a dim."""
     matching = [item for item in capture.inputs if any(map(axis.matches, _names(capture, item)))]
     if not matching:
-        names = ", ".join(item.access.text for item in capture.inputs)
+        names = ", ".join(item.access.text for item in capture.inputs) or "none of its arguments"
         raise GearSpecError(
-            f"`{capture.method}`: gears name `{axis.path}`, which is no tensor that the method uses; it uses {names}"
+            f"`{capture.method}`: gears name `{axis.path}`, which is no tensor that the method computes with; it computes "
+            f"with {names}"
         )
     for item in matching:
         if axis.dim >= len(item.sizes):

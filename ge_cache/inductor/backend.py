@@ -38,7 +38,7 @@ logger = logging.getLogger("gearcache")
 _loaded: dict[tuple[int, int], str] = {}
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 #: Bump when the same graph and options compile to different code; older entries then miss.
-RECIPE = 7
+RECIPE = 8
 #: Variables of Inductor that affect where and when it works, but not its output (torch 2.13 `_inductor/config.py`).
 _HARMLESS_VARIABLES = {
     "BUNDLED_AUTOTUNE_REMOTE_CACHE",

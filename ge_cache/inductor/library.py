@@ -110,10 +110,19 @@ def _build(
             keeping_constants(weights, folded, stage, job.target, job.graph.get("results", ())),
             linker_flags(),
             list(weights.values()),
-            lambda make, lowered: link(make, lowered.written),
+            lambda make, lowered: link(make, _checked(lowered)),
             vectors_for(job),
         )
     return Built(Path(library), folded, {"whole": outcome} if outcome else {})
+
+
+def _checked(lowered: Lowered) -> CppSource:
+    """Return what Inductor has written; `RuntimeError` where it returns an input, of which the trace makes a copy."""
+    if lowered.returned_inputs:
+        raise RuntimeError(
+            f"Inductor returns an input as the result {lowered.returned_inputs[0]}, which must be a copy"
+        )
+    return lowered.written
 
 
 def with_headers(headers: SharedHeaders, tell: Callable[[], None]) -> Link:

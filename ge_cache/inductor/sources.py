@@ -286,6 +286,12 @@ void AOTInductorModel::run_impl(
 %(cases)s
         }
         const int32_t* outputs = program_numbers + step.outputs;
+        // A part may give one tensor twice, and each handle is deleted once.
+        for (int32_t number = 1; number < step.output_count; ++number) {
+            if (std::find(given, given + number, given[number]) != given + number) {
+                AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(given[number], &given[number]));
+            }
+        }
         for (int32_t number = 0; number < step.output_count; ++number) {
             RAIIAtenTensorHandle made(given[number]);
             if (outputs[number] >= 0) {

@@ -17,7 +17,6 @@ _FILES = (
     "probes.keys",
     "probes.sets",
     "corrections.containers",
-    "probes.exceptions",
     "corrections.comparisons",
     "corrections.symbolic",
     "probes.addresses",

@@ -178,7 +178,10 @@ def kernels_restored_after_a_failure() -> Iterator[None]:
         raise
 
 
-def is_argument(variable: Any, tx: Any) -> bool:
-    """Return whether Dynamo's variable of a result is a tensor from before the call, as `x.contiguous()` may be `x`."""
+def argument_of(variable: Any, tx: Any) -> Any:
+    """Return the source of the tensor from before the call that a result is, as `x.contiguous()` may be `x`; or None.
+
+    `variable` is Dynamo's of the result.
+    """
     fake = variable.proxy.node.meta.get("example_value")
-    return any(tracked.fake is fake for tracked in tx.output.tracked_fakes)
+    return next((tracked.source for tracked in tx.output.tracked_fakes if tracked.fake is fake), None)

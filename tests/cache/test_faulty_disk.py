@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gearcache.cache.admin.catalog import Catalog, Removal
-from gearcache.cache.admin.formats import other_formats
+from gearcache.cache.admin.folder_marks import other_formats
 from gearcache.cache.admin.health import check_health
 from gearcache.cache.admin.packed.bundle import take_bundle, write_bundle
 from gearcache.cache.admin.tally import count_misses, misses
@@ -118,7 +118,7 @@ SAFE: dict[str, Callable[[Layout], object]] = {
     "list": lambda layout: Catalog(layout).entries(),
     "look": lambda layout: Catalog(layout).collect(dry_run=True),
     "verify": lambda layout: verify(layout),
-    "other formats": other_formats,
+    "other formats": lambda layout: other_formats(layout.root),
     "misses": lambda layout: (count_misses(layout, "Model.decode", ["absent"]), misses(layout)),
     "health": lambda layout: check_health(layout, layout.root / "key"),
     "limits": lambda layout: DiskStore(layout, limits=Limits(max_size=0)).keep_limits(KEYS[0]),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.formats import other_formats
+from gearcache.cache.admin.folder_marks import other_formats
 from gearcache.cache.admin.tally import count_misses
 from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout, resolve_root
@@ -48,7 +48,7 @@ def test_a_root_that_holds_other_things_is_used_and_not_marked(tmp_path: Path, c
     assert (tmp_path / content).read_text() == "mine\n"
     assert {path.name for path in bucket.iterdir()} >= {"CACHEDIR.TAG", ".gitignore"}
     catalog = Catalog(store.layout)
-    assert other_formats(store.layout) == []
+    assert other_formats(store.layout.root) == []
     del store
     (tmp_path / ".writing-notes").write_text("mine")
     os.utime(tmp_path / ".writing-notes", (1, 1))

@@ -115,7 +115,6 @@ SERVED = texts(
         return found
         """,
         "a copy of a new object's attributes": "return dict(vars(Output(x + 1))), {**vars(Tag(4))}",
-        "the text of a new object": 'return x * 1, f"{Tag(3)}", str(Tag(4)), repr(Tag(5)), f"{Tag(6)!r}"',
     },
 )
 #: What Dynamo of torch 2.13 cannot trace in the byte code of Python 3.10.
@@ -138,7 +137,7 @@ EITHER = texts(
 )
 HASH = r"it calls `hash\(\)`, whose result may differ between processes: use the value itself as a key"
 OPEN_LENGTH, OPEN_TEXT = "the length of a `str`", "a text of a tensor among keys"
-OF_MADE, LEAVES = "text of an object that it makes", "an iterator leaves it"
+LEAVES = "an iterator leaves it"
 #: Refused, with what the refusal says.
 REFUSED = texts(
     Net,
@@ -160,7 +159,7 @@ REFUSED = texts(
         ),
         "the text of an ordered dictionary's class": (
             "return x * 1, repr(Ordered(a=1))",
-            "copies a `Ordered` by .*, or makes a text of it",
+            "reads the text of a `Ordered`",
         ),
         "groups that are read": (
             """
@@ -211,7 +210,12 @@ REFUSED = texts(
             "self.last = Output(x).__dict__\nreturn x + 1",
             "gives away the `__dict__`",
         ),
-        "the text of a dict of new objects": ('return x + 1, repr({"k": Tag(3)})', OF_MADE),
+        "the text of a dict of new objects": ('return x + 1, repr({"k": Tag(3)})', "reads the text of a `dict`"),
+        "the text of a new object": ('return x * 1, f"{Tag(3)}"', "reads the text of a `Tag`"),
+        "str of a new object": ("return x * 1, str(Tag(4))", "reads the text of a `Tag`"),
+        "repr of a new object": ("return x * 1, repr(Tag(5))", "reads the text of a `Tag`"),
+        "the text of a function": ("return x * 1, str(torch.sin)", "reads the text of a `builtin_function_or_method`"),
+        "the text of a module": ("return x * 1, str(torch)", "reads the text of a `module`"),
         "a finaliser": ("Released(self.pool)\nreturn x + 1", "makes a `.*:Released`, whose `__del__`"),
         "a weak reference": (
             "tag = Tag(1)\nreturn x + 1, weakref.ref(tag)() is None",

@@ -76,8 +76,8 @@ def test_commands_work_on_a_cache_with_older_and_newer_formats_and_leave_them(
     for name, arguments in ON_A_CACHE.items():
         result = run(name, *arguments)
         if name in ("list", "show", "verify"):
-            assert f"v{FORMAT_VERSION - 1}` holds 1 entry of an older gearcache" in result.stderr
-            assert f"v{FORMAT_VERSION + 1}` holds 1 entry of a newer gearcache" in result.stderr
+            assert f"v{FORMAT_VERSION - 1}` holds entries of an older gearcache" in result.stderr
+            assert f"v{FORMAT_VERSION + 1}` holds entries of a newer gearcache" in result.stderr
     run("clear", "--all")
     assert all(path.read_bytes() == b"another format" for path in others)
 

@@ -16,7 +16,7 @@ from gearcache.cache.signatures.key_pair import SigningKey
 from gearcache.cache.signatures.signature import Signer
 from gearcache.cache.signatures.trusted_keys import trusted_keys
 from gearcache.cache.store import DiskStore
-from gearcache.commands.checks.key_checks import check_keys
+from gearcache.commands.checks.cache_checks import check_keys
 from gearcache.errors import UnsafePath
 from tests.commands.entries.test_verify import GEARS, Net, cached, call_all, damage
 from tests.support.commands import DECODE, PRODUCER, listed, run, run_json, store

@@ -43,12 +43,12 @@ def replaced() -> None:
             target = top / f"{count} {len(before)}" / "out"
             if before:
                 export(target, "old", *before)
-            was_killed = killed_after(count, lambda target=target: export(target, "new", *FRESH))  # type: ignore[misc]
+            was_killed = killed_after(count, lambda target=target: export(target, "new", *FRESH, overwrite=True))  # type: ignore[misc]
             asides = [path / "old" for path in target.parent.glob(".out.gearcache-export-*") if (path / "old").exists()]
             found = contents(target) if target.exists() or not asides else contents(asides[0])
             assert found in (before, FRESH), f"killed at change {count}: {found}"
             seen.add(found.get("net.air", "none"))
-            export(target, "new", *FRESH)
+            export(target, "new", *FRESH, overwrite=True)
             assert contents(target) == FRESH
         count += was_killed
     print(json.dumps({"seen": sorted(seen), "kills": count}))

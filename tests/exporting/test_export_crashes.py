@@ -21,7 +21,7 @@ def test_a_kill_at_any_moment_leaves_the_old_export_or_the_new_one(tmp_path: Pat
 def export_often(target: Path, name: str) -> None:
     for turn in range(20):
         with suppress(OSError):  # the other process was faster
-            export(target, f"{name}-{turn}", "dynamo.pbtxt", "net.air", f"weight_of_{name}")
+            export(target, f"{name}-{turn}", "dynamo.pbtxt", "net.air", f"weight_of_{name}", overwrite=True)
 
 
 #: The child does only what it is told, and no thread of pytest holds a lock of ours.

@@ -18,7 +18,9 @@ from gearcache.exporting.torchair_export import put_in_place_together
 from tests.exporting.exports import contents
 
 
-def export_both(target: Path, content: str, *, second: Callable[[], None]) -> list[BaseException | None]:
+def export_both(
+    target: Path, content: str, *, second: Callable[[], None], overwrite: bool = True
+) -> list[BaseException | None]:
     """Export by two ranks, of which rank 1 does `second` before it has converted its graph; what each raised."""
     store = dist.HashStore()
 
@@ -30,7 +32,7 @@ def export_both(target: Path, content: str, *, second: Callable[[], None]) -> li
             (work / NEW / f"net{rank}.air").write_text(content)
             if rank == 1:
                 second()
-            put_in_place_together(ranks, work, target)
+            put_in_place_together(ranks, work, target, overwrite=overwrite)
 
     with ThreadPoolExecutor(2) as pool:
         return [future.exception() for future in [pool.submit(one, rank) for rank in range(2)]]
@@ -68,12 +70,11 @@ def test_without_one_rank_the_old_folder_stays(tmp_path: Path) -> None:
     assert isinstance(second, RuntimeError)
     assert contents(target) == of_both("one")
     assert [path.name for path in tmp_path.iterdir()] == ["mp"]
-    (target / "mine.txt").write_text("mine")
-    first, second = export_both(target, "three", second=lambda: None)
+    first, second = export_both(target, "three", second=lambda: None, overwrite=False)
     assert isinstance(first, FileExistsError)
     assert isinstance(second, CompileError)
-    assert "mine.txt` is not from an earlier" in str(second)
-    assert set(contents(target).values()) == {"one", "mine"}
+    assert "holds `net0.air`" in str(second)
+    assert contents(target) == of_both("one")
 
 
 def test_a_rank_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

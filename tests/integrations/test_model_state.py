@@ -85,31 +85,24 @@ def layer_of_dropout(model: Any) -> None:
     model.model.layers[0].mlp.act_fn = torch.nn.Sequential(torch.nn.SiLU(), torch.nn.Dropout(0.5).train())
 
 
-RANDOM: dict[str, tuple[str, Callable[[Any], Any], str]] = {
-    "a number of a layer": ("llama", lambda model: model.train(), "model.layers.0.self_attn.attention_dropout` is 0.5"),
-    "a layer": ("llama", layer_of_dropout, "mlp.act_fn.1.p` is 0.5 in training mode"),
-    "layers left out": ("bart", lambda model: model.train(), "layerdrop` is 0.5"),
-    "modules of a T5": ("t5", lambda model: model.train(), "dropout"),
-}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "a number of a layer": {"attention_dropout": 0.5},
-    "layers left out": {"decoder_layerdrop": 0.5, "dropout": 0.0, "attention_dropout": 0.0},
+TRAINING: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "all": (lambda model: model.train(), "`training` is on in `LlamaForCausalLM`"),
+    "a layer": (layer_of_dropout, r"`training` is on in `model\.layers\.0\.mlp\.act_fn`"),
 }
 
 
-@pytest.mark.parametrize("name", RANDOM)
-def test_active_dropout_is_left_to_the_model(name: str, attach: Attach) -> None:
-    family, change, message = RANDOM[name]
-    plain, model = (language_model(family, **OPTIONS.get(name, {})) for _ in range(2))
+@pytest.mark.parametrize("name", TRAINING)
+def test_a_model_in_training_mode_is_left_to_itself(name: str, attach: Attach) -> None:
+    change, message = TRAINING[name]
+    plain, model, other = (language_model("llama", attention_dropout=0.5) for _ in range(3))
     without = generated(plain)
     change(plain)
-    attached = attach(model)
-    raising = attach(language_model(family, **OPTIONS.get(name, {})), "raise")
+    attached, raising = attach(model), attach(other, "raise")
     change(model)
-    change(raising.model)
+    change(other)
     assert torch.equal(generated(model), generated(plain))
     assert not torch.equal(generated(plain), without)
-    assert attached.stats.eager_reasons == {"dropout": 1}
+    assert attached.stats.eager_reasons == {"training": 1}
     with pytest.raises(UnknownGear, match=message):
         generated(raising.model)
 

@@ -48,6 +48,7 @@ def main() -> None:
         export_path=str(folder),
         export_name="mp_rank",
         config=config,
+        overwrite=True,
     )
     torch.distributed.destroy_process_group()
     print("{}")

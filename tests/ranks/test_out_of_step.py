@@ -53,14 +53,6 @@ def test_a_part_of_a_declared_range_that_no_graph_takes_is_named(tmp_path: Path)
         assert said.startswith("Branches.decode: no graph takes the declared sizes x.size(0)=2 to 4, so a call")
 
 
-def test_a_store_in_python_is_used_as_it_is_or_what_it_lacks_is_told(tmp_path: Path) -> None:
-    for report in run_job(Job(tmp_path, "python_store", timeout=6)):
-        assert "written in Python, lacks a method" in report["bare"][1]
-        assert 'Store::check"' in report["bare"][1]
-        assert report["bare_seconds"] < 5
-        assert (report["first"], report["result"]) == (True, RESULT)
-
-
 def test_a_lock_that_nobody_gives_up_is_told_before_the_deadline(tmp_path: Path) -> None:
     reports = run_job(Job(tmp_path, "held", timeout=2))
     for rank in range(2):

@@ -106,6 +106,14 @@ def one_thread_at_a_time_holds_a_key(store: Store, folder: Path) -> None:
     assert outcome == ["timeout", "held"]
 
 
+def holders_of_two_labels_do_not_wait_for_one_another(store: Store, folder: Path) -> None:
+    """Though everything else of their keys is the same, and so the digest."""
+    first, second = (CacheKey(name, (("gear", 1),)) for name in ("Query.run", "Passage.run"))
+    with store.exclusive(first), store.exclusive(second):
+        store.publish(second, {}, {}, {})
+    assert isinstance(store.lookup(first), Miss)
+
+
 def a_load_is_a_lookup(store: Store, folder: Path) -> None:
     key = key_named("loaded")
     assert isinstance(store.load(key), Miss)
@@ -122,5 +130,6 @@ STORE_LAWS: tuple[StoreLaw, ...] = (
     an_unknown_blob_is_a_corrupt_entry,
     what_is_no_sha256_is_no_blob,
     one_thread_at_a_time_holds_a_key,
+    holders_of_two_labels_do_not_wait_for_one_another,
     a_load_is_a_lookup,
 )

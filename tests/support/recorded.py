@@ -32,23 +32,20 @@ def store_geared(
     more: tuple[tuple[str, Any], ...] = (),
     sources: list[Any] | None = None,
     tensor: dict[str, Any] | None = None,
-    owner: str = "",
 ) -> CacheKey:
     """Publish an entry with one variant for each of `checks` (at least one), each with all gears; returns its key.
 
     `data` is the blob of all gears, `more` are further components of the key, `sources` the traced files.
     `tensor` has the dtype of an input `ids`, and its sizes, strides and whatever else gears have.
-    `owner` is `module:Class`.
     """
-    module = (("module", {"classes": [["", owner]]}),) if owner else ()
-    key = CacheKey(label, (("method", {"code": "ab"}), ("versions", {"torch": torch}), *module, *more))
+    key = CacheKey(label, (("method", {"code": "ab"}), ("versions", {"torch": torch}), *more))
     store = DiskStore(Layout(root))
     with store.writing():
         data = data or f"{label} {torch}".encode()
         digest = store.put_blob(data)
         rows = dict(tensor or {})
         inputs = [[[["argument", "ids"], []], rows.pop("dtype"), "cpu", True, True]] if rows else []
-        parts: list[Any] = [{"files": sources or [], "functions": []}, [[], []], [], inputs]
+        parts: list[Any] = [{"files": sources or []}, [[], []], [], inputs]
         variants = []
         for expected in checks or (None,):
             common = ["equal", [["argument", "mode"], []], 1]

@@ -11,12 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 import gearcache
 from gearcache.errors import GearcacheError, RanksDisagree
-from gearcache.ranks import job as meeting_job
 from gearcache.ranks import team, whereabouts
 from tests.support.rank_actors import Job, Net, agree, cached, counted, geared, warnings_from_now_on
 
@@ -54,39 +52,6 @@ def served(method: Any, report: Report) -> None:
     except GearcacheError as error:
         report["result"] = type(error).__name__
     counted(report, method)
-
-
-class BareStore(dist.Store):
-    """A store in Python with the least that gloo needs, and nothing that agree asks for."""
-
-    def __init__(self, inner: Any) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def set(self, key: str, value: Any) -> Any:
-        return self.inner.set(key, value)
-
-    def get(self, key: str) -> Any:
-        return self.inner.get(key)
-
-
-class PythonStore(BareStore):
-    """One that can be asked, and has no `clone`."""
-
-    def check(self, keys: list[str]) -> Any:
-        return self.inner.check(keys)
-
-
-def python_store(job: Job, rank: int, report: Report) -> None:
-    """Agree over stores that are written in Python."""
-    model = Net()
-    method = geared(model)
-    group: Any = dist.group.WORLD
-    given = group.get_group_store()
-    for name, kind in (("bare", BareStore), ("first", PythonStore)):
-        meeting_job._present[:] = [(given, meeting_job._Connection(kind(given.clone())))]
-        told(lambda: agree(model, job.timeout), report, name)
-    served(method, report)
 
 
 def wrongly(job: Job, rank: int, report: Report) -> None:

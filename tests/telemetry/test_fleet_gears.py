@@ -62,7 +62,11 @@ def test_files_of_processes_are_summed_and_gears_proposed(cache_dir: Path, tmp_p
     ("text", "told"),
     [
         ("[", "holds no statistics"),
-        ('{"dims": ["x.size(0)"], "shapes": [{"shape": [1, 2], "calls": 1}], "declared": []}', "not 1 sizes"),
+        ('{"dims": ["x.size(0)"], "shapes": [{"shape": [1, 2], "calls": 1}]}', "missing required field"),
+        (
+            '{"method": "a", "full_name": "a", "dims": ["x.size(0)"], "declared": [[1, 2]], "shapes": []}',
+            "not 1 sizes",
+        ),
     ],
 )
 def test_a_file_that_holds_something_else_is_told_and_the_others_count(

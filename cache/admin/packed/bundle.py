@@ -201,7 +201,7 @@ class _Taking:
             if self._blob_sizes.get(digest) != size:
                 raise self._wrong(f"`{name}` needs the blob {digest} of {size} bytes, which it does not hold")
         try:
-            with key_lock(self._layout.locks_folder / f"{manifest.key_digest}.lock", LOCK_SECONDS):
+            with key_lock(self._layout.lock(manifest.name), LOCK_SECONDS):
                 _, is_new = join_entry(self._layout, identity, [(manifest, data)], self._trust, join)
         except CacheError as error:
             self._summary.failed[manifest.name] = str(error)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from fnmatch import fnmatchcase
 
 from msgspec import Struct, field
 
 from gearcache.cache.layout import is_digest
-from gearcache.cache.remote.admin.command_retries import PAUSES, SECONDS
 from gearcache.cache.remote.engines.protocol import Deadline, Remote, RemoteError
 from gearcache.cache.remote.engines.web import INDEX, MAX_INDEX
 from gearcache.cache.remote.lookup import MAX_SIZE
@@ -18,11 +15,13 @@ from gearcache.cache.remote.names import BLOBS, ENTRIES, EntryName, parse_name
 from gearcache.cache.remote.requests.parallel import at_once, read_each
 from gearcache.cache.remote.tier import Tier
 
+#: Seconds that a list, or several requests at once, may take in a command.
+SECONDS = 60.0
+#: After this many faults in a row a command skips a tier.
+MOST_FAULTS = 3
 #: Limit of listed names; a tier with more objects is not listed as a whole.
 MOST_NAMES = 1 << 20
 _MIN_DIGEST_PREFIX = 4
-#: How often the lists for a web server are written where other hosts store entries meanwhile.
-_MOST_ROUNDS = 5
 
 
 class Holdings(Struct):
@@ -67,21 +66,12 @@ def holdings(tier: Tier, deadline: Deadline) -> Holdings:
 def read_manifests(tier: Tier, names: Sequence[str]) -> tuple[dict[str, bytes], dict[str, RemoteError]]:
     """Return the bytes of manifests by name, without removed ones, and the errors of those that cannot be read.
 
-    Several are read at once, and failed ones again. Raises `RemoteError` where none can be read.
+    Several are read at once. Raises `RemoteError` where none can be read.
     """
     if not names:
         return {}, {}
     deadline = Deadline.after(SECONDS + len(names))
-    data_by_name, faults = tier.ask(lambda remote: read_each(remote, names, MAX_SIZE, deadline))
-    for pause in PAUSES:
-        if not faults or deadline.left <= pause:
-            break
-        time.sleep(pause)
-        with suppress(RemoteError):
-            failures = list(faults)
-            more, faults = tier.ask(lambda remote, failures=failures: read_each(remote, failures, MAX_SIZE, deadline))  # type: ignore[misc]
-            data_by_name |= more
-    return data_by_name, faults
+    return tier.ask(lambda remote: read_each(remote, names, MAX_SIZE, deadline))
 
 
 def blobs(tier: Tier, deadline: Deadline) -> list[str]:
@@ -94,18 +84,9 @@ def write_index(tier: Tier) -> int:
     """Write the files in which a web server lists all entries, those of each method, and the folder of each one.
 
     Returns how many changed. Nothing else in a tier changes: a reader sees the old or the new file. Of several hosts
-    that write them at once, the last one may not know what the others have stored: each looks again.
+    that write them at once, the last one may not know what the others have stored.
     """
-    contents, changed_count = holdings(tier, Deadline.after(SECONDS)), 0
-    for _ in range(_MOST_ROUNDS):
-        changed_count += _write_lists(tier, contents)
-        listed_names, contents = contents.names, holdings(tier, Deadline.after(SECONDS))
-        if contents.names == listed_names:
-            break
-    return changed_count
-
-
-def _write_lists(tier: Tier, contents: Holdings) -> int:
+    contents = holdings(tier, Deadline.after(SECONDS))
     texts = {ENTRIES + INDEX: _text(ENTRIES, contents.names)}
     for prefix in {entry.method_prefix for entry in contents.manifests}:
         texts[prefix + INDEX] = _text(prefix, (name for name in contents.names if name.startswith(prefix)))

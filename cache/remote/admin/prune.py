@@ -1,4 +1,4 @@
-"""Prune a tier: old manifests, manifests covered by another one, and blobs that no manifest names.
+"""Prune a tier: old manifests, and blobs that no manifest names.
 
 Only understood objects are removed: an unreadable manifest stays. The blobs that it names are unknown, so all blobs
 stay then.
@@ -11,16 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct, field
 
-from gearcache.cache.manifest import Manifest, is_signed
-from gearcache.cache.remote.admin.command_retries import SECONDS, persistently
-from gearcache.cache.remote.admin.holdings import blobs, holdings, read_manifests, write_index
+from gearcache.cache.manifest import Manifest
+from gearcache.cache.remote.admin.holdings import SECONDS, blobs, holdings, read_manifests, write_index
 from gearcache.cache.remote.engines.folder import FolderRemote
 from gearcache.cache.remote.engines.protocol import Deadline, Remote
 from gearcache.cache.remote.lookup import read_named
-from gearcache.cache.remote.names import TOP, EntryName, blob_name
+from gearcache.cache.remote.names import TOP, blob_name
 from gearcache.cache.remote.requests.parallel import at_once
 from gearcache.cache.remote.tier import Tier
-from gearcache.cache.remote.trust import Trust
 from gearcache.errors import CacheError, RemoteError
 
 #: Seconds between two scans of a tier: an uploader stores blobs first and then the manifest that names them.
@@ -34,7 +32,6 @@ class RemotePruned(Struct):
 
     tier: str
     old: list[str] = field(default_factory=list)
-    superseded: list[str] = field(default_factory=list)
     #: Manifests stored during the prune whose blobs were removed by then, and not sent again since.
     late: list[str] = field(default_factory=list)
     blobs: list[str] = field(default_factory=list)
@@ -47,20 +44,9 @@ class RemotePruned(Struct):
 
 
 class _Stored(Struct, frozen=True):
-    entry: EntryName
     name: str
     manifest: Manifest
     size: int
-    #: Whether this host may use it: it has a trusted signature, or the tier needs none.
-    is_trusted: bool
-    #: Whether it has a signature that this host trusts.
-    is_vouched: bool
-    #: Whether it has any signature.
-    is_signed: bool
-
-    def may_replace(self, other: _Stored) -> bool:
-        """Return whether this manifest may replace the other: hosts that require signatures keep signed ones."""
-        return self.is_vouched or not other.is_signed
 
 
 class RemotePrune:
@@ -69,16 +55,12 @@ class RemotePrune:
     def __init__(
         self,
         tier: Tier,
-        trust: Trust,
-        covers: Callable[[Sequence[Manifest], Manifest], bool],
         *,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self.outcome = RemotePruned(tier.label)
         self._tier = tier
-        self._trust = trust
-        self._covers = covers
         self._clock = clock
         self._sleep = sleep
         self._manifests: dict[str, _Stored] = {}
@@ -94,38 +76,34 @@ class RemotePrune:
         old_manifests = [each for each in stored if before is not None and each.manifest.created < before]
         outcome.old = [each.name for each in old_manifests]
         remaining = [each for each in stored if each.name not in set(outcome.old)]
-        present_digests = set(persistently(lambda: blobs(self._tier, Deadline.after(SECONDS))))
-        superseded = self._superseded(remaining, present_digests)
-        outcome.superseded = [each.name for each in superseded]
-        removed_names = {each.name for each in (*old_manifests, *superseded)}
-        remaining = [each for each in remaining if each.name not in removed_names]
         outcome.left = len(remaining)
+        present_digests = set(blobs(self._tier, Deadline.after(SECONDS)))
         needed_digests = {digest for each in remaining for digest in each.manifest.blobs}
         unneeded_digests = sorted(present_digests - needed_digests) if not outcome.unread else []
         if not dry_run:
-            self._delete(sorted(removed_names))
+            self._delete(sorted(outcome.old))
             if unneeded_digests:
                 self._sleep(grace)
                 unneeded_digests = self._still_unneeded(unneeded_digests)
         sizes = self._sizes(unneeded_digests)
         outcome.blobs = sorted(sizes)
-        outcome.freed = sum(sizes.values()) + sum(each.size for each in stored if each.name in removed_names)
+        outcome.freed = sum(sizes.values()) + sum(each.size for each in old_manifests)
         if not dry_run:
             self._delete([blob_name(digest) for digest in outcome.blobs])
             self._remove_late()
             if self._indexes:
-                persistently(lambda: write_index(self._tier))
+                write_index(self._tier)
         outcome.unfinished = self._sweep(dry_run=dry_run)
         return outcome
 
     def _stored(self) -> list[_Stored]:
         """Return the manifests that exist now and can be read; each is read once."""
-        contents = persistently(lambda: holdings(self._tier, Deadline.after(SECONDS)))
+        contents = holdings(self._tier, Deadline.after(SECONDS))
         self._indexes = contents.indexes
         entry_by_name = {name: entry for entry, names in contents.manifests.items() for name in names}
         self._manifests = {name: each for name, each in self._manifests.items() if name in entry_by_name}
         unread_names = [name for name in entry_by_name if name not in self._manifests]
-        read, faults = persistently(lambda: read_manifests(self._tier, unread_names))
+        read, faults = read_manifests(self._tier, unread_names)
         self.outcome.unread = {name: str(error) for name, error in faults.items()}
         for name, data in read.items():
             try:
@@ -133,47 +111,8 @@ class RemotePrune:
             except CacheError as error:
                 self.outcome.unread[name] = str(error)
                 continue
-            vouched = self._is_trusted(data, name, unsigned=False)
-            trusted = vouched or self._is_trusted(data, name, unsigned=self._tier.url.unsigned)
-            self._manifests[name] = _Stored(
-                entry_by_name[name], name, manifest, len(data), trusted, vouched, is_signed(data)
-            )
+            self._manifests[name] = _Stored(name, manifest, len(data))
         return list(self._manifests.values())
-
-    def _is_trusted(self, data: bytes, name: str, *, unsigned: bool) -> bool:
-        try:
-            self._trust.check(data, str(self._tier.path(name)), unsigned=unsigned)
-        except CacheError:
-            return False
-        return True
-
-    def _superseded(self, stored: Iterable[_Stored], present: set[str]) -> list[_Stored]:
-        """Return the manifests whose gears another manifest of the same entry covers; of equal ones the newest stays.
-
-        A manifest whose blobs are not all `present` is useless, so it replaces none. Only trusted manifests count:
-        otherwise any writer could have the manifests of others removed. For the same reason an unsigned manifest never
-        replaces a signed one, even where the tier needs no signatures.
-        """
-        by_entry: dict[EntryName, list[_Stored]] = {}
-        for each in stored:
-            if each.is_trusted:
-                by_entry.setdefault(each.entry, []).append(each)
-        superseded: list[_Stored] = []
-        for group in by_entry.values():
-            survivors: list[_Stored] = []
-            group.sort(key=lambda each: (each.manifest.created, each.name), reverse=True)
-            for each in group:
-                if any(self._passes(other, each, present) for other in survivors):
-                    superseded.append(each)
-                    continue
-                overtaken = [other for other in survivors if self._passes(each, other, present)]
-                superseded += overtaken
-                survivors = [other for other in survivors if other not in overtaken] + [each]
-        return superseded
-
-    def _passes(self, candidate: _Stored, other: _Stored, present: set[str]) -> bool:
-        is_whole = candidate.manifest.blobs.keys() <= present
-        return is_whole and candidate.may_replace(other) and self._covers([candidate.manifest], other.manifest)
 
     def _still_unneeded(self, digests: Iterable[str]) -> list[str]:
         needed_digests = {digest for each in self._stored() for digest in each.manifest.blobs}
@@ -202,12 +141,10 @@ class RemotePrune:
             return digest, remote.size(blob_name(digest), deadline)
 
         deadline = Deadline.after(SECONDS + len(digests))
-        pairs = persistently(lambda: self._tier.ask(lambda remote: at_once(lambda d: size(remote, d), digests)))
+        pairs = self._tier.ask(lambda remote: at_once(lambda digest: size(remote, digest), digests))
         return {digest: number for digest, number in pairs if number is not None}
 
     def _delete(self, names: Sequence[str]) -> None:
         deadline = Deadline.after(SECONDS + len(names))
         if names:
-            persistently(
-                lambda: self._tier.write(lambda remote: at_once(lambda name: remote.delete(name, deadline), names))
-            )
+            self._tier.write(lambda remote: at_once(lambda name: remote.delete(name, deadline), names))

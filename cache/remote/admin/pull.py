@@ -16,8 +16,7 @@ from gearcache.cache.keys.siblings import family_of
 from gearcache.cache.layout import Layout
 from gearcache.cache.locks.lock import key_lock
 from gearcache.cache.manifest import Manifest
-from gearcache.cache.remote.admin.command_retries import MOST_FAULTS, SECONDS, persistently
-from gearcache.cache.remote.admin.holdings import read_manifests
+from gearcache.cache.remote.admin.holdings import MOST_FAULTS, SECONDS, read_manifests
 from gearcache.cache.remote.admin.push import name_of
 from gearcache.cache.remote.engines.protocol import RemoteError
 from gearcache.cache.remote.fetch import fetch_blobs
@@ -82,7 +81,7 @@ class Pull:
                 self.outcome.failed[name] = "; ".join(problems)
             return None if problems else False
         manifests = [each.manifest for each in candidates]
-        lock = self._layout.locks_folder / f"{entry.digest}.lock"
+        lock = self._layout.lock(f"{entry.label}-{entry.digest}")
         prepare_folder(self._layout, lock.parent)
         # Until the manifest names them, only the lock of the store protects blobs from being collected.
         with key_lock(lock, LOCK_SECONDS), self._store.writing():
@@ -194,7 +193,7 @@ class Pull:
         if self._faults[tier] >= MOST_FAULTS:
             raise RemoteError(tier.label, "not asked, as it failed again and again")
         try:
-            result = persistently(work)
+            result = work()
         except RemoteError:
             self._faults[tier] += 1
             raise

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from gearcache.cache.files.trust import read_trusted
 from gearcache.cache.layout import MANIFEST_NAME, Layout
 from gearcache.cache.manifest import MAX_MANIFEST_SIZE, Manifest, is_signed
-from gearcache.cache.remote.admin.command_retries import MOST_FAULTS, persistently
+from gearcache.cache.remote.admin.holdings import MOST_FAULTS
 from gearcache.cache.remote.names import EntryName
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
@@ -45,9 +45,7 @@ def push_entries(
 ) -> Pushed:
     """Send the missing parts of some entries to a tier; an entry that cannot be sent is reported, and the others go on.
 
-    An unsigned entry is not sent where hosts would refuse it.
-
-    Each is tried three times where the tier fails. `done` is called after each entry.
+    An unsigned entry is not sent where hosts would refuse it. `done` is called after each entry.
     """
     outcome = Pushed(tier.label)
     faults = 0
@@ -62,7 +60,7 @@ def push_entries(
             done()
             continue
         try:
-            upload = persistently(lambda entry=entry: upload_entry(tier, layout, entry, trust, covers))  # type: ignore[misc]
+            upload = upload_entry(tier, layout, entry, trust, covers)
         except CacheError as error:
             outcome.failed[name] = error.problem if isinstance(error, RemoteError) else str(error)
             faults = faults + 1 if isinstance(error, RemoteError) else 0

@@ -11,8 +11,7 @@ from statistics import median
 
 from msgspec import Struct, field
 
-from gearcache.cache.remote.admin.command_retries import SECONDS
-from gearcache.cache.remote.admin.holdings import Holdings, holdings, read_manifests
+from gearcache.cache.remote.admin.holdings import SECONDS, Holdings, holdings, read_manifests
 from gearcache.cache.remote.engines.protocol import Deadline
 from gearcache.cache.remote.lookup import read_tier_entry
 from gearcache.cache.remote.names import PROBES, EntryName

@@ -27,8 +27,8 @@ from gearcache.cache.remote.engines.protocol import (
     check_name,
     is_name,
 )
+from gearcache.cache.remote.engines.retrying import tried
 from gearcache.cache.remote.requests.deadline import within
-from gearcache.cache.remote.requests.retries import tried
 
 _Result = TypeVar("_Result")
 #: The file was just replaced, or the server has forgotten the handle: opening it again helps.
@@ -45,7 +45,6 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 #: Seconds before the second and the third try.
 _PAUSES = (0.1, 0.4)
 _CHUNK = 1 << 20
-_CLAIM_SECONDS = 600.0
 _TEMPORARY = ".tmp-"
 
 
@@ -56,7 +55,8 @@ class _Again(OSError):
 class FolderRemote:
     """A shared folder. A hanging file system blocks only its thread: the caller continues at the deadline."""
 
-    creates: Creates = "yes"
+    #: Only with hard links, which a mounted bucket has not.
+    creates: Creates = "perhaps"
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._root = Path(os.path.abspath(os.path.expanduser(path)))
@@ -87,24 +87,19 @@ class FolderRemote:
 
     def delete(self, name: str, deadline: Deadline) -> None:
         def remove(folder: int, leaf: str) -> None:
-            for file_name in (leaf, _claim_of(leaf)):
-                with contextlib.suppress(*_ABSENT):
-                    os.unlink(file_name, dir_fd=folder)
+            os.unlink(leaf, dir_fd=folder)
 
         self._do(deadline, name, remove, None)
 
     def sweep(self, name: str, seconds: float, deadline: Deadline, *, dry_run: bool) -> int:
-        """Remove the files below a folder that writers left unfinished at least so long ago; returns their number.
-
-        A claim is not unfinished: it stays as long as its object.
-        """
+        """Remove the files below a folder that writers left unfinished at least so long ago; returns their number."""
 
         def sweep(folder: int, leaf: str) -> int:
             before, count = time.time() - seconds, 0
             for _, _, file_names, inner in os.fwalk(leaf, dir_fd=folder):
                 deadline.check(self.label)
                 for file_name in file_names:
-                    if file_name.startswith(_TEMPORARY) and not file_name.startswith(_claim_of("")):
+                    if file_name.startswith(_TEMPORARY):
                         with contextlib.suppress(*_ABSENT):
                             if _look(inner, file_name).st_mtime < before:
                                 if not dry_run:
@@ -162,41 +157,13 @@ class FolderRemote:
         try:
             os.link(temporary, leaf, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except OSError as error:
+            if error.errno in _NO_LINKS:
+                raise Denied(self.label, "its file system makes no hard links") from error
             # The answer of a server may be lost; the repeated request then fails because the file exists.
-            if error.errno not in _NO_LINKS:
-                if _links(folder, temporary) == 2:
-                    return True
-                if error.errno == errno.EEXIST:
-                    return False
-                raise
-        else:
-            return True
-        return self._claim(folder, temporary, leaf)
-
-    def _claim(self, folder: int, temporary: str, leaf: str) -> bool:
-        """Create an object without links: the process that makes the claim file beside it may.
-
-        The claim stays as long as the object.
-        """
-        with contextlib.suppress(FileNotFoundError):
-            if self._size(folder, leaf) is not None:
-                return False
-        claim = _claim_of(leaf)
-        try:
-            os.close(os.open(claim, _NEW, 0o644, dir_fd=folder))
-        except FileExistsError:
-            # From a host that stopped in between; another try may have it. Clocks differ.
-            if time.time() - _look(folder, claim).st_mtime > _CLAIM_SECONDS:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(claim, dir_fd=folder)
-            return False
-        try:
-            os.replace(temporary, leaf, src_dir_fd=folder, dst_dir_fd=folder)
-        except OSError:
-            if not _links(folder, temporary):  # it was done, but the answer was lost
+            if _links(folder, temporary) == 2:
                 return True
-            with contextlib.suppress(OSError):
-                os.unlink(claim, dir_fd=folder)
+            if error.errno == errno.EEXIST:
+                return False
             raise
         return True
 
@@ -312,10 +279,6 @@ class FolderRemote:
 
 def _is_passing(error: Exception) -> bool:
     return isinstance(error, _Again) or (isinstance(error, OSError) and error.errno in _AGAIN)
-
-
-def _claim_of(leaf: str) -> str:
-    return f"{_TEMPORARY}claim-{leaf}"
 
 
 def _look(folder: int, leaf: str) -> os.stat_result:

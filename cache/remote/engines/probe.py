@@ -13,17 +13,11 @@ from gearcache.cache.remote.engines.protocol import Deadline, Denied, Remote, Re
 from gearcache.cache.remote.names import PROBES
 from gearcache.errors import CacheError
 
-#: How long an answer is remembered: the software behind an address may change.
-REMEMBERED_SECONDS = 86_400.0
-#: The same of a probe that the tier denied to this host: its rights may soon be others.
-_DENIED_SECONDS = 3600.0
+#: How long an answer is remembered: the software behind an address may change, and the rights of this host.
+REMEMBERED_SECONDS = 3600.0
 _LIFETIME_SECONDS = 60.0
-#: Each answer as a file holds it, and how long it is remembered.
-_ANSWERS = {
-    b"yes": (True, REMEMBERED_SECONDS),
-    b"no": (False, REMEMBERED_SECONDS),
-    b"denied": (False, _DENIED_SECONDS),
-}
+#: Each answer as a file holds it.
+_ANSWERS = {b"yes": True, b"no": False}
 
 
 def honours_create(remote: Remote, deadline: Deadline, folder: Path) -> bool:
@@ -40,7 +34,7 @@ def honours_create(remote: Remote, deadline: Deadline, folder: Path) -> bool:
     try:
         answer = b"yes" if _try(remote, deadline) else b"no"
     except Denied:
-        answer = b"denied"
+        answer = b"no"
     with contextlib.suppress(OSError, CacheError):
         write_atomic(path, answer)
     return answer == b"yes"
@@ -62,7 +56,7 @@ def _remembered_answer(path: Path) -> bool | None:
     try:
         age = time.time() - path.stat().st_mtime
         with path.open("rb") as file:
-            answer, seconds = _ANSWERS.get(file.read(8), (None, 0.0))
+            answer = _ANSWERS.get(file.read(8))
     except OSError:
         return None
-    return answer if 0 <= age < seconds else None
+    return answer if 0 <= age < REMEMBERED_SECONDS else None

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
-import weakref
-from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -21,16 +17,13 @@ from gearcache.cache.remote.engines.protocol import (
     check_name,
     is_name,
 )
-from gearcache.cache.remote.requests.deadline import Cutter, within
+from gearcache.cache.remote.requests.deadline import within
 
 _Result = TypeVar("_Result")
-#: The remotes of this process.
-_remotes: weakref.WeakSet[RedisRemote] = weakref.WeakSet()
 #: Limit of an object's bytes: a server that keeps everything in memory is not the place for more.
 MAX_VALUE = 64 << 20
-#: Socket timeout without a byte. `within` keeps the deadlines; this ends what it cannot cut, such as connecting.
-SOCKET_SECONDS = 30.0
-_MOST_IDLE = 16
+#: Socket timeout without a byte. `within` keeps the deadlines; this ends the threads that it leaves behind.
+SOCKET_SECONDS = 10.0
 #: Errors of the client for a user without the right, and for a replica.
 _DENIED = ("NoPermissionError", "ReadOnlyError")
 _PAGE = 1000
@@ -42,10 +35,7 @@ _NAMES = "gearcache-names"
 
 
 class RedisRemote:
-    """A Redis database. Each operation has a connection; one that was cut off is not used again.
-
-    Connections belong to the process that opened them: a forked child makes its own.
-    """
+    """A Redis database. Its client keeps connections for later requests; a forked child makes its own."""
 
     creates: Creates = "yes"
 
@@ -53,13 +43,7 @@ class RedisRemote:
         parts = urlsplit(url)
         self.label = f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
         self._url = url
-        self._idle: deque[_Line] = deque()
-        _remotes.add(self)
-
-    def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # modules may be gone at process exit
-            while self._idle:
-                self._idle.pop().close()
+        self._client: Any = None
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
         check_name(self.label, name)
@@ -144,91 +128,36 @@ class RedisRemote:
         self._do(deadline, remove)
 
     def _do(self, deadline: Deadline, work: Callable[[Any], _Result]) -> _Result:
-        lines: list[_Line] = []
-        is_over = threading.Event()
-
         def run() -> _Result:
-            line = self._line()
-            lines.append(line)
-            if is_over.is_set():
-                line.cutter.cut()
             try:
-                result = work(line.client)
-            except BaseException as error:
-                line.close()  # a pending answer must not be read as the next one
-                if isinstance(error, RemoteError) or not isinstance(error, Exception):
-                    raise
+                return work(self._connected())
+            except RemoteError:
+                raise
+            except Exception as error:
                 kind = Denied if type(error).__name__ in _DENIED else RemoteError
                 raise kind(self.label, f"{type(error).__name__}: {error}") from error
-            if is_over.is_set() or len(self._idle) >= _MOST_IDLE:
-                line.close()
-            else:
-                self._idle.append(line)
-            return result
 
-        def cut() -> None:
-            is_over.set()
-            for line in lines:
-                line.cutter.cut()
+        return within(deadline, self.label, run)
 
-        return within(deadline, self.label, run, cut)
-
-    def _line(self) -> _Line:
-        """Return a connection of this process that no other thread uses meanwhile."""
-        while self._idle:
-            try:
-                line = self._idle.pop()
-            except IndexError:  # another thread took it
-                break
-            if line.process == os.getpid() and not line.cutter.is_cut:
-                return line
-        return _Line(self._url)
-
-
-class _Line:
-    """A client with one connection, which is made at the first request."""
-
-    def __init__(self, url: str) -> None:
+    def _connected(self) -> Any:
+        """Return the client, which is made at the first request."""
         from redis import ConnectionPool, Redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
-        self.process = os.getpid()
-        self.cutter = Cutter()
-        self._connection: Any = None
-        # A pool detects that the server closed an idle connection, and reconnects. Protocol 2, as with 3 a server may
-        # send unrequested messages.
-        self._pool = ConnectionPool.from_url(
-            url,
-            max_connections=1,
-            protocol=2,
-            socket_connect_timeout=CONNECT_SECONDS,
-            socket_timeout=SOCKET_SECONDS,
-            retry=Retry(NoBackoff(), 0),
-            redis_connect_func=self._greet,
-            **({"ssl_check_hostname": True} if url.startswith("rediss:") else {}),
-        )
-        self.client = Redis(connection_pool=self._pool)
-
-    def forget(self) -> None:
-        """Drop the connection in a forked child: its locks may be held, and its descriptor may be reused later."""
-        self.cutter = Cutter()
-        if self._connection is not None:
-            self._connection.disconnect()  # sends nothing here
-
-    def close(self) -> None:
-        """Close the connection; called by the thread that uses it."""
-        self.cutter.close()
-        with contextlib.suppress(Exception):
-            self._pool.disconnect()
-
-    def _greet(self, connection: Any) -> None:
-        """Send the password; from here on `cutter` holds the connection."""
-        self._connection = connection
-        self.cutter.hold(connection._sock)
-        if self.cutter.is_cut:
-            raise ConnectionError("the connection was given up")
-        connection.on_connect()
+        if self._client is None:
+            # A pool detects that the server closed an idle connection, and reconnects. Protocol 2, as with 3 a server
+            # may send unrequested messages.
+            pool = ConnectionPool.from_url(
+                self._url,
+                protocol=2,
+                socket_connect_timeout=CONNECT_SECONDS,
+                socket_timeout=SOCKET_SECONDS,
+                retry=Retry(NoBackoff(), 0),
+                **({"ssl_check_hostname": True} if self._url.startswith("rediss:") else {}),
+            )
+            self._client = Redis(connection_pool=pool)
+        return self._client
 
 
 def _forget(client: Any, names: list[str]) -> None:
@@ -244,12 +173,3 @@ def _forget(client: Any, names: list[str]) -> None:
     with contextlib.suppress(ResponseError):  # this user may only read
         for name in names:
             client.transaction(lambda pipeline, name=name: remove(pipeline, name), _PREFIX + name)
-
-
-def _after_fork() -> None:
-    for remote in _remotes:
-        while remote._idle:
-            remote._idle.pop().forget()
-
-
-os.register_at_fork(after_in_child=_after_fork)

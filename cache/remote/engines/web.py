@@ -22,7 +22,7 @@ from gearcache.cache.remote.engines.protocol import (
     check_name,
     is_name,
 )
-from gearcache.cache.remote.requests.deadline import Cutter, within
+from gearcache.cache.remote.requests.deadline import within
 
 INDEX = "index.txt"
 _Result = TypeVar("_Result")
@@ -99,7 +99,6 @@ class WebRemote:
     ) -> _Result | None:
         """Return the result of `read` for an object; None where it is absent."""
         check_name(self.label, name)
-        cutter = Cutter()
 
         def ask() -> _Result | None:
             connection, context = self._connection(deadline)
@@ -107,7 +106,6 @@ class WebRemote:
                 connection.sock = socket.create_connection(
                     (connection.host, connection.port), min(CONNECT_SECONDS, deadline.check(self.label))
                 )
-                cutter.hold(connection.sock)
                 connection.sock.settimeout(deadline.check(self.label))
                 if context is not None:
                     connection.sock = context.wrap_socket(
@@ -119,9 +117,8 @@ class WebRemote:
                 raise RemoteError(self.label, f"{type(error).__name__}: {error}") from error
             finally:
                 connection.close()
-                cutter.close()
 
-        return within(deadline, self.label, ask, cutter.cut)
+        return within(deadline, self.label, ask)
 
     def _request(
         self,

@@ -1,1 +1,1 @@
-"""Requests to a tier: several at once, tried again where they failed for a moment, abandoned at a deadline."""
+"""Requests to a tier: several at once, abandoned at a deadline."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import socket
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -25,8 +22,8 @@ def within(
     """Return the result of `work`; `Late` at the deadline. Its own errors are passed on.
 
     It runs in a thread: timeouts of sockets count from byte to byte, and a mount whose server is gone never answers.
-    `give_up` is called at the deadline, to end what the thread waits for; without it the thread is abandoned. A tier
-    for which `MOST_HANGING` threads wait is refused at once.
+    `give_up` is called at the deadline, to end what the thread waits for; without it the thread is abandoned, and ends
+    by its own timeouts. A tier for which `MOST_HANGING` threads wait is refused at once.
     """
     seconds = deadline.check(label)
     _hanging[label] = hanging_threads = [thread for thread in _hanging.get(label, ()) if thread.is_alive()]
@@ -56,48 +53,3 @@ def within(
     if errors:
         raise errors[0]
     return results[0]
-
-
-class Cutter:
-    """Ends a connection while a thread reads from it.
-
-    It never closes the thread's descriptor, and has one of its own: the number of a closed descriptor may soon belong
-    to another connection, whose answer the thread would read.
-    """
-
-    def __init__(self) -> None:
-        self.is_cut = False
-        self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
-
-    def hold(self, connection: socket.socket) -> None:
-        """Take a connection in place of the previous one; it ends at once where `cut` was called before."""
-        with self._lock:
-            self._drop()
-            self._socket = socket.socket(fileno=os.dup(connection.fileno()))
-            if self.is_cut:
-                self._shut()
-
-    def cut(self) -> None:
-        """End the connection, and each later one."""
-        with self._lock:
-            self.is_cut = True
-            self._shut()
-
-    def close(self) -> None:
-        """Release the connection."""
-        with self._lock:
-            self._drop()
-
-    def _shut(self) -> None:
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
-
-    def _drop(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-
-    def __del__(self) -> None:
-        self._drop()

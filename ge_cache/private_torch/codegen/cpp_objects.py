@@ -37,6 +37,8 @@ class Lowered(Struct, frozen=True):
     calls_back: bool
     #: Strides of each output; None where they are not ints.
     strides: list[tuple[int, ...] | None]
+    #: The places of outputs that are inputs.
+    returned_inputs: list[int]
 
 
 #: Headers that precede the compiler's own, for all but a runtime.
@@ -69,7 +71,8 @@ def objects_by(maker: ObjectMaker, linker_flags: Sequence[str], folder: Path) ->
                 return original.__func__(owner, graph, written.wrapper, written.kernels, extern, **keywords)
 
         strides = [_strides_of(output) for output in graph.graph_outputs]
-        return maker(make, Lowered(CppSource(wrapper, kernels), bool(extern), strides))
+        returned = [place for place, output in enumerate(graph.graph_outputs) if _name(output) in graph.graph_inputs]
+        return maker(make, Lowered(CppSource(wrapper, kernels), bool(extern), strides, returned))
 
     def extended(*arguments: Any, **keywords: Any) -> tuple[list[str], list[str]]:
         compiler_flags, link_flags = original_flags(*arguments, **keywords)
@@ -186,6 +189,14 @@ def _runtime_object(command: list[str], target: str, source: str, folder: Path) 
             object_path.unlink(missing_ok=True)
             text.unlink(missing_ok=True)
     return str(path)
+
+
+def _name(output: Any) -> str | None:
+    """Return the name of the buffer of an output; None if it is a number."""
+    try:
+        return str(output.get_name())
+    except (AttributeError, NotImplementedError):
+        return None
 
 
 def _strides_of(output: Any) -> tuple[int, ...] | None:

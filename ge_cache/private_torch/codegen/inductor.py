@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -155,18 +156,27 @@ def unread(weights: Sequence[torch.Tensor]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def kept_copies() -> Iterator[None]:
-    """Keep Inductor from replacing `x + 0` and `x * 1` by `x`: eager mode makes a new tensor.
+    """Keep Inductor from replacing `x + 0`, `x * 1` and `cat(x.split(...))` by `x`, and `cat(xs).split(...)` by `xs`.
 
-    Otherwise a result would share memory with an input, or would show a later write to the input: torch simplifies so
-    with `torch.zeros(n)` as the 0, and from 2.14 on with numbers. The kernel that uses the result does the addition as
-    well.
+    Eager mode makes new tensors there.
+
+    Otherwise a result would share memory with an input, or would show a later write to the input: torch simplifies sums
+    so with `torch.zeros(n)` as the 0, and from 2.14 on with numbers. The kernel that uses the result does the addition
+    as well.
     """
-    from torch._inductor.fx_passes import joint_graph
+    from torch._inductor.fx_passes import joint_graph, post_grad
 
     def remove_no_ops(gm: Any, zeros: Any, ones: Any) -> None:
         """Keep them."""
 
-    with exchanged([(joint_graph, "remove_no_ops", remove_no_ops)]):
+    def is_never_valid(match: Any) -> bool:
+        return False
+
+    checks = (post_grad.is_valid_splitwithsizes_cat, post_grad.is_valid_cat_splitwithsizes)
+    tables = (matcher.patterns.values() for matcher in post_grad.pass_patterns)
+    entries = {id(entry): entry for entry in itertools.chain.from_iterable(itertools.chain(*tables))}.values()
+    replaced = [(entry, "extra_check", is_never_valid) for entry in entries if entry.extra_check in checks]
+    with exchanged([(joint_graph, "remove_no_ops", remove_no_ops), *replaced]):
         yield
 
 

@@ -99,14 +99,6 @@ def joined(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any, **key
     return original(self, tx, *arguments, **keywords)
 
 
-@probes.at(OrderedDictVariable, "repr_impl")
-@probes.at(UserDefinedDictVariable, "repr_impl")
-def described(trace: Any, original: Any, self: Any, *arguments: Any) -> Any:
-    """Refuse a text of a subclass of `OrderedDict`."""
-    _check_copied(trace, _class_of(self), "__repr__")
-    return original(self, *arguments)
-
-
 def _own_deques() -> list[Any]:
     kind = deque_variable()
     return [] if kind is None else [kind]
@@ -135,7 +127,7 @@ def _inherits(cls: Any, base: Any, method: str) -> bool:
 
 def _refuse_copy(trace: Any, cls: type) -> None:
     trace.refuse(
-        f"it copies a `{cls.__qualname__}` by `copy`, `|`, `+` or `*`, or makes a text of it, for which a trace makes "
+        f"it copies a `{cls.__qualname__}` by `copy`, `|`, `+` or `*`, for which a trace makes "
         "another object than Python: call the class with what the old one holds"
     )
 

@@ -15,9 +15,8 @@ from torch._dynamo import side_effects
 from torch._dynamo.side_effects import SideEffects
 from torch._dynamo.variables.base import AttributeMutationNew
 from torch._dynamo.variables.constant import ConstantVariable
-from torch._dynamo.variables.dicts import ConstDictVariable, DunderDictVariable, SideEffectsProxyDict
+from torch._dynamo.variables.dicts import DunderDictVariable, SideEffectsProxyDict
 from torch._dynamo.variables.hashable import HashableTracker
-from torch._dynamo.variables.lists import BaseListVariable
 from torch._dynamo.variables.misc import DeletedVariable, WeakRefVariable
 from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
@@ -87,13 +86,3 @@ def keys(trace: Any, original: Any, self: Any) -> Iterator[Any]:
 def is_made(variable: Any) -> bool:
     """Return whether a variable represents an object that the method makes."""
     return isinstance(variable, UserDefinedObjectVariable) and isinstance(variable.mutation_type, AttributeMutationNew)
-
-
-def holds_made_object(variable: Any) -> bool:
-    """Whether a variable is, or holds at any depth, an object that the method makes."""
-    if isinstance(variable, BaseListVariable):
-        return any(map(holds_made_object, variable.items))
-    if isinstance(variable, ConstDictVariable):
-        pairs = ((key.vt, value) for key, value in variable.items.items())
-        return any(holds_made_object(part) for pair in pairs for part in pair)
-    return is_made(variable)

@@ -24,7 +24,7 @@ from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable, UserDefinedObjectVariable
 from torch._library.fake_class_registry import FakeScriptObject
 
-from gearcache.ge_cache.private_torch.nodes import is_argument
+from gearcache.ge_cache.private_torch.nodes import argument_of
 from gearcache.ge_cache.private_torch.probe import Probes
 from gearcache.guards.evidence.code import code_objects, is_users
 from gearcache.guards.evidence.members import is_of_user
@@ -147,10 +147,10 @@ def _asks_for_class(classes: Any) -> bool:
 
 
 def _note_class(trace: Any, tensor: Any, tx: Any) -> None:
-    if tensor.source is not None:
-        trace.note("class of a tensor", tensor.source)
-    elif is_argument(tensor, tx):
-        trace.refuse("it asks for the class of a result that is its argument: ask for that of the argument")
+    is_result = tensor.source is None
+    source = argument_of(tensor, tx) if is_result else tensor.source
+    if source is not None:
+        trace.note("class of a tensor", source, is_result)
 
 
 def _classes(variable: Any) -> Iterator[tuple[Any, Any]]:

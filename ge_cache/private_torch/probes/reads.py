@@ -20,7 +20,7 @@ from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gearcache.ge_cache.capture.source_paths import is_given
-from gearcache.ge_cache.private_torch.nodes import is_argument
+from gearcache.ge_cache.private_torch.nodes import argument_of
 from gearcache.ge_cache.private_torch.probe import Probes
 from gearcache.ge_cache.private_torch.symbols import depends_on_values
 
@@ -149,14 +149,14 @@ def _check_result(trace: Any, tensor: Any, tx: Any, name: str) -> None:
     if tensor.source is not None:
         return
     is_of_object = name == "grad" or not hasattr(torch.Tensor, name)
-    if name in ("_base", "_cdata") or (is_of_object and is_argument(tensor, tx)):
+    if name in ("_base", "_cdata") or (is_of_object and argument_of(tensor, tx) is not None):
         trace.refuse(f"it reads `{name}` of a result, which cannot be checked on a later call", at_once=True)
 
 
 def _note_attribute(trace: Any, source: Any, name: str, is_constant: bool, value: Any) -> None:
     """Note an attribute of a tensor, unless a call compares what it follows from; `value`: the constant."""
     if name == "__class__":
-        trace.note("class of a tensor", source)
+        trace.note("class of a tensor", source, False)
     elif is_given(source) and (name in _OF_ONE_MOMENT or (name == "_base" and not is_constant)):
         trace.refuse(f"it reads `{name}` of a tensor, which cannot be checked on a later call", at_once=True)
     elif is_constant and name not in _FOLLOWS:

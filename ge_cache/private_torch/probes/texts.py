@@ -1,61 +1,54 @@
-"""Report when a trace uses texts of objects, and texts of addresses."""
+"""Refuse texts of anything but constants, and what exceptions say: Python, or another process, may word them otherwise.
+
+For an object that the method makes, a trace has an example whose `__init__` has not run; the text of another object may
+have its address. Where Python would raise, Dynamo raises an exception of the same class, with other words.
+"""
 
 from __future__ import annotations
 
-import re
+import enum
 from typing import Any
 
+import torch
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.utils import specialize_symnode
+from torch._dynamo.variables import ExceptionVariable  # type: ignore[attr-defined]
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builtin import BuiltinVariable
 from torch._dynamo.variables.constant import ConstantVariable
-from torch._dynamo.variables.tensor import SymNodeVariable
+from torch._dynamo.variables.dicts import ConstDictVariable
+from torch._dynamo.variables.lists import BaseListVariable
+from torch._dynamo.variables.misc import StringFormatVariable
+from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
 from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
-from gearcache.ge_cache.private_torch.corrections.made_objects import holds_made_object, is_made
 from gearcache.ge_cache.private_torch.probe import Probes, overriding
 
-_ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
-_OF_ADDRESS = "it makes a text of an object's address, which differs between processes"
-_OF_MADE = "it makes a text of an object that it makes, where the trace does not know what is in it"
+#: What has the same text in each process.
+_WORDED = {bool, str, bytes, int, float, complex, type(None), type(...), range}
+_WORDED |= {torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size}
+#: Their arguments are those of Python: with them a generator returns a value, or is closed.
+_OF_GENERATORS = (StopIteration, GeneratorExit)
 specialize: Any = specialize_symnode
 probes = Probes()
 
 
 @probes.at(InstructionTranslatorBase, "_format_value")
 def formatted(trace: Any, original: Any, self: Any, fmt_spec: Any, flags: int) -> None:
-    """Evaluate `f"{self.kind}"`, which Dynamo leaves as it is and then does not find as a key."""
+    """Look at what an f-string is made of; a number by its value: Dynamo forgets `05d`, or gives away the number."""
     value = self.stack[-1].realize()
-    if isinstance(value, SymNodeVariable):  # Dynamo forgets `05d`, and gives away the number for `f"{n}"` alone
+    if isinstance(value, SymNodeVariable):
         value = self.stack[-1] = specialize(value)
-    if isinstance(value, UserDefinedObjectVariable) and flags & 3 == 0:
-        formatter: Any = value.value_type.__format__
-        if formatter is object.__format__ and fmt_spec.as_python_constant() == "":
-            flags |= 1  # this is its effect: `str(value)`
-        elif is_made(value):
-            trace.refuse(_OF_MADE)
-    elif holds_made_object(value) and not is_made(value):
-        trace.refuse(_OF_MADE)
+    _check(trace, value)
     original(self, fmt_spec, flags)
 
 
 @probes.at(ConstantVariable, "call_method")
 def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-    """Refuse `"{}".format(...)` of an object that the trace makes."""
-    if name == "format" and any(map(holds_made_object, (*args, *kwargs.values()))):
-        trace.refuse(_OF_MADE)
+    """Look at what `"{}".format(...)` gets."""
+    if name == "format":
+        _check(trace, *args, *kwargs.values())
     return original(self, tx, name, args, kwargs)
-
-
-@probes.at(BuiltinVariable, "call_method")
-def called_method_of_class(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-    """Answer `object.__repr__(thing)`, for which Dynamo may ask the class of the thing."""
-    if self.fn is object and name == "__repr__":
-        trace.refuse(_OF_ADDRESS)
-    result = original(self, tx, name, args, kwargs)
-    _check_address(trace, result, *args)
-    return result
 
 
 @probes.at(BuiltinVariable, "call_format")
@@ -68,37 +61,76 @@ def called_format(trace: Any, original: Any, self: Any, tx: Any, text: Any, /, *
 
 @probes.at(BuiltinVariable, "call_str")
 def called_str(trace: Any, original: Any, self: Any, tx: Any, arg: Any) -> Any:
-    """Answer `str(n)` by the value, and `str(thing)` by the `__repr__` of a class that has no `__str__`."""
-    if isinstance(arg, SymNodeVariable):  # Dynamo does not know `str` of it
+    """Answer `str(n)` by the value, which Dynamo does not know."""
+    if isinstance(arg, SymNodeVariable):
         return ConstantVariable.create(str(specialize(arg).as_python_constant()))
-    if isinstance(arg, UserDefinedObjectVariable):
-        cls: Any = arg.value_type
-        # Dynamo calls the object itself, without the trace's knowledge of it.
-        if cls.__str__ is object.__str__ and cls.__repr__ is not object.__repr__:
-            return BuiltinVariable(repr).call_function(tx, [arg], {})
-    return called_repr(trace, original, self, tx, arg)
+    _check(trace, arg)
+    return original(self, tx, arg)
 
 
-@probes.at(BuiltinVariable, "call_repr")
-def called_repr(trace: Any, original: Any, self: Any, tx: Any, arg: Any) -> Any:
-    """Refuse texts that another process would not make."""
-    if holds_made_object(arg) and not is_made(arg):
-        trace.refuse(_OF_MADE)
-    result = original(self, tx, arg)
-    _check_address(trace, result, arg)
-    return result
+@probes.at(BuiltinVariable, "call_method")
+def called_method_of_class(trace: Any, original: Any, self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """Look at what `object.__repr__(thing)` gets."""
+    if name in ("__repr__", "__str__", "__format__"):
+        _check(trace, *args)
+    return original(self, tx, name, args, kwargs)
 
 
 @probes.at_each(lambda: overriding(VariableTracker, "repr_impl"))
 def described(trace: Any, original: Any, self: Any, tx: Any) -> Any:
-    """Answer `thing.__repr__()`, which calls no builtin."""
-    result = original(self, tx)
-    _check_address(trace, result, self)
-    return result
+    """Look at what `repr()` gets, or `thing.__repr__()`."""
+    _check(trace, self)
+    return original(self, tx)
 
 
-def _check_address(trace: Any, result: Any, *described: Any) -> None:
-    """Refuse a text with an address, unless it was in a text from before."""
-    text = result.as_python_constant() if result is not None and result.is_python_constant() else None
-    if type(text) is str and _ADDRESS.search(text) and not all(one.is_python_constant() for one in described):
-        trace.refuse(_OF_ADDRESS)
+@probes.at(ExceptionVariable, "var_getattr")
+def read_attribute(trace: Any, original: Any, self: Any, tx: Any, name: str) -> Any:
+    """Refuse reads of what an exception says."""
+    if name == "args" and self.exc_type not in _OF_GENERATORS:
+        _refuse(trace, self)
+    return original(self, tx, name)
+
+
+@probes.at(ExceptionVariable, "reconstruct")
+def given_away(trace: Any, original: Any, self: Any, codegen: Any) -> None:
+    """Refuse an exception that leaves the method."""
+    _refuse(trace, self)
+    original(self, codegen)
+
+
+@probes.at(VariableTracker, "sq_length", "mp_length")
+def measured(trace: Any, original: Any, self: Any, tx: Any) -> Any:
+    """Refuse a length for which Dynamo has no answer, claiming that Python has none."""
+    if hasattr(self.python_type(), "__len__"):
+        cause = f"it asks for the length of a `{self.python_type_name()}` that is made when the graph runs"
+        trace.refuse(cause, at_once=True)
+    return original(self, tx)
+
+
+def _check(trace: Any, *variables: Any) -> None:
+    for variable in variables:
+        if not _is_worded(variable.realize()):
+            _refuse(trace, variable.realize())
+
+
+def _refuse(trace: Any, variable: Any) -> None:
+    trace.refuse(
+        f"it reads the text of a `{variable.python_type_name()}`, which Python, or another process, may word "
+        "otherwise; make it of numbers, texts and classes"
+    )
+
+
+def _is_worded(variable: Any) -> bool:
+    """Whether something has one text: a constant, a container of such, or what the graph words when it runs."""
+    if isinstance(variable, UserDefinedObjectVariable):
+        return isinstance(variable.value, enum.Enum)
+    if isinstance(variable, BaseListVariable):
+        return all(_is_worded(item.realize()) for item in variable.items)
+    if type(variable) is ConstDictVariable:
+        return all(_is_worded(part.realize()) for key, item in variable.items.items() for part in (key.vt, item))
+    if isinstance(variable, (SymNodeVariable, StringFormatVariable, TensorVariable)):
+        return True
+    if not variable.is_python_constant():
+        return False
+    value = variable.as_python_constant()
+    return type(value) in _WORDED or isinstance(value, (type, enum.Enum))

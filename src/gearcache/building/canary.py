@@ -102,15 +102,12 @@ def _record(method: Any, arguments: tuple[Any, ...]) -> None:
 
 
 class Kind:
-    """A class whose objects, attributes and texts the trace uses."""
+    """A class whose objects and attributes the trace uses."""
 
     size = 2
 
     def __init__(self, name: str) -> None:
         self.name = name
-
-    def __str__(self) -> str:
-        return self.name
 
     def __contains__(self, item: object) -> bool:
         return item == self.name
@@ -175,7 +172,7 @@ class Canary(torch.nn.Module):
         if has_numpy:
             total = total + x.numpy().ndim
         logger.debug("said by a canary")
-        return total, _generated(2), vars(instance), map(str, [1]), iterator, weakref.ref(instance)
+        return total, _generated(2), vars(instance), map(str, [1]), iterator, weakref.ref(instance), ValueError()
 
     def _objects(self, instance: Any) -> Any:
         instance.more = 1
@@ -225,12 +222,12 @@ class Canary(torch.nn.Module):
         try:
             return self.table["c"]
         except KeyError as error:
-            return len(str(error)) + len(repr(error))
+            return len(error.args)
 
     def _numbers(self, n: Any, instance: Any) -> Any:
         if n > 3:
             n = round(n) + max(n, 3)
-        text = f"{self.kind}" + "{}".format(self.kind.size)  # noqa: UP032
+        text = f"{self.kind.name}" + "{}".format(self.kind.size)  # noqa: UP032
         total = hash("a") % 2 + instance.__hash__() % 2 + len(object.__repr__(instance))
         return n * 0.5 + ([n] < [4]) + total + len({id(instance): 1}) + len(text)
 

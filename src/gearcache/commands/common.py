@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.formats import other_formats
+from gearcache.cache.admin.folder_marks import other_formats, version_of
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.files.trust import check_folders
 from gearcache.cache.keys.key import FORMAT_VERSION
@@ -33,7 +33,6 @@ from gearcache.errors import CacheError
 Function = TypeVar("Function", bound=Callable[..., Any])
 #: `package.module:function` or `file.py:function`; shells complete the file.
 TARGET = click.Path()
-_DIGEST_SHOWN = 12
 _COMMAND_SHOWN = 72
 
 
@@ -107,7 +106,7 @@ def layout_at(cache_dir: Path | None, *, may_be_new: bool = False) -> Layout:
         return layout
     if cache_dir is not None and not layout.root.exists():
         raise click.UsageError(f"there is no cache at `{cache_dir}`")
-    if not other_formats(layout):
+    if not other_formats(layout.root):
         origin = f"the default; --cache-dir and ${ROOT_VARIABLE} name others"
         if cache_dir is not None or os.environ.get(ROOT_VARIABLE):
             origin = "--cache-dir" if cache_dir is not None else f"${ROOT_VARIABLE}"
@@ -120,11 +119,6 @@ def environment_trust() -> Trust:
     return Trust.from_environment(os.environ)
 
 
-def short_name(entry: EntryRow) -> str:
-    """Return `<label>-<start of the key>`, which names the entry in every command."""
-    return f"{entry.label}-{entry.digest[:_DIGEST_SHOWN]}"
-
-
 def note_faults(catalog: Catalog) -> None:
     """Warn of entries that could not be read in the last listing, and of folders of other versions."""
     for fault in catalog.faults:
@@ -134,11 +128,11 @@ def note_faults(catalog: Catalog) -> None:
 
 def note_other_formats(layout: Layout) -> None:
     """Print that the cache holds folders of other format versions, which this version does not touch."""
-    for folder in other_formats(layout):
-        kind = "a newer" if folder.version > FORMAT_VERSION else "an older"
+    for folder in other_formats(layout.root):
+        kind = "a newer" if (version_of(folder.name) or 0) > FORMAT_VERSION else "an older"
         note(
-            f"`{folder.path}` holds {count(folder.entries, 'entry', 'entries')} of {kind} gearcache "
-            f"({size_text(folder.size)}), left alone: delete the folder when no process of that version uses it"
+            f"`{folder}` holds entries of {kind} gearcache, left alone: delete the folder when no process of that "
+            "version uses it"
         )
 
 
@@ -176,7 +170,7 @@ def entry_plain(entry: EntryRow, catalog: Catalog) -> dict[str, Any]:
     """Return an entry as JSON data."""
     return {
         "method": entry.method,
-        "name": short_name(entry),
+        "name": entry.short_name,
         "key": entry.digest,
         "ranks": entry.ranks,
         "path": catalog.path_text(entry),

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
+from msgspec.structs import asdict
 
 from gearcache.cache.admin.health import HealthCheck, check_health, guarded_all
-from gearcache.commands.checks.entry_checks import check_ranks, check_variants
+from gearcache.commands.checks.cache_checks import check_keys, check_ranks, check_tiers, check_variants
 from gearcache.commands.checks.host_checks import check_host, check_settings
-from gearcache.commands.checks.key_checks import check_keys
-from gearcache.commands.checks.tier_checks import check_tiers
 from gearcache.commands.common import TARGET, Exit, common_options, layout_at, print_json, stop
 from gearcache.commands.output.listing import between_words
 from gearcache.commands.output.printing import printable, styled
@@ -94,31 +91,30 @@ def command(
 
 
 def _report(checks: list[HealthCheck], as_json: bool) -> None:
-    rows = [{"name": c.name, "ok": c.ok, "detail": c.detail, "remedy": c.remedy} for c in checks]
     if as_json:
-        print_json("doctor", {"checks": rows})
+        print_json("doctor", {"checks": list(map(asdict, checks))})
     else:
         width = min(_NAME_WIDTH, max(len(check.name) for check in checks))
-        for row in rows:
-            if not is_quiet() or row["ok"] is False:
-                _print(row, width)
+        for check in checks:
+            if not is_quiet() or check.ok is False:
+                _print(check, width)
     if any(check.ok is False for check in checks):
         stop(Exit.WRONG)
 
 
-def _print(row: Mapping[str, Any], width: int) -> None:
+def _print(check: HealthCheck, width: int) -> None:
     """Print a check; on a terminal, lines break between words, and a long name has its own line."""
-    mark = styled(f"{_MARKS[row['ok']]:<4}", fg="red" if row["ok"] is False else None)
-    indent, name = " " * (width + 8), printable(row["name"])
-    detail = between_words(printable(row["detail"]), len(indent))
+    mark = styled(f"{_MARKS[check.ok]:<4}", fg="red" if check.ok is False else None)
+    indent, name = " " * (width + 8), printable(check.name)
+    detail = between_words(printable(check.detail), len(indent))
     if len(name) > width:
         click.echo(f"{mark}  {name}")
         lines = detail
     else:
         click.echo(f"{mark}  {name:<{width}}  {detail[0]}")
         lines = detail[1:]
-    if row["remedy"]:
-        first, *rest = between_words(printable(row["remedy"]), len(indent) + 3)
+    if check.remedy:
+        first, *rest = between_words(printable(check.remedy), len(indent) + 3)
         lines = [*lines, f"-> {first}", *(f"   {line}" for line in rest)]
     for line in lines:
         click.echo(f"{indent}{line}")

@@ -10,8 +10,7 @@ from msgspec.structs import asdict
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.packed.baked_folder import write_folder
 from gearcache.cache.admin.packed.bundle import write_bundle
-from gearcache.cache.admin.packed.image.image_folder import write_image
-from gearcache.cache.admin.packed.image.layer import ROOT
+from gearcache.cache.admin.packed.image import ROOT, write_image
 from gearcache.commands.common import (
     Exit,
     common_options,

@@ -1,7 +1,7 @@
 """The folder of an export: written beside its place, in `.NAME.gearcache-export-*`, and renamed into it as a whole.
 
-An earlier export moves aside first. A process that is killed leaves its work folder, and between the two renames in it
-the earlier export, as `old`.
+A folder that is overwritten moves aside first. A process that is killed leaves its work folder, and between the two
+renames in it the earlier folder, as `old`.
 """
 
 from __future__ import annotations
@@ -10,30 +10,29 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gearcache.cache.files.atomic import sync_folder
-from gearcache.exporting.export_manifest import what_is_not_ours, write_manifest
 
 NEW = "new"
 _MODE = 0o750
 
 
-def check_place(target: Path, ranks: Collection[int | None] | None = None, *, overwrite: bool = False) -> None:
+def check_place(target: Path, *, overwrite: bool = False) -> None:
     """Raise `ValueError` or `NotADirectoryError` for a place that cannot be replaced; `FileExistsError` for a folder
-    that holds anything but an export of some of these ranks, unless `overwrite`."""
+    with any content, unless `overwrite`."""
     if target.exists() and not target.is_dir():
         raise NotADirectoryError(f"dynamo_export: `{target}` is not a folder; remove it, or give another export_path")
     if Path.cwd().is_relative_to(target):
         raise ValueError(f"dynamo_export: export_path `{target}` holds the working folder; give a folder of its own")
     if target.is_mount():
         raise ValueError(f"dynamo_export: export_path `{target}` is a mount point; give a folder below it")
-    if not overwrite and target.exists() and (problem := what_is_not_ours(target, ranks)):
+    if not overwrite and target.exists() and (content := sorted(target.iterdir())):
         raise FileExistsError(
-            f"dynamo_export: {problem}; move it away, give another export_path, or replace the whole folder with "
-            "overwrite=True"
+            f"dynamo_export: `{target}` holds `{content[0].name}`; move it away, give another export_path, or replace "
+            "the whole folder with overwrite=True"
         )
 
 
@@ -49,21 +48,21 @@ def work_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def publish(work: Path, target: Path, ranks: Collection[int | None], *, overwrite: bool = False) -> None:
-    """Move `work/new`, which these ranks have filled, to `target`; errors are those of `check_place`.
+def publish(work: Path, target: Path, *, overwrite: bool = False) -> None:
+    """Move `work/new` to `target`; errors are those of `check_place`.
 
     Of two processes that publish at the same time one may raise `OSError`; the folder is then that of the other.
     """
     new_folder, old_folder = work / NEW, work / "old"
-    write_manifest(new_folder, ranks)
     if target.exists():
         new_folder.chmod(stat.S_IMODE(target.stat().st_mode))
     _sync(new_folder)
-    check_place(target, ranks, overwrite=overwrite)
+    check_place(target, overwrite=overwrite)
     try:
-        with suppress(FileNotFoundError):
-            target.rename(old_folder)
-        new_folder.rename(target)
+        if overwrite:
+            with suppress(FileNotFoundError):
+                target.rename(old_folder)
+        new_folder.rename(target)  # takes the place of an empty folder, and fails for another one
     except BaseException:
         with suppress(OSError):
             old_folder.rename(target)

@@ -41,8 +41,8 @@ def dynamo_export(
 ) -> None:
     """Export one call of `model` into the folder `export_path`: `<name>.air`, `dynamo.pbtxt`, weight files.
 
-    The export is written beside the folder and replaces it as a whole. A folder with anything but an unedited export is
-    refused; `overwrite=True` replaces it with all its content.
+    The export is written beside the folder and moved there as a whole. A folder with any content is refused;
+    `overwrite=True` replaces it with all its content.
 
     In a process group every rank must call it. Each writes `<name><rank>.air` and `rank_<n>/`, and with
     `config.export.experimental.auto_atc_config_generated` rank 0 also `model_relation_config.json` and
@@ -50,9 +50,8 @@ def dynamo_export(
     `<name>.modeldef-not-an-air`, which is torchair's output; no ATC has accepted it.
 
     `TypeError` is for a model that is not a module and for arguments that its `forward` does not take, `ValueError` for
-    an invalid file name, `NotExportable` for a model that is not a single graph, or raises.
-    `FileExistsError` names a file in the folder that is not from an export, or was edited;
-    `ValueError` is for a symbolic link, a mount point, the working folder or another mode than `max-autotune`,
+    an invalid file name, a symbolic link, a mount point, the working folder and another mode than `max-autotune`,
+    `FileExistsError` for a folder that is not empty, `NotExportable` for a model that is not a single graph, or raises,
     `GearSpecError` for inputs with gears, `CompileError` when torchair cannot convert the model or another rank failed,
     `TimeoutError` when another rank does not come.
     """
@@ -112,7 +111,7 @@ def put_in_place_together(ranks: ExportRanks, work: Path, place: Path, *, overwr
     for rank, rank_folder in folders.items():
         if rank != first_rank:
             take_over(work / NEW, rank_folder / NEW)
-    publish(work, place, list(folders), overwrite=overwrite)
+    publish(work, place, overwrite=overwrite)
     ranks.tell("published", None)
 
 

@@ -8,7 +8,7 @@ anything else, such as the backend, is refused by the trace. So a job with a rea
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,6 @@ import torch
 
 from gearcache.errors import OptionError
 from gearcache.ge_cache.private_torch.jobs import start_alone
-from gearcache.prewarming.environment import with_variables
 
 
 @contextmanager
@@ -34,6 +33,20 @@ def acting_as(rank: int | None, world_size: int | None) -> Iterator[None]:
     variables = {"RANK": str(rank), "LOCAL_RANK": local_rank, "WORLD_SIZE": str(world_size)}
     with with_variables(variables), _group(rank, world_size or 1):
         yield
+
+
+@contextmanager
+def with_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of this process, and restore them afterwards."""
+    previous = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in previous.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 @contextmanager

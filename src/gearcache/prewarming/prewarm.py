@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
 from gearcache.guards.evidence.names import a_type
-from gearcache.prewarming.environment import with_temporary_name
 from gearcache.prewarming.job import acting_as
 from gearcache.prewarming.report import Prewarmed as Prewarmed
 from gearcache.prewarming.report import PrewarmInterrupted as PrewarmInterrupted
@@ -112,7 +112,7 @@ def run_prewarm(
         try:
             for rank in all_ranks:
                 open_session.begin(rank)
-                with acting_as(rank, world_size), with_temporary_name() if only_looks else contextlib.nullcontext():
+                with acting_as(rank, world_size), _with_temporary_name() if only_looks else contextlib.nullcontext():
                     open_session.warm_declared(function())
         except (Exception, KeyboardInterrupt, SystemExit) as error:  # `sys.exit` is not a success: work may be left
             return open_session, error
@@ -147,3 +147,22 @@ def _check(function: object, jobs: int | None, ranks: Sequence[int], world_size:
     for rank in ranks:
         if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < (world_size or 0):
             raise ValueError(f"prewarm: rank is {rank!r}; with world_size={world_size} it is 0 to {world_size - 1}")  # type: ignore[operator]
+
+
+@contextlib.contextmanager
+def _with_temporary_name() -> Iterator[None]:
+    """Name a temporary folder even if none can be written, as with a read-only root without a volume at /tmp.
+
+    Imports of torch ask for the name. Code that writes there gets the error of the disk; other code only needs the
+    name.
+    """
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        tempfile.tempdir = os.environ.get("TMPDIR") or "/tmp"
+        try:
+            yield
+        finally:
+            tempfile.tempdir = None  # a volume may be mounted later
+    else:
+        yield

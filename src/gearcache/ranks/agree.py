@@ -11,9 +11,9 @@ from gearcache.errors import OptionError
 from gearcache.guards.evidence.names import a_type
 from gearcache.ranks.job import Job, present_job
 from gearcache.ranks.meeting import Meeting
+from gearcache.ranks.messages import Stopped
 from gearcache.ranks.model import Model
 from gearcache.ranks.part import RankPart, told
-from gearcache.ranks.stopped import Stopped
 
 _TIMEOUT = 600.0
 #: Seconds: 30 days. Locks and stores accept at most about 292 years, and no number beyond floats.

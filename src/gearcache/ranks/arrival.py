@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from gearcache.ranks.line import TooLate
+from gearcache.ranks.messages import Stopped, silent
 from gearcache.ranks.seat import Seat
-from gearcache.ranks.stopped import Stopped, silent
 
 
 class Arrival:

@@ -7,16 +7,16 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from msgspec import Struct
 
-from gearcache.ranks.process_start import process_start
-
 _ROOT = "gearcache/agree"
-#: torch's error for a method that a store written in Python does not implement.
-PURE_VIRTUAL = "pure virtual function"
+_IMPORTED = time.time()
+#: Index of the start in `/proc/self/stat`, after the program's name: ticks since the host started.
+_START_FIELD = 19
 
 
 class _Connection:
@@ -27,23 +27,13 @@ class _Connection:
         self._of_job = store
         self._own: Any = None
         self.numbers = itertools.count(1)
-        self.since = process_start() if since is None else since
+        self.since = _process_start() if since is None else since
 
     def open(self) -> Any:
         """Return the store; a connection to a dead host takes as long as the job's timeout, or never returns."""
         if self._own is None:
-            self._own = self._clone()
+            self._own = self._of_job.clone()
         return self._own
-
-    def _clone(self) -> Any:
-        try:
-            return self._of_job.clone()
-        except AttributeError:
-            return self._of_job
-        except RuntimeError as error:
-            if PURE_VIRTUAL not in str(error):
-                raise
-            return self._of_job  # written in Python: it has to handle threads itself
 
 
 #: The store of the present job, and its connection.
@@ -116,3 +106,15 @@ def present_job() -> Job | None:
         # A second job of this process may use the store of the first one.
         _present[:] = [(store, _Connection(store, time.time() if _present else None))]
     return Job(rank, world, _present[0][1])
+
+
+def _process_start() -> float:
+    """Return when this process started, or a little later, in seconds since the epoch."""
+    try:
+        fields = Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()
+        ticks = int(fields[_START_FIELD])
+        uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
+        start = time.time() - (uptime - ticks / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError, AttributeError):  # not on Linux
+        return _IMPORTED
+    return start if ticks > 0 else _IMPORTED

@@ -129,11 +129,7 @@ class Line:
             current = self._store.get(full_name).decode() if self._store.check([full_name]) else ""
             if current and counts(json.loads(current)):
                 return json.loads(current)
-            try:
-                stored = self._store.compare_set(full_name, current, text)
-            except RuntimeError:  # not every store supports it; the next call reports a store that is gone
-                break
-            if stored.decode() == text:
+            if self._store.compare_set(full_name, current, text).decode() == text:
                 return value
         self._store.set(full_name, text)
         return value

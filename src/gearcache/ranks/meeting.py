@@ -19,8 +19,8 @@ from gearcache.ranks import seat as seats
 from gearcache.ranks.arrival import Arrival
 from gearcache.ranks.job import Place
 from gearcache.ranks.line import TooLate
+from gearcache.ranks.messages import Stopped, silent
 from gearcache.ranks.seat import Seat
-from gearcache.ranks.stopped import Stopped, silent
 
 #: Seconds that a rank reserves for reporting why it waits in vain.
 _TO_TELL = 2.0

@@ -12,9 +12,9 @@ from gearcache.errors import GearcacheError, OptionError, RanksDisagree
 from gearcache.ranks.declared_calls import Piece, collect
 from gearcache.ranks.job import Job
 from gearcache.ranks.meeting import Meeting
+from gearcache.ranks.messages import Stopped
 from gearcache.ranks.model import Model
 from gearcache.ranks.plan import Leader, vote_of
-from gearcache.ranks.stopped import Stopped
 from gearcache.ranks.team import Team
 from gearcache.serving.call.method import CachedMethod
 from gearcache.threads import waits_end_after

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gearcache.ranks.job import PURE_VIRTUAL, Place
+from gearcache.ranks.job import Place
 from gearcache.ranks.line import Line, StoreGone, TooLate
-from gearcache.ranks.messages import Words
-from gearcache.ranks.stopped import GONE, Stopped
+from gearcache.ranks.messages import GONE, Stopped, Words
 from gearcache.ranks.whereabouts import Whereabouts
 
 #: Seconds that other ranks wait after the deadline of the first rank, which decides at its own.
@@ -51,8 +50,7 @@ class Seat:
         try:
             return self.line.run(work, lambda: self.end + 2 * self.grace)
         except StoreGone as error:
-            reason = f"the store of the job, which is written in Python, lacks a method: {error}"
-            raise Stopped(0, reason if PURE_VIRTUAL in str(error) else GONE) from error
+            raise Stopped(0, GONE) from error
 
     # What follows runs in the thread of the line.
 

@@ -129,12 +129,9 @@ def _expected(kind: str, expected: Any) -> str:
 
 
 def source_lines(variant: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the traced source files and functions, and the operators that do not belong to torch."""
-    for module, digest, codes in variant["sources"]["files"]:
-        yield f"{module}: sha256 {digest or 'none: it was edited during the compile'}"
-        yield from (f"  {qualname}" for qualname, _ in codes)
-    for name, _ in variant["sources"]["functions"]:
-        yield f"{name} (has no file)"
+    """Yield the traced source files, and the operators that do not belong to torch."""
+    for module, digest in variant["sources"]["files"]:
+        yield f"{module}: sha256 {digest}"
     for name, plain in variant["sources"].get("operators", []):
         yield f"operator {name}: {', '.join([plain['schema'], *sorted(plain.keys() - {'schema', 'tags'})])}"
 

@@ -48,11 +48,9 @@ def gears_to_compile(wanted: Manifest, stored: Manifest) -> list[Anew]:
 
 def _compared_checks(variant: dict[str, Any]) -> dict[str, Any]:
     sources = variant["sources"]
-    # A file that was edited elsewhere still serves: its digest only saves a load from comparing the functions.
-    codes = sorted((module, list(map(list, codes))) for module, _, codes in sources["files"])
     return {
         **{name: variant[name] for name in _COMPARED},
-        "sources": [codes, sources["functions"], sources.get("operators", [])],
+        "sources": [sources["files"], sources.get("operators", [])],
     }
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,8 @@ from msgspec import Struct, field
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.packed.bundle import bundle_manifests
-from gearcache.cache.admin.row import Identity, entry_of
+from gearcache.cache.admin.row import EntryRow, Identity, entry_of
+from gearcache.cache.keys.key import short_name
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
 from gearcache.errors import CacheError
@@ -22,25 +22,15 @@ from gearcache.reporting.safe_texts import gear_name, names_of, number, shown
 
 #: How many entries of a method, the newest, an entry is compared with.
 _COMPARED = 20
-_DIGEST_SHOWN = 12
-
-
-class Held(Struct, frozen=True):
-    """One entry of a side; `read` gives its manifest or raises `CacheError`."""
-
-    method: str
-    created: float
-    gears: tuple[str, ...]
-    compile_seconds: float
-    read: Callable[[], Manifest]
 
 
 class Side(Struct, frozen=True):
-    """The content of one cache or bundle."""
+    """The content of one cache or bundle; `read` returns the manifest of an entry or raises `CacheError`."""
 
     path: Path
-    entries: dict[Identity, Held]
-    faults: list[str]
+    entries: dict[Identity, EntryRow]
+    read: Callable[[EntryRow], Manifest]
+    faults: list[str] = field(default_factory=list)
     #: Entries that exist but cannot be read.
     unread: set[Identity] = field(default_factory=set)
 
@@ -49,21 +39,12 @@ def read_side(path: Path) -> Side:
     """Read a cache folder or a bundle; `CacheError` for a bundle that cannot be read."""
     if path.is_dir():
         catalog = Catalog(Layout(path))
-        entries = {
-            entry.identity: Held(
-                entry.method, entry.created, tuple(entry.gears), entry.compile_seconds, partial(catalog.read, entry)
-            )
-            for entry in catalog.entries()
-        }
+        entries = {entry.identity: entry for entry in catalog.entries()}
         unread = {damaged for fault in catalog.faults if (damaged := _identity(catalog.layout, fault)) is not None}
-        return Side(path, entries, [shown(str(fault)) for fault in catalog.faults], unread)
-    bundle_entries: dict[Identity, Held] = {}
-    for identity, manifest in bundle_manifests(path):
-        row = entry_of(manifest, identity, 0)
-        bundle_entries[identity] = Held(
-            row.method, row.created, tuple(row.gears), row.compile_seconds, partial(_as_it_is, manifest)
-        )
-    return Side(path, bundle_entries, [])
+        return Side(path, entries, catalog.read, [shown(str(fault)) for fault in catalog.faults], unread)
+    manifests = dict(bundle_manifests(path))
+    entries = {identity: entry_of(manifest, identity, 0) for identity, manifest in manifests.items()}
+    return Side(path, entries, lambda entry: manifests[entry.identity])
 
 
 def _identity(layout: Layout, fault: CacheError) -> Identity | None:
@@ -72,10 +53,6 @@ def _identity(layout: Layout, fault: CacheError) -> Identity | None:
         return layout.identify(path) if isinstance(path, Path) else None
     except ValueError:
         return None
-
-
-def _as_it_is(manifest: Manifest) -> Manifest:
-    return manifest
 
 
 def compare(ours: Side, theirs: Side) -> dict[str, Any]:
@@ -87,7 +64,7 @@ def compare(ours: Side, theirs: Side) -> dict[str, Any]:
     faults = [*ours.faults, *theirs.faults]
     unread = set(theirs.unread)
     both = sorted(ours.entries.keys() & theirs.entries.keys())
-    shared = [_shared(each, ours.entries[each], theirs.entries[each], faults, unread) for each in both]
+    shared = [_shared(each, ours, theirs, faults, unread) for each in both]
     only_a, only_b = _only_here(ours, theirs, faults), _only_here(theirs, ours, faults)
     partly_compiled = [row for row in shared if row["compiles"]]
     return {
@@ -107,46 +84,43 @@ def compare(ours: Side, theirs: Side) -> dict[str, Any]:
         # An entry that the second side has but cannot read does not count as absent.
         "only_a": [row for identity, row in only_a.items() if identity not in theirs.unread],
         "only_b": list(only_b.values()),
-        "unread_b": sorted(f"{label}-{digest[:_DIGEST_SHOWN]}" for label, digest, _ in unread),
+        "unread_b": sorted(short_name(f"{label}-{digest}") for label, digest, _ in unread),
         "faults": faults,
     }
 
 
 def _summary(side: Side) -> dict[str, Any]:
-    return {"path": shown(str(side.path)), "entries": len(side.entries), "gears": _sum_of_gears(side.entries.values())}
+    gears = sum(len(entry.gears) for entry in side.entries.values())
+    return {"path": shown(str(side.path)), "entries": len(side.entries), "gears": gears}
 
 
-def _sum_of_gears(entries: Iterable[Held]) -> int:
-    return sum(len(entry.gears) for entry in entries)
-
-
-def _plain(identity: Identity, entry: Held) -> dict[str, Any]:
-    label, digest, ranks = identity
+def _plain(entry: EntryRow) -> dict[str, Any]:
     return {
         "method": shown(entry.method),
-        "name": f"{label}-{digest[:_DIGEST_SHOWN]}",
-        "key": digest,
-        "ranks": shown(ranks),
+        "name": entry.short_name,
+        "key": entry.digest,
+        "ranks": shown(entry.ranks),
         "gears": len(entry.gears),
         "compile_seconds": round(number(entry.compile_seconds), 3),
     }
 
 
-def _shared(identity: Identity, ours: Held, theirs: Held, faults: list[str], unread: set[Identity]) -> dict[str, Any]:
+def _shared(identity: Identity, side_a: Side, side_b: Side, faults: list[str], unread: set[Identity]) -> dict[str, Any]:
     """Compare entries with equal keys. Returns the gears that one side lacks, the first dependency that only one side's
     traces have, and the gears that a host with our entry would compile: all of theirs, if ours cannot be read.
     """
+    ours, theirs = side_a.entries[identity], side_b.entries[identity]
     first, more = "", 0
     to_compile: list[Anew] = []
     seconds = 0.0
     try:
-        wanted = theirs.read()
+        wanted = side_b.read(theirs)
     except CacheError as error:
         faults.append(shown(str(error)))
         unread.add(identity)
     else:
         try:
-            stored = ours.read()
+            stored = side_a.read(ours)
             lines = list(differing_lines(wanted, stored))
             first, more = (lines[0], len(lines) - 1) if lines else ("", 0)
             to_compile = gears_to_compile(wanted, stored)
@@ -156,7 +130,7 @@ def _shared(identity: Identity, ours: Held, theirs: Held, faults: list[str], unr
             to_compile, seconds = [Anew(gear, "", 0.0) for gear in theirs.gears], number(theirs.compile_seconds)
     first = first.replace("only wanted:", "only b:", 1).replace("only stored:", "only a:", 1)
     return {
-        **_plain(identity, theirs),
+        **_plain(theirs),
         "gears_only_a": [gear_name(gear) for gear in ours.gears if gear not in theirs.gears],
         "gears_only_b": [gear_name(gear) for gear in theirs.gears if gear not in ours.gears],
         "compiles": [gear_name(each.gear) + (f" ({shown(each.layout)})" if each.layout else "") for each in to_compile],
@@ -169,40 +143,37 @@ def _shared(identity: Identity, ours: Held, theirs: Held, faults: list[str], unr
 
 def _only_here(side: Side, other: Side, faults: list[str]) -> dict[Identity, dict[str, Any]]:
     """Return the entries that only one side has, each with the nearest one of the other side and the difference."""
-    by_label: dict[str, list[tuple[Identity, Held]]] = {}
-    for identity, entry in sorted(other.entries.items(), key=lambda item: -item[1].created):
-        by_label.setdefault(identity[0], []).append((identity, entry))
+    by_label: dict[str, list[EntryRow]] = {}
+    for entry in sorted(other.entries.values(), key=lambda entry: -entry.created):
+        by_label.setdefault(entry.label, []).append(entry)
     only_here = {}
     for identity, entry in sorted(side.entries.items()):
         if identity not in other.entries:
-            plain = _plain(identity, entry)
-            only_here[identity] = {
-                **plain,
-                "differs": {"from": plain["name"], "fact": "entry", "this": "whole", "other": "damaged", "more": 0}
-                if identity in other.unread
-                else _nearest(entry, identity, by_label.get(identity[0], []), faults),
-            }
+            damaged = {"from": entry.short_name, "fact": "entry", "this": "whole", "other": "damaged", "more": 0}
+            is_damaged = identity in other.unread
+            candidates = by_label.get(entry.label, [])
+            differs = damaged if is_damaged else _nearest(side, entry, other, candidates, faults)
+            only_here[identity] = {**_plain(entry), "differs": differs}
     return only_here
 
 
 def _nearest(
-    entry: Held, identity: Identity, candidates: list[tuple[Identity, Held]], faults: list[str]
+    side: Side, entry: EntryRow, other: Side, candidates: list[EntryRow], faults: list[str]
 ) -> dict[str, Any] | None:
     best: dict[str, Any] | None = None
-    same_ranks = [each for each in candidates if each[0][2] == identity[2]] or candidates
+    same_ranks = [each for each in candidates if each.ranks == entry.ranks] or candidates
     try:
-        manifest = entry.read()
+        manifest = side.read(entry)
     except CacheError as error:
         faults.append(shown(str(error)))
         return None
-    for (label, digest, ranks), other in same_ranks[:_COMPARED]:
+    for candidate in same_ranks[:_COMPARED]:
         try:
-            difference = first_leaf(manifest, other.read())
+            difference = first_leaf(manifest, other.read(candidate))
         except CacheError:
             continue  # removed or damaged in the meantime; reported where it is listed
-        name = f"{label}-{digest[:_DIGEST_SHOWN]}"
         if difference is None:
-            difference = {"fact": "ranks", "this": shown(identity[2]), "other": shown(ranks), "more": 0}
+            difference = {"fact": "ranks", "this": shown(entry.ranks), "other": shown(candidate.ranks), "more": 0}
         if best is None or difference["more"] < best["more"]:
-            best = {"from": shown(name), **difference}
+            best = {"from": shown(candidate.short_name), **difference}
     return best

@@ -40,7 +40,7 @@ def report_document(
         "exists": catalog.layout.bucket.exists(),
         "overview": used_plain(catalog, total, limits_in_force(environ)),
         "reasons": [{"reason": shown(each), "advice": advice_for(each)} for each in sorted(total.missed)],
-        "methods": method_rows(methods, entries, rows, records),
+        "methods": method_rows(methods, rows, records),
         "entries": rows,
         "tiers": [{**each, "tier": shown(each["tier"])} for each in tier_counts(catalog.layout)],
         "misses": _misses(records),

@@ -7,7 +7,6 @@ from typing import Any
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.manifest import Manifest
-from gearcache.commands.common import short_name
 from gearcache.errors import CacheError
 from gearcache.readable.differences import differences
 from gearcache.readable.entry import understood, variants_of
@@ -55,6 +54,7 @@ class EntryDetails:
     def _row(self, entry: EntryRow) -> dict[str, Any]:
         return {
             "method": shown(entry.method),
+            "label": entry.label,
             "key": entry.digest,
             "ranks": shown(entry.ranks),
             "size": entry.size,
@@ -71,22 +71,10 @@ class EntryDetails:
                 with understood(manifest):
                     variants = variants_of(manifest)
                     details = {"gears": _gears(variants, manifest), "variants": _distinctions(variants)}
-                    return {"is_read": True, "owner": _owner(manifest), **details}
+                    return {"is_read": True, **details}
             except CacheError as error:
                 self.faults.append(shown(str(error)))
-        return {"is_read": False, "owner": "", "gears": [], "variants": []}
-
-
-def _owner(manifest: Manifest) -> str:
-    """Return `module:Class` of the method, if the key contains it."""
-    module = manifest.components.get("module")
-    classes = module.get("classes") if isinstance(module, dict) else None
-    first_class = classes[0] if isinstance(classes, list | tuple) and classes else None
-    return (
-        shown(first_class[1])
-        if isinstance(first_class, list | tuple) and len(first_class) == 2 and first_class[0] == ""
-        else ""
-    )
+        return {"is_read": False, "gears": [], "variants": []}
 
 
 def _gears(variants: list[dict[str, Any]], manifest: Manifest) -> list[dict[str, Any]]:
@@ -119,7 +107,7 @@ def _distinctions(variants: list[dict[str, Any]]) -> list[list[str]]:
 def _difference(manifest: Manifest, previous: EntryRow, older: Manifest) -> dict[str, Any] | None:
     """Return how an entry differs from the previous entry of its method."""
     leaf = first_leaf(manifest, older)
-    return {"from": shown(short_name(previous)), **leaf} if leaf else None
+    return {"from": shown(previous.short_name), **leaf} if leaf else None
 
 
 def first_leaf(wanted: Manifest, stored: Manifest) -> dict[str, Any] | None:

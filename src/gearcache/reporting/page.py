@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from hashlib import sha256
 from importlib.resources import files
@@ -40,19 +40,21 @@ def page(document: dict[str, Any]) -> str:
         seconds=duration_text,
         moment=_moment,
         percent=percent,
-        pointer=_pointer,
         gear=_gear,
         raw=_is_raw,
     )
     environment.globals.update(count=_count)
     policy = f"default-src 'none'; style-src 'sha256-{_digest(style)}'; base-uri 'none'; form-action 'none'"
     limits = {"rows": ROWS, "methods": METHODS, "reasons": REASONS}
+    entries_by_label: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for entry in document["entries"]:
+        entries_by_label[entry["label"]].append(entry)
     html: str = environment.from_string(template).render(
         **document,
         style=style,
         policy=policy,
         most=limits,
-        entries_of=_entries_of(document),
+        entries_by_label=entries_by_label,
         missed=_collect_misses(document)[:REASONS],
     )
     return html
@@ -66,39 +68,24 @@ def _digest(text: str) -> str:
     return base64.b64encode(sha256(text.encode()).digest()).decode()
 
 
-def _entries_of(document: Mapping[str, Any]) -> list[list[int]]:
-    """Return the places of the entries of each method; one of unknown class may belong to any method of its name."""
-    by_name: dict[str, list[int]] = defaultdict(list)
-    for place, entry in enumerate(document["entries"]):
-        by_name[entry["method"]].append(place)
-    places_by_method = []
-    for method in document["methods"]:
-        places, owner = by_name[method["method"]] if method["entries"] else [], method["owner"]
-        owners = [document["entries"][place]["owner"] for place in places]
-        places_by_method.append(
-            [place for place, other in zip(places, owners, strict=True) if not owner or other in ("", owner)]
-        )
-    return places_by_method
-
-
 class Missed(Struct):
-    """The misses of a method for one reason: the place of the count, and the places of recorded misses."""
+    """The misses of a method for one reason: how many were counted, and the recorded ones."""
 
     method: str
     reason: str
     counted: int | None = None
-    recorded: list[int] = field(default_factory=list)
+    recorded: list[dict[str, Any]] = field(default_factory=list)
 
 
 def _collect_misses(document: Mapping[str, Any]) -> list[Missed]:
     """Return the misses by method and reason; a key that differs from the nearest entry counts as an absent entry."""
     misses: dict[tuple[str, str], Missed] = {}
-    for place, miss in enumerate(document["misses"]):
+    for miss in document["misses"]:
         reason = "absent" if miss["kind"] == "key" else miss["kind"]
-        misses.setdefault((miss["method"], reason), Missed(miss["method"], reason)).recorded.append(place)
-    for place, method in enumerate(document["methods"]):
-        for reason in method["misses_by_reason"]:
-            misses.setdefault((method["method"], reason), Missed(method["method"], reason)).counted = place
+        misses.setdefault((miss["method"], reason), Missed(miss["method"], reason)).recorded.append(miss)
+    for method in document["methods"]:
+        for reason, number in method["misses_by_reason"].items():
+            misses.setdefault((method["method"], reason), Missed(method["method"], reason)).counted = number
     return list(misses.values())
 
 
@@ -125,8 +112,3 @@ def _gear(text: str, names: Mapping[str, str]) -> str:
 def _is_raw(text: str) -> bool:
     """Whether a value of a key is a list or a table of its parts, which means nothing to a reader."""
     return text[:1] in ("[", "(", "{")
-
-
-def _pointer(steps: Sequence[str | int]) -> str:
-    """Return the place of a number in the JSON document, as an RFC 6901 pointer."""
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)

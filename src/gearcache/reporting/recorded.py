@@ -2,57 +2,75 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct, field
 
 from gearcache.cache.files.trust import open_regular
 from gearcache.errors import CacheError
 from gearcache.guards.evidence.reason import Reason
-from gearcache.reporting.safe_texts import counted, gear_name, number, shown, whole
+from gearcache.reporting.safe_texts import counted, gear_name, shown
 
 #: A file of gearcache has at most 4 MB of spans; reading takes 20 times as much memory.
 LARGEST = 16 << 20
-_METHODS = 2000
-_ROWS = 2000
+_Count = Annotated[int, Meta(ge=0, le=1 << 53)]
+_Seconds = Annotated[float, Meta(ge=0, le=1e15)]
+
+
+class _Reason(Reason, frozen=True):
+    times: _Count = 1
+
+
+class _Shape(Struct):
+    shape: list[_Count]
+    calls: _Count
+
+
+class _Method(Struct):
+    method: str
+    gears: dict[str, _Count]
+    padded: dict[str, _Count]
+    eager_reasons: dict[str, _Count]
+    refused_errors: dict[str, _Count]
+    dims: list[str]
+    shapes: list[_Shape]
+    reasons: list[_Reason]
+    declared: list[str] = field(default_factory=list)
+
+
+class _Process(Struct):
+    methods: list[_Method]
+    command: str
+    pid: _Count
+    began: _Seconds
+    seconds: _Seconds
+
+
+class _File(Struct):
+    """A trace; other programs write other parts of it."""
+
+    gearcache: _Process
 
 
 def read_recorded(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return a start and its methods as plain data; `CacheError` for a file that is not a trace of gearcache."""
     try:
-        content = _own_part(json.loads(_read(path)))
-        methods = [_method(method) for method in content["methods"][:_METHODS]]
-        start = {
-            "file": shown(str(path)),
-            "command": shown(content.get("command", "")),
-            "pid": whole(content.get("pid")),
-            "began": number(content.get("began")),
-            "seconds": round(number(content.get("seconds")), 6),
-        }
+        process = msgspec.json.decode(_read(path), type=_File).gearcache
     except OSError as error:
         raise CacheError(f"`{path}` cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CacheError(f"`{path}` is no file that `GEARCACHE_TRACE` has written: {_reason_text(error)}") from error
-    return start, methods
-
-
-def _own_part(document: Any) -> dict[str, Any]:
-    """Return gearcache's own data; `ValueError` for anything else."""
-    own = document.get("gearcache") if isinstance(document, dict) else None
-    if not isinstance(own, dict):
-        raise ValueError("it has no part `gearcache`: another program has written it")
-    if not isinstance(own.get("methods"), list):
-        raise ValueError("its part `gearcache` has no list `methods`")
-    return own
-
-
-def _reason_text(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
-        return f"it is no JSON ({error})" if isinstance(error, json.JSONDecodeError) else "it is no text"
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    return str(error) if isinstance(error, ValueError) else "a part of it has another form"
+    except (ValueError, msgspec.DecodeError, RecursionError) as error:
+        raise CacheError(f"`{path}` is no file that `GEARCACHE_TRACE` has written: {error}") from error
+    start = {
+        "file": shown(str(path)),
+        "command": shown(process.command),
+        "pid": process.pid,
+        "began": process.began,
+        "seconds": round(process.seconds, 6),
+    }
+    return start, [_plain(method) for method in process.methods]
 
 
 def _read(path: Path) -> bytes:
@@ -64,36 +82,23 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _method(record: dict[str, Any]) -> dict[str, Any]:
+def _plain(record: _Method) -> dict[str, Any]:
     return {
-        "method": shown(record["method"]),
-        "owner": shown(record.get("owner", "")),
-        "declared": [gear_name(gear) for gear in record.get("declared", [])][:_ROWS],
-        "gears": counted(record.get("gears"), name_of=gear_name),
-        "padded": counted(record.get("padded"), name_of=gear_name),
-        "eager_reasons": counted(record.get("eager_reasons")),
-        "refused_errors": counted(record.get("refused_errors")),
-        "dims": [shown(dim) for dim in record.get("dims", [])][:64],
-        "shapes": _shapes(record.get("shapes", [])),
-        "reasons": [_reason(reason) for reason in record.get("reasons", [])[:_ROWS]],
+        "method": shown(record.method),
+        "declared": [gear_name(gear) for gear in record.declared],
+        "gears": counted(record.gears, gear_name),
+        "padded": counted(record.padded, gear_name),
+        "eager_reasons": counted(record.eager_reasons),
+        "refused_errors": counted(record.refused_errors),
+        "dims": [shown(dim) for dim in record.dims],
+        "shapes": [{"sizes": row.shape, "calls": row.calls} for row in record.shapes if row.calls],
+        "reasons": [_reason(reason) for reason in record.reasons],
     }
 
 
-def _shapes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return sizes (None for an invalid one) and calls; rows beyond the limit are added up without sizes."""
-    shapes = [
-        {"sizes": [size if type(size) is int and size >= 0 else None for size in row["shape"]][:64], "calls": calls}
-        for row in rows[:_ROWS]
-        if (calls := whole(row["calls"]))
-    ]
-    rest = sum(whole(row["calls"]) for row in rows[_ROWS:])
-    return [*shapes, {"sizes": [], "calls": rest}] if rest else shapes
-
-
-def _reason(record: dict[str, Any]) -> dict[str, Any]:
-    texts = {name: shown(record.get(name, "")) for name in ("kind", "text", "subject", "stored", "present", "file")}
-    advice = Reason(texts["kind"], "", texts["subject"]).advice
-    return {**texts, "line": whole(record.get("line")), "times": whole(record.get("times")), "advice": shown(advice)}
+def _reason(record: _Reason) -> dict[str, Any]:
+    texts = {name: shown(getattr(record, name)) for name in ("kind", "text", "subject", "stored", "present", "file")}
+    return {**texts, "line": record.line, "times": record.times, "advice": shown(record.advice)}
 
 
 def advice_for(kind: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -53,13 +54,9 @@ def whole(value: Any) -> int:
     return value if type(value) is int and 0 <= value <= 1 << 53 else 0
 
 
-def counted(value: Any, most: int = 1000, name_of: Callable[[Any], str] = shown) -> dict[str, int]:
-    """Return a mapping of texts to whole numbers; invalid numbers count as 0, names beyond `most` are `others`.
-
-    If several texts are equal once they are shown, their numbers are added up.
-    """
-    sums: dict[str, int] = {}
-    for index, (name, n) in enumerate(value.items() if isinstance(value, dict) else ()):
-        text = name_of(name) if index < most else "others"
-        sums[text] = sums.get(text, 0) + whole(n)
-    return sums
+def counted(numbers: Mapping[str, int], name_of: Callable[[str], str] = shown) -> dict[str, int]:
+    """Return numbers by texts as they are shown; those of texts that are then equal are added up."""
+    sums = Counter[str]()
+    for name, number_of_name in numbers.items():
+        sums[name_of(name)] += number_of_name
+    return dict(sums)

@@ -70,12 +70,11 @@ def _declared(records: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(gear for gears in declarations for gear in gears))
 
 
-def _text(dims: Sequence[str], sizes: Sequence[int | None]) -> str:
-    """Return the known sizes of a shape as the text of a gear has them."""
-    if len(sizes) != len(dims):  # the sizes cannot be assigned to dims
+def _text(dims: Sequence[str], sizes: Sequence[int]) -> str:
+    """Return the sizes of a shape as the text of a gear has them."""
+    if len(sizes) != len(dims):  # the sum of many rare shapes
         return _UNKNOWN
-    known = [f"{dim}={size}" for dim, size in zip(dims, sizes, strict=True) if size is not None]
-    return ", ".join(known) or _UNKNOWN
+    return ", ".join(f"{dim}={size}" for dim, size in zip(dims, sizes, strict=True)) or _UNKNOWN
 
 
 def _gear_of(text: str, gears: Sequence[str]) -> str | None:

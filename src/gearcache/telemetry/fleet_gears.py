@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gearcache.errors import GearSpecError
 from gearcache.guards.gears.sizes import MAX_GEARS
 from gearcache.telemetry.method_shapes import Dims, Gears, MethodShapes, Shape
-from gearcache.telemetry.size_lists import MOST_EFFORT
 from gearcache.telemetry.suggest import SuggestedGears, suggest
 
 #: The default number of proposed gears for a method that has none.
@@ -82,17 +82,15 @@ def summed(method_shapes: Iterable[MethodShapes]) -> list[MethodTraffic]:
     return sorted(traffic.values(), key=lambda row: (-row.calls, row.method, row.full_name, row.dims, repr(row.gears)))
 
 
-def propose(traffic: MethodTraffic, k: int | None = None, effort: int = MOST_EFFORT) -> Proposal:
+def propose(traffic: MethodTraffic, k: int | None = None) -> Proposal:
     """Return at most `k` gears for the recorded shapes; None means as many as there are now. `GearSpecError` if there
-    are no shapes. `effort` bounds how much is tried."""
+    are no shapes."""
     considered = _most_frequent(
         {shape: calls for shape, calls in traffic.shapes.items() if calls and all(size > 0 for size in shape)}
     )
     number = k if k is not None else min(len(traffic.gears) or USUAL_GEARS, MAX_GEARS)
     try:
-        suggestion = suggest(
-            traffic.dims, considered, number, gears=traffic.gears, all_shapes=traffic.shapes, effort=effort
-        )
+        suggestion = suggest(traffic.dims, considered, number, gears=traffic.gears, all_shapes=traffic.shapes)
     except (AssertionError, ZeroDivisionError) as error:  # the data contains impossible sizes
         raise GearSpecError(f"suggest_gears: no gears fit these shapes: {error}") from error
     indices = {f"{path}.size({dim})": index for index, (path, dim) in enumerate(traffic.dims)}
@@ -107,7 +105,7 @@ def propose(traffic: MethodTraffic, k: int | None = None, effort: int = MOST_EFF
         work_now += calls * min(_rows(gear, shape, owners) for gear in fitting)
         work_then += calls * math.prod(min(size for size in sizes if size >= shape[index]) for index, sizes in owners)
     saves = work_then < work_now or unserved > 0
-    return Proposal(
+    proposal = Proposal(
         suggestion,
         unserved if traffic.gears else 0,
         work_now,
@@ -116,6 +114,7 @@ def propose(traffic: MethodTraffic, k: int | None = None, effort: int = MOST_EFF
         traffic.calls - sum(considered.values()),
         keeps=bool(traffic.gears) and not saves and number >= len(traffic.gears),
     )
+    return replace(proposal, suggestion=replace(suggestion, today=proposal.against_today))
 
 
 def _most_frequent(shapes: dict[Shape, int]) -> dict[Shape, int]:

@@ -9,7 +9,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import torch
 
@@ -53,25 +53,6 @@ class CountedGraphs(Generic[_Row, _Key]):
         return self._sum_up([row for _, row in rows], sums)
 
 
-class Rows:
-    """The calls of the graphs of one cached method."""
-
-    def __init__(self) -> None:
-        self._counted = CountedGraphs(_with_calls)
-
-    def add(self, gear: str, graph: GraphCall, *, is_padded: bool) -> None:
-        """Count the calls of a graph."""
-        self._counted.add(graph, (gear, is_padded, graph.counter))
-
-    def calls(self, *kinds: bool) -> dict[str, int]:
-        """Return gear -> calls of it, of the kinds: padded to it (True), or of its own sizes (False)."""
-        calls: dict[str, int] = {}
-        for (gear, is_padded), count in self._counted.totals().items():
-            if is_padded in kinds:
-                calls[gear] = calls.get(gear, 0) + count
-        return calls
-
-
 def _with_calls(rows: Iterable[_GearRow], sums: Mapping[tuple[str, bool], int]) -> dict[tuple[str, bool], int]:
     totals = dict(sums)
     for gear, is_padded, counter in rows:
@@ -81,7 +62,9 @@ def _with_calls(rows: Iterable[_GearRow], sums: Mapping[tuple[str, bool], int]) 
     return totals
 
 
-_live: list[tuple[str, Rows, weakref.ref[GearUse]]] = []
+#: The graphs of one method.
+_Graphs: TypeAlias = "CountedGraphs[_GearRow, tuple[str, bool]]"
+_live: list[tuple[str, _Graphs, weakref.ref[GearUse]]] = []
 _collected: dict[tuple[str, str], int] = {}
 
 
@@ -92,26 +75,18 @@ class GearUse:
     """
 
     def __init__(self, method: str) -> None:
-        self._rows = Rows()
+        self._graphs = CountedGraphs(_with_calls)
         with _lock:
             _fold()
-            _live.append((method, self._rows, weakref.ref(self)))
+            _live.append((method, self._graphs, weakref.ref(self)))
 
     def add(self, gear: str, graph: GraphCall, *, is_padded: bool = False) -> None:
         """Count the calls of a graph; `is_padded`: the graph is that of a larger gear, at the sizes of the calls."""
-        self._rows.add(gear, graph, is_padded=is_padded)
-
-    def calls(self) -> dict[str, int]:
-        """Return gear -> calls, for every gear that was loaded."""
-        return self._rows.calls(True, False)
+        self._graphs.add(graph, (gear, is_padded, graph.counter))
 
     def calls_by_kind(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return gear -> calls of the gears themselves, and of sizes that were padded to a gear."""
-        return self._rows.calls(False), self._rows.calls(True)
-
-    def padded_calls(self) -> int:
-        """Return how many of these calls were padded to their gear."""
-        return sum(self._rows.calls(True).values())
+        return _by_kind(self._graphs)
 
 
 def gear_calls() -> dict[tuple[str, str], int]:
@@ -119,25 +94,35 @@ def gear_calls() -> dict[tuple[str, str], int]:
     with _lock:
         _fold()
         totals = dict(_collected)
-        for method, rows, _ in _live:
-            _add(totals, method, rows)
+        for method, graphs, _ in _live:
+            _add(totals, method, graphs)
     return totals
 
 
 def _fold() -> None:
     """Keep only the sums of methods that were collected."""
     dead = [entry for entry in _live if entry[2]() is None]
-    for method, rows, _ in dead:
-        _add(_collected, method, rows)
+    for method, graphs, _ in dead:
+        _add(_collected, method, graphs)
     if dead:
         dead_ids = {id(entry) for entry in dead}
         _live[:] = [entry for entry in _live if id(entry) not in dead_ids]
 
 
-def _add(totals: dict[tuple[str, str], int], method: str, rows: Rows) -> None:
-    padded = sum(rows.calls(True).values())
-    for gear, calls in [*rows.calls(False).items(), *([(PADDED, padded)] if padded else [])]:
+def _add(totals: dict[tuple[str, str], int], method: str, graphs: _Graphs) -> None:
+    own, padded = _by_kind(graphs)
+    for gear, calls in own.items():
         totals[method, gear] = totals.get((method, gear), 0) + calls
+    if padded_calls := sum(padded.values()):
+        totals[method, PADDED] = totals.get((method, PADDED), 0) + padded_calls
+
+
+def _by_kind(graphs: _Graphs) -> tuple[dict[str, int], dict[str, int]]:
+    own: dict[str, int] = {}
+    padded: dict[str, int] = {}
+    for (gear, is_padded), calls in graphs.totals().items():
+        (padded if is_padded else own)[gear] = calls
+    return own, padded
 
 
 def calls_of(counter: itertools.count[int]) -> int:

@@ -12,19 +12,28 @@ import sys
 import threading
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gearcache.telemetry.progress_line import SHARED_STAGES, SHARES, STAGES, State, fitted
 from gearcache.terminal import is_drawable, print_progress, shows_progress
 from gearcache.threads import started
 
-if TYPE_CHECKING:
-    from rich.text import Text
-
 logger = logging.getLogger("gearcache")
+#: Labels for the stages of compilers. Stages without a gear occur once for a worker, or for a host.
+_STAGES = {
+    "trace": "tracing",
+    "start": "starting a compile worker",
+    "import": "importing Inductor",
+    "headers": "compiling C++ runtime headers, once per host",
+    "begin": "reading",
+    "search": "finding repeats in",
+    "lower": "generating code for",
+    "compile": "compiling",
+}
+_SHARED_STAGES = ("trace", "start", "import", "headers")
+#: The share of a gear's work that is done when a stage begins: a guess, so that the bar moves within a gear.
+_SHARES = {"start": 0.02, "import": 0.05, "headers": 0.1, "begin": 0.2, "search": 0.2, "lower": 0.3, "compile": 0.5}
 #: Without a terminal, a line reports the progress after this many seconds, then after twice as many, and so on.
 _FIRST_BEAT, _LAST_BEAT = 10.0, 60.0
-_REFRESHES = 4  # per second
 #: Without a terminal, a build that takes less time, as with backend `eager`, prints nothing.
 _SILENT_SECONDS = 2.0
 #: The most characters of the reason, which may name many values.
@@ -72,15 +81,11 @@ class BuildProgress:
             return
         started(self._line)
         if is_drawable(sys.stderr):
-            from rich.console import Console
-            from rich.live import Live
+            from gearcache.telemetry.progress_bar import progress_bar
 
-            console = Console(stderr=True)
-            self._bar = Live(
-                get_renderable=lambda: self._drawn(console.width), console=console, refresh_per_second=_REFRESHES
-            )
+            self._bar = progress_bar(self._method, lambda: f"{self._done}/{self._gears}", self._step)
             with contextlib.suppress(OSError, RuntimeError, ValueError):  # the terminal is gone, or no thread starts
-                self._bar.start(refresh=True)
+                self._bar.start()
         if self._bar is None:
             started(threading.Thread(target=self._beat, daemon=True))
 
@@ -107,8 +112,9 @@ class BuildProgress:
             done = self._done
             tells_headers = stage == "headers" and not self._has_headers
             self._has_headers |= tells_headers
+        self._draw()
         if tells_headers:
-            logger.info("%s: %s", self._method, STAGES["headers"])
+            logger.info("%s: %s", self._method, _STAGES["headers"])
         if stage in ("done", "failed"):
             message = "%s: gear %s %s after %.1f s (%d of %d)"
             logger.info(message, self._method, gear, stage, now - self._begin_times[gear], done, max(done, self._gears))
@@ -119,44 +125,36 @@ class BuildProgress:
         """Record that more gears will be compiled than was known at first."""
         with self._lock:
             self._gears += gears
+        self._draw()
 
-    def _state(self) -> State:
-        """Return the current state: of several gears, that of the one that has been in its stage for longest."""
+    def _step(self) -> str:
+        """Return the current step and its duration; of several gears, that of the one that is in its step longest."""
         now = time.monotonic()
         with self._lock:
             busy = sorted((since, gear, stage) for gear, (stage, since) in self._stages.items())
-            is_over = self._done >= self._gears
-        if not busy:
-            if is_over or self._ended.is_set():
-                return State(f"{self._failed} failed") if self._failed else State("")
-            return State(STAGES["trace"], "", now - self._idle)
-        since, gear, stage = busy[0]
-        step = STAGES.get(stage, stage)
-        if stage in SHARED_STAGES:
-            return State(step, "", now - since)
-        return State(step, gear, now - since, len(busy) - 1)
+            is_over = self._done >= self._gears or self._ended.is_set()
+        if not busy and is_over:
+            return f"{self._failed} failed" if self._failed else ""
+        since, gear, stage = busy[0] if busy else (self._idle, "", "trace")
+        step = f"{_STAGES.get(stage, stage)}: {int(now - since)} s"
+        if stage in _SHARED_STAGES:
+            return step
+        others = f" and {len(busy) - 1} more" if len(busy) > 1 else ""
+        return f"{step}{others}, {gear}"
 
-    def _share(self) -> float:
-        """Return the share of the work that is done: finished gears, finished stages of others, the trace."""
-        with self._lock:
-            parts = sum(SHARES.get(stage, 0.0) for stage, _ in self._stages.values())
-            return (self._done + parts + 0.3 * self._is_traced) / (self._gears + 0.3)
-
-    def _drawn(self, width: int) -> Text:
-        from rich.text import Text
-
-        count, seconds = f"{self._done}/{self._gears}", time.monotonic() - self._created
-        line = fitted(width - 1, self._method, self._share(), count, seconds, self._state())
-        done, rest = line.bar
-        parts = [(line.method, "bold"), (" " if done + rest else "", ""), ("━" * done, "cyan"), ("━" * rest, "dim")]
-        parts += [(f" {line.count}", "green"), (f" {line.clock}", "yellow"), (f" {line.state}", "")]
-        return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
+    def _draw(self) -> None:
+        """Show the share of the work that is done: finished gears, finished stages of others, the trace."""
+        if self._bar is not None:
+            with self._lock:
+                parts = sum(_SHARES.get(stage, 0.0) for stage, _ in self._stages.values())
+                done = (self._done + parts + 0.3 * self._is_traced) / (self._gears + 0.3)
+            self._bar.update(self._bar.task_ids[0], completed=done)
 
     def _beat(self) -> None:
         wait = _FIRST_BEAT
         while not self._ended.wait(wait):
             wait = min(2 * wait, _LAST_BEAT)
-            print_progress(f"`{self._method}`: {self._done} of {self._gears} done; {self._state().text()}")
+            print_progress(f"`{self._method}`: {self._done} of {self._gears} done; {self._step()}")
 
     def _print_start(self) -> None:
         graphs = "a graph" if self._gears == 1 else f"{self._gears} graphs"

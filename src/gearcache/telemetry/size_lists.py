@@ -1,9 +1,8 @@
-"""Finds the lists of sizes, one per dim, that waste the least work, within a bounded effort.
+"""Finds the lists of sizes, one per dim, that waste the least work.
 
 For one dim the best `k` sizes are found exactly, by dynamic programming over the sorted sizes. Several independent dims
-form a product of lists. If there are few lists, all lists of the other dims are tried, each with the best list for the
-last one, which is exact as well. Otherwise one list at a time is made the best for the others until nothing improves.
-With too many dims for that, the lists grow by the size that saves the most, one at a time.
+form a product of lists: for each combination of lengths, one list at a time is made the best for the others until
+nothing improves. With too many combinations, the lists grow by the size that saves the most, one at a time.
 """
 
 from __future__ import annotations
@@ -12,12 +11,11 @@ import bisect
 import itertools
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
-#: The most steps, of about 0.3 µs each, for the lists of one method.
-MOST_EFFORT = 1_000_000
-_MOST_TRIED = 2000
-_MOST_LENGTHS = 256
+#: With more combinations of lengths, only one is tried.
+_MOST_LENGTHS = 64
 Shape = tuple[int, ...]
 Lists = list[list[int]]
 
@@ -72,85 +70,52 @@ def _with_one_more(previous: list[float], sizes: list[int], weights: list[float]
     return best, splits
 
 
-def best_lists(counts: Mapping[Shape, int], k: int, effort: int = MOST_EFFORT) -> Lists:
+def best_lists(counts: Mapping[Shape, int], k: int) -> Lists:
     """Return one list of sizes per dim, with a product of at most `k` lengths."""
     columns = [sorted({shape[index] for shape in counts}) for index in range(len(next(iter(counts))))]
-    return _Search(columns, counts, effort).lists(k)
+    lengths = list(itertools.islice(_lengths(list(map(len, columns)), k), _MOST_LENGTHS + 1))
+    if len(lengths) > _MOST_LENGTHS:
+        return _improved(counts, _grown(counts, columns, k))
+    return min((_improved(counts, _uniform(columns, each)) for each in lengths), key=partial(work_of, counts))
 
 
-class _Search:
-    def __init__(self, columns: Lists, counts: Mapping[Shape, int], effort: int) -> None:
-        self._columns, self._counts, self._effort_left = columns, counts, effort
+def _uniform(columns: Lists, lengths: Sequence[int]) -> Lists:
+    """Return lists as if all sizes of a dim were equally frequent."""
+    return [best_sizes(dict.fromkeys(column, 1.0), n) for column, n in zip(columns, lengths, strict=True)]
 
-    def lists(self, k: int) -> Lists:
-        limits = [len(column) for column in self._columns]
-        if len(limits) == 1:
-            return [self._best_for(0, [[]], min(k, limits[0]))]
-        all_lengths = list(itertools.islice(_lengths(limits, k), _MOST_LENGTHS + 1))
-        best = self._grow_lists(k) if len(all_lengths) > _MOST_LENGTHS else self._uniform_lists(all_lengths[0])
-        best_work = work_of(self._counts, best)
-        for number, lengths in enumerate(all_lengths if len(all_lengths) <= _MOST_LENGTHS else ()):
-            share = self._effort_left // (len(all_lengths) - number)
-            for lists in self._candidates(lengths, share):
-                self._effort_left -= self._price
-                if (work := work_of(self._counts, lists)) < best_work:
-                    best, best_work = lists, work
-        return best
 
-    @property
-    def _price(self) -> int:
-        """Return the cost of examining all shapes."""
-        return len(self._counts) * len(self._columns)
+def _grown(counts: Mapping[Shape, int], columns: Lists, k: int) -> Lists:
+    """Return the lists that result from adding the size that saves the most, again and again, while there is room."""
+    lists = [column[-1:] for column in columns]
+    while True:
+        longer = [
+            [*lists[:at], _best_for(counts, at, lists, len(lists[at]) + 1), *lists[at + 1 :]]
+            for at, column in enumerate(columns)
+            if len(lists[at]) < len(column) and math.prod(map(len, lists)) // len(lists[at]) * (len(lists[at]) + 1) <= k
+        ]
+        if not longer:
+            return lists
+        lists = min(longer, key=partial(work_of, counts))
 
-    def _uniform_lists(self, lengths: tuple[int, ...]) -> Lists:
-        """Return lists as if all sizes of a dim were equally frequent."""
-        pairs = zip(self._columns, lengths, strict=True)
-        return [best_sizes(dict.fromkeys(column, 1.0), length) for column, length in pairs]
 
-    def _candidates(self, lengths: tuple[int, ...], effort: int) -> Iterator[Lists]:
-        columns = self._columns
-        *others, last = range(len(columns))
-        number_of_lists = math.prod(math.comb(len(columns[at]) - 1, lengths[at] - 1) for at in others)
-        price = 2 * self._price + len(columns[last]) * lengths[last]
-        if number_of_lists <= _MOST_TRIED and number_of_lists * price <= effort:
-            rows = (itertools.combinations(columns[at][:-1], lengths[at] - 1) for at in others)
-            for combination in itertools.product(*rows):
-                lists = [[*column, columns[at][-1]] for at, column in zip(others, combination, strict=True)]
-                yield [*lists, self._best_for(last, [*lists, []], lengths[last])]
-            return
-        end = self._effort_left - effort
-        lists, previous_work = self._uniform_lists(lengths), math.inf
-        while self._effort_left > end and (work := work_of(self._counts, lists)) < previous_work:
-            previous_work = work
-            yield list(lists)
-            for at in range(len(columns)):
-                lists[at] = self._best_for(at, lists, lengths[at])
-        yield lists
+def _improved(counts: Mapping[Shape, int], lists: Lists) -> Lists:
+    """Make each list the best one of its length for the others, until nothing improves."""
+    while True:
+        better = list(lists)
+        for at in range(len(lists)):
+            better[at] = _best_for(counts, at, better, len(lists[at]))
+        if work_of(counts, better) >= work_of(counts, lists):
+            return lists
+        lists = better
 
-    def _grow_lists(self, k: int) -> Lists:
-        """Add the size that saves the most, again and again, while there is room and effort is left."""
-        lists = [column[-1:] for column in self._columns]
-        while self._effort_left > 0:
-            extensions = []
-            for at, column in enumerate(self._columns):
-                length = len(lists[at]) + 1
-                if length > len(column) or math.prod(map(len, lists)) // len(lists[at]) * length > k:
-                    continue
-                longer_lists = [*lists[:at], self._best_for(at, lists, length), *lists[at + 1 :]]
-                extensions.append((work_of(self._counts, longer_lists), at, longer_lists))
-            if not extensions:
-                break
-            _, _, lists = min(extensions)
-        return lists
 
-    def _best_for(self, at: int, lists: Lists, length: int) -> list[int]:
-        """Return the best list of one dim, given those of the others."""
-        self._effort_left -= 2 * self._price + len(self._columns[at]) * length
-        weights: dict[int, float] = {}
-        for shape, calls in self._counts.items():
-            other_sizes = math.prod(held(size, lists[index]) for index, size in enumerate(shape) if index != at)
-            weights[shape[at]] = weights.get(shape[at], 0.0) + calls * other_sizes
-        return best_sizes(weights, length)
+def _best_for(counts: Mapping[Shape, int], at: int, lists: Lists, length: int) -> list[int]:
+    """Return the best list of one dim, given those of the others."""
+    weights: dict[int, float] = {}
+    for shape, calls in counts.items():
+        other_sizes = math.prod(held(size, lists[index]) for index, size in enumerate(shape) if index != at)
+        weights[shape[at]] = weights.get(shape[at], 0.0) + calls * other_sizes
+    return best_sizes(weights, length)
 
 
 def _lengths(limits: list[int], k: int) -> Iterator[tuple[int, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -15,34 +15,8 @@ if TYPE_CHECKING:
     from gearcache.telemetry.method_shapes import MethodShapes
 
 
-class _Use(Protocol):
-    """The queries about the use of gears."""
-
-    def calls(self) -> dict[str, int]:
-        """Return calls per gear."""
-        ...
-
-    def padded_calls(self) -> int:
-        """Return calls that were padded."""
-        ...
-
-
-class _UseTogether:
-    """The combined use of gears by several methods."""
-
-    def __init__(self, parts: Sequence[_Use]) -> None:
-        self._parts = parts
-
-    def calls(self) -> dict[str, int]:
-        """Return calls per gear."""
-        totals = Counter[str]()
-        for part in self._parts:
-            totals.update(part.calls())
-        return dict(totals)
-
-    def padded_calls(self) -> int:
-        """Return calls that were padded."""
-        return sum(part.padded_calls() for part in self._parts)
+#: Returns calls by gear: of its own sizes, and padded to it.
+CallsByKind = Callable[[], tuple[dict[str, int], dict[str, int]]]
 
 
 class Stats:
@@ -52,12 +26,12 @@ class Stats:
         self,
         counters: Counters,
         outcomes: Outcomes,
-        use: _Use,
+        calls_by_kind: CallsByKind,
         method_shapes: Callable[[], MethodShapes | None] = lambda: None,
     ) -> None:
         self._counters = counters
         self._outcomes = outcomes
-        self._use = use
+        self._calls_by_kind = calls_by_kind
         self._method_shapes = method_shapes
 
     @classmethod
@@ -72,7 +46,7 @@ class Stats:
             outcomes.eager.update(part._outcomes.eager)
             outcomes.refused.update(part._outcomes.refused)
         shapes = [part_shapes for part in parts if (part_shapes := part._method_shapes()) is not None]
-        return cls(counters, outcomes, _UseTogether([part._use for part in parts]), lambda: _sum_shapes(shapes))
+        return cls(counters, outcomes, lambda: _sum_calls(parts), lambda: _sum_shapes(shapes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything that is counted as plain data for JSON.
@@ -138,7 +112,7 @@ class Stats:
     @property
     def padded_calls(self) -> int:
         """Calls that were padded to a larger gear."""
-        return self._use.padded_calls()
+        return sum(self._calls_by_kind()[1].values())
 
     @property
     def trace_seconds(self) -> float:
@@ -198,7 +172,8 @@ class Stats:
     @property
     def gears(self) -> dict[str, int]:
         """Calls per gear."""
-        return self._use.calls()
+        own, padded = self._calls_by_kind()
+        return {gear: own.get(gear, 0) + padded.get(gear, 0) for gear in {**own, **padded}}
 
     @property
     def shapes(self) -> dict[tuple[int, ...], int]:
@@ -226,6 +201,14 @@ class Stats:
             f"Stats(hits={self.hits}, misses={self.misses}, traces={self.traces}, compiles={self.compiles}, "
             f"loads={self.loads}, calls={self.calls}, gears={by_short_name(self.gears)})"
         )
+
+
+def _sum_calls(parts: Sequence[Stats]) -> tuple[dict[str, int], dict[str, int]]:
+    totals = Counter[str](), Counter[str]()
+    for part in parts:
+        for total, calls in zip(totals, part._calls_by_kind(), strict=True):
+            total.update(calls)
+    return totals
 
 
 def _sum_shapes(parts: Sequence[MethodShapes]) -> MethodShapes | None:

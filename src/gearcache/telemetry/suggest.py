@@ -17,7 +17,7 @@ from msgspec import Struct
 from gearcache.errors import GearSpecError
 from gearcache.guards.gears.sizes import MAX_GEARS
 from gearcache.guards.gears.symbol import SizeExpression, Symbol
-from gearcache.telemetry.size_lists import MOST_EFFORT, best_lists, work_of
+from gearcache.telemetry.size_lists import best_lists, work_of
 
 #: The least sizes of a dim for its relation to another one to count, or the least gears that show the relation.
 LEAST_SIZES = 4
@@ -94,12 +94,11 @@ def suggest(
     *,
     gears: Gears = (),
     all_shapes: Mapping[Shape, int] | None = None,
-    effort: int = MOST_EFFORT,
 ) -> SuggestedGears:
     """Return at most `k` gears for shapes (sizes of `dims` -> calls); `GearSpecError` if there are no shapes.
 
     `gears` are the current ones over these dims, None if they leave one open. A relation between dims must hold in
-    `all_shapes`. `effort` bounds how much is tried.
+    `all_shapes`.
     """
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_GEARS:
         raise GearSpecError(f"suggest_gears: k is {k!r}; it must be an int from 1 to {MAX_GEARS}")
@@ -125,7 +124,7 @@ def suggest(
         counts[own_sizes] = counts.get(own_sizes, 0) + calls
     lists = {index: [size] for index, size in fixed.items()}
     if varying:
-        lists.update(zip(varying, best_lists(counts, k, effort), strict=True))
+        lists.update(zip(varying, best_lists(counts, k), strict=True))
     owners = sorted(lists)
     totals: dict[Shape, int] = {}
     for shape, calls in counted.items():

@@ -52,16 +52,15 @@ def trace_events(spans: Sequence[Span], process: int, command: str) -> list[dict
 
 
 def together(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one record for each method of several objects of one class, such as equal blocks of a model.
+    """Return one record for each method of several objects, such as equal blocks of a model.
 
     Shapes over different dims cannot be added up: a method whose objects have several gets a further record for each.
     """
-    methods: dict[tuple[str, str], dict[str, Any]] = {}
+    methods: dict[str, dict[str, Any]] = {}
     others: dict[tuple[str, ...], dict[str, Any]] = {}
     for record in records:
-        name = {"method": record["method"], "owner": record.get("owner", "")}
-        key = name["method"], name["owner"]
-        total = methods.setdefault(key, {**NOTHING, **name})
+        name = record["method"]
+        total = methods.setdefault(name, {"method": name, **NOTHING})
         for field, value in record.items():
             if isinstance(value, int):
                 total[field] += value
@@ -72,7 +71,7 @@ def together(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if record.get("shapes"):
             holder = total
             if total["dims"] not in ([], record["dims"]):
-                holder = others.setdefault((*key, *record["dims"]), {**NOTHING, **name})
+                holder = others.setdefault((name, *record["dims"]), {"method": name, **NOTHING})
             holder["dims"] = record["dims"]
             holder["shapes"] = _summed(holder["shapes"] + record["shapes"], "calls")
     return [*methods.values(), *others.values()]

@@ -10,9 +10,11 @@ import pytest
 
 from gearcache.cache.layout import Layout
 from gearcache.cache.remote.breaker import FAULTS
+from gearcache.cache.remote.engines import retrying
 from gearcache.cache.remote.engines.folder import FolderRemote
 from gearcache.cache.remote.engines.protocol import Deadline, Denied, Late, RemoteError
 from gearcache.cache.remote.fetch import fetch_blobs
+from gearcache.cache.remote.lease import Lease
 from gearcache.cache.remote.names import blob_name
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.urls import parse_urls
@@ -61,6 +63,15 @@ def test_failed_writes_leave_reads_and_failed_reads_stop_both(tier: Tier) -> Non
         with pytest.raises(RemoteError):
             tier.ask(lambda _: fail(RemoteError("tier", "gone")))
     assert (tier.takes_writes, tier.is_resting) == (False, True)
+
+
+def test_a_lease_that_cannot_be_taken_is_one_fault(tier: Tier, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying, "PAUSES", (0.0, 0.0))
+    for operation in ("get", "put"):
+        monkeypatch.setattr(FolderRemote, operation, lambda *_, **__: fail(RemoteError("tier", "gone")))
+    with pytest.raises(RemoteError):
+        Lease(tier, "v5/leases/x").take()
+    assert tier.takes_writes
 
 
 def test_an_object_over_a_limit_is_no_fault_of_the_tier(tier: Tier) -> None:

@@ -38,7 +38,7 @@ def test_tiers_are_in_order_with_their_settings() -> None:
         ("redis://host/main", "`redis:` has the database `/main`; it must be a number"),
         ("https://name:secret@host/x", "`https:` has a name or password, which no request would send"),
         ("s3://key:secret@bucket/x", "`s3:` has a name or password in its URL; credentials of buckets belong into"),
-        ("oci://h/x:secret@y", "a tier `oci:`, and images are no tiers: copy an image with `skopeo` or `crane`"),
+        ("oci://h/x:secret@y", "names the tier `oci:…`; a tier begins with"),
         ("redis://h?secret", "the tier `redis://h` has no setting `…`"),
         ("folder:/x?read_only=yes", "`read_only` is 'yes'; it must be 0 or 1"),
         ("folder:/x?budget=0", "`budget` is '0'; it must be seconds"),

@@ -14,7 +14,7 @@ import torch
 
 import gearcache
 from gearcache.cache.layout import Layout
-from gearcache.commands.checks.entry_checks import check_ranks
+from gearcache.commands.checks.cache_checks import check_ranks
 from tests.scenarios import collectives, prewarmed
 from tests.support.commands import DECODE, run, run_json, store
 from tests.support.source_tree import ROOT

@@ -1,4 +1,4 @@
-"""`gearcache prewarm` and `explain MODULE:FUNCTION` on a deployment script."""
+"""`gearcache prewarm` on a deployment script."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def deploy(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_prewarm_compiles_once_and_then_says_all_present(deploy: Path) -> None:
     missing = run("prewarm", "deploy:build", "--dry-run", code=1)
     assert "2 of 2 graphs missing" in missing.stdout
-    assert "note: Net.decode: absent" in missing.stderr
+    assert "note: Net.decode: missing x.size(0)=1; x.size(0)=2, because: absent" in missing.stderr
     first = run("prewarm", "deploy:build")
     assert "compiled 2 graphs in" in first.stdout
     assert "noise of the deployment" in first.stderr
@@ -111,12 +111,12 @@ def test_wrong_usage_is_told(arguments: tuple[str, ...], message: str, deploy: P
     assert message in done.stderr
 
 
-def test_explain_says_what_the_calls_of_a_function_miss(deploy: Path) -> None:
+def test_a_dry_run_says_what_the_calls_of_a_function_miss(deploy: Path) -> None:
     run("prewarm", "deploy:build")
     sys.modules.pop("deploy")
     deploy.write_text(DEPLOY.replace("[1, 2]", "[1, 2, 4]"))
-    told = run("explain", "deploy:build", code=1).stdout
-    assert "missing: x.size(0)=1; x.size(0)=2; x.size(0)=4" in told
+    told = run("prewarm", "--dry-run", "deploy:build", code=1).stderr
+    assert "missing x.size(0)=1; x.size(0)=2; x.size(0)=4, because: " in told
     assert "`gears.axes.0.2.2` is `4`, stored is missing in the nearest entry" in told
 
 

@@ -75,7 +75,7 @@ def sound(wanted: CacheKey) -> dict[str, Any]:
                 [["weight", [["argument", "self"], [["attr", "weight"]]]]],
                 [["type", [["argument", "x"], []], "int"]],
                 [[[[["type", "M"]], []]], [["argument", "self", 0]]],
-                {"files": [["module", "ab", [["M.f", "cd"]]]], "functions": [["f", "x"]]},
+                {"files": [["module", "ab"]]},
             ],
             "variants": [{**variant, "frame": {"co_name": "f"}, "gears": [gear]}],
         },

@@ -101,12 +101,6 @@ class OfPlace(torch.nn.Module):
         base = x[1:]._base
         return x + (0 if base is None else base.shape[0])
 
-    def class_of_result(self, x: torch.Tensor) -> torch.Tensor:
-        return x + 1 if isinstance(x.contiguous(), torch.nn.Parameter) else x - 1
-
-    def type_of_result(self, x: torch.Tensor) -> torch.Tensor:
-        return x + 1 if type(x.to(torch.float32)) is torch.nn.Parameter else x - 1
-
     def tag_of_result(self, x: torch.Tensor) -> torch.Tensor:
         return x + int(getattr(x.contiguous(), "tag", 0))
 
@@ -128,3 +122,44 @@ def test_what_a_later_call_cannot_compare_of_a_tensor_is_refused(
     served = gearcache.cache_compile(getattr(OfPlace(), name), config=strict_config(), gears=gears)
     with pytest.raises(CaptureError), torch.no_grad():
         served(torch.arange(64.0).reshape(16, 4)[2:6])
+
+
+class OfClass(torch.nn.Module):
+    """Asks for the class of a result that is its argument, as `nn.Module.__setattr__` does."""
+
+    total: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4))
+        self.last = torch.zeros(4)
+
+    def instance(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if isinstance(x.contiguous(), torch.nn.Parameter) else x - 1
+
+    def type(self, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return x + 1 if type(x.to(torch.float32)) is torch.nn.Parameter else x - 1
+
+    def assigned(self, x: torch.Tensor) -> torch.Tensor:
+        self.total *= 0.5
+        self.total += x
+        self.total = self.total.contiguous()
+        self.last = x.to(torch.float32)
+        return x * self.total + self.last
+
+
+@pytest.mark.parametrize("name", ["instance", "type", "assigned"])
+def test_the_class_of_a_result_is_that_of_the_argument_that_it_is(cache_dir: Path, name: str) -> None:
+    with torch.no_grad():
+        for _ in range(2):  # traced, and loaded
+            ours, theirs, x = OfClass(), OfClass(), torch.arange(4.0)
+            served = gearcache.cache_compile(getattr(ours, name), config=strict_config())
+            for _ in range(3):
+                assert torch.equal(served(x), getattr(theirs, name)(x))
+            assert torch.equal(ours.total, theirs.total)
+            assert list(ours._buffers) == list(theirs._buffers)
+            assert (ours.last is x) == (theirs.last is x)
+        assert served.stats.traces == 0
+        if name != "assigned":
+            with pytest.raises(CaptureError, match=r"class of a result that is `x`, a .*Parameter.*\.add_\(1\)"):
+                served(torch.nn.Parameter(x))

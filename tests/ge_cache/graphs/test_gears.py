@@ -47,7 +47,7 @@ def test_a_shape_outside_all_gears_runs_eagerly_when_asked(cache_dir: Path) -> N
             {"nothing": {0: [2, 4]}}, "`nothing`, which is no parameter of `.*encode`; it has ", id="unknown argument"
         ),
         pytest.param({"x": {5: [2, 4]}}, "dim 5 of `x`, of 2 dims", id="unknown dim"),
-        pytest.param({"x[*]": {0: [2, 4]}}, "no tensor that the method uses", id="path without a match"),
+        pytest.param({"x[*]": {0: [2, 4]}}, "no tensor that the method computes with", id="path without a match"),
     ],
 )
 def test_a_spec_that_does_not_fit_the_method_is_refused_at_the_call(

@@ -68,7 +68,8 @@ class Laid(nn.Module):
         once = row + 0
         normed = nn.functional.batch_norm(x, torch.zeros(4), torch.ones(4))
         laid = [torch.cat([x]), torch.cat([x.permute(2, 0, 1)]).relu(), normed, x.roll((1, 2), (0, 2)) * 2]
-        return laid, [row + torch.zeros(3), once.view(3, 1), row * 1, row - 0, once]
+        joined = torch.cat(row.split([1, 2], 0), 0)
+        return laid, [row + torch.zeros(3), once.view(3, 1), row * 1, row - 0, once, joined]
 
 
 class Net(nn.Module):
@@ -85,7 +86,7 @@ def _assert_laid(found: Any, expected: Any, row: Tensor) -> None:
     (laid, copies), (laid_in_eager, copies_in_eager) = found, expected
     assert [each.stride() for each in laid] == [each.stride() for each in laid_in_eager]
     for each in (copies, copies_in_eager):
-        assert len({tensor.data_ptr() for tensor in (row, *each)}) == 5
+        assert len({tensor.data_ptr() for tensor in (row, *each)}) == 6
     row.mul_(2)
     torch.testing.assert_close(copies, copies_in_eager, rtol=0, atol=0)
     assert [each.signbit().tolist() for each in copies] == [each.signbit().tolist() for each in copies_in_eager]

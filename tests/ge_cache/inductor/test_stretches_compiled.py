@@ -28,6 +28,27 @@ class Tower(nn.Module):
             x = x + y.sin().cos().exp().neg().abs()
         return x
 
+    def run_beside(self, x: Tensor) -> Tensor:
+        """Each layer uses a tensor and a view of it, for which Inductor takes the tensor again."""
+        beside = torch.tanh(x)
+        viewed = beside.view(-1, 2).view(beside.shape)
+        for weight in self.weights:
+            y = torch.tanh(x @ weight) * beside
+            x = x + y.sin().cos().exp().neg().abs() * viewed
+        return x
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_here")
+def test_a_part_that_gives_one_tensor_twice_gives_two_handles(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeats, "LEAST_BYTES", 0)
+    tower, x = Tower(), torch.randn(3, 4)
+    method: Any = gearcache.cache_compile(tower.run_beside, config=strict_config("inductor"), dynamic=False)
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(method(x), tower.run_beside(x))
+    assert "compiled as a whole" not in gearcache.readable_cache(method.entry_path, print_output=False)
+
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_here")

@@ -154,9 +154,9 @@ def test_what_a_handler_raises_while_a_source_file_is_read_comes_out(
 ) -> None:
     monkeypatch.setattr(Handler, "kind", kind)
     handled(Handler().handle)
-    monkeypatch.setattr(Path, "open", lambda *_: signal.raise_signal(signal.SIGUSR1))
+    monkeypatch.setattr(Path, "read_bytes", lambda _: signal.raise_signal(signal.SIGUSR1))
     with pytest.raises(kind, match="too late"):
-        changed_source({"files": [[__name__, "", []]], "functions": []})
+        changed_source({"files": [[__name__, ""]]})
 
 
 def test_a_call_after_a_timeout_is_served_as_any_other(handled: Callable[[Any], None], cache_dir: Path) -> None:

@@ -11,17 +11,12 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.row import EntryRow
 from gearcache.cache.manifest import Manifest
 from gearcache.commands.common import (
-    Exit,
     common_options,
-    count,
     entry_plain,
     layout_at,
     note,
     note_faults,
     print_json,
-    short_name,
-    stop,
-    warn,
 )
 from gearcache.commands.deployments.deploys import are_caches, explain_caches
 from gearcache.commands.entries.entry_names import entry_argument, find_newest
@@ -43,27 +38,23 @@ _SHOWN = 40
 )
 @common_options
 def command(entry: str, other: str | None, says_by_code: bool, cache_dir: Path | None, as_json: bool) -> None:
-    """Say how an entry differs from another, why calls miss, or what a deploy would compile.
+    """Say how an entry differs from another, or what a deploy would compile.
 
     \b
-    gearcache explain ENTRY            compare with the nearest other entry of the method
-    gearcache explain ENTRY OTHER      compare two entries
-    gearcache explain MODULE:FUNCTION  run it as `prewarm --dry-run` does, and say for
-                                       each call what is stored, and what differs if it is not
-    gearcache explain A B              compare two cache folders or bundles: with A what hosts
-                                       hold, and B what a new deploy was prewarmed with, the
-                                       deploy compiles what only B has
+    gearcache explain ENTRY        compare with the nearest other entry of the method
+    gearcache explain ENTRY OTHER  compare two entries
+    gearcache explain A B          compare two cache folders or bundles: with A what hosts
+                                   hold, and B what a new deploy was prewarmed with, the
+                                   deploy compiles what only B has
 
-    ENTRY is a method, a key or its start, or a path, as for `show`.
+    ENTRY is a method, a key or its start, or a path, as for `show`. What calls of a function miss, and why, is what
+    `gearcache prewarm --dry-run` says.
     """
     if other is not None and are_caches(entry, other):
         explain_caches(Path(entry), Path(other), says_by_code=says_by_code, as_json=as_json)
         return
     if says_by_code:
         raise click.UsageError("--exit-code needs two cache folders or bundles")
-    if ":" in entry and other is None:
-        _explain_target(entry, cache_dir, as_json)
-        return
     catalog = Catalog(layout_at(cache_dir))
     wanted_entry = find_newest(catalog, entry)
     manifest = catalog.read(wanted_entry)
@@ -73,7 +64,7 @@ def command(entry: str, other: str | None, says_by_code: bool, cache_dir: Path |
     else:
         nearest = _nearest(catalog, wanted_entry, manifest)
         if nearest is None:
-            note(f"`{wanted_entry.label}` has no other entry to compare `{short_name(wanted_entry)}` with")
+            note(f"`{wanted_entry.label}` has no other entry to compare `{wanted_entry.short_name}` with")
             if as_json:
                 no_differences: dict[str, Any] = {"stored": None, "key": [], "variants": []}
                 print_json("explain", {"wanted": entry_plain(wanted_entry, catalog), **no_differences})
@@ -92,8 +83,8 @@ def command(entry: str, other: str | None, says_by_code: bool, cache_dir: Path |
             },
         )
         return
-    echo(f"wanted  {short_name(wanted_entry)} {wanted_entry.ranks}".rstrip())
-    echo(f"stored  {short_name(stored_entry)} {stored_entry.ranks}".rstrip())
+    echo(f"wanted  {wanted_entry.short_name} {wanted_entry.ranks}".rstrip())
+    echo(f"stored  {stored_entry.short_name} {stored_entry.ranks}".rstrip())
     _print("The keys differ in", [f"{path}: wanted {ours}, stored {theirs}" for path, ours, theirs in keys])
     if not keys:
         echo("", "The keys are equal" + (", the ranks differ" if wanted_entry.ranks != stored_entry.ranks else ""))
@@ -123,25 +114,3 @@ def _nearest(catalog: Catalog, wanted_entry: EntryRow, manifest: Manifest) -> tu
             if best is None or distance < best[0]:
                 best = distance, candidate, stored
     return best[1:] if best is not None else None
-
-
-def _explain_target(target: str, cache_dir: Path | None, as_json: bool) -> None:
-    """Look up what a function calls, and print for each entry whether it is stored, and if not, why."""
-    from gearcache.commands.deployments.prewarm import looked_up
-
-    layout_at(cache_dir)  # a command that only reads does not create a cache
-    report, error = looked_up(target, cache_dir)
-    if as_json:
-        print_json("explain", report.to_plain())
-    else:
-        for entry in report.entries:
-            state = f"{count(len(entry.present), 'graph')} present, {len(entry.missing)} missing"
-            echo(f"{entry.method}: {state}", f"  {entry.entry}")
-            if entry.missing:
-                echo(f"  missing: {'; '.join(entry.named(entry.missing))}", f"  because: {entry.reason}")
-            for call, cause in zip(entry.named(entry.failed), entry.failed.values(), strict=True):
-                echo(*f"  failed: {call}: {cause}".splitlines())
-        if not report.entries:
-            warn(f"`{target}` called no cached method")
-    if error is not None or not report.is_complete:
-        stop(Exit.WRONG)

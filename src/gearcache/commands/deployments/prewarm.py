@@ -147,7 +147,8 @@ def _show_progress() -> None:
 def _print(report: PrewarmReport, target: str, failure: BaseException | None) -> None:
     for entry in report.entries:
         if report.dry_run and entry.missing:
-            note(f"{entry.method}: {entry.reason}" if entry.reason else f"{entry.method}: missing")
+            missing = "; ".join(name or "the graph" for name in entry.named(entry.missing))
+            note(f"{entry.method}: missing {missing}{f', because: {entry.reason}' if entry.reason else ''}")
         for name, cause in zip(entry.named(entry.failed), entry.failed.values(), strict=True):
             if cause != str(failure):
                 echo(*f"warning: {entry.method}, {name}: {cause}".splitlines(), err=True)

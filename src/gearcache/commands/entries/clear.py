@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import asdict
 
 from gearcache.cache.admin.catalog import Catalog, Removal
 from gearcache.cache.admin.row import EntryRow, total_size
@@ -24,7 +25,6 @@ from gearcache.commands.common import (
     note,
     note_faults,
     print_json,
-    short_name,
     size_text,
     stop,
     user_text,
@@ -118,7 +118,7 @@ def report_removal(name: str, outcome: Removal, catalog: Catalog, *, dry_run: bo
     else:
         verb = "would remove" if dry_run else "removed"
         for entry in outcome.removed:
-            tell(f"{verb} {short_name(entry)}{f' {entry.ranks}' if entry.ranks else ''}, {size_text(entry.size)}")
+            tell(f"{verb} {entry.short_name}{f' {entry.ranks}' if entry.ranks else ''}, {size_text(entry.size)}")
         blobs = f" and {count(outcome.blobs, 'blob')}" if outcome.blobs else ""
         blobs += f" and {count(outcome.quarantined, 'file')} in quarantine" if outcome.quarantined else ""
         total = count(len(outcome.removed), "entry", "entries")
@@ -127,7 +127,7 @@ def report_removal(name: str, outcome: Removal, catalog: Catalog, *, dry_run: bo
         warn(str(fault))
     for entry in outcome.in_use:
         user_names = ", ".join(map(user_text, users[entry.identity]))
-        warn(f"{short_name(entry)} is in use by {f'process {user_names}' if user_names else 'a process'} and stays")
+        warn(f"{entry.short_name} is in use by {f'process {user_names}' if user_names else 'a process'} and stays")
     if any(not isinstance(fault, CorruptEntry) or isinstance(fault, OtherFormat) for fault in outcome.faults):
         stop(Exit.CACHE)
     if outcome.faults:
@@ -143,10 +143,7 @@ def _plain(outcome: Removal, catalog: Catalog, users: Any, dry_run: bool) -> dic
     return {
         "removed": [entry_plain(entry, catalog) for entry in outcome.removed],
         "in_use": [
-            {
-                **entry_plain(entry, catalog),
-                "users": [{"pid": user.pid, "command": user.command} for user in users[entry.identity]],
-            }
+            {**entry_plain(entry, catalog), "users": list(map(asdict, users[entry.identity]))}
             for entry in outcome.in_use
         ],
         "faults": [str(fault) for fault in outcome.faults],

@@ -10,7 +10,7 @@ import click
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.row import EntryRow
-from gearcache.commands.common import ago_text, count, layout_at, note, note_faults, short_name
+from gearcache.commands.common import ago_text, count, layout_at, note, note_faults
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -18,7 +18,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def complete_entry(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of an entry."""
     entries = Catalog(layout_at(context.params.get("cache_dir"), may_be_new=True)).entries()
-    names = {entry.label for entry in entries} | {short_name(entry) for entry in entries}
+    names = {entry.label for entry in entries} | {entry.short_name for entry in entries}
     return sorted(name for name in names if name.startswith(incomplete))
 
 
@@ -52,9 +52,7 @@ def is_called(entry: EntryRow, pattern: str) -> bool:
 
 
 def _find_entries(catalog: Catalog, text: str) -> list[EntryRow]:
-    entries = catalog.find(text) or [
-        entry for entry in catalog.entries() if fnmatchcase(entry.label, text) or fnmatchcase(entry.method, text)
-    ]
+    entries = catalog.find(text) or [entry for entry in catalog.entries() if is_called(entry, text)]
     if not entries:
         note_faults(catalog)
         raise click.UsageError(f"no entry is called `{text}` in `{catalog.layout.root}`; `gearcache list` names them")
@@ -63,8 +61,8 @@ def _find_entries(catalog: Catalog, text: str) -> list[EntryRow]:
 
 def _description(catalog: Catalog, entry: EntryRow, others: list[EntryRow]) -> str:
     """Return a text that distinguishes an entry from others of its name."""
-    name = short_name(entry)
-    if sum(short_name(other) == name for other in others) > 1:
+    name = entry.short_name
+    if sum(other.short_name == name for other in others) > 1:
         name = str(catalog.path(entry).parent)  # of another rank
     gears = count(len(entry.gears), "graph")
     return f"{name}: made {ago_text(entry.created)}, {gears}, torch {entry.torch}, {count(entry.hits, 'hit')}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import asdict
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.row import EntryRow
@@ -131,11 +132,8 @@ def _plain(entry: EntryRow, manifest: Manifest, catalog: Catalog, signatures: li
         variants.append({**{part: lines for part, ((_, lines),) in texts.items()}, "graph": drawn})
     return {
         **entry_plain(entry, catalog),
-        "users": [{"pid": user.pid, "command": user.command} for user in catalog.users(entry)],
-        "signatures": [
-            {name: getattr(signature, name) for name in ("kind", "state", "name", "fingerprint", "problem")}
-            for signature in signatures
-        ],
+        "users": list(map(asdict, catalog.users(entry))),
+        "signatures": list(map(asdict, signatures)),
         "components": _jsonable(manifest.components),
         "blobs": manifest.blobs,
         "variant_details": variants,

@@ -11,7 +11,6 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.files.atomic import regular_target, write_atomic
 from gearcache.collection import paused_collection
 from gearcache.commands.common import common_options, layout_at, note_other_formats, print_json, size_text, tell, warn
-from gearcache.commands.output.document import finite
 from gearcache.errors import PublishError
 from gearcache.reporting.document import report_document
 from gearcache.reporting.page import page
@@ -57,7 +56,7 @@ def command(
         raise click.UsageError("--output - and --json would both be stdout")
     layout = layout_at(cache_dir)
     with paused_collection():
-        document = finite(report_document(Catalog(layout), os.environ, traces=traces, details=details))
+        document = report_document(Catalog(layout), os.environ, traces=traces, details=details)
     if output is not None or not as_json:
         try:
             text = page(document)

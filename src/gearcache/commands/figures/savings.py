@@ -100,7 +100,7 @@ def used_in_all(methods: Iterable[Used]) -> Used:
     return total
 
 
-def counted_since(layout: Layout) -> float:
+def _counted_since(layout: Layout) -> float:
     """Return when the cache was made, in seconds since 1970, as its mark is written then; 0 if unknown."""
     for folder in (layout.root, layout.bucket):
         with suppress(OSError):
@@ -112,7 +112,7 @@ def used_plain(catalog: Catalog, total: Used, limits: tuple[int | None, float | 
     """Return the sums as JSON data, with the limits and the size of the quarantine."""
     aside = quarantined(catalog.layout)
     return {
-        "since": counted_since(catalog.layout),
+        "since": _counted_since(catalog.layout),
         "limits": dict(zip(("max_size", "max_age"), limits, strict=True)),
         **total.to_plain(),
         "quarantined": len(aside),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.row import total_size
-from gearcache.cache.quarantine import quarantined
 from gearcache.cache.remote.tier_counts import tier_counts
 from gearcache.commands.common import (
     ago_text,
@@ -21,14 +20,7 @@ from gearcache.commands.common import (
     seconds_text,
     size_text,
 )
-from gearcache.commands.figures.savings import (
-    Used,
-    counted_since,
-    limits_in_force,
-    used_by_methods,
-    used_in_all,
-    used_plain,
-)
+from gearcache.commands.figures.savings import limits_in_force, used_by_methods, used_in_all, used_plain
 from gearcache.commands.output.listing import Column, Listing, percent
 from gearcache.commands.output.printing import echo
 
@@ -73,21 +65,14 @@ def command(cache_dir: Path | None, as_json: bool) -> None:
     layout = layout_at(cache_dir)
     catalog = Catalog(layout)
     methods = used_by_methods(catalog.entries(), layout)
-    total = used_in_all(methods)
-    limits = limits_in_force(os.environ)
+    in_all = used_plain(catalog, used_in_all(methods), limits_in_force(os.environ))
     by_method = [{"method": each.method, **each.to_plain()} for each in methods]
     by_tier = tier_counts(layout)
     if as_json:
-        in_all = {
-            "root": str(layout.root),
-            "exists": layout.bucket.exists(),
-            **used_plain(catalog, total, limits),
-            "methods": by_method,
-            "tiers": by_tier,
-        }
-        print_json("stats", in_all)
+        place = {"root": str(layout.root), "exists": layout.bucket.exists()}
+        print_json("stats", {**place, **in_all, "methods": by_method, "tiers": by_tier})
     else:
-        _print(catalog, total, limits)
+        _print(str(layout.root), in_all)
         for listing, rows in ((_METHODS, by_method), (_TIERS, by_tier)):
             if rows:
                 echo("")
@@ -95,28 +80,27 @@ def command(cache_dir: Path | None, as_json: bool) -> None:
     note_faults(catalog)
 
 
-def _print(catalog: Catalog, total: Used, limits: tuple[int | None, float | None]) -> None:
-    size, items = total_size(total.entries), quarantined(catalog.layout)
-    aside = sum(item.size for item in items)
-    limit, max_age = "none", limits[1]
-    if limits[0] is not None:
+def _print(root: str, used: dict[str, Any]) -> None:
+    limit, max_age = "none", used["limits"]["max_age"]
+    if (max_size := used["limits"]["max_size"]) is not None:
         default = "" if os.environ.get("GEARCACHE_MAX_SIZE") else " by default"
-        limit = f"{size_text(limits[0])}{default}, {percent((size + aside) / limits[0] if limits[0] else None)} used"
-    since = counted_since(catalog.layout)
+        share = (used["size"] + used["quarantined_size"]) / max_size if max_size else None
+        limit = f"{size_text(max_size)}{default}, {percent(share)} used"
+    lookups = count(used["hits"] + used["misses"], "lookup")
     lines = [
-        ("Cache", str(catalog.layout.root)),
-        ("Entries", f"{len(total.entries)} with {count(total.gears, 'graph')}, {size_text(size)}"),
+        ("Cache", root),
+        ("Entries", f"{used['entries']} with {count(used['gears'], 'graph')}, {size_text(used['size'])}"),
         ("Limit", limit),
         *([("Age limit", f"{max_age / 86400:g} d without use")] if max_age is not None else []),
-        *([("Counted since", f"{ago_text(since)}, when the cache was made")] if since else []),
-        ("Hits", f"{total.hits} of {count(total.hits + total.misses, 'lookup')}, {percent(total.rate)}"),
-        ("Misses", str(total.misses)),
-        *((f"  {reason}", str(number)) for reason, number in sorted(total.missed.items())),
-        ("Compile time", seconds_text(total.compiled)),
-        ("Compile time saved", seconds_text(total.saved)),
+        *([("Counted since", f"{ago_text(used['since'])}, when the cache was made")] if used["since"] else []),
+        ("Hits", f"{used['hits']} of {lookups}, {percent(used['hit_rate'])}"),
+        ("Misses", str(used["misses"])),
+        *((f"  {reason}", str(number)) for reason, number in used["misses_by_reason"].items()),
+        ("Compile time", seconds_text(used["compile_seconds"])),
+        ("Compile time saved", seconds_text(used["compile_seconds_saved"])),
     ]
-    if items:
-        lines.append(("Quarantine", f"{count(len(items), 'file')}, {size_text(aside)}"))
+    if used["quarantined"]:
+        lines.append(("Quarantine", f"{count(used['quarantined'], 'file')}, {size_text(used['quarantined_size'])}"))
     width = max(len(name) for name, _ in lines)
     for name, text in lines:
         echo(f"{name:<{width}}  {text}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from gearcache.errors import GearSpecError
 from gearcache.guards.gears.sizes import MAX_GEARS
 from gearcache.telemetry.fleet_gears import MethodTraffic, Proposal, propose, summed
 from gearcache.telemetry.method_shapes import MethodShapes, read_shapes
-from gearcache.telemetry.size_lists import MOST_EFFORT
 
 
 @click.command("suggest-gears")
@@ -48,12 +46,12 @@ def command(
         for row in summed(method_shapes)
         if row.calls and (method is None or fnmatchcase(row.method, method) or fnmatchcase(row.full_name, method))
     ]
-    rows = [_row(each, number, MOST_EFFORT // len(traffic)) for each in traffic]
+    rows = [_row(each, number) for each in traffic]
     if as_json:
         print_json("suggest-gears", {"methods": [_plain(*row) for row in rows], "problems": problems})
     else:
         for row in rows:
-            _print(*row, namesakes=[each for each in traffic if each.method == row[0].method and each is not row[0]])
+            _print(*row)
     for problem in problems:
         warn(problem)
     if not rows:
@@ -73,65 +71,38 @@ def _read(name: str) -> list[MethodShapes]:
         return [each for line in lines for each in read_shapes(json.loads(line))]
 
 
-def _row(traffic: MethodTraffic, number: int | None, effort: int) -> tuple[MethodTraffic, Proposal | None, str]:
+def _row(traffic: MethodTraffic, number: int | None) -> tuple[MethodTraffic, Proposal | None, str]:
     try:
-        return traffic, propose(traffic, number, effort), ""
+        return traffic, propose(traffic, number), ""
     except GearSpecError as error:
         return traffic, None, str(error)
 
 
-def _print(
-    traffic: MethodTraffic, proposal: Proposal | None, problem: str, *, namesakes: Sequence[MethodTraffic]
-) -> None:
-    name = traffic.method
-    if any(each.full_name != traffic.full_name for each in namesakes):
-        name += f" ({traffic.full_name})"
-    if any(each.full_name == traffic.full_name and each.gears != traffic.gears for each in namesakes):
-        name += f" with {_sizes_now(traffic)}"
-    echo(
-        f"{name}: {count(traffic.calls, 'call')} of {count(len(traffic.shapes), 'shape')} in "
-        f"{count(traffic.processes, 'process', 'processes')}"
-    )
+def _print(traffic: MethodTraffic, proposal: Proposal | None, problem: str) -> None:
+    shapes, processes = count(len(traffic.shapes), "shape"), count(traffic.processes, "process", "processes")
+    echo(f"{traffic.full_name or traffic.method}: {count(traffic.calls, 'call')} of {shapes} in {processes}")
     if proposal is None:
         echo(f"  {problem}")
         return
+    now = count(len(traffic.gears), "gear")
+    if proposal.padded_now is not None:
+        now += f", {proposal.padded_now:.1%} is padding"
     if proposal.keeps:
-        _print_kept(traffic, proposal)
-        return
-    for line in proposal.suggestion.definitions:
-        echo(f"  {line}")
-    echo(f"  gears={proposal.suggestion.gears!r}")
-    for dim in proposal.suggestion.open_dims:
-        echo(f"  {dim} stays open: leave it as your code has it")
-    echo(f"  {count(proposal.suggestion.number, 'gear')}, {proposal.suggestion.padded:.1%} of the work is padding")
-    if traffic.gears:
-        text = f"  now: {count(len(traffic.gears), 'gear')}"
-        if proposal.padded_now is not None and proposal.saved is not None:
-            change = "less" if proposal.saved >= 0 else "more"
-            text += (
-                f", {proposal.padded_now:.1%} is padding; the proposed ones compute {abs(proposal.saved):.1%} {change}"
-            )
-        echo(text)
+        echo(f"  now: {now}; keep them: no others were found that save anything")
+    else:
+        suggestion = proposal.suggestion
+        echo(*(f"  {line}" for line in suggestion.definitions), f"  gears={suggestion.gears!r}")
+        for dim in suggestion.open_dims:
+            echo(f"  {dim} stays open: leave it as your code has it")
+        echo(f"  {count(suggestion.number, 'gear')}, {suggestion.padded:.1%} of the work is padding")
+        if proposal.saved is not None:
+            now += f"; the proposed ones compute {abs(proposal.saved):.1%} {'less' if proposal.saved >= 0 else 'more'}"
+        if traffic.gears:
+            echo(f"  now: {now}")
     if proposal.unserved:
         echo(f"  {count(proposal.unserved, 'call')} fit into no gear of today; all do into the proposed ones")
     if proposal.left_out:
         echo(f"  {count(proposal.left_out, 'call')} of rare shapes were left aside")
-
-
-def _print_kept(traffic: MethodTraffic, proposal: Proposal) -> None:
-    padding = f", {proposal.padded_now:.1%} is padding" if proposal.padded_now is not None else ""
-    echo(f"  now: {count(len(traffic.gears), 'gear')}{padding}; keep them: no others were found that save anything")
-    if proposal.left_out:
-        echo(f"  {count(proposal.left_out, 'call')} of rare shapes were left aside")
-
-
-def _sizes_now(traffic: MethodTraffic) -> str:
-    """Return the current gears: the sizes of each dim."""
-    columns = [
-        sorted({size for gear in traffic.gears if (size := gear[at]) is not None}) for at in range(len(traffic.dims))
-    ]
-    texts = [f"{path}.size({dim}): {sizes}" for (path, dim), sizes in zip(traffic.dims, columns, strict=True) if sizes]
-    return f"gears {', '.join(texts)}" if texts else "no gears"
 
 
 def _plain(traffic: MethodTraffic, proposal: Proposal | None, problem: str) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Listing(Struct, frozen=True):
             return
         for subject, *others in zip(*cells.values(), strict=True):
             pairs = [f"{each.title} {cell}" for each, cell in zip(self.columns[1:], others, strict=True)]
-            inner = "".join(f"\n  {line}" for line in _filled(pairs, max(10, available - 2)))
+            inner = "".join(f"\n  {line}" for line in textwrap.wrap(", ".join(pairs), max(10, available - 2)))
             click.echo(f"{styled(shortened(subject, available), bold=True)}{inner}")
 
 
@@ -112,14 +112,3 @@ def _width(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
-
-
-def _filled(pieces: Sequence[str], width: int) -> list[str]:
-    """Join pieces by commas to lines of at most `width`; only pieces that are longer than a line are broken."""
-    lines: list[str] = []
-    for piece in pieces:
-        if lines and len(lines[-1]) + len(piece) + 3 <= width:
-            lines[-1] += f", {piece}"
-        else:
-            lines += textwrap.wrap(piece, width)
-    return lines

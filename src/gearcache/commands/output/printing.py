@@ -47,13 +47,6 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
 
 
-def printable_json(text: str) -> str:
-    """Return a JSON document, indented or not, with these characters as JSON escapes; they occur in texts only."""
-    if text.replace("\n", "").isprintable():
-        return text
-    return "".join(letter if letter == "\n" or letter.isprintable() else _escaped_in_json(letter) for letter in text)
-
-
 def shortened(text: str, width: int) -> str:
     """Return a text of at most `width` letters; a longer one loses its middle.
 
@@ -70,8 +63,3 @@ def shortened(text: str, width: int) -> str:
 
 def _escaped(letter: str) -> str:
     return letter.encode("unicode_escape", "surrogatepass").decode()
-
-
-def _escaped_in_json(letter: str) -> str:
-    units = letter.encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

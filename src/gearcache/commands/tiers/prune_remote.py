@@ -6,11 +6,10 @@ from msgspec.structs import asdict
 
 from gearcache.cache.layout import Layout
 from gearcache.cache.remote.admin.prune import RemotePrune, RemotePruned
-from gearcache.commands.common import Exit, count, environment_trust, note, print_json, size_text, stop, tell, warn
+from gearcache.commands.common import Exit, count, note, print_json, size_text, stop, tell, warn
 from gearcache.commands.output.verbosity import is_verbose
 from gearcache.commands.tiers.chosen import tiers_at
 from gearcache.errors import RemoteError
-from gearcache.readable.joined import covers_manifests
 
 
 def prune_remote(
@@ -18,11 +17,10 @@ def prune_remote(
 ) -> None:
     """Prune tiers, one after the other, and end with the matching exit code."""
     tiers = tiers_at(layout, urls, "--remote", to_write=True)
-    trust = environment_trust()
     outcomes: list[RemotePruned] = []
     problems: dict[str, str] = {}
     for tier in tiers:
-        pruning = RemotePrune(tier, trust, covers_manifests)
+        pruning = RemotePrune(tier)
         try:
             pruning.run(max_age, grace, dry_run=dry_run)
         except RemoteError as error:
@@ -52,11 +50,10 @@ def prune_remote(
 def _print(outcome: RemotePruned, dry_run: bool) -> None:
     verb = "would remove" if dry_run else "removed"
     if is_verbose():
-        for cause, names in (("old", outcome.old), ("superseded", outcome.superseded)):
-            for name in names:
-                tell(f"{verb} {name}, {cause}")
-    manifests = f"{len(outcome.old)} old and {count(len(outcome.superseded), 'superseded manifest')}"
-    text = f"{verb} {manifests} and {count(len(outcome.blobs), 'blob')}, {size_text(outcome.freed)}"
+        for name in outcome.old:
+            tell(f"{verb} {name}")
+    removed = f"{count(len(outcome.old), 'old manifest')} and {count(len(outcome.blobs), 'blob')}"
+    text = f"{verb} {removed}, {size_text(outcome.freed)}"
     if outcome.unfinished:
         text += f", and {count(outcome.unfinished, 'unfinished file')}"
     tell(f"{outcome.tier}: {text}; {outcome.left} left")

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import asdict
 
 from gearcache.cache.admin.packed.bundle import take_bundle
 from gearcache.cache.keys.key import short_name
 from gearcache.cache.layout import REMOTES_VARIABLE, Layout
-from gearcache.cache.remote.admin.command_retries import SECONDS, persistently
-from gearcache.cache.remote.admin.holdings import Holdings, holdings
+from gearcache.cache.remote.admin.holdings import SECONDS, Holdings, holdings
 from gearcache.cache.remote.admin.pull import Pull, Pulled
 from gearcache.cache.remote.engines.protocol import Deadline, RemoteError
 from gearcache.cache.remote.names import EntryName
@@ -92,7 +92,7 @@ def command(
     if target is not None:
         required, missing = _required(target, cache_dir, [*urls, *others])
     if as_json:
-        print_json("pull", {"root": str(layout.root), **_plain(outcome, problems), "required": required})
+        print_json("pull", {"root": str(layout.root), **asdict(outcome), "problems": problems, "required": required})
     else:
         tell(f"{_text(outcome)} into `{layout.root}`")
     _note_full(outcome)
@@ -156,7 +156,7 @@ def _list_tiers(tiers: list[Tier]) -> tuple[list[tuple[Tier, Holdings]], list[st
     problems: list[str] = []
     for tier in tiers:
         try:
-            tier_holdings = persistently(lambda tier=tier: holdings(tier, Deadline.after(SECONDS)))  # type: ignore[misc]
+            tier_holdings = holdings(tier, Deadline.after(SECONDS))
         except RemoteError as error:
             problems.append(str(error))
         else:
@@ -188,7 +188,7 @@ def _required(target: str, cache_dir: Path | None, urls: list[str]) -> tuple[dic
     Some traces of an entry that several hosts have stored may be missing here; the function shows which it needs.
     """
     from gearcache.commands.deployments.prewarm import looked_up
-    from gearcache.prewarming.environment import with_variables
+    from gearcache.prewarming.job import with_variables
 
     with with_variables({REMOTES_VARIABLE: " ".join(urls)} if urls else {}):
         report, error = looked_up(target, cache_dir, fetches=True)
@@ -231,15 +231,3 @@ def _text(outcome: Pulled) -> str:
     others = [count(len(outcome.present), "was there", "were there")] if outcome.present else []
     others += [f"{len(outcome.failed)} failed"] if outcome.failed else []
     return f"{text} ({'; '.join(others)})" if others else text
-
-
-def _plain(outcome: Pulled, problems: list[str]) -> dict[str, Any]:
-    return {
-        "brought": outcome.brought,
-        "present": outcome.present,
-        "failed": outcome.failed,
-        "refused": outcome.refused,
-        "problems": problems,
-        "blobs": outcome.blobs,
-        "bytes": outcome.bytes,
-    }

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any
 
 import click
+from msgspec.structs import asdict
 
 from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.keys.key import short_name
-from gearcache.cache.remote.admin.command_retries import persistently
 from gearcache.cache.remote.admin.holdings import write_index
 from gearcache.cache.remote.admin.push import Pushed, push_entries
 from gearcache.cache.remote.engines.protocol import RemoteError
@@ -68,7 +67,8 @@ def command(
         outcomes = [push_entries(tier, layout, entry_names, trust, covers_manifests, advance) for tier in tiers]
     indexes = {tier.label: _index(tier) for tier in tiers} if index else {}
     if as_json:
-        print_json("push", {"tiers": [_plain(outcome, indexes) for outcome in outcomes], "unreadable": unreadable})
+        by_tier = [{**asdict(each), "indexed": indexes.get(each.tier) == ""} for each in outcomes]
+        print_json("push", {"tiers": by_tier, "unreadable": unreadable})
     else:
         for outcome in outcomes:
             _print(outcome)
@@ -82,7 +82,7 @@ def command(
 
 def _index(tier: Tier) -> str:
     try:
-        persistently(lambda: write_index(tier))
+        write_index(tier)
     except RemoteError as error:
         return error.problem
     return ""
@@ -101,15 +101,3 @@ def _print(outcome: Pushed) -> None:
     if outcome.failed:
         parts.append(f"{len(outcome.failed)} failed")
     tell(f"{outcome.tier}: {'; '.join(parts)}")
-
-
-def _plain(outcome: Pushed, indexes: dict[str, str]) -> dict[str, Any]:
-    return {
-        "tier": outcome.tier,
-        "sent": outcome.sent,
-        "had": outcome.had,
-        "failed": outcome.failed,
-        "blobs": outcome.blobs,
-        "bytes": outcome.bytes,
-        "indexed": outcome.tier in indexes and not indexes[outcome.tier],
-    }

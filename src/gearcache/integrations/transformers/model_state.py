@@ -9,11 +9,6 @@ from gearcache.integrations.transformers.sizes import Sizes
 from gearcache.integrations.transformers.slots import LayerShapes
 from gearcache.integrations.transformers.support import measured_shapes, reason_against, told_shapes
 
-#: Names of attributes that make a module in training mode draw random numbers.
-_RANDOM = ("drop", "jitter")
-#: Config values for classifiers, which `generate` does not use.
-_UNUSED = ("classifier", "summary")
-
 
 class ModelState:
     """A model with the sizes of its keys and values; the graphs of one attachment take only these."""
@@ -38,33 +33,8 @@ class ModelState:
                 "changed since `attach_generate`: other sizes of keys and values",
                 "those of `attach_generate`",
             )
-        place = self._random_place()
-        if place is None:
+        training = next((path for path, module in self._model.named_modules() if module.training), None)
+        if training is None:
             return None
-        # Graphs would draw other numbers than the model: also for filling, and in the order of a compiler.
-        return UnservedCall(
-            "dropout", f"active: `{place[0]}` is {place[1]!r} in training mode", "`model.eval()`, or no dropout"
-        )
-
-    def _random_place(self) -> tuple[str, Any] | None:
-        """Return the place of a nonzero probability in a module in training mode, and its value."""
-        training = [(path, module) for path, module in self._model.named_modules() if module.training]
-        for path, module in training:
-            attributes = vars(module)
-            if "Drop" in type(module).__name__ and attributes.get("p"):
-                return f"{path}.p", attributes["p"]
-            probability = _probability(attributes)
-            if probability is not None:
-                return f"{path}.{probability[0]}".lstrip("."), probability[1]
-        if not training:
-            return None
-        config = vars(self._model.config.get_text_config(decoder=True))
-        probability = _probability({name: value for name, value in config.items() if not name.startswith(_UNUSED)})
-        return None if probability is None else (f"config.{probability[0]}", probability[1])
-
-
-def _probability(attributes: dict[str, Any]) -> tuple[str, Any] | None:
-    for name, value in attributes.items():
-        if type(value) in (int, float) and value and any(word in name for word in _RANDOM):
-            return name, value
-    return None
+        # Graphs would draw other numbers for dropout than the model: also for filling, and in the order of a compiler.
+        return UnservedCall("training", f"on in `{training or type(self._model).__name__}`", "`model.eval()`")

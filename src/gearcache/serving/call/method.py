@@ -100,10 +100,9 @@ class CachedMethod:
         trace_recorder = recorder()
         self._recorded: RecordedCalls | None = None
         if trace_recorder is not None:
-            from gearcache.serving.call.recorded_calls import RecordedCalls, owner_of
+            from gearcache.serving.call.recorded_calls import RecordedCalls
 
-            owner = owner_of(function.__self__)
-            self._recorded = RecordedCalls(self.name, owner, self._counters, self._outcomes, self._use, trace_recorder)
+            self._recorded = RecordedCalls(self.name, self._counters, self._outcomes, self._use, trace_recorder)
         self._failures = Failures(self.name)
         follow(self)
         self.refresh()
@@ -154,7 +153,7 @@ class CachedMethod:
     @property
     def stats(self) -> Stats:
         """Counters of this binding, see `gearcache.telemetry.stats.Stats`."""
-        return Stats(self._counters, self._outcomes, self._use, self._shapes_met)
+        return Stats(self._counters, self._outcomes, self._use.calls_by_kind, self._shapes_met)
 
     def count_eager(self, reason: str) -> None:
         """Count a call that the owner of this method ran without a graph, by its reason: see `EAGER_REASONS`."""
@@ -253,14 +252,9 @@ class CachedMethod:
         and what it saves. Raises `GearSpecError` before any call.
         """
         from gearcache.telemetry.fleet_gears import propose, summed
-        from gearcache.telemetry.suggest import suggest
 
-        shapes = self._shapes_met()
-        suggestion = suggest(shapes.dims, shapes.shapes, k, gears=shapes.gears)
-        if not shapes.gears:
-            return suggestion
-        (traffic,) = summed([shapes])
-        return replace(suggestion, today=propose(traffic, k).against_today)
+        (traffic,) = summed([self._shapes_met()])
+        return propose(traffic, k).suggestion
 
     def _shapes_met(self) -> MethodShapes:
         from gearcache.telemetry.method_shapes import MethodShapes

@@ -17,19 +17,14 @@ _MOST_GEARS = 512
 _REASON = ("kind", "text", "subject", "stored", "present", "file", "line")
 
 
-def owner_of(instance: Any) -> str:
-    """Return `module:Class`, the name of a class in keys: it separates two classes of the same name."""
-    return f"{type(instance).__module__}:{type(instance).__qualname__}"
-
-
 class RecordedCalls:
     """The calls of one method. Its counters live as long as the process, even if the method and its model do not."""
 
     def __init__(
-        self, name: str, owner: str, counters: Counters, outcomes: Outcomes, use: GearUse, trace_recorder: SpanRecorder
+        self, name: str, counters: Counters, outcomes: Outcomes, use: GearUse, trace_recorder: SpanRecorder
     ) -> None:
-        self._name, self._owner = name, owner
-        self._counters, self._outcomes, self._use, self._recorder = counters, outcomes, use, trace_recorder
+        self._name, self._counters, self._outcomes, self._use = name, counters, outcomes, use
+        self._recorder = trace_recorder
         self._answered: set[str] = set()
         #: Number of calls that the dispatch has passed on.
         self._passed = 0
@@ -68,7 +63,6 @@ class RecordedCalls:
         reasons = self._counters.reasons[-_MOST_REASONS:]
         return {
             "method": self._name,
-            "owner": self._owner,
             "hits": self._counters.hits,
             "misses": self._counters.misses,
             "gears": gears,
@@ -82,8 +76,8 @@ class RecordedCalls:
 class RecordedShapes:
     """The gears of one binding, and the shapes that no graph of it has served."""
 
-    def __init__(self, name: str, owner: str, spec: GearSpec, shapes: ShapesMet) -> None:
-        self._name, self._owner, self._shapes = name, owner, shapes
+    def __init__(self, name: str, spec: GearSpec, shapes: ShapesMet) -> None:
+        self._name, self._shapes = name, shapes
         self._gears = [gear_text(spec, gear) for gear in spec.gears[:_MOST_GEARS]] if spec.axes else []
 
     def to_record(self) -> dict[str, Any]:
@@ -95,7 +89,6 @@ class RecordedShapes:
             shapes.append({"shape": [], "calls": rest})
         return {
             "method": self._name,
-            "owner": self._owner,
             "declared": self._gears,
             "dims": dims,
             "shapes": shapes,

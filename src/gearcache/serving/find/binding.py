@@ -54,10 +54,9 @@ class Binding:
         )
         self._record = Record(history, counters, outcomes, use, ShapesMet(method.spec))
         if (trace_recorder := recorder()) is not None:
-            from gearcache.serving.call.recorded_calls import RecordedShapes, owner_of
+            from gearcache.serving.call.recorded_calls import RecordedShapes
 
-            owner = owner_of(method.function.__self__)
-            trace_recorder.follow(RecordedShapes(method.name, owner, method.spec, self._record.shapes))
+            trace_recorder.follow(RecordedShapes(method.name, method.spec, self._record.shapes))
         self._variants = Variants(method, self._record)
         self._watch = BindingWatch(method.name)
         self._unserved: UnservedCalls | None = None

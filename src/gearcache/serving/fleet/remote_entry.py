@@ -8,9 +8,9 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 
+from gearcache.cache.remote.engines.retrying import may_pass
 from gearcache.cache.remote.names import EntryName, lease_name
 from gearcache.cache.remote.outbox import outbox
-from gearcache.cache.remote.requests.retries import may_pass
 from gearcache.cache.remote.tier import Tier, open_tiers
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remote.upload import upload_entry

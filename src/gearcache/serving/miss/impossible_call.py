@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import sha256
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -39,9 +40,13 @@ class ImpossibleCall(Struct, frozen=True):
 
     @classmethod
     def of_code(cls, call: str, reason: str, codes: Iterable[CodeType]) -> ImpossibleCall | None:
-        """Return one after a trace that went through some code; None if an edit of that code could not be detected."""
+        """Return one after a trace that went through some code; None if an edit of that code could not be detected.
+
+        Code without a file was made by other code, such as `dataclasses` does.
+        """
         try:
-            return cls(call, reason[:_MOST_TEXT], record_sources(codes))
+            sources = record_sources(code for code in codes if Path(code.co_filename).exists())
+            return cls(call, reason[:_MOST_TEXT], sources)
         except UnnamedCode:
             return None
 

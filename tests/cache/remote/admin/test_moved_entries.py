@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,8 +11,7 @@ from gearcache.cache.admin.catalog import Catalog
 from gearcache.cache.admin.packed.baked_folder import write_folder
 from gearcache.cache.layout import Layout
 from gearcache.cache.manifest import Manifest
-from gearcache.cache.remote.admin import command_retries as persistence
-from gearcache.cache.remote.admin.holdings import holdings
+from gearcache.cache.remote.admin.holdings import MOST_FAULTS, holdings
 from gearcache.cache.remote.admin.pull import Pull, Pulled
 from gearcache.cache.remote.admin.push import Pushed, push_entries
 from gearcache.cache.remote.engines.folder import FolderRemote
@@ -32,11 +30,6 @@ from tests.support.stored_gears import store_gears, texts, traces
 
 DECODE_NAME = EntryName(DECODE.safe_label, DECODE.digest)
 NO_KEYS = Trust.from_environment({})
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persistence, "PAUSES", (0.0, 0.0))
 
 
 @pytest.fixture
@@ -85,40 +78,14 @@ def test_a_push_sends_what_is_lacking_and_nothing_twice(tmp_path: Path, share: s
     assert len(push(tmp_path / "d", tier(tmp_path / "d", share)).had) == 1
 
 
-class Flaky(FolderRemote):
-    """A share of which the first operations of a kind fail."""
+class Unreadable(FolderRemote):
+    """A share that answers lists alone."""
 
-    objects_read = 0
-
-    def __init__(self, path: str, failing: str, times: int) -> None:
-        super().__init__(path)
-        self._failing, self._times, self.faults = failing, times, 0
-
-    def _fail(self, kind: str) -> None:
-        if kind == self._failing and self.faults < self._times:
-            self.faults += 1
-            raise RemoteError(self.label, "no answer")
+    objects_read = faults = 0
 
     def get(self, name: str, limit: int, deadline: Deadline) -> bytes | None:
-        self._fail("get")
-        return super().get(name, limit, deadline)
-
-    def put(self, name: str, data: bytes, deadline: Deadline, **options: Any) -> bool:
-        self._fail("put")
-        return super().put(name, data, deadline, **options)
-
-
-def flaky(host: Path, share: str, failing: str, times: int) -> tuple[Tier, Flaky]:
-    made = tier(host, share)
-    remote = Flaky(share, failing, times)
-    made._remote = remote
-    return made, remote
-
-
-def test_an_entry_is_tried_again(tmp_path: Path, share: str) -> None:
-    store_gears(tmp_path / "a", DECODE, {"1": b"one"})
-    target, remote = flaky(tmp_path / "a", share, "put", 2)
-    assert (len(push(tmp_path / "a", target).sent), remote.faults) == (1, 2)
+        self.faults += 1
+        raise RemoteError(self.label, "no answer")
 
 
 def test_what_nobody_signed_is_not_sent_where_hosts_would_refuse_it(tmp_path: Path, share: str) -> None:
@@ -206,12 +173,13 @@ def test_a_blob_comes_from_the_next_tier_where_the_first_has_it_damaged(tmp_path
 def test_a_tier_that_fails_all_the_time_is_left_alone(tmp_path: Path, share: str) -> None:
     store_gears(tmp_path / "a", DECODE, {"1": b"one"})
     push(tmp_path / "a", tier(tmp_path / "a", share))
-    source, remote = flaky(tmp_path / "b", share, "get", 1000)
+    source = tier(tmp_path / "b", share)
+    source._remote = remote = Unreadable(share)  # type: ignore[assignment]
     pulling = Pull(Layout(tmp_path / "b"), NO_KEYS, joined)
     names = holdings(source, Deadline.after(10)).manifests[DECODE_NAME]
     for _ in range(5):
         pulling.bring(DECODE_NAME, [(source, names)])
-    assert remote.faults == 3 * persistence.MOST_FAULTS
+    assert remote.faults == MOST_FAULTS
     assert "failed again and again" in next(iter(pulling.outcome.failed.values()))
 
 

@@ -12,20 +12,17 @@ import pytest
 
 from gearcache.cache.keys.siblings import family_of
 from gearcache.cache.layout import Layout
-from gearcache.cache.remote.admin.holdings import blobs, holdings, write_index
+from gearcache.cache.remote.admin.holdings import blobs, holdings
 from gearcache.cache.remote.admin.prune import RemotePrune, RemotePruned
 from gearcache.cache.remote.admin.push import push_entries
 from gearcache.cache.remote.admin.survey import survey
 from gearcache.cache.remote.engines.folder import FolderRemote
 from gearcache.cache.remote.engines.protocol import Deadline
-from gearcache.cache.remote.engines.web import INDEX
 from gearcache.cache.remote.names import EntryName, blob_name
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remote.urls import TierURL
-from gearcache.readable.joined import covers_manifests
 from tests.support.commands import DECODE
-from tests.support.signing import Pair
 from tests.support.stored_gears import store_gears
 
 NAME = EntryName(DECODE.safe_label, DECODE.digest)
@@ -62,13 +59,12 @@ def prune(
     *,
     dry_run: bool = False,
     meanwhile: Callable[[], object] = lambda: None,
-    trust: Trust = TRUST,
 ) -> RemotePruned:
     def sleep(seconds: float) -> None:
         assert seconds == 60
         meanwhile()
 
-    pruning = RemotePrune(target, trust, covers_manifests, clock=lambda: NOW, sleep=sleep)
+    pruning = RemotePrune(target, clock=lambda: NOW, sleep=sleep)
     return pruning.run(None if days is None else days * DAY, 60, dry_run=dry_run)
 
 
@@ -92,40 +88,11 @@ def test_old_manifests_go_with_the_blobs_that_nothing_else_names(share: Path) ->
     assert (dry.old, dry.blobs, dry.left) == ([old], [digest_of(b"one")], 1)
     assert names(target) == sorted([old, young])
     done = prune(target, 30)
-    assert (done.old, done.superseded, done.late, done.blobs, done.unread) == (dry.old, [], [], dry.blobs, {})
+    assert (done.old, done.late, done.blobs, done.unread) == (dry.old, [], dry.blobs, {})
     assert done.freed == dry.freed > len(b"one")
     assert names(target) == [young]
     assert blobs_of(target) == sorted(map(digest_of, (b"two", b"three")))
     assert prune(target, 30).freed == 0
-
-
-def test_a_manifest_without_its_blobs_lets_none_go(share: Path) -> None:
-    whole = store(share, "a", {"1": b"one"}, days=5)
-    broken = store(share, "b", {"1": b"anew", "2": b"two"}, days=1)
-    (share / blob_name(digest_of(b"anew"))).unlink()
-    assert prune(tier(share)).superseded == []
-    assert names(tier(share)) == sorted([whole, broken])
-    again = store(share, "c", {"1": b"one of c", "2": b"two of c"}, days=9)
-    assert sorted(prune(tier(share)).superseded) == sorted([whole, broken])
-    assert names(tier(share)) == [again]
-
-
-@pytest.mark.parametrize("knows_the_key", [True, False])
-def test_nothing_unsigned_supersedes_what_is_signed(share: Path, tmp_path: Path, knows_the_key: bool) -> None:
-    pair = Pair(tmp_path)
-    plain = share / store(share, "a", {"1": b"one"}, days=9)
-    data = pair.signs.signed(plain.read_bytes())
-    plain.unlink()
-    signed = share / NAME.manifest(data, FAMILY)
-    signed.write_bytes(data)
-    rest = share / store(share, "b", {"1": b"anew", "2": b"two"}, days=2)  # as somebody who may write stores it
-    trust = pair.checks if knows_the_key else TRUST
-    assert prune(tier(share), trust=trust).superseded == []
-    assert (signed.exists(), rest.exists()) == (True, True)
-    data = pair.signs.signed(rest.read_bytes())
-    (share / NAME.manifest(data, FAMILY)).write_bytes(data)
-    gone = prune(tier(share), trust=trust).superseded
-    assert (len(gone), signed.exists()) == ((2, False) if knows_the_key else (1, True))
 
 
 def test_a_manifest_that_cannot_be_read_stays_and_so_do_all_blobs(share: Path) -> None:
@@ -206,36 +173,14 @@ def test_a_manifest_whose_blobs_are_back_stays(share: Path, monkeypatch: pytest.
 def test_files_that_killed_uploaders_left_go_after_a_day(share: Path) -> None:
     store(share, "a", {"1": b"one"}, days=1)
     folder = (share / blob_name(digest_of(b"one"))).parent
-    old, young, claim = (folder / name for name in (".tmp-host-1-a", ".tmp-host-2-b", ".tmp-claim-x"))
-    for path in (old, young, claim):
+    old, young = (folder / name for name in (".tmp-host-1-a", ".tmp-host-2-b"))
+    for path in (old, young):
         path.write_bytes(b"half")
-    for path in (old, claim):
-        os.utime(path, (time.time() - 1.1 * DAY,) * 2)
+    os.utime(old, (time.time() - 1.1 * DAY,) * 2)
     for dry_run in (True, False):
         assert prune(tier(share), dry_run=dry_run).unfinished == 1
-    assert [path.exists() for path in (old, young, claim)] == [False, True, True]
+    assert [path.exists() for path in (old, young)] == [False, True]
     assert prune(tier(share)).unfinished == 0
-
-
-def test_lists_hold_what_other_hosts_stored_meanwhile(share: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = store(share, "a", {"1": b"one"}, days=1)
-    put, second = FolderRemote.put, list[str]()
-
-    def slow(self: FolderRemote, name: str, data: bytes, deadline: Deadline, **how: object) -> bool:
-        if name.endswith(INDEX) and not second:
-            second.append("")  # this host has seen what is there, and the other is as far by now
-            second[:] = [store(share, "b", {"2": b"two"}, days=1)]
-            write_index(tier(share))
-        return put(self, name, data, deadline, **how)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(FolderRemote, "put", slow)
-    write_index(tier(share))
-    lists = [path.read_text().split() for path in share.rglob(INDEX)]
-    assert len(lists) == 3
-    for listed in lists:
-        assert sorted(name.rpartition("/")[2] for name in listed) == sorted(
-            name.rpartition("/")[2] for name in (first, *second)
-        )
 
 
 def test_a_survey_tries_an_engine_and_leaves_nothing_behind(share: Path) -> None:

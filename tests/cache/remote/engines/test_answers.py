@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gearcache.cache.remote.engines import retrying
+from gearcache.cache.remote.engines import redis_server, retrying
 from gearcache.cache.remote.engines.objects import ObjectRemote
 from gearcache.cache.remote.engines.protocol import Remote, RemoteError
 from gearcache.cache.remote.engines.redis_server import RedisRemote
@@ -144,7 +144,8 @@ def test_names_of_a_bucket_are_those_below_the_prefix(server: Hostile) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "s3", "redis"])
-def test_timeouts_leave_no_threads_and_no_files(scheme: str) -> None:
+def test_timeouts_leave_no_threads_and_no_files(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_server, "SOCKET_SECONDS", 1.0)
     before = _open_files()
     with hostile() as server:
         made: dict[str, Remote] = {

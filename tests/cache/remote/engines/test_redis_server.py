@@ -12,6 +12,7 @@ import pytest
 from gearcache.cache.remote.engines.protocol import RemoteError
 from gearcache.cache.remote.engines.redis_server import RedisRemote
 from tests.cache.remote.real_engines import redis_server, soon
+from tests.support.forks import run_in_fork
 
 MOST = 1 << 22
 
@@ -87,6 +88,17 @@ def test_a_late_answer_is_none_to_the_next_question(remote: RedisRemote, other: 
     assert time.monotonic() - begin < 1
     for name in "bcab":
         assert remote.get(f"v5/{name}", MOST, soon()) == name.encode() * 1000
+
+
+def test_a_forked_child_has_connections_of_its_own(remote: RedisRemote) -> None:
+    remote.put("v5/a", b"data", soon())
+
+    def ask() -> None:
+        assert remote.get("v5/a", MOST, soon()) == b"data"
+        assert remote.put("v5/b", b"child", soon())
+
+    assert run_in_fork(ask) == 0
+    assert remote.get("v5/b", MOST, soon()) == b"child"
 
 
 def test_what_others_keep_in_the_database_is_none_of_ours(remote: RedisRemote, other: Any) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from gearcache.cache.remote.engines import folder as folder_engine
 from gearcache.cache.remote.engines.folder import FolderRemote
-from gearcache.cache.remote.engines.protocol import RemoteError
+from gearcache.cache.remote.engines.probe import honours_create
+from gearcache.cache.remote.engines.protocol import Denied, RemoteError
 from tests.cache.remote.real_engines import soon
 from tests.cache.remote.share import Host, two_hosts
 from tests.support.at_once import at_once
@@ -68,12 +69,12 @@ def test_a_fault_that_passes_is_not_noticed_by_a_reader(hosts: tuple[Host, Host]
     ],
     ids=str,
 )
-@pytest.mark.parametrize("way", ["replaced", "linked", "claimed"])
+@pytest.mark.parametrize("way", ["replaced", "linked"])
 def test_a_fault_that_passes_loses_nothing_of_a_writer(
     hosts: tuple[Host, Host], top: str, errors: dict[str, Any], way: str
 ) -> None:
     name = f"{top}x/y"
-    hosts[0].lie(errors={**errors, "link": ["EPERM", -1]} if way == "claimed" else errors)
+    hosts[0].lie(errors=errors)
     assert hosts[0].remote.put(name, DATA, soon(), create=way != "replaced")
     assert hosts[1].remote.get(name, MOST, soon()) == DATA
     assert hosts[1].remote.names(name.rpartition("/")[0] + "/", 100, soon()).count(name) == 1
@@ -114,12 +115,11 @@ def test_a_file_that_seems_to_end_elsewhere_is_an_error(hosts: tuple[Host, Host]
     assert hosts[1].remote.get("v5/cut", MOST, soon()) == DATA
 
 
-@pytest.mark.parametrize("link", ["", "EPERM", "after"])
-def test_of_two_hosts_that_create_an_object_one_does(hosts: tuple[Host, Host], top: str, link: str) -> None:
+@pytest.mark.parametrize("loses_answers", [False, True])
+def test_of_two_hosts_that_create_an_object_one_does(hosts: tuple[Host, Host], top: str, loses_answers: bool) -> None:
     for count in range(3):
         for host in hosts:
-            # As where the answer of a server was lost, and where a file system has no links.
-            host.lie(errors={"after:link": ["EIO", 1]} if link == "after" else {"link": [link, -1]} if link else {})
+            host.lie(errors={"after:link": ["EIO", 1]} if loses_answers else {})
         name = f"{top}{count}"
 
         def create(number: int, name: str = name) -> tuple[bool, bytes | None]:
@@ -131,23 +131,20 @@ def test_of_two_hosts_that_create_an_object_one_does(hosts: tuple[Host, Host], t
         (winner,) = (number for number, (won, _) in enumerate(found) if won)
         right, seen = bytes([winner]) * 100_000, [data for _, data in found]
         assert hosts[1].remote.get(name, MOST, soon()) == right
-        # Without links it may be absent while it is created.
-        assert set(seen) <= {right, None} if link == "EPERM" else set(seen) == {right}
+        assert set(seen) == {right}
         hosts[0].remote.delete(name, soon())
         assert hosts[1].remote.put(name, b"next", soon(), create=True)
 
 
-def test_a_host_that_ended_while_it_created_holds_nobody_up_for_ever(hosts: tuple[Host, Host], top: str) -> None:
+def test_a_file_system_without_hard_links_has_no_leases(hosts: tuple[Host, Host], top: str, tmp_path: Path) -> None:
+    remote = hosts[0].remote
+    assert honours_create(remote, soon(), tmp_path / "nowhere")  # so that the answer is not remembered
     hosts[0].lie(errors={"link": ["EPERM", -1]})
-    assert hosts[0].remote.put(f"{top}a", b"", soon(), create=True)
-    folder = Path(hosts[0].remote.label.removeprefix("folder:")).with_name("share") / top
-    (folder / "a").unlink()
-    (claim,) = folder.iterdir()
-    assert not hosts[0].remote.put(f"{top}a", DATA, soon(), create=True)
-    os.utime(claim, (0, 0))
-    assert not hosts[0].remote.put(f"{top}a", DATA, soon(), create=True)
-    assert hosts[0].remote.put(f"{top}a", DATA, soon(), create=True)
-    assert hosts[1].remote.get(f"{top}a", MOST, soon()) == DATA
+    assert not honours_create(remote, soon(), tmp_path / "nowhere")
+    with pytest.raises(Denied, match="makes no hard links"):
+        remote.put(f"{top}a", DATA, soon(), create=True)
+    assert remote.get(f"{top}a", MOST, soon()) is None
+    assert remote.put(f"{top}a", DATA, soon())
 
 
 def test_a_file_system_that_hangs_costs_the_deadline_and_holds_up_nobody_else(hosts: tuple[Host, Host]) -> None:

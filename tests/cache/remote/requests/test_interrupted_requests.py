@@ -25,7 +25,7 @@ def _expire(*arguments: Any) -> None:
     ("make", "place"),
     [
         pytest.param(lambda folder: FolderRemote(folder), "_read", id="folder"),
-        pytest.param(lambda folder: RedisRemote("redis://127.0.0.1:1"), "_line", id="redis"),
+        pytest.param(lambda folder: RedisRemote("redis://127.0.0.1:1"), "_connected", id="redis"),
         pytest.param(lambda folder: WebRemote("http://127.0.0.1:1/x"), "_connection", id="web"),
         pytest.param(lambda folder: ObjectRemote("s3://bucket", {}), "_store", id="bucket"),
     ],

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from gearcache.cache.admin.catalog import Catalog
-from gearcache.cache.admin.packed.image.image_folder import write_image
-from gearcache.cache.admin.packed.image.layer import ROOT
+from gearcache.cache.admin.packed.image import ROOT, write_image
 from gearcache.cache.admin.verify import verify
 from gearcache.cache.keys.key import FORMAT_VERSION, CacheKey
 from gearcache.cache.layout import Layout

@@ -1,1 +1,0 @@
-"""Entries as a container image, in a folder of the OCI image layout."""
