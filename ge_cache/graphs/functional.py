@@ -132,5 +132,4 @@ def _is_same(left: Any, right: Any) -> bool:
         spec_of(left) == spec_of(right)
         and private_core.storage_key(left) == private_core.storage_key(right)
         and left.storage_offset() == right.storage_offset()
-        and (left.is_conj(), left.is_neg()) == (right.is_conj(), right.is_neg())
     )

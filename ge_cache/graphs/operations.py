@@ -53,11 +53,14 @@ class Operations:
     def may_cross(self, number: int) -> bool:
         """Return whether an operation's result may pass from one part of the graph to another.
 
-        A part sees its inputs as tensors without shared memory, each at the start of its own. So only tensors may pass,
-        and no tensor that shares memory with one that the graph writes, or whose places are addressed by number.
+        A part sees its inputs as tensors without shared memory, each at the start of its own, and its memory as it is.
+        So only tensors may pass: no lazy conjugate or negative, and none that shares memory with one that the graph
+        writes, or whose places are addressed by number.
         """
         value = self.calls[number].meta["val"]
-        return isinstance(value, torch.Tensor) and private_core.storage_key(value) not in self._bound
+        if not isinstance(value, torch.Tensor) or value.is_conj() or value.is_neg():
+            return False
+        return private_core.storage_key(value) not in self._bound
 
     def bytes_of(self, begin: int, length: int) -> int:
         """Return the minimum of bytes that consecutive operations move: their results, and the weights they read."""
@@ -84,7 +87,8 @@ class Operations:
 def spec_of(value: Any) -> Hashable:
     """Return the facts that two values must share to be interchangeable inputs of a part."""
     if isinstance(value, torch.Tensor):
-        return (value.dtype, tuple(value.shape), tuple(value.stride()), value.device, value.layout)
+        layout = (value.dtype, tuple(value.shape), tuple(value.stride()), value.device, value.layout)
+        return (*layout, value.is_conj(), value.is_neg())
     if isinstance(value, (list, tuple)):
         return tuple(spec_of(item) for item in value)
     return (type(value).__name__, repr(value))

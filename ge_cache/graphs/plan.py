@@ -76,8 +76,8 @@ def matching_inputs(capture: Capture, axis: Axis | RangeAxis) -> list[CapturedIn
     if not matching:
         names = ", ".join(item.access.text for item in capture.inputs) or "none of its arguments"
         raise GearSpecError(
-            f"`{capture.method}`: gears name `{axis.path}`, which is no tensor that the method computes with; it computes "
-            f"with {names}"
+            f"`{capture.method}`: gears name `{axis.path}`, which is no tensor that the method computes with; "
+            f"it computes with {names}"
         )
     for item in matching:
         if axis.dim >= len(item.sizes):

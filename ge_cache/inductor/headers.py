@@ -39,7 +39,15 @@ def shared_folder(root: Path, target: str) -> Path:
     compiler = shutil.which(os.environ.get("CXX", "")) or shutil.which("g++") or ""
     status = os.stat(compiler) if compiler else None
     facts = [
-        *(torch.__version__, torch.__file__, __file__, sys.base_prefix, target, *cpu_flags()),
+        *(
+            torch.__version__,
+            str(torch.version.git_version),
+            torch.__file__,
+            __file__,
+            sys.base_prefix,
+            target,
+            *cpu_flags(),
+        ),
         *(os.path.realpath(compiler), f"{status.st_size} {status.st_mtime_ns}" if status else ""),
     ]
     folder = root / hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]

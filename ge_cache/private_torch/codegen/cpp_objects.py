@@ -169,7 +169,13 @@ def _runtime_object(command: list[str], target: str, source: str, folder: Path) 
     normalised = [
         {wrapper_source: "SOURCE", target: "TARGET"}.get(word, word.replace(str(folder), "FOLDER")) for word in command
     ]
-    facts = [torch.__version__, cpp_builder.get_compiler_version_info(command[0]), source, *normalised]
+    facts = [
+        torch.__version__,
+        str(torch.version.git_version),
+        cpp_builder.get_compiler_version_info(command[0]),
+        source,
+        *normalised,
+    ]
     if "-march=native" in normalised:  # several hosts may share the folder
         facts += cpu_flags()
     path = folder / f"gearcache-{hashlib.sha256(chr(0).join(facts).encode()).hexdigest()}.o"
