@@ -80,8 +80,8 @@ FAULTS = [
     Fault(
         "An edit of a source file is a miss where the trace went through it",
         "guards/evidence/traced_files.py",
-        "            if code not in current_codes.get(qualname, ()):\n",
-        "            if qualname not in current_codes:\n",
+        "        if _digest(path) != digest:\n",
+        "        if not _digest(path):\n",
         ("tests/guards/evidence/test_traced_files.py",),
     ),
     Fault(

@@ -17,6 +17,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gearcache.interrupts import raise_interrupt
 from gearcache.threads import freed_in_forks
 
 logger = logging.getLogger("gearcache")
@@ -96,7 +97,8 @@ _delayed = _Held()
 def add_listener(listener: Listener) -> Callable[[], None]:
     """Call `listener(event)` for every event of this process from now on; returns a function that ends this.
 
-    An exception of a listener is logged and never breaks a call; the listener stays. `TypeError` if it is not callable.
+    An exception of a listener is logged and never breaks a call; the listener stays. That of a signal handler which
+    interrupts a listener comes out of the call. `TypeError` if it is not callable.
     """
     global _listeners
     if not callable(listener):
@@ -150,5 +152,6 @@ def _pass_on(event: Event) -> None:
     for listener in _listeners:
         try:
             listener(event)
-        except Exception:
+        except Exception as error:
+            raise_interrupt(error)
             logger.exception("a listener failed on the event %r", event)

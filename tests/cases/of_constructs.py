@@ -89,6 +89,7 @@ class Net(Case):
         self.ordered = collections.OrderedDict(a=1, b=[2], c=3)
         self.renamed, self.table = Renamed(a=1), Table(a=1, b=2)
         self.pool, self.count = [], 0
+        self.linear = torch.nn.Linear(4, 4)
 
 
 #: Served as Python runs them.
@@ -138,6 +139,7 @@ EITHER = texts(
 HASH = r"it calls `hash\(\)`, whose result may differ between processes: use the value itself as a key"
 OPEN_LENGTH, OPEN_TEXT = "the length of a `str`", "a text of a tensor among keys"
 LEAVES = "an iterator leaves it"
+DECIDES = "the values of a tensor decide what it does"
 #: Refused, with what the refusal says.
 REFUSED = texts(
     Net,
@@ -203,6 +205,36 @@ REFUSED = texts(
         "a checkpoint": (
             "return torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False)",
             "uses `torch.utils.checkpoint`, which saves memory for a backward pass",
+        ),
+        "a graph break": (
+            "torch._dynamo.graph_break()\nreturn x + 1",
+            "Dynamo could not form one graph: .*graph_break",
+        ),
+        "a tensor decides": ("return x + 1 if x.sum() > 0 else x - 1", DECIDES),
+        "an item decides": ("return x + 1 if x.sum().item() > 3 else x - 1", DECIDES),
+        "a tensor decides how often": (
+            "for _ in range(int(x.sum())):\n    x = x + 1\nreturn x",
+            rf"{DECIDES} \(`TruncToInt\(.*\)`\): pass it as an int",
+        ),
+        "a tensor decides within a graph": (
+            "return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))",
+            "a graph inside a graph, for `cond`, which cannot be stored: branch or repeat outside the method",
+        ),
+        "a backward pass": (
+            "loss = self.linear(x).sum()\nloss.backward()\nreturn loss",
+            "Dynamo could not form one graph: .*backward",
+        ),
+        "a distribution checks its parameters": (
+            "return torch.distributions.Categorical(logits=x).sample()",
+            "checks its parameters in code without a trace: pass `validate_args=False`",
+        ),
+        "the data of a parameter is assigned": (
+            "self.linear.weight.data = self.linear.weight.data * 2\nreturn self.linear(x)",
+            r"assigns to the `\.data` of `self\.linear\.weight`, which has other memory then; assign a tensor",
+        ),
+        "a parameter is made": (
+            "self.linear.weight = torch.nn.Parameter(self.linear.weight * 2)\nreturn self.linear(x)",
+            r"torch\.nn\.Parameter\(\)` constructor",
         ),
         "a weak proxy": ("return x * PROXY.value", "uses `G\\['PROXY'\\]`, a `weakref.proxy`"),
         "a structure of ctypes": ("return x * POINT.number", "uses `G\\['POINT'\\]`, a value of ctypes"),

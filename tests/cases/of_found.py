@@ -8,7 +8,7 @@ import types
 import torch
 from torch import nn
 
-from tests.cases.case import Case, case, changed
+from tests.cases.case import Case, case, changed, texts
 
 
 class Registry:
@@ -71,6 +71,10 @@ class Wrapper(nn.Module):
         return self.inner(x) * self.scale
 
 
+class Steps(collections.OrderedDict):
+    pass
+
+
 class Slotted:
     __slots__ = ("first", "second")
 
@@ -84,7 +88,9 @@ sys.modules["process_helper"] = types.SimpleNamespace(FACTOR=2.0)
 class Net(Case):
     def __init__(self):
         super().__init__()
+        self.keyed, self.kind_of_holder = {}, Holder
         self.table, self.ordered = {"a": 1.0}, collections.OrderedDict(a=1.0, b=2.0)
+        self.steps = Steps(a=1.0, b=2.0)
         self.chain = collections.ChainMap({}, {"b": 2.0})
         self.holder, self.space = Holder(), types.SimpleNamespace(a=3.0)
         self.kind, self.own_text, self.making, self.wrapper = Kind.FIRST, OwnText(), Making(), Wrapper()
@@ -97,6 +103,11 @@ class Net(Case):
 def another_order(self, patch):
     self.ordered.move_to_end("a")
     patch.callback(self.ordered.move_to_end, "b")
+
+
+def another_order_of_steps(self, patch):
+    self.steps.move_to_end("a")
+    patch.callback(self.steps.move_to_end, "b")
 
 
 def the_other_zero(self, patch):
@@ -135,6 +146,18 @@ CONTAINERS = changed(
             "try:\n    return x * self.table['b']\nexcept KeyError:\n    return x * 3",
             lambda self, patch: patch.item(self.table, "b", 2.0),
         ),
+        "an equal key of another type": (
+            "return x * self.keyed.get(True, 5.0)",
+            lambda self, patch: patch.item(self.keyed, 1.0, 7.0),
+        ),
+        "a key that is made": (
+            "return x * self.keyed.get((len(self.ordered), 1), 9.0)",
+            lambda self, patch: patch.item(self.keyed, (2, 1), 7.0),
+        ),
+        "a class as a key": (
+            "return x * self.keyed.get(self.kind_of_holder, 9.0)",
+            lambda self, patch: patch.item(self.keyed, Holder, 7.0),
+        ),
         "a key of a chain": (
             "return x * self.chain['b']",
             lambda self, patch: patch.item(self.chain.maps[0], "b", 7.0),
@@ -147,10 +170,23 @@ CONTAINERS = changed(
             "for value in self.ordered.values():\n    x = x * 2 + value\nreturn x",
             another_order,
         ),
+        "the order of a subclass of a dictionary": (
+            "for value in self.steps.values():\n    x = x * 2 + value\nreturn x",
+            another_order_of_steps,
+        ),
         "a queue of zeros": ("return torch.atan2(x.abs() * self.queue[0], torch.full_like(x, -1.0))", the_other_zero),
         "a set of an equal number": (
             "for member in self.members:\n    x = x.long() * member\nreturn x",
             an_equal_number,
+        ),
+    },
+)
+MADE_KEY = texts(
+    Net,
+    {
+        "a made key that holds an object": (
+            "return x * self.keyed.get((self.holder, 1), 9.0)",
+            "a key that it makes and that holds an object",
         ),
     },
 )

@@ -1,5 +1,7 @@
 """Torch's own settings that a method reads, or that what it calls reads."""
 
+import contextlib
+
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -21,6 +23,16 @@ def in_region(is_on):
         return (x.reshape(-1, 1) @ x.reshape(1, -1)) * 1.001
 
     return outer
+
+
+@contextlib.contextmanager
+def default_dtype(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def another_autocast_dtype(self, patch):
@@ -110,6 +122,10 @@ SWITCHES = texts(
     {
         "the default dtype": (
             "torch.set_default_dtype(torch.float32)\nreturn x + torch.ones(4)",
+            r"it calls `torch\.set_default_dtype`.*pass `dtype=`",
+        ),
+        "the default dtype of a region": (
+            "with default_dtype(torch.bfloat16):\n    return x * torch.linspace(0, 1, 4)",
             r"it calls `torch\.set_default_dtype`.*pass `dtype=`",
         ),
         "the precision is set": (

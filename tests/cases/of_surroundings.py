@@ -19,7 +19,7 @@ import weakref
 
 import torch
 
-from tests.cases.case import Case, case, changed, put
+from tests.cases.case import Case, case, changed, put, texts
 
 HERE = sys.modules[__name__]
 LOCAL = threading.local()
@@ -100,6 +100,20 @@ PROCESS = changed(
             "return x * 2 if LOGGER.isEnabledFor(logging.DEBUG) else x * 3",
             lambda self, patch: patch.by(LOGGER.setLevel, logging.DEBUG, LOGGER.level),
         ),
+    },
+)
+LOGGERS = texts(
+    Net,
+    {
+        "a level that is set": (
+            "LOGGER.setLevel(10)\nreturn x",
+            "it calls `setLevel` of the logger `process.facts`",
+        ),
+        "a level that is asked for": (
+            "return x * 2 if LOGGER.isEnabledFor(logging.DEBUG) else x * 3",
+            "it calls `isEnabledFor` of the logger `process.facts`, of which no graph follows",
+        ),
+        "an attribute of a logger": ("return x + LOGGER.level", "it reads `level` of the logger `process.facts`"),
     },
 )
 MODULES = changed(

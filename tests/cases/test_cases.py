@@ -20,7 +20,13 @@ pytestmark = pytest.mark.slow
 #: Which differ between the two processes whatever is done: their hash seed differs, also as an environment variable.
 OTHERS = ("the environment as a dictionary", "sorted texts", "the size of a set", "keys are hashed")
 #: What a trace asked once, by a call or in a place that no dictionary holds: seen at a load, and after `.refresh()`.
-ASKED_ONCE = ("a getattr of a module", "a value of a thread", "an installed module", "the version of a package")
+ASKED_ONCE = (
+    "a getattr of a module",
+    "a result that is assumed constant",
+    "a value of a thread",
+    "an installed module",
+    "the version of a package",
+)
 #: What none of the changes that are made changes for the method.
 UNAFFECTED = (
     "a class that the method does not use",

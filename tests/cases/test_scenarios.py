@@ -49,11 +49,18 @@ TESTS = {
         # `test_generate` has a Mistral, `test_repeated` layers that know their number, `test_sentences` a BERT.
         "attached": Module(1e-6, ("a_convolutional_net",)),
         "given_modules": Module(),
-        "names": Module(kept=("every_name_as_a_parameter", "every_name_as_attribute_global_closure_and_key")),
+        "names": Module(
+            kept=(
+                "every_name_as_a_parameter",
+                "every_name_as_attribute_global_closure_and_key",
+                "attributes_called_like_methods_of_modules",
+            )
+        ),
         "odd": Module(),
         "own_state": Module(kept=("buffers", "buffers_and_gears", "children_and_parameters", "everything_else")),
         "reads": Module(kept=("everything_read_of_a_tensor_is_compared", "one_object_or_two_is_seen")),
         "results": Module(),
+        "retyped": Module(),
     },
 }
 

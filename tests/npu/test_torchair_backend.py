@@ -19,6 +19,7 @@ import torchair
 from torch import Tensor, nn
 
 import gearcache
+from gearcache.cache.remote.outbox import outbox
 from gearcache.errors import (
     BackendUnavailable,
     CacheError,
@@ -44,7 +45,9 @@ class Sum(nn.Module):
 
 
 def cache(method: Any, root: Path, **options: Any) -> Any:
-    parameters = {name: options.pop(name) for name in ("gears", "ge_cache", "input_signature") if name in options}
+    parameters = {
+        name: options.pop(name) for name in ("gears", "ge_cache", "input_signature", "remotes") if name in options
+    }
     config = gearcache.CompilerConfig(strict=True, **options)
     return gearcache.cache_compile(method, config=config, cache_dir=root, **parameters)
 
@@ -208,6 +211,21 @@ def test_a_changed_file_of_ge_is_dropped_and_compiled_again(tmp_path: Path) -> N
     before = native.COUNTS["compile"]
     assert torch.allclose(cache(Sum().both, tmp_path, ge_cache=True)(x, y).cpu(), Sum().both(x, y).cpu())
     assert native.COUNTS["compile"] == before + 1
+
+
+@pytest.mark.parametrize("ge_cache", [False, True])
+def test_what_one_host_compiled_another_fetches_but_for_ges_own_files(tmp_path: Path, ge_cache: bool) -> None:
+    hosts: list[Any] = []
+    for name in ("a", "b"):
+        options = {"gears": {"x": {0: [2, 4]}}, "ge_cache": ge_cache, "remotes": f"folder:{tmp_path}?unsigned=1"}
+        hosts.append(cache(Sum().both, tmp_path / name, **options))
+        for rows in (2, 4):
+            x, y = tensors(rows)
+            torch.testing.assert_close(hosts[-1](x, y).cpu(), Sum().both(x, y).cpu())
+        assert outbox().flush(30) == 0
+        assert bool(list((tmp_path / name).rglob("*.om"))) == ge_cache, "an output of GE"
+    assert [host.stats.compiles for host in hosts] == [2, 0]
+    assert hosts[1].stats.fetches == 2
 
 
 # -- gears -----------------------------------------------------------------------------------------------------

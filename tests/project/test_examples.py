@@ -52,29 +52,26 @@ def test_embeddings_are_those_of_eager_and_the_relaunch_does_not_trace(tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.thorough  # as above
-@needs("sentence_transformers")
-def test_attached_sentences_are_those_of_plain_encode(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("example", "options", "words"),
+    [
+        pytest.param(
+            *("attach_sentences.py", ("--model", "tiny"), "The embeddings equal those of plain `encode`"),
+            marks=[pytest.mark.thorough, needs("sentence_transformers")],  # as above
+        ),
+        pytest.param(
+            *("attach_pipeline.py", (), "The images equal those of the plain pipeline"),
+            marks=[pytest.mark.thorough, needs("diffusers")],  # `test_diffusers` has a pipeline
+        ),
+        pytest.param(
+            *("attach_vision.py", (), "The scores equal those of the plain model"), marks=needs("timm", "torchvision")
+        ),
+    ],
+)
+def test_what_is_attached_answers_as_without_it(
+    example: str, options: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
     for is_relaunched in (False, True):
-        output = run("attach_sentences.py", tmp_path / "cache", "--model", "tiny")
-        assert "The embeddings equal those of plain `encode`" in output
-        assert ("s: 0 traces, 0 compiled" in output) == is_relaunched
-
-
-@pytest.mark.slow
-@pytest.mark.thorough  # `test_diffusers` has a pipeline
-@needs("diffusers")
-def test_images_of_an_attached_pipeline_are_those_of_the_plain_one(tmp_path: Path) -> None:
-    for is_relaunched in (False, True):
-        output = run("attach_pipeline.py", tmp_path / "cache")
-        assert "The images equal those of the plain pipeline" in output
-        assert ("s: 0 traces, 0 compiled" in output) == is_relaunched
-
-
-@pytest.mark.slow
-@needs("timm", "torchvision")
-def test_scores_of_an_attached_model_of_timm_are_those_of_the_plain_one(tmp_path: Path) -> None:
-    for is_relaunched in (False, True):
-        output = run("attach_vision.py", tmp_path / "cache")
-        assert "The scores equal those of the plain model" in output
+        output = run(example, tmp_path / "cache", *options)
+        assert words in output
         assert ("s: 0 traces, 0 compiled" in output) == is_relaunched

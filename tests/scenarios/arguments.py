@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import itertools
 from collections import namedtuple
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,11 @@ from torch import Tensor, nn
 from tests.support.scenarios import Run, traced
 
 Pair = namedtuple("Pair", ["left", "right"])
+
+
+class Mode(enum.Enum):
+    A = 1
+    B = 2
 
 
 @dataclass
@@ -68,6 +75,9 @@ class Net(nn.Module):
     def in_object(self, meta: Meta, pair: Pair) -> Tensor:
         return meta.position * meta.scale + meta.inner[0] + pair.left - pair.right
 
+    def members(self, x: Tensor, p: Mode, q: Mode) -> Tensor:
+        return x + (50 if p is Mode.A else 70) + (1 if q is Mode.A else 2)
+
     def update(self, x: Tensor, keys: list[Tensor], values: list[Tensor], position: Tensor) -> Tensor:
         total = x.clone()
         for key, value in zip(keys, values, strict=True):
@@ -120,6 +130,16 @@ def lists_tuples_and_dicts(run: Run) -> None:
         pair = [torch.randn(size, 4), torch.randn(size, 4)]
         both = (torch.randn(4, 4), torch.randn(size, 4))
         run.compare(f"{size}", cached, net.nested, pair, both, {"a": torch.randn(4), "b": torch.randn(size, 4)})
+
+
+def members_of_an_enum_at_two_places(run: Run) -> None:
+    """One member at both places comes first, or two."""
+    pairs = list(itertools.product(Mode, Mode))
+    for first, order in enumerate((pairs, [*pairs[1:], pairs[0]])):
+        method = Net().members
+        cached = run.cache(method, dynamic=bool(first))  # an entry of its own
+        for p, q in order:
+            run.check(f"{first} {p} {q}", cached(torch.zeros(1, 4), p, q), method(torch.zeros(1, 4), p, q))
 
 
 @traced(4)

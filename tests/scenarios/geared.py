@@ -19,12 +19,6 @@ class Net(nn.Module):
     def encode(self, x: Tensor) -> tuple[Tensor, int]:
         return self.linear(x) + x.size(0), x.size(0) * 2
 
-    def two(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.linear(x).sum(0, keepdim=True) + y.sum(0, keepdim=True)
-
-    def pooled(self, x: Tensor, mask: Tensor) -> Tensor:
-        return (x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
-
     def layers(self, x: Tensor, cache: SimpleNamespace) -> Tensor:
         out = self.linear(x)
         for layer in cache.layers:
@@ -60,18 +54,6 @@ def first_call_at_one(run: Run) -> None:
         run.compare(f"{size} later", cached, net.encode, _tensors(size))
 
 
-def product_of_batch_and_sequence(run: Run) -> None:
-    net = Net()
-    config = gearcache.CompilerConfig(backend=run.backend, strict=True)
-    config.inference_config.dynamic_gears_merge_policy = "product"
-    gears = {"x": {0: [1, 2], 1: [3, 5]}}
-    cached = run.watch(gearcache.cache_compile(net.pooled, config=config, gears=gears))
-    for batch, length in ((2, 5), (1, 3), (1, 5), (2, 3)):
-        mask = torch.ones(batch, length)
-        run.compare(f"{batch} {length}", cached, net.pooled, torch.randn(batch, length, 4), mask)
-    run.check("gears", sorted(cached.stats.gears.values()), [1, 1, 1, 1])
-
-
 @traced(1)
 def marked_tensors(run: Run) -> None:
     net = Net()
@@ -99,14 +81,6 @@ def decorated_method(run: Run) -> None:
     for size in (2, 4):
         x = _tensors(size)
         run.check(f"{size}", net.decorated(x), net.linear(x).detach() * 2)
-
-
-@traced(2)
-def one_more_gear_is_compiled_on_a_miss(run: Run) -> None:
-    net = Net()
-    cached = run.cache(net.encode, gears={"x": {0: [2, 4]}}, on_miss="compile")
-    for size in (2, 3, 4):
-        run.compare(f"{size}", cached, net.encode, _tensors(size))
 
 
 def a_strided_input_of_a_linear_layer(run: Run) -> None:

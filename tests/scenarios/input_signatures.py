@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 import gearcache
 from gearcache import Symbol, TensorSpec
 from tests.support.scenarios import Run, strict_config, traced
-
-
-def passed_on(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator that hides the names of arguments, as those of transformers do."""
-
-    @functools.wraps(function)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return function(self, *args, **kwargs)
-
-    return wrapper
 
 
 class Net(nn.Module):
@@ -40,10 +26,6 @@ class Net(nn.Module):
 
     def cached_step(self, x: Tensor, cache: list[tuple[Tensor, Tensor]], names: dict[str, Tensor]) -> Tensor:
         return x + sum(key.sum(1) + value.sum(1) for key, value in cache) + names["bias"]
-
-    @passed_on
-    def wrapped(self, ids: Tensor, mask: Tensor) -> Tensor:
-        return self.embedding(ids) * mask.unsqueeze(-1)
 
 
 @traced(1)
@@ -70,19 +52,6 @@ def lists_and_dicts_of_specs(run: Run) -> None:
         cache = [(torch.randn(rows, 5, 4), torch.randn(rows, 5, 4)) for _ in range(2)]
         run.compare(f"{rows}", cached, net.cached_step, torch.randn(rows, 4), cache, {"bias": torch.randn(4)})
     run.check("both gears", len(cached.stats.gears), 2)
-
-
-@traced(1)
-def names_behind_a_wrapper(run: Run) -> None:
-    net = Net()
-    batch = Symbol("batch", gears=[2, 3])
-    cached = run.cache(net.wrapped)
-    cached.set_inputs(ids=TensorSpec((batch, 5), torch.int64), mask=TensorSpec((batch, 5), torch.float32))
-    cached.warm()
-    for rows in (3, 2):
-        ids, mask = torch.ones(rows, 5, dtype=torch.int64), torch.rand(rows, 5)
-        run.compare(f"{rows}", cached, net.wrapped, ids=ids, mask=mask)
-    run.check("no call compiled more", cached.stats.loads, 2)
 
 
 @traced(3)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.support.scenarios import Run, traced
+from tests.support.scenarios import Run
 from tests.support.source_tree import ROOT
 
 #: How many names one method has.
@@ -145,14 +145,6 @@ def every_name_as_attribute_global_closure_and_key(run: Run) -> None:
             run.compare(f"{number} from {start}", cached, method, **keywords)
 
 
-def _doubled(method: Any) -> Any:
-    @functools.wraps(method)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        return method(*args, **kwargs) * 2
-
-    return wrapper
-
-
 class Examples(nn.Module):
     """Cases that a drawn name does not make."""
 
@@ -171,10 +163,6 @@ class Examples(nn.Module):
 
     def everything(*everything: Any, **more: Any) -> Any:
         return everything[1] * everything[0].__hidden + more["self"]
-
-    @_doubled
-    def decorated(self, args: Tensor, kwargs: float = 1.0) -> Tensor:
-        return args * kwargs + self.__weight
 
     def chosen(self, größe: Tensor, /, *, type: int = 1, **len: Tensor) -> Tensor:
         return größe * type + len["hasattr"]
@@ -202,17 +190,18 @@ def an_instance_among_star_arguments(run: Run) -> None:
     run.compare("everything", cached, net.everything, torch.ones(3), self=torch.ones(3))
 
 
-@traced(1)
-def a_method_under_a_decorator(run: Run) -> None:
-    net = Examples()
-    cached = run.cache(net.decorated, gears={"args[0]": {0: [2, 4]}})
-    for size in (2, 4):
-        run.compare(f"decorated {size}", cached, net.decorated, torch.ones(size, 3))
-
-
 def gears_of_such_names(run: Run) -> None:
     net = Examples()
     cached = run.cache(net.chosen, gears={"größe": {0: [2, 4]}, "len['hasattr']": {0: [2, 4]}})
     for size in (2, 4):
         keywords: dict[str, Any] = {"hasattr": torch.ones(size, 3)}
         run.compare(f"chosen {size}", cached, net.chosen, torch.ones(size, 3), type=3, **keywords)
+
+
+def attributes_called_like_methods_of_modules(run: Run) -> None:
+    net: Any = type("Hiding", (nn.Module,), {"run": lambda self, x: self.linear(x) * self.buffers})()
+    net.linear = nn.Linear(4, 4)
+    for name in ("modules", "parameters", "buffers", "named_parameters", "children", "state_dict", "eval"):
+        object.__setattr__(net, name, 2.5)
+    cached = run.cache(net.run, gears={"x": {0: [2, 3]}})
+    run.compare("hiding", cached, net.run, torch.randn(2, 4))

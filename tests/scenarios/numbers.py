@@ -48,17 +48,6 @@ class Machine(nn.Module):
         self.position += 1
         return x + max(self.position - self.window + 1, 0) + min(self.position, self.window)
 
-    def factors(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        self.position += 1
-        filled = torch.full((2,), self.position)
-        return x * (0.1 * self.position), x / (self.position / 3 + 100), filled, x.clamp(max=self.position)
-
-    def masks(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        rows = torch.arange(4)
-        self.position += 1
-        allowed = rows[None] <= rows[:, None] + (self.position - self.window)
-        return torch.where(allowed, x[:1], -1.0), x.masked_fill(x > self.position, self.position)
-
     def returned(self, x: Tensor) -> tuple[Tensor, int, tuple[int, dict[str, int]]]:
         self.position += 2
         return x + 1, -self.position, (self.position, {"square": self.position * self.position})
@@ -66,11 +55,6 @@ class Machine(nn.Module):
     def swapped(self, x: Tensor) -> Tensor:
         self.position, self.window = self.window, self.position + 1
         return x * self.position - self.window
-
-    def indexed(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        rows = torch.arange(2) + self.position % 3
-        self.position += 1
-        return x[rows], x[self.position % 2]
 
     def argument(self, x: Tensor, state: State) -> tuple[Tensor, int]:
         state.position += x.size(0)
@@ -114,24 +98,12 @@ def least_and_greatest(run: Run) -> None:
     _run("bounds", run, _VALUES, 4)
 
 
-def factors(run: Run) -> None:
-    _run("factors", run, (8,), 16)
-
-
-def masks(run: Run) -> None:
-    _run("masks", run, _VALUES, 1)
-
-
 def results_and_containers(run: Run) -> None:
     _run("returned", run, _VALUES, 1)
 
 
 def two_ints(run: Run) -> None:
     _run("swapped", run, _VALUES, 1)
-
-
-def an_index(run: Run) -> None:
-    _run("indexed", run, (8,), 16)
 
 
 def other_types(run: Run) -> None:

@@ -25,18 +25,8 @@ class Net(nn.Module):
         x.add_(y)
         return x + y
 
-    def graph_break(self, x: Tensor) -> Tensor:
-        torch._dynamo.graph_break()
-        return x + 1
-
     def item(self, x: Tensor) -> Tensor:
         return x + x.sum().item()
-
-    def data_dependent(self, x: Tensor) -> Tensor:
-        return x + 1 if x.sum() > 0 else x - 1
-
-    def no_operation(self, x: Tensor) -> int:
-        return 1
 
     def noisy(self, x: Tensor) -> Tensor:
         return x + torch.randn(x.size(0), 4)
@@ -47,11 +37,6 @@ class Net(nn.Module):
 
     def dropout(self, x: Tensor) -> Tensor:
         return nn.functional.dropout(x, 0.5, training=True) + torch.rand_like(x)
-
-    def backward(self, x: Tensor) -> Tensor:
-        loss = self.linear(x).sum()
-        loss.backward()
-        return loss
 
 
 def random_numbers_are_fresh(run: Run) -> None:

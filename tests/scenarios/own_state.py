@@ -140,16 +140,6 @@ class Net(nn.Module):
         self.kv = torch.cat([self.kv, x[:1]])
         return self.kv.sum(0) + x
 
-    # refused
-
-    def assigned_data(self, x: Tensor) -> Tensor:
-        self.weight.data = self.weight.data * 2
-        return x * self.weight
-
-    def new_parameter(self, x: Tensor) -> Tensor:
-        self.weight = nn.Parameter(self.weight * 2)
-        return x * self.weight
-
 
 def _state(net: Net) -> list[Any]:
     kinds = {key: type(value).__name__ for key, value in (*net._parameters.items(), *net._buffers.items())}

@@ -80,14 +80,6 @@ def attention_over_a_padded_batch(run: Run) -> None:
 
 
 @traced(2)
-def a_causal_sequence_may_be_padded(run: Run) -> None:
-    net = Net()
-    cached = run.pad(net.causal, {"ids": {1: [4, 8]}}, {"ids": 0})
-    for length in (3, 5, 8):
-        run.compare(f"{length}", cached, net.causal, torch.randint(0, 16, (2, length)))
-
-
-@traced(2)
 def a_cache_that_is_written_in_place(run: Run) -> None:
     net = Net()
     gears = {"ids": {0: [2, 4]}, "cache.keys": {0: [2, 4]}}

@@ -5,15 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-import gearcache
-from tests.support.scenarios import Run, strict_config
+from tests.support.scenarios import Run
 
 
 class Decoder(nn.Module):
     def __init__(self, blocks: int = 100) -> None:
         super().__init__()
         self.project = nn.Linear(8, 8)
-        self.embed = nn.Embedding(50, 8)
         self.keys = [torch.zeros(2, 64, 8)]
         self.pages = [torch.zeros(blocks, 4, 8)]
 
@@ -22,11 +20,6 @@ class Decoder(nn.Module):
         keys[:, start_pos : start_pos + x.size(1)] = self.project(x)
         met = keys[:, : start_pos + x.size(1)]
         return torch.softmax(x @ met.transpose(1, 2), -1) @ met
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        hidden = self.embed(input_ids)
-        scores = (hidden @ hidden.transpose(1, 2)).masked_fill(attention_mask[:, None] == 0, -1e9)
-        return torch.softmax(scores, -1) @ hidden
 
     def paged(self, x: Tensor, page: int) -> Tensor:
         self.pages[0][page] = x
@@ -49,19 +42,6 @@ def a_decode_step(run: Run) -> None:
         run.compare(f"step {step}", cached, theirs.decode, torch.randn(2, 1, 8), step)
         run.check(f"keys {step}", ours.keys[0], theirs.keys[0])
     run.check("few graphs", cached.stats.traces <= 2, True)
-
-
-def texts_of_other_lengths(run: Run) -> None:
-    ours, theirs = _twins()
-    served = run.watch(
-        gearcache.attach(ours, gears={"input_ids": {0: [2, 4]}}, config=strict_config(run.backend)).method
-    )
-    shapes = [(2, 8), (2, 9), (4, 30), (4, 8)]
-    for rows, length in reversed(shapes) if run.relaunched else shapes:
-        ids, mask = torch.randint(0, 50, (rows, length)), torch.ones(rows, length)
-        run.compare(f"{rows}, {length}", ours, theirs, ids, mask)
-    # One with static lengths, and one with open ones.
-    run.check("few graphs", served.stats.traces <= 2, True)
 
 
 def a_cache_of_another_size(run: Run) -> None:

@@ -18,6 +18,7 @@ from gearcache.cache.layout import Layout
 from gearcache.cache.memory import MemoryStore
 from gearcache.cache.store import DiskStore
 from gearcache.errors import GearcacheError, MissingTorchNames
+from gearcache.serving.find import bindings
 from tests.product.test_disk import needs_mount, run_mounted
 from tests.support.relaunch import run_python
 
@@ -251,6 +252,16 @@ def test_where_the_fallback_faults_too_the_method_runs_and_nothing_is_compiled_a
     served.cached.refresh()
     assert served.answers(2)
     assert served.cached.stats.traces == 2, "refresh tries again"
+
+
+def test_what_the_cache_did_not_foresee_is_explained(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = Served(cache_dir)
+    with monkeypatch.context() as patch:
+        Fault(patch, bindings, "resolve", 0, ValueError("odd"))
+        assert served.answers(2)
+    assert served.cached.explain() == "Net.run: the last call was left to the method: ValueError: odd"
+    assert served.answers(2)
+    assert "odd" not in served.cached.explain()
 
 
 def test_strict_raises_what_faulted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

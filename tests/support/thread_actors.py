@@ -1,7 +1,4 @@
-"""Threads and forks in a process of their own.
-
-`python tests/support/thread_actors.py <root> <scenario>` prints a report.
-"""
+"""Threads and forks in a process of their own: `main` runs the scenario that its arguments name and reports."""
 
 from __future__ import annotations
 
@@ -219,7 +216,3 @@ def main() -> None:
     """Run the scenario that the command line names."""
     root, scenario = Path(sys.argv[-2]), sys.argv[-1]
     print(json.dumps({"mixed": mixed, "forked": forked, "interrupted": interrupted}[scenario](root)))
-
-
-if __name__ == "__main__":
-    main()

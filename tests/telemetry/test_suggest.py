@@ -123,6 +123,19 @@ def test_of_any_number_of_shapes_the_first_are_counted(cache_dir: Path, monkeypa
     assert cached.stats.shapes == {(2, 4): 1, (3, 4): 2}
 
 
+def test_of_any_number_of_padded_shapes_the_first_are_counted(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gearcache.telemetry.gear_use.MOST_SHAPES", 2)
+    config = strict_config(on_miss="pad", pad_values={"x": {0: 0}})
+    cached = gearcache.cache_compile(Net().plain, config=config, gears={"x": {0: [8]}})
+    for size in (2, 3, 5, 3):
+        cached(torch.randn(size, 4))
+    assert cached.stats.shapes == {(2,): 1, (3,): 2}
+    cached.refresh()
+    for size in (2, 7):
+        cached(torch.randn(size, 4))
+    assert len(cached.stats.shapes) == 2
+
+
 def test_without_shapes_there_is_nothing_to_suggest(cache_dir: Path) -> None:
     cached = gearcache.cache_compile(Net().plain, config=strict_config())
     with pytest.raises(GearSpecError, match="no shapes were met yet"):

@@ -18,7 +18,7 @@ from gearcache.ge_cache.private_torch.module_hooks import (
     call_with_hooks,
     has_hooks,
 )
-from gearcache.serving.call.functions import BY_POSITION
+from gearcache.serving.call.functions import BY_POSITION, COUNTS_POSITIONS
 from gearcache.serving.call.method import CachedMethod
 from gearcache.serving.call.parameters import Parameters
 from gearcache.threads import freed_in_forks
@@ -69,9 +69,8 @@ class Attachment:
         module = self.module
         kind, own_forward = type(module), vars(module).get("forward")
         forward = with_own_names(forward_of(module))
-        return _Served(
-            kind, kind.forward, own_forward, CachedMethod(forward.method, self._parameters), forward.counts_positions
-        )
+        method = CachedMethod(forward, self._parameters)
+        return _Served(kind, kind.forward, own_forward, method, hasattr(forward, COUNTS_POSITIONS))
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the module: its hooks, and the graph that serves its forward."""

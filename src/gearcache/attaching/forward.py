@@ -15,7 +15,6 @@ from inspect import Parameter
 from typing import Any
 
 import torch
-from msgspec import Struct
 
 from gearcache.errors import UnsupportedMethod
 from gearcache.guards.dispatch.generated import define
@@ -35,34 +34,27 @@ from gearcache.serving.call.method import CachedMethod
 _BY_POSITION_KINDS = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
-class NamedForward(Struct, frozen=True):
-    """A bound forward, and whether its calls have to pass the number of their positional arguments."""
-
-    method: types.MethodType
-    counts_positions: bool
-
-
-def with_own_names(forward: types.MethodType) -> NamedForward:
+def with_own_names(forward: types.MethodType) -> types.MethodType:
     """Return a forward that takes its arguments by the names that its user gave them.
 
-    The forward is returned unchanged if no decorator hides the names, or if a decorator has parameters of its own that
-    the inner forward does not have.
+    It has the mark `COUNTS_POSITIONS`. The forward is returned unchanged if no decorator hides the names, or if a
+    decorator has parameters of its own that the inner forward does not have.
     """
     inside = undecorated(forward)
     outer: Any = inside.function.__func__
     if getattr(outer, "__wrapped__", None) is None:
-        return NamedForward(forward, False)
+        return forward
     try:
         parameters = _parameters(outer)
     except (TypeError, ValueError):
         parameters = None
     if parameters is None:
-        return NamedForward(forward, False)
+        return forward
     function = _write_forward(outer, parameters)
     for mode, context in ((NO_GRAD, torch.no_grad), (INFERENCE_MODE, torch.inference_mode)):
         if inside.mode == mode:
             function = context()(function)
-    return NamedForward(types.MethodType(function, forward.__self__), True)
+    return types.MethodType(function, forward.__self__)
 
 
 def _parameters(outer: Any) -> list[Parameter] | None:

@@ -139,6 +139,12 @@ _Counted = tuple[tuple[int, ...], ...]
 _ShapeRow = tuple[StoredVariant, GearRows, "itertools.count[int]", dict[_Counted, int]]
 
 
+def add_calls(counts: dict[Shape, int], shape: Shape, calls: int) -> None:
+    """Count calls of a shape, unless it is another one of too many."""
+    if shape in counts or len(counts) < MOST_SHAPES:
+        counts[shape] = counts.get(shape, 0) + calls
+
+
 class ShapesMet:
     """Shapes over the dims that the spec names, or over all dims of all arguments without a spec."""
 
@@ -158,8 +164,7 @@ class ShapesMet:
             if size is None:
                 return
             sizes.append(size)
-        if tuple(sizes) in self._others or len(self._others) < MOST_SHAPES:
-            self._others[tuple(sizes)] = self._others.get(tuple(sizes), 0) + 1
+        add_calls(self._others, tuple(sizes), 1)
 
     def unserved(self) -> tuple[list[str], dict[Shape, int]]:
         """Return the dims of the spec, as messages name them, and the calls without a graph by shape."""
@@ -185,7 +190,7 @@ class ShapesMet:
         """Return shape -> calls."""
         totals = self._counted.totals()
         for shape, calls in list(self._others.items()):
-            totals[shape] = totals.get(shape, 0) + calls
+            add_calls(totals, shape, calls)
         return totals
 
     def _with_calls(self, rows: Iterable[_ShapeRow], sums: Mapping[Shape, int]) -> dict[Shape, int]:
@@ -194,7 +199,7 @@ class ShapesMet:
             for row, calls in [(sizes, calls_of(counter)), *shapes.items()]:
                 shape = _shape(variant, row, self._dims)
                 if shape is not None and calls:
-                    totals[shape] = totals.get(shape, 0) + calls
+                    add_calls(totals, shape, calls)
         return totals
 
     def _named_dims(self) -> list[tuple[str, int]]:

@@ -26,9 +26,8 @@ class History:
     def __init__(self, name: str, key_name: str, folder: str, counters: Counters, *, strict: bool) -> None:
         self.name = name
         self.lines: deque[str] = deque(maxlen=_MOST)
-        #: What differed in explained and in counted misses, since the last graph was added.
-        self._explained: set[tuple[str, ...]] = set()
-        self._missed: set[tuple[str, ...]] = set()
+        #: What differed in explained misses, and in counted ones (after their kind), since the last graph was added.
+        self._told: set[tuple[str, ...]] = set()
         #: Reasons of misses that are not yet in the cache's counts; they are added before a compile.
         self.uncounted: Counter[str] = Counter()
         self._key_name, self._folder = key_name, folder
@@ -40,8 +39,7 @@ class History:
     def note(self, kind: Kind, **fields: Any) -> None:
         """Count an event and notify the listeners."""
         if kind in ("load", "publish"):  # the next call may miss for another value of the same subject
-            self._explained.clear()
-            self._missed.clear()
+            self._told.clear()
         self._counters.note(Event(kind, self.name, self._key_name, folder=self._folder, **fields))
 
     def miss(self, *reasons: Reason, kind: str) -> None:
@@ -50,25 +48,28 @@ class History:
         A call that runs without a graph is looked up each time. Until a graph is added, such calls count once for what
         differs, whatever its value.
         """
-        if (subjects := (kind, *_subjects(reasons))) in self._missed:
+        if not self._is_new((kind, *_subjects(reasons))):
             return
-        if len(self._missed) >= _MOST:
-            self._missed.clear()
-        self._missed.add(subjects)
         self.note("miss", reason=kind, detail="; ".join(str(reason) for reason in reasons))
         self.uncounted[kind] += 1
         self.explain(reasons)
 
     def explain(self, reasons: tuple[Reason, ...]) -> None:
         """Keep and log, once, why no stored or loaded graph serves a call."""
-        if (subjects := _subjects(reasons)) in self._explained:
+        if not self._is_new(_subjects(reasons)):
             return
-        if len(self._explained) >= _MOST:
-            self._explained.clear()
-        self._explained.add(subjects)
         self._counters.explain(reasons)
         self.lines.extend(line for reason in reasons for line in reason.explained())
         logger.info("%s: miss: %s", self.name, "; ".join(str(reason) for reason in reasons))
+
+    def _is_new(self, subjects: tuple[str, ...]) -> bool:
+        """Whether nothing was said about this yet; notes it."""
+        if subjects in self._told:
+            return False
+        if len(self._told) >= _MOST:
+            self._told.clear()
+        self._told.add(subjects)
+        return True
 
     def fault(self, error: Exception) -> None:
         """Apply the failure policy: a fault of the cache never breaks the model, unless `strict`.

@@ -58,36 +58,3 @@ def test_an_int_of_more_than_64_bits_raises_what_eager_raises(cache_dir: Path) -
     with torch.no_grad(), pytest.raises(OverflowError, match="too big"):
         cached(torch.ones(2))
     assert machine.position == 2**63 - 1, "the method itself has counted, once"
-
-
-class Decode(nn.Module):
-    def step(self, x: Tensor, position: int, length: int) -> Tensor:
-        return x[position:].sum() * int(length * 0.7)
-
-    def rounded(self, x: Tensor, t: float) -> Tensor:
-        return x * round(t, 1)
-
-
-@pytest.mark.parametrize(
-    ("name", "calls", "why"),
-    [
-        (
-            "step",
-            [(2, 4), (2, 5), (2, 6)],
-            "(`length` is a constant of each variant, because it computes `int` of a number)",
-        ),
-        (
-            "rounded",
-            [(0.1,), (0.2,), (0.3,), (0.4,)],
-            "because the trace needs its value: `return x * round(t, 1)` in `rounded`",
-        ),
-    ],
-)
-def test_a_full_entry_says_which_number_is_a_constant_and_why(
-    cache_dir: Path, caplog: pytest.LogCaptureFixture, name: str, calls: list[Any], why: str
-) -> None:
-    net, x = Decode(), torch.arange(12.0)
-    cached = gearcache.cache_compile(getattr(net, name), config=strict_config(max_variants=len(calls) - 1))
-    for numbers in calls:
-        cached(x, *numbers)
-    assert why in caplog.text

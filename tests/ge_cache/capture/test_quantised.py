@@ -43,29 +43,22 @@ def first(cache: Path) -> Any:
     return launch("models.first_process()", cache)
 
 
-def test_quantised_weights_are_served_as_eager_answers_and_relaunched(first: Any, cache: Path) -> None:
+def test_quantised_weights_are_served_as_eager_answers_and_relaunched(
+    first: Any, cache: Path, subtests: pytest.Subtests
+) -> None:
     """The models have one class, and tensors of the same names and sizes: only their settings differ."""
     assert first["served"] == dict.fromkeys(KINDS, COLD)
-    assert launch("{kind: models.served(kind) for kind in models.CONFIGS}", cache, compiles=False) == dict.fromkeys(
-        KINDS, RELAUNCHED
-    )
-
-
-def test_compiled_graphs_take_quantised_weights(first: Any) -> None:
-    assert first["compiled"] == COLD
-
-
-def test_weights_that_a_process_exchanges_are_seen(first: Any) -> None:
-    assert first["exchanged"] == [True] * 6
-
-
-def test_parts_of_a_weight_are_not_taken_for_tensors_with_like_names(first: Any) -> None:
-    assert first["beside neighbours"] is True
-
-
-@pytest.mark.parametrize(("method", "words"), [("part", "graph cannot be traced"), ("whole", "passes on `self")])
-def test_a_quantised_tensor_is_not_returned(first: Any, method: str, words: str) -> None:
-    assert words in first["refusals"][method]
+    relaunched = launch("{kind: models.served(kind) for kind in models.CONFIGS}", cache, compiles=False)
+    assert relaunched == dict.fromkeys(KINDS, RELAUNCHED)
+    with subtests.test("compiled graphs take them"):
+        assert first["compiled"] == COLD
+    with subtests.test("weights that a process exchanges are seen"):
+        assert first["exchanged"] == [True] * 6
+    with subtests.test("parts of a weight are not taken for tensors with like names"):
+        assert first["beside neighbours"] is True
+    with subtests.test("a quantised tensor is not returned"):
+        assert "graph cannot be traced" in first["refusals"]["part"]
+        assert "passes on `self" in first["refusals"]["whole"]
 
 
 @pytest.mark.thorough  # tests of staleness edit other libraries; here, what Dynamo does not trace

@@ -85,45 +85,6 @@ def test_a_lazy_conjugate_is_refused_as_a_graph_makes_none(cache_dir: Path) -> N
         cached(x, x)
 
 
-class OfPlace(torch.nn.Module):
-    """Asks for what depends on the memory that a tensor is a part of, or on which object a result is."""
-
-    def offset(self, x: torch.Tensor) -> torch.Tensor:
-        return x + 1 if x.storage_offset() > 20 else x - 1
-
-    def offset_of_view(self, x: torch.Tensor) -> torch.Tensor:
-        return x + x[1:].storage_offset()
-
-    def storage(self, x: torch.Tensor) -> torch.Tensor:
-        return x + x[1:].untyped_storage().size()
-
-    def base(self, x: torch.Tensor) -> torch.Tensor:
-        base = x[1:]._base
-        return x + (0 if base is None else base.shape[0])
-
-    def tag_of_result(self, x: torch.Tensor) -> torch.Tensor:
-        return x + int(getattr(x.contiguous(), "tag", 0))
-
-    def asked_tag_of_result(self, x: torch.Tensor) -> torch.Tensor:
-        return x + 1 if hasattr(x.contiguous(), "tag") else x - 1
-
-    def grad_of_result(self, x: torch.Tensor) -> torch.Tensor:
-        return x + 1 if x.contiguous().grad is None else x - 1
-
-
-PLACES = [name for name in vars(OfPlace) if not name.startswith("_")]
-
-
-@pytest.mark.parametrize("name", PLACES)
-@pytest.mark.parametrize("gears", [None, {"x": {0: [2, 4]}}])
-def test_what_a_later_call_cannot_compare_of_a_tensor_is_refused(
-    cache_dir: Path, name: str, gears: dict[str, dict[int, list[int]]] | None
-) -> None:
-    served = gearcache.cache_compile(getattr(OfPlace(), name), config=strict_config(), gears=gears)
-    with pytest.raises(CaptureError), torch.no_grad():
-        served(torch.arange(64.0).reshape(16, 4)[2:6])
-
-
 class OfClass(torch.nn.Module):
     """Asks for the class of a result that is its argument, as `nn.Module.__setattr__` does."""
 

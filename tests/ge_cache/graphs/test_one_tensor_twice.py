@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-import gearcache
 from gearcache.errors import UnknownGear
-from tests.support.scenarios import strict_config
+from tests.support.launches import serve_twice
 
 
 class Net(nn.Module):
@@ -25,18 +24,11 @@ class Net(nn.Module):
 
 @pytest.mark.parametrize(("name", "order"), [("sums", ("one", "two")), ("writes", ("two", "one"))])
 def test_each_call_equals_eager(name: str, order: tuple[str, str], cache_dir: Path) -> None:
-    gears = {path: {0: [2, 4]} for path in "xy"}
-    for relaunched in (False, True):
-        net = Net()
-        cached: Any = gearcache.cache_compile(getattr(net, name), gears=gears, config=strict_config())
-        for rows in (2, 4):
-            for kind in order:
-                x = torch.randn(rows, 3)
-                y = x if kind == "one" else torch.randn(rows, 3)
-                given = (x.clone(), y.clone()) if kind == "two" else (x.clone(),) * 2
-                assert torch.equal(cached(*given), getattr(net, name)(x, y))
-                assert torch.equal(given[0], x)
-                assert torch.equal(given[1], y)
-        assert cached.stats.traces == (0 if relaunched else 2)
+    calls: list[tuple[Tensor, ...]] = []
+    for rows, kind in itertools.product((2, 4), order):
+        x, y = torch.randn(rows, 3), torch.randn(rows, 3)
+        calls.append((x, x) if kind == "one" else (x, y))
+    first, cached = serve_twice(Net, name, calls, gears={path: {0: [2, 4]} for path in "xy"})
+    assert first.stats.traces == 2
     with pytest.raises(UnknownGear, match=r"size\(0\)=3"):
         cached(z := torch.randn(3, 3), z)

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.errors import CaptureError
+from tests.support.compared import assert_same
+from tests.support.launches import serve_twice
 from tests.support.scenarios import strict_config
 
 
@@ -59,25 +61,14 @@ DIMS: dict[str, dict[str, Any]] = {
 }
 
 
-def assert_equal(found: Any, expected: Any) -> None:
-    for left, right in zip(found, expected, strict=True) if isinstance(found, tuple) else ((found, expected),):
-        torch.testing.assert_close(left, right)
-        assert left.stride() == right.stride()
-
-
 @pytest.mark.parametrize(
     ("method", "dims"),
     [("plain", "gears"), ("nested", "static"), ("written", "dynamic")],
 )
 def test_a_method_with_vmap_gives_what_eager_gives_and_is_relaunched(cache_dir: Path, method: str, dims: str) -> None:
-    net = Net()
-    for launch in range(2):
-        cached = gearcache.cache_compile(getattr(net, method), config=strict_config(), **DIMS[dims])
-        for rows in (3, 2):
-            x = torch.randn(rows, 4)
-            assert_equal(cached(x), getattr(net, method)(x))
-        assert cached.stats.eager_calls == 0
-        assert bool(cached.stats.traces) == (launch == 0)
+    served = serve_twice(Net, method, [(torch.randn(rows, 4),) for rows in (3, 2)], **DIMS[dims])
+    assert [cached.stats.eager_calls for cached in served] == [0, 0]
+    assert served[0].stats.traces > 0
 
 
 def test_a_cached_method_inside_of_a_transform_runs_as_it_is(cache_dir: Path) -> None:
@@ -87,7 +78,7 @@ def test_a_cached_method_inside_of_a_transform_runs_as_it_is(cache_dir: Path) ->
     torch.testing.assert_close(torch.vmap(cached)(x), torch.vmap(net.normalised)(x))
     gradient = torch.func.grad(lambda row: cached(row).sum())
     torch.testing.assert_close(gradient(x[0]), torch.func.grad(lambda row: net.normalised(row).sum())(x[0]))
-    assert_equal(cached(x[0]), net.normalised(x[0]))
+    assert_same(cached(x[0]), net.normalised(x[0]))
 
 
 def test_transforms_that_need_autograd_are_refused_by_name(cache_dir: Path) -> None:

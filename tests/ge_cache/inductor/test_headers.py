@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from gearcache.ge_cache.inductor.headers import SharedHeaders, shared_folder
+from tests.support.at_once import at_once
 
 
 class Worker:
@@ -48,11 +50,7 @@ def test_workers_that_start_together_build_once_and_wait_for_the_headers_alone(t
         if len(results) == len(workers) - 1:
             others_are_done.set()
 
-    threads = [threading.Thread(target=run, args=(worker,)) for worker in workers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(functools.partial(run, worker) for worker in workers))
     assert sum(worker.builds for worker in workers) == 1
     assert results == ["whole"] * 4
 

@@ -20,7 +20,7 @@ import gearcache
 from gearcache.errors import GearSpecError, GraphError, InputError, UnknownGear
 from tests.scenarios.counters import Meter
 from tests.scenarios.padded import Net
-from tests.support.sampled import examples
+from tests.support.sampled import examples, sampled
 from tests.support.scenarios import strict_config
 
 
@@ -226,12 +226,16 @@ _IN_PLACE: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", _IN_PLACE)
-def test_activations_are_padded_in_place_too(cache_dir: Path, name: str) -> None:
-    cached = _padded(lambda module, x: _IN_PLACE[name](x * 2 - 1))
+def test_activations_are_padded_in_place_too(cache_dir: Path) -> None:
+    """One trace, and one proof for each."""
+
+    def activated(x: Tensor) -> dict[str, Tensor]:
+        return {name: function(x * 2 - 1) for name, function in _IN_PLACE.items()}
+
+    cached = _padded(lambda module, x: activated(x))
     for rows in (3, 4, 7):
         x = torch.randn(rows, 4)
-        torch.testing.assert_close(cached(x), _IN_PLACE[name](x * 2 - 1))
+        torch.testing.assert_close(cached(x), activated(x))
     assert cached.stats.padded_calls == 2
 
 
@@ -244,7 +248,7 @@ def test_what_draws_random_numbers_is_not_padded(cache_dir: Path, drawing: Calla
         _padded(lambda module, x: drawing(x))(torch.randn(3, 4))
 
 
-@pytest.mark.parametrize("kind", ["GRU", "LSTM", "RNN"])
+@pytest.mark.parametrize("kind", sampled(["GRU", "LSTM", "RNN"], kept=("GRU",)))  # of the same operations
 def test_examples_of_a_recurrent_batch_do_not_interact_and_positions_do(cache_dir: Path, kind: str) -> None:
     def run(module: Any, x: Tensor) -> Any:
         return module.layers(x.mT)

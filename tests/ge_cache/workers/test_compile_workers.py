@@ -31,6 +31,7 @@ from gearcache.ge_cache.workers.pool import CompilePool
 from gearcache.ge_cache.workers.process import WorkerProcess
 from gearcache.ge_cache.workers.scratch import PREFIX
 from tests.support.no_threads import NoThreads
+from tests.support.processes import is_alive, wait_until
 
 #: A compiler that never ends, also when it is asked to, and that has started something.
 HUNG = "#!/bin/sh\ntrap '' TERM\necho $$ >> {log}\nsleep 1000 &\necho $! >> {log}\nwait\nwait\nwait\n"
@@ -95,22 +96,6 @@ def processes(log: Path) -> list[int]:
     """Return those of the processes in a log that are alive."""
     pids = [int(line) for line in log.read_text().split()] if log.exists() else []
     return [pid for pid in pids if is_alive(pid)]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def wait_until(condition: Any, seconds: float = 120.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def job(size: int) -> CompileJob:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from gearcache.serving.find.activate import EvidenceCheck
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.entry import Entry
 from tests.support.relaunch import run_python
+from tests.support.sampled import sampled_rows
 
 X = torch.ones(2, 3)
 #: Where the signal arrives: owner and name of a function that is called while a call is prepared.
@@ -71,8 +73,11 @@ def handled() -> Iterator[Callable[[Any], None]]:
     signal.signal(signal.SIGUSR1, before)
 
 
-@pytest.mark.parametrize("kind", CLASSES)
-@pytest.mark.parametrize("place", PLACES, ids=lambda place: place[1])
+#: Each place with two of the classes, and with the others too in a thorough run.
+KEPT = [(place, CLASSES[(number + more) % len(CLASSES)]) for number, place in enumerate(PLACES) for more in (0, 1)]
+
+
+@pytest.mark.parametrize(("place", "kind"), sampled_rows(itertools.product(PLACES, CLASSES), KEPT))
 def test_what_a_signal_handler_raises_comes_out_and_the_next_call_is_served(
     place: tuple[Any, str],
     kind: type[Exception],
@@ -105,6 +110,35 @@ def test_what_a_signal_handler_raises_comes_out_and_the_next_call_is_served(
         assert torch.equal(cached(X), net.run(X))
     assert cached.stats.faults == 0
     assert cached.stats.eager_calls == 0
+
+
+def test_a_handler_that_warms_a_method_leaves_the_call_in_which_it_arrives_alone(
+    handled: Callable[[Any], None], cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = gearcache.CompilerConfig(backend="eager", strict=True)
+    net = Net()
+    cached, other = (gearcache.cache_compile(each.run, config=config) for each in (net, Net()))
+    found: list[bool] = []
+
+    def warm(*_: Any) -> None:
+        other.warm(X)
+        found.append(is_preparing())
+
+    handled(warm)
+    stale_reason = EvidenceCheck.stale_reason
+
+    def interrupted(*arguments: Any) -> Any:
+        monkeypatch.setattr(EvidenceCheck, "stale_reason", stale_reason)
+        signal.raise_signal(signal.SIGUSR1)
+        return stale_reason(*arguments)
+
+    monkeypatch.setattr(EvidenceCheck, "stale_reason", interrupted)
+    with torch.no_grad():
+        assert torch.equal(cached(X), net.run(X))
+    assert found == [True]
+    assert not is_preparing()
+    other.warm(X)
+    assert other.stats.loads == 1
 
 
 class Box:
@@ -159,6 +193,25 @@ def test_what_a_handler_raises_while_a_source_file_is_read_comes_out(
         changed_source({"files": [[__name__, ""]]})
 
 
+@pytest.mark.parametrize("kind", CLASSES)
+def test_what_a_handler_raises_within_a_listener_comes_out(
+    kind: type[Exception], handled: Callable[[Any], None], cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Handler, "kind", kind)
+    handled(Handler().handle)
+    net = Net()
+    cached = gearcache.cache_compile(net.run, config=gearcache.CompilerConfig(backend="eager", strict=True))
+    remove = gearcache.add_listener(lambda event: signal.raise_signal(signal.SIGUSR1))
+    try:
+        with pytest.raises(kind, match="too late"):
+            cached(X)
+    finally:
+        remove()
+    with torch.no_grad():
+        assert torch.equal(cached(X), net.run(X))
+    assert (cached.stats.traces, cached.stats.faults, cached.stats.eager_calls) == (1, 0, 0)
+
+
 def test_a_call_after_a_timeout_is_served_as_any_other(handled: Callable[[Any], None], cache_dir: Path) -> None:
     """What the program handles is not what a lookup in the dispatch, or in the store, has raised."""
     handled(Handler().handle)
@@ -179,16 +232,17 @@ class Ringing:
         self.lock: Any = threading.RLock()
         self.release, self._is_owned = self.lock.release, self.lock._is_owned
 
-    def acquire(self, *arguments: Any, **keywords: Any) -> None:
+    def acquire(self, *arguments: Any, **keywords: Any) -> bool:
         self.lock.acquire(*arguments, **keywords)
         raise Expired
 
 
-@pytest.mark.parametrize("enter", [preparing, MethodLock.at_once])
-def test_a_lock_of_a_method_is_free_after_a_handler_has_raised(enter: Callable[[MethodLock], Any]) -> None:
+@pytest.mark.parametrize("enter", [preparing, MethodLock.held])
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_lock_of_a_method_is_free_after_a_handler_has_raised(enter: Callable[..., Any], waits: bool) -> None:
     lock, ringing = MethodLock(), Ringing()
     lock._lock = ringing  # type: ignore[assignment]
-    with pytest.raises(Expired), enter(lock):
+    with pytest.raises(Expired), enter(lock, waits=waits):
         pass
     assert not is_preparing()
     assert not ringing.lock._is_owned()

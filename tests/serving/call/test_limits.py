@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -103,20 +104,45 @@ class Cut(torch.nn.Module):
     def cut(self, x: torch.Tensor) -> torch.Tensor:
         return x[:, : int(x.shape[1] * 0.7)]
 
+    def step(self, x: torch.Tensor, position: int, length: int) -> torch.Tensor:
+        return x[position:].sum() * int(length * 0.7)
+
+    def rounded(self, x: torch.Tensor, t: float) -> torch.Tensor:
+        return x * round(t, 1)
+
+
+SIZES = [(torch.ones(2, length),) for length in (4, 5, 6)]
+ROW = torch.arange(12.0)
+
 
 @pytest.mark.parametrize(
-    ("name", "because"),
+    ("name", "calls", "because"),
     [
-        ("repeat", "`x.size(1)` is a constant of each variant, because the trace needs its value: `return torch.cat"),
-        ("cut", "sizes that vary have a variant for each value, because it computes `trunc(0.7*float("),
+        (
+            "repeat",
+            SIZES,
+            "`x.size(1)` is a constant of each variant, because the trace needs its value: `return torch",
+        ),
+        ("cut", SIZES, "sizes that vary have a variant for each value, because it computes `trunc(0.7*float("),
+        (
+            "step",
+            [(ROW, 2, length) for length in (4, 5, 6)],
+            "(`length` is a constant of each variant, because it computes `int` of a number)",
+        ),
+        (
+            "rounded",
+            [(ROW, t) for t in (0.1, 0.2, 0.3, 0.4)],
+            "because the trace needs its value: `return x * round(t, 1)` in `rounded`",
+        ),
     ],
 )
-def test_the_message_tells_why_each_size_has_a_variant(
-    name: str, because: str, cache_dir: Path, caplog: pytest.LogCaptureFixture
+def test_the_message_tells_why_each_size_or_number_has_a_variant(
+    name: str, calls: list[Any], because: str, cache_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cached = gearcache.cache_compile(getattr(Cut(), name), config=strict_config(max_variants=2), cache_dir=cache_dir)
-    for length in (4, 5, 6):
-        assert torch.equal(cached(torch.ones(2, length)), getattr(Cut(), name)(torch.ones(2, length)))
+    method, config = getattr(Cut(), name), strict_config(max_variants=len(calls) - 1)
+    cached = gearcache.cache_compile(method, config=config, cache_dir=cache_dir)
+    for given in calls:
+        assert torch.equal(cached(*given), method(*given))
     assert because in caplog.text
 
 

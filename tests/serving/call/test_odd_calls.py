@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -21,8 +23,92 @@ from gearcache.errors import (
     PreparationError,
     UnsupportedMethod,
 )
-from tests.scenarios.odd_calls import CASES, Net, X
+from tests.support.compared import assert_same
 from tests.support.scenarios import strict_config
+
+X = torch.linspace(-1, 1, 12).reshape(3, 4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    tensor: Tensor
+    factor: int = 2
+
+
+class Holder:
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor, self.me = tensor, self
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = nn.Linear(4, 4)
+        self.count: Any = 0
+
+    def no_input(self) -> Tensor:
+        return self.linear.weight * 2
+
+    def number(self, n: int) -> Tensor:
+        return self.linear.weight * n
+
+    def grows(self, x: Tensor) -> Tensor:
+        self.count = self.count + 1 if isinstance(self.count, int) and self.count < 2 else "many"
+        return x + 1
+
+    def times(self, x: Tensor, value: Any) -> Tensor:
+        return x * value
+
+    def sized(self, x: Tensor, value: Any) -> Tensor:
+        return x + len(value)
+
+    def held(self, value: Any) -> Tensor:
+        return value.tensor + 1
+
+    def remainder(self, x: Tensor, n: int) -> tuple[Tensor, int]:
+        return x + n % 7, n + 1
+
+    def doubles(self, x: Tensor) -> Tensor:
+        return x * 2
+
+    def dense(self, x: Tensor) -> Tensor:
+        return torch.sparse.mm(x, self.linear.weight)
+
+    def as_object(self, x: Tensor) -> Frozen:
+        return Frozen(x + 1)
+
+    def embeds(self, x: Tensor) -> Tensor:
+        return nn.functional.embedding(x, self.linear.weight)
+
+    def two(self, x: Tensor, y: Tensor) -> Tensor:
+        return x + y
+
+
+with warnings.catch_warnings():  # old kinds of tensors, still met
+    warnings.simplefilter("ignore")
+    JAGGED = torch.nested.nested_tensor([X, X[:1]], layout=torch.jagged)
+
+#: Name -> method, arguments of each call, and the words of a refusal ("" where every call has to be served).
+CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]], str]] = {
+    "no input": (Net.no_input, [(), ()], ""),
+    "a number only": (Net.number, [(1,), (2,), (1,)], ""),
+    "attribute that changes type": (Net.grows, [(X,)] * 5, ""),
+    "surrogate in an argument": (Net.sized, [(X, "a\udfff")], "surrogate"),
+    "object that holds itself": (Net.held, [(Holder(X),), (Holder(X * 2),)], ""),
+    "bytearray": (Net.sized, [(X, bytearray(b"ab"))], "bytearray"),
+    "huge int": (Net.remainder, [(X, 10**30), (X, 10**30 + 1), (X, 2**63), (X, -(2**64))], ""),
+    "floats": (Net.times, [(X, value) for value in (float("nan"), -0.0, 0.0)], ""),
+    "numpy scalar": (Net.times, [(X, np.float32(2))], "NumPy"),
+    "numpy array": (Net.times, [(X, np.ones(4))], "NumPy"),
+    "no elements": (Net.doubles, [(torch.empty(0, 4),), (torch.empty(0, 4),), (X,)], ""),
+    "meta after real": (Net.doubles, [(X,), (X.to("meta"),)], "meta"),
+    "sparse": (Net.dense, [(X.to_sparse(),)], "sparse"),
+    "jagged": (Net.doubles, [(JAGGED,)], "subclass"),
+    "object": (Net.as_object, [(X,), (X,)], ""),
+    "bad index": (Net.embeds, [(torch.tensor([1]),), (torch.tensor([9]),), (torch.tensor([2]),)], ""),
+    "missing argument": (Net.two, [(X,), (X, X), (X,), (X, X, X)], ""),
+}
 
 
 def outcome(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
@@ -31,22 +117,6 @@ def outcome(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
             return call(), None
     except Exception as error:
         return None, error
-
-
-def assert_same(found: Any, expected: Any) -> None:
-    assert type(found) is type(expected)
-    if isinstance(expected, Tensor):
-        if expected.is_meta:
-            assert found.shape == expected.shape
-        else:
-            torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
-    elif isinstance(expected, tuple):
-        for pair in zip(found, expected, strict=True):
-            assert_same(*pair)
-    elif dataclasses.is_dataclass(expected):
-        assert_same(tuple(vars(found).values()), tuple(vars(expected).values()))
-    else:
-        assert repr(found) == repr(expected)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -181,27 +251,3 @@ def test_writing_a_weight_made_in_inference_mode_and_given_other_data_is_refused
         with mode(), pytest.raises(InputError, match=r"weight.*given another `\.data`"):
             cached(X)
     assert net.weight.tolist() == [0.0] * 4
-
-
-class Raising:
-    """An object whose missing attributes raise no AttributeError."""
-
-    def __init__(self, **attributes: int) -> None:
-        self.__dict__.update(attributes)
-
-    def __getattr__(self, name: str) -> int:
-        raise RuntimeError(name)
-
-
-class Asked(torch.nn.Module):
-    def asked(self, box: Raising, x: torch.Tensor) -> torch.Tensor:
-        try:
-            return x * (2 if box.level == 2 else 3)
-        except RuntimeError:
-            return x * 5
-
-
-def test_an_argument_that_raises_where_it_is_checked_does_not_fit(cache_dir: Path) -> None:
-    cached = gearcache.cache_compile(Asked().asked, config=strict_config(on_miss="compile"))
-    x = torch.ones(2)
-    assert [float(cached(box, x)[0]) for box in (Raising(level=2), Raising(), Raising(level=2))] == [2.0, 5.0, 2.0]

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 import gearcache
 from gearcache.serving.miss import refused_calls as refused
+from gearcache.threads import waits_end_after
+from tests.support.at_once import at_once
 from tests.support.relaunch import run_python
 from tests.support.scenarios import strict_config
 
@@ -147,6 +149,42 @@ def test_calls_and_loads_do_not_wait_for_the_trace_of_another_method(
             thread.join(120)
     assert (relaunched.stats.hits, relaunched.stats.traces) == (1, 0)
     assert slow.stats.calls == 1
+
+
+@pytest.mark.parametrize("on_miss", ["compile", "background"])
+def test_no_lock_of_a_method_is_held_while_a_listener_runs(cache_dir: Path, on_miss: str) -> None:
+    net, x = Net(), torch.randn(3, 4)
+    cached(net.scaled)(x)  # stored, so that nothing is built beside the call
+    method = gearcache.cache_compile(net.scaled, config=strict_config(on_miss=on_miss))
+    kinds: list[str] = []
+
+    def refresh() -> None:
+        with waits_end_after(0.0):
+            method.refresh()
+
+    def listen(event: gearcache.Event) -> None:
+        at_once(refresh)
+        kinds.append(event.kind)
+
+    remove = gearcache.add_listener(listen)
+    try:
+        assert_right(method, net.scaled)
+    finally:
+        remove()
+    assert kinds == ["load", "hit"]
+
+
+def test_what_was_prepared_is_given_although_the_method_is_refreshed_as_soon_as_its_lock_is_free(
+    cache_dir: Path,
+) -> None:
+    method = cached(Net().scaled)
+    remove = gearcache.add_listener(lambda event: method.refresh())
+    try:
+        binding = method.prepare(method.call_of((torch.randn(3, 4),), {}))
+    finally:
+        remove()
+    assert binding is not None
+    assert binding.loaded.gears
 
 
 def test_a_trace_that_ends_in_an_exception_leaves_the_process_able_to_compile(

@@ -22,6 +22,7 @@ from gearcache.ge_cache import eager
 from gearcache.guards.watch.facts import WatchedFacts
 from gearcache.serving.find import basis, entry
 from gearcache.serving.miss import unserved
+from tests.support.sampled import sampled
 from tests.support.scenarios import strict_config
 
 
@@ -187,16 +188,17 @@ MET = (VariableBuilder, "_call_impl")
 
 
 @pytest.mark.usefixtures("another_thread")
-@pytest.mark.parametrize("name", EXCHANGES)
+@pytest.mark.parametrize("name", sampled(EXCHANGES, kept=("attribute of an object", "length", "key", "class", "hook")))
 def test_what_changes_during_a_trace_is_in_no_graph(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It changes once, or there and back, before or after some of the objects that the trace reads."""
     there, back = EXCHANGES[name]
     with monkeypatch.context() as patch, torch.no_grad():
         turns = changing(patch, MET, 0)
         cached_compute(Traced(), tmp_path)(torch.ones(2))
-    step = 1 if os.environ.get("THOROUGH") else len(turns) // 5
+    tries = [*itertools.product(range(1, len(turns)), (False, True))]
     traces = set[int]()
-    for turn, is_undone in itertools.product(range(1, len(turns), step), (False, True)):
+    # Their number is odd, so that both ways take turns.
+    for turn, is_undone in tries if os.environ.get("THOROUGH") else tries[:: (len(tries) // 9) | 1]:
         net, x, folder = Traced(), torch.ones(2), tmp_path / f"{turn} {is_undone}"
         served = cached_compute(net, folder)
         changes = [functools.partial(there, net), functools.partial(back, net)]
@@ -284,60 +286,40 @@ class Ones(nn.Module):
         return x + torch.ones(4)
 
 
-def test_a_default_dtype_that_another_thread_sets_for_its_model_is_not_stored(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", ["for good", "for a while", "each time"])
+def test_a_default_dtype_that_another_thread_sets_is_not_stored(
+    how: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    capture = tracer.capture_method
-    dtypes = [torch.bfloat16]
-
-    def capture_meanwhile(*arguments: Any, **named: Any) -> Any:
-        if dtypes:
-            torch.set_default_dtype(dtypes.pop())
-        return capture(*arguments, **named)
-
-    monkeypatch.setattr(tracer, "capture_method", capture_meanwhile)
-    net, x = Ones(), torch.zeros(3, 4, dtype=torch.float16)
-    cached = gearcache.cache_compile(net.run, config=strict_config())
-    try:
-        assert cached(x).dtype == net.run(x).dtype == torch.float32  # of float16 and bfloat16
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert cached(x).dtype == net.run(x).dtype
-    relaunched = gearcache.cache_compile(net.run, config=strict_config())
-    assert relaunched(x).dtype == net.run(x).dtype
-
-
-@pytest.mark.parametrize("is_steady", [False, True])
-def test_a_default_dtype_that_another_thread_sets_and_sets_back_is_not_stored(
-    is_steady: bool, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As transformers does while it loads a model."""
+    """For good, for its model; for a while, as transformers does while it loads one."""
+    capture, captured = tracer.capture_method, list[None]()
 
     def set_elsewhere(dtype: torch.dtype) -> None:
         thread = threading.Thread(target=torch.set_default_dtype, args=(dtype,))
         thread.start()
         thread.join()
 
-    capture = tracer.capture_method
-    dtypes = [torch.bfloat16]
-
     def capture_meanwhile(*arguments: Any, **named: Any) -> Any:
-        if not dtypes:
+        captured.append(None)
+        if len(captured) > 1 and how != "each time":
             return capture(*arguments, **named)
-        set_elsewhere(dtypes[0] if is_steady else dtypes.pop())
+        set_elsewhere(torch.bfloat16)
         try:
             return capture(*arguments, **named)
         finally:
-            set_elsewhere(torch.float32)
+            if how != "for good":
+                set_elsewhere(torch.float32)
 
-    monkeypatch.setattr(tracer, "capture_method", capture_meanwhile)
     net, x = Ones(), torch.zeros(3, 4, dtype=torch.float16)
-    for _ in range(2):
-        cached = gearcache.cache_compile(net.run, config=strict_config())
+    first, later = (gearcache.cache_compile(net.run, config=strict_config()) for _ in range(2))
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(tracer, "capture_method", capture_meanwhile)
+            assert first(x).dtype == net.run(x).dtype == torch.float32  # of float16 and bfloat16
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert first.stats.eager_reasons == ({"changed": 1} if how == "each time" else {})
+    for cached in (first, later):
         assert cached(x).dtype == net.run(x).dtype
-        assert cached.stats.eager_reasons == ({"changed": 1} if is_steady and dtypes else {})
-        monkeypatch.setattr(tracer, "capture_method", capture)
-        is_steady = False
 
 
 def _of_factor(factor: float) -> Any:

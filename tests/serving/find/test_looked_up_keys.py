@@ -1,4 +1,4 @@
-"""Lookups in tables of the module whose keys are classes, objects, or made by the method."""
+"""Lookups in arguments and hooks, and in tables of the module whose keys are modules; other keys have rows as cases."""
 
 from __future__ import annotations
 
@@ -14,65 +14,6 @@ from torch import Tensor, nn
 import gearcache
 from gearcache.errors import CaptureError
 from tests.support.scenarios import strict_config
-
-
-class Left:
-    pass
-
-
-class Right:
-    pass
-
-
-LEFT = Left()
-
-
-class Table(nn.Module):
-    def __init__(self, key: Any = LEFT) -> None:
-        super().__init__()
-        self.key = key
-        self.table: dict[Any, float] = {}
-
-    def of_made_key(self, x: Tensor) -> Tensor:
-        return x * self.table.get((self.key, 1), 9.0)
-
-    def of_class(self, x: Tensor) -> Tensor:
-        return x * self.table.get(self.key, 9.0)
-
-
-def test_a_made_key_that_was_absent_is_looked_for_again(cache_dir: Path) -> None:
-    with pytest.raises(CaptureError, match="a key that it makes and that holds an object"):
-        gearcache.cache_compile(Table().of_made_key, config=strict_config(), dynamic=False)(torch.ones(2))
-
-
-@pytest.mark.parametrize(("name", "key", "other"), [("of_made_key", 3, 4), ("of_class", Left, Right)])
-def test_a_changed_table_is_seen_by_the_next_instance(cache_dir: Path, name: str, key: Any, other: Any) -> None:
-    x = torch.ones(2)
-    contents: list[dict[Any, float]] = [{}, {key: 2.0}, {(other, 1): 3.0, other: 4.0}, {other: 4.0, key: 5.0}]
-    for content in contents:
-        module = Table(key)
-        module.table.update(content)
-        found = gearcache.cache_compile(getattr(module, name), config=strict_config(), dynamic=False)(x)
-        assert torch.equal(found, getattr(module, name)(x)), content
-
-
-class Asking(nn.Module):
-    def __init__(self, table: dict[Any, Any], ask: Callable[[Any], int]) -> None:
-        super().__init__()
-        self.table, self.ask = table, ask
-
-    def run(self, x: Tensor) -> Tensor:
-        return x * self.ask(self.table)
-
-
-def test_an_equal_key_of_another_type_is_the_key(cache_dir: Path) -> None:
-    x = torch.ones(2)
-    for present in ([], [1]):
-        module = Asking({}, lambda table: table.get(True, 5.0))
-        cached = gearcache.cache_compile(module.run, config=strict_config(), dynamic=False)
-        for key in (*present, 1.0):
-            module.table[key] = 2.0 + key
-            assert torch.equal(cached(x), module.run(x)), present
 
 
 class OfArgument(nn.Module):

@@ -33,25 +33,34 @@ class Adapted(nn.Module):
         return y if self.active is None else y + self.adapters[self.active](x) * self.scale
 
 
+X = torch.arange(8.0).reshape(2, 4) / 8
+
+
+def made(net: Adapted | None = None, **options: Any) -> tuple[Adapted, Any]:
+    """Return a module and its cached method."""
+    net = net or Adapted()
+    return net, gearcache.cache_compile(net.run, config=strict_config(**options))
+
+
+def switched(net: Adapted, cached: Any, names: str, x: torch.Tensor = X) -> int:
+    """Switch to one adapter after the other, and call; returns the loads so far."""
+    for name in names:
+        net.active = name
+        with torch.no_grad():
+            assert torch.equal(cached(x), net.run(x))
+    return int(cached.stats.loads)
+
+
 def test_adapters_are_switched_without_a_lookup(cache_dir: Path) -> None:
-    net, x = Adapted(), torch.randn(2, 4)
-    cached = gearcache.cache_compile(net.run, config=strict_config())
-    with torch.no_grad():
-        for name in "abc":
-            net.active = name
-            assert torch.equal(cached(x), net.run(x))
-        loads = cached.stats.loads
-        for name in "abcabcbcacab":
-            net.active = name
-            for rows in (2, 3, 1):
-                assert torch.equal(cached(x[:1].expand(rows, 4)), net.run(x[:1].expand(rows, 4)))
-        assert cached.stats.traces <= 9
-        assert cached.stats.loads <= loads + 6, "sizes are looked up once for each adapter"
-        before = cached.stats.loads
-        for name in "cba" * 3:
-            net.active = name
-            assert torch.equal(cached(x), net.run(x))
-        assert cached.stats.loads == before
+    net, cached = made()
+    loads = switched(net, cached, "abc")
+    for name in "abcabcbcacab":
+        for rows in (2, 3, 1):
+            switched(net, cached, name, X[:1].expand(rows, 4))
+    assert cached.stats.traces <= 9
+    assert cached.stats.loads <= loads + 6, "sizes are looked up once for each adapter"
+    before = cached.stats.loads
+    assert switched(net, cached, "cba" * 3) == before
 
 
 def test_a_state_without_a_graph_is_none_that_returns(cache_dir: Path) -> None:
@@ -59,22 +68,19 @@ def test_a_state_without_a_graph_is_none_that_returns(cache_dir: Path) -> None:
         def run(self, x: Tensor) -> Tensor:
             return x if self.active == "c" and bool(x.sum() > 0) else super().run(x)
 
-    net, x = Refused(), torch.randn(2, 4)
-    cached = gearcache.cache_compile(net.run, config=strict_config())
-    with torch.no_grad():
-        for name in "acabcbacab":
+    net, cached = made(Refused())
+    for name in "acabcbacab":
+        if name == "c":
             net.active = name
-            if name == "c":
-                with pytest.raises(CaptureError):
-                    cached(x)
-            else:
-                assert torch.equal(cached(x), net.run(x))
+            with torch.no_grad(), pytest.raises(CaptureError):
+                cached(X)
+        else:
+            switched(net, cached, name)
     assert cached.stats.loads == 2
 
 
 def test_weights_that_were_replaced_are_not_kept(cache_dir: Path) -> None:
-    net, x = Adapted(), torch.randn(2, 4)
-    cached = gearcache.cache_compile(net.run, config=strict_config("inductor"))
+    (net, cached), x = made(backend="inductor"), torch.randn(2, 4)
     with torch.no_grad():
         for name in ("a", "b"):
             net.active = name
@@ -92,17 +98,15 @@ def test_a_call_that_compiles_while_another_thread_switches_is_answered(
     cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net, free = Adapted(), Tracer.free
-    cached = gearcache.cache_compile(net.run, config=strict_config(), dynamic=False)
+    cached: Any = gearcache.cache_compile(net.run, config=strict_config(), dynamic=False)
 
     def switching(self: Tracer) -> Any:
         capture = free(self)
         net.active = "b"
         return capture
 
+    switched(net, cached, "ba")
     with torch.no_grad():
-        for name in "ba":
-            net.active = name
-            cached(torch.randn(2, 4))
         with monkeypatch.context() as patch:
             patch.setattr(Tracer, "free", switching)
             x = torch.randn(3, 4)
@@ -118,29 +122,19 @@ def test_a_call_that_compiles_while_another_thread_switches_is_answered(
 
 def test_few_states_are_kept(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bindings, "_MOST_SET_ASIDE", 1)
-    net, x = Adapted(), torch.randn(2, 4)
-    cached = gearcache.cache_compile(net.run, config=strict_config())
-    with torch.no_grad():
-        for name in "abcabc":
-            net.active = name
-            assert torch.equal(cached(x), net.run(x))
-        loads = cached.stats.loads
-        for name in "bcbcbc":
-            net.active = name
-            assert torch.equal(cached(x), net.run(x))
-        assert cached.stats.loads == loads
+    net, cached = made()
+    loads = switched(net, cached, "abcabc")
+    assert switched(net, cached, "bcbcbc") == loads
 
 
 def test_graphs_that_are_gone_leave_nothing_but_their_counts(cache_dir: Path) -> None:
-    net, x = Adapted(), torch.randn(2, 4)
-    cached: Any = gearcache.cache_compile(net.run, config=strict_config())
-    with torch.no_grad():
-        for _ in range(20):
-            net.base = nn.Linear(4, 4)
-            assert torch.equal(cached(x), net.run(x))
+    net, cached = made()
+    for _ in range(20):
+        net.base = nn.Linear(4, 4)
+        switched(net, cached, "a")
     gc.collect()
     net.base = nn.Linear(4, 4)
-    cached(x)
+    cached(X)
     graphs, _ = cached._use._rows._counted._counted
     assert len(graphs) <= 2
     assert sum(cached.stats.gears.values()) == 21
@@ -165,8 +159,7 @@ def _changes(net: Adapted, chance: random.Random) -> None:
 
 def test_random_switches_give_what_the_method_gives(cache_dir: Path) -> None:
     chance = random.Random(3)
-    net = Adapted()
-    cached = gearcache.cache_compile(net.run, config=strict_config(max_variants=60))
+    net, cached = made(max_variants=60)
     with torch.no_grad():
         for _ in range(400):
             _changes(net, chance)
@@ -175,8 +168,7 @@ def test_random_switches_give_what_the_method_gives(cache_dir: Path) -> None:
 
 
 def test_threads_that_call_while_one_switches_get_one_of_both(cache_dir: Path) -> None:
-    net, x = Adapted(), torch.randn(2, 4)
-    cached = gearcache.cache_compile(net.run, config=strict_config())
+    (net, cached), x = made(), X
     expected, wrong = {}, []
     with torch.no_grad():
         for name in "ab":
@@ -207,8 +199,7 @@ def test_threads_that_call_while_one_switches_get_one_of_both(cache_dir: Path) -
 def test_a_call_that_takes_a_state_back_runs_it_though_another_thread_begins_anew(
     cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    net, x = Adapted(), torch.randn(2, 4)
-    cached = gearcache.cache_compile(net.run, config=strict_config())
+    net, cached = made()
     take_back = CachedMethod._take_back
 
     def followed_by_a_refresh(self: CachedMethod) -> Any:
@@ -217,14 +208,9 @@ def test_a_call_that_takes_a_state_back_runs_it_though_another_thread_begins_ane
             self.refresh()
         return dispatch
 
-    with torch.no_grad():
-        for name in "ab":
-            net.active = name
-            cached(x)
-        monkeypatch.setattr(CachedMethod, "_take_back", followed_by_a_refresh)
-        net.active = "a"
-        assert torch.equal(cached(x), net.run(x))
-        assert torch.equal(cached(x), net.run(x))
+    switched(net, cached, "ab")
+    monkeypatch.setattr(CachedMethod, "_take_back", followed_by_a_refresh)
+    switched(net, cached, "aa")
 
 
 def test_a_state_that_gets_a_binding_while_it_is_compared_holds() -> None:

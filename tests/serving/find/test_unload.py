@@ -5,7 +5,6 @@ one of them.
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import torch
 from torch import nn
 
 import gearcache
+from tests.support.at_once import at_once
 from tests.support.scenarios import strict_config
 
 SIZE = 64
@@ -149,24 +149,15 @@ def test_models_that_are_served_at_once_and_after_each_other_share_no_weights(ne
     kept = serve(model, "inductor")(X)
     expected = [result.clone() for result in model.decode(X)]
     del model  # its results outlive it
-    faults: list[BaseException] = []
 
     def swap() -> None:
-        try:
+        for _ in range(2):
+            first, second = net(), net()
+            methods = serve(first, "inductor"), serve(second, "inductor")
             for _ in range(2):
-                first, second = net(), net()
-                methods = serve(first, "inductor"), serve(second, "inductor")
-                for _ in range(2):
-                    expect_equal(methods[0], first)
-                    expect_equal(methods[1], second)
-        except BaseException as error:
-            faults.append(error)
+                expect_equal(methods[0], first)
+                expect_equal(methods[1], second)
 
-    threads = [threading.Thread(target=swap) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults
+    at_once(swap, swap, swap)
     for ours, eager in zip(kept, expected, strict=True):
         torch.testing.assert_close(ours, eager)

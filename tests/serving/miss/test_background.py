@@ -29,6 +29,7 @@ from gearcache.ge_cache.workers.process import WorkerProcess
 from gearcache.serving.miss import background, forked_build
 from gearcache.serving.miss import process_activity as pulse
 from tests.support.fork_server import run_code
+from tests.support.processes import is_alive, wait_until
 from tests.support.scenarios import strict_config
 from tests.support.source_tree import ROOT
 
@@ -86,11 +87,7 @@ def _prompt_builds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _until(is_so: Callable[[], object], call: Callable[[], object] = lambda: None) -> None:
-    end = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < end
-        call()
-        time.sleep(0.03)
+    assert wait_until(is_so, SECONDS, call)
 
 
 def test_calls_run_without_a_graph_until_it_is_there(cache_dir: Path) -> None:
@@ -202,6 +199,39 @@ def test_nobody_waits_for_a_thread_that_prepares_a_call(cache_dir: Path) -> None
     done.set()
     thread.join()
     assert dict(cached.stats.eager_reasons) == {"background": 1}
+
+
+def test_a_graph_serves_as_soon_as_it_is_there_whatever_is_built_then(cache_dir: Path) -> None:
+    x = torch.ones(2, 4)
+    first, second = _cached(Net().run), _cached(Net().scaled)
+    first(x)
+    background.wait_for_slot()
+    second(x)
+    build = background._slot._build
+    assert build is not None
+    os.kill(build._pid, signal.SIGSTOP)
+    try:
+        first(x)
+        assert (first.stats.loads, first.stats.eager_calls) == (1, 1)
+        assert not background._slot.is_free()
+    finally:
+        os.kill(build._pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_build_reports_counts_although_the_method_is_refreshed_meanwhile(cache_dir: Path, fails: bool) -> None:
+    net, x = Net(), torch.ones(2, 4)
+    cached = _cached(net.scaled)
+    cached(x)
+    cached.refresh()
+    build = background._slot._build
+    assert build is not None
+    if fails:
+        os.kill(build._pid, signal.SIGKILL)
+    cached(x)
+    _until(lambda: cached.stats.loads, lambda: cached(x))
+    assert (cached.stats.traces, cached.stats.compiles) == (1, 1)
+    assert dict(cached.stats.eager_reasons).keys() == {"background"}, "what failed before it was refreshed is repeated"
 
 
 def test_a_process_with_cuda_is_not_forked(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,30 +426,8 @@ if sys.argv[1] == "kill":
 def test_the_process_can_end_at_any_moment(cache_dir: Path, how: str) -> None:
     done = run_code(PROGRAM, how, environ=os.environ, cwd=ROOT, compiles=True)
     assert done.returncode == (0 if how == "end" else -signal.SIGKILL), done.stderr
-    _until(lambda: not _is_alive(int(done.stdout)))
+    _until(lambda: not is_alive(int(done.stdout)))
     assert not list(cache_dir.rglob("manifest.msgpack"))
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
-@pytest.mark.slow
-@pytest.mark.thorough  # others show builds in a fork, and a worker that a fork starts
-def test_compilers_work_for_a_fork_of_a_process_with_threads(cache_dir: Path) -> None:
-    net = Net()
-    torch.mm(torch.ones(600, 600), torch.ones(600, 600))  # OpenMP has its threads
-    cached = _cached(net.run, {"x": {0: [2]}}, backend="inductor", jobs=1)
-    cached.warm(torch.ones(2, 4), wait=True)
-    assert (cached.stats.compiles, cached.stats.loads) == (1, 1)
-    torch.testing.assert_close(cached(torch.ones(2, 4)), net.run(torch.ones(2, 4)))
-    found = _cached(Net().run, {"x": {0: [2]}}, backend="inductor")
-    found(torch.ones(2, 4))
-    assert (found.stats.hits, found.stats.eager_calls) == (1, 0)
 
 
 def test_a_child_that_hangs_in_the_fork_itself_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

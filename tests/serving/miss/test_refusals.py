@@ -36,15 +36,6 @@ def test_inductor_refuses_random_operators_by_name_and_compiles_nothing(cache_di
     assert cached.stats.compiles == 0
 
 
-@pytest.mark.parametrize("name", ["graph_break", "data_dependent", "backward"])
-def test_a_method_that_is_not_one_graph_is_refused_by_name(cache_dir: Path, name: str) -> None:
-    cached = gearcache.cache_compile(getattr(Net(), name), config=strict_config())
-    for _ in range(2):
-        with pytest.raises(CaptureError, match=rf"`Net\.{name}` cannot be cached"):
-            cached(torch.ones(2, 4))
-    assert cached.stats.compiles == 0
-
-
 def test_an_input_that_requires_grad_is_refused_with_grad_mode_on(cached_two: Callable[..., Any]) -> None:
     x, y = torch.ones(2, 4, requires_grad=True), torch.ones(2, 4)
     with pytest.raises(GradientRequired, match=r"`Net\.two`: argument `x` is a tensor that requires grad"):
@@ -131,22 +122,6 @@ def test_under_a_torch_function_mode_the_method_itself_runs(cache_dir: Path) -> 
     assert cached.stats.traces == 1
 
 
-def _tell(x: torch.Tensor) -> torch.Tensor:
-    print("no graph")
-    return x * 2
-
-
-class Telling(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.relu(_tell(x))
-
-
-def test_a_refusal_names_the_line_of_the_users_that_is_at_fault(cache_dir: Path) -> None:
-    line = _tell.__code__.co_firstlineno + 1
-    with pytest.raises(CaptureError, match=rf'`print`.*File ".*test_refusals.py", line {line}, in _tell'):
-        gearcache.cache_compile(Telling().forward, config=strict_config())(torch.ones(2))
-
-
 class Drawing(torch.nn.Module):
     """What draws random numbers only with a dropout, or in training."""
 
@@ -163,12 +138,10 @@ class Drawing(torch.nn.Module):
     ("part", "is_drawing"),
     [
         (torch.nn.LSTM(4, 5), False),
-        (torch.nn.GRU(4, 5, num_layers=2, dropout=0.5).eval(), False),
-        (torch.nn.GRU(4, 5, num_layers=2, dropout=0.5), True),
         (torch.nn.RReLU().eval(), False),
         (torch.nn.RReLU(), True),
     ],
-    ids=["LSTM", "GRU in evaluation", "GRU", "RReLU in evaluation", "RReLU"],
+    ids=["LSTM", "RReLU in evaluation", "RReLU"],
 )
 def test_what_may_draw_random_numbers_is_refused_only_where_it_does(
     cache_dir: Path, part: torch.nn.Module, is_drawing: bool, monkeypatch: pytest.MonkeyPatch

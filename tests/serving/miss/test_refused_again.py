@@ -23,17 +23,8 @@ from tests.support.scenarios import strict_config
 
 
 class Net(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.child = torch.nn.Linear(4, 4)
-
     def run(self, x: Tensor) -> Tensor:
         print("no graph")
-        return x * 2
-
-    def by_child(self, x: Tensor) -> Tensor:
-        if self.child.training:
-            print("no graph")
         return x * 2
 
 
@@ -68,16 +59,6 @@ def test_after_a_refresh_or_when_an_attempt_is_due_it_is_traced(
             monkeypatch.setattr(refused, "PATIENCE", 0.0)
 
 
-def test_what_the_method_sees_otherwise_is_traced(cache_dir: Path) -> None:
-    net = Net()
-    cached = gearcache.cache_compile(net.by_child, config=strict_config())
-    for _ in range(2):
-        with pytest.raises(CaptureError):
-            cached(torch.ones(3))
-    net.child.eval()
-    assert torch.equal(cached(torch.ones(3)), torch.full((3,), 2.0))
-
-
 class Base(torch.nn.Module):
     prints = False
 
@@ -90,7 +71,7 @@ class Moody(Base):
         self.mode, self.child, self.names = SimpleNamespace(prints=False), torch.nn.Linear(4, 4), {"quiet"}
 
     def run(self, x: Tensor, y: Tensor, mode: Any) -> Tensor:
-        is_loud = "loud" in self.names or "GEARCACHE_TEST_LOUD" in os.environ
+        is_loud = "loud" in self.names or not self.child.training or "GEARCACHE_TEST_LOUD" in os.environ
         if self.prints or self.mode.prints or mode.prints or is_loud or x is y or x._base is not None:
             print("no graph")
         return self.child(x) + y
@@ -112,6 +93,10 @@ def of_set(net: Moody, mode: Any) -> None:
     net.names ^= {"loud"}
 
 
+def of_training(net: Moody, mode: Any) -> None:
+    net.child.train(not net.child.training)
+
+
 def of_environment(net: Moody, mode: Any) -> None:
     if os.environ.pop("GEARCACHE_TEST_LOUD", None) is None:
         os.environ["GEARCACHE_TEST_LOUD"] = "1"
@@ -124,7 +109,7 @@ def hook(net: Moody, mode: Any) -> None:
         net.child.register_forward_hook(lambda *_: print("no graph"))
 
 
-@pytest.mark.parametrize("change", [of_base, of_held_object, of_argument, of_set, of_environment, hook])
+@pytest.mark.parametrize("change", [of_base, of_held_object, of_argument, of_set, of_training, of_environment, hook])
 def test_a_state_that_forms_a_graph_is_served_after_one_that_does_not(
     cache_dir: Path, change: Callable[[Moody, Any], None]
 ) -> None:
@@ -242,6 +227,57 @@ def test_new_objects_of_a_kind_cost_few_traces(cache_dir: Path) -> None:
     with pytest.raises(CaptureError):
         cached(X, SimpleNamespace(is_other=True))
     assert cached.stats.traces == 4
+
+
+class Counting(nn.Module):
+    """Counts its calls, and keeps something of each."""
+
+    calls_of_all = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.child, self.calls, self.is_loud = nn.Linear(4, 4), 0, True
+        self.sizes: list[int] = []
+        self.seen: dict[int, set[int]] = {}
+
+    def note(self) -> None:
+        Counting.calls_of_all += 1
+        self.calls += 1
+        self.sizes.append(self.calls)
+        self.seen[self.calls] = {self.calls}
+
+    def run(self, x: Tensor) -> Tensor:
+        if self.is_loud or self.child._forward_hooks:
+            print("no graph")
+        return x * 2
+
+
+def quiet(net: Counting) -> None:
+    net.is_loud = False
+
+
+def without_hook(net: Counting) -> None:
+    net.is_loud = False
+    net.child._forward_hooks.clear()
+
+
+@pytest.mark.parametrize(("is_loud", "change"), [(True, quiet), (False, without_hook)])
+def test_a_module_that_counts_its_calls_costs_few_traces(
+    cache_dir: Path, is_loud: bool, change: Callable[[Counting], None]
+) -> None:
+    net, x = Counting(), torch.ones(2, 4)
+    net.is_loud = is_loud
+    if not is_loud:
+        net.child.register_forward_hook(lambda *_: None)
+    cached = gearcache.cache_compile(net.run, config=strict_config())
+    for _ in range(6):
+        net.note()
+        with pytest.raises(CaptureError):
+            cached(x)
+    assert cached.stats.traces == 3
+    net.note()
+    change(net)
+    assert torch.equal(cached(x), x * 2)
 
 
 class Decoder(nn.Module):

@@ -8,7 +8,7 @@ import threading
 import time
 import types
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -146,7 +146,7 @@ class CachedMethod:
         """The method itself, as its user wrote it."""
         return self._decorated.original
 
-    def locked(self) -> AbstractContextManager[None]:
+    def locked(self) -> AbstractContextManager[bool]:
         """Keep other threads out while this method is being prepared."""
         return preparing(self._lock)
 
@@ -194,7 +194,7 @@ class CachedMethod:
         specs = InputSpecs.of_inputs("set_inputs", inputs, named)
         parameters = replace(self._parameters, input_signature=specs)
         signature = InputSignature(self.name, self._function, parameters)
-        with self._lock:
+        with self._lock.held():
             self._parameters, self._signature = parameters, signature
             self._bindings.declare(parameters, signature)
             self.refresh()
@@ -212,6 +212,7 @@ class CachedMethod:
         Arguments that are declared (`input_signature=`, `set_inputs`) need not be given: zeros stand for tensors.
         With `on_miss="background"` it only starts the compile, unless you pass `wait=True`; `OptionError` for
         `wait=False` with another `on_miss`, which always waits. If the method has an argument `wait`, it gets it.
+        Within a call that this thread prepares, such as in a signal handler, it does nothing.
         """
         is_background, waits = self._is_background, True
         if is_background or "wait" in kwargs:  # else a relaunch does not import the code that forks
@@ -219,6 +220,8 @@ class CachedMethod:
 
             waits = take_wait(self.name, self._function.__func__, kwargs, is_background=is_background)
         args, kwargs = self.filled(args, kwargs)
+        if is_preparing():
+            return
         if (open_session := session.current()) is not None:
             open_session.warm(self, args, kwargs)
             return
@@ -265,13 +268,13 @@ class CachedMethod:
 
     def refresh(self) -> None:
         """Check the evidence and bind the weights again at the next call, for use after the module was changed."""
-        with self._lock, _switch:
+        with self._lock.held(), _switch:
             self._bindings.drop()
             self._begin_anew()
 
     def _leave(self, call: Call) -> None:
         """Look everything up again, as the module has changed; its graphs are kept for when it changes back."""
-        with self._lock, _switch:
+        with self._lock.held(), _switch:
             self._bindings.leave(self._binding, self._made_dispatch, call)
             self._begin_anew()
 
@@ -392,18 +395,22 @@ class CachedMethod:
             return None
         is_background = self._is_background
         try:
-            with self._lock.at_once() if is_background else nullcontext(True) as is_free:
+            with preparing(self._lock, waits=not is_background) as is_free:
                 if not is_free:
                     self._outcomes.ran_eagerly("background")
                     return None
                 call = Call(self._function, arguments, present_stance(), waits=not is_background, is_run=True)
-                return self._prepare_locked(call)
+                with span("prepare", self.name):
+                    prepared = self._prepare(call)
+            return prepared[0] if prepared is not None else None
         except Exception as error:
             raise_interrupt(error)
             if isinstance(error, GearcacheError):
                 raise
             self._failures.add(error, self._parameters)
-            self._counters.note(Event("fault", self.name, detail=f"{type(error).__name__}: {error}"))
+            cause = f"{type(error).__name__}: {error}"
+            self._refusal = f"the last call was left to the method: {cause}"
+            self._counters.note(Event("fault", self.name, detail=cause))
             self._outcomes.ran_eagerly("fault")
             return None
 
@@ -411,7 +418,7 @@ class CachedMethod:
     def _is_background(self) -> bool:
         return getattr(self._parameters.config, "on_miss", None) == "background"
 
-    def _prepare_locked(self, call: Call) -> Frame | None:
+    def _prepare_locked(self, call: Call) -> tuple[Frame, Binding] | None:
         """Prepare a call while no other thread does."""
         with preparing(self._lock), span("prepare", self.name):
             return self._prepare(call)
@@ -431,17 +438,13 @@ class CachedMethod:
         warn_lacking(lacking)
         return True
 
-    def _prepare(self, call: Call) -> Frame | None:
+    def _prepare(self, call: Call) -> tuple[Frame, Binding] | None:
+        """Return the frame that serves a call, and the binding that has it; None if the method itself has to run."""
         if self._lacks_names():
             self._counters.note(Event("fault", self.name, detail=self._refusal))
             return None
-        if self._lock.is_abandoned:
-            self._lock.is_abandoned = False
-            self.refresh()
-        elif self._bindings.are_outdated(call):
-            self._leave(call)
         for _ in range(_ATTEMPTS):
-            binding = self._tried = self.binding_for(call)
+            binding = self._tried = self.current_binding(call)
             try:
                 frame = binding.prepare(call)
                 break
@@ -457,18 +460,22 @@ class CachedMethod:
             self._bindings.release()
             self._serve_from(binding.dispatch(self._find_and_run))
         self._failures.clear()
-        return frame
+        return (frame, binding) if frame is not None else None
 
     def prepare(self, call: Call) -> Binding | None:
         """Load or compile what serves a call, without running it; None if the method itself would run."""
-        return self._binding if self._prepare_locked(call) is not None else None
+        prepared = self._prepare_locked(call)
+        return prepared[1] if prepared is not None else None
 
     def current_binding(self, call: Call) -> Binding:
         """Return the binding of a call; its loaded graphs are dropped if their basis has changed.
 
         The caller keeps other threads out (`locked`).
         """
-        if self._bindings.are_outdated(call):
+        if self._lock.is_abandoned:
+            self._lock.is_abandoned = False
+            self.refresh()
+        elif self._bindings.are_outdated(call):
             self._leave(call)
         return self.binding_for(call)
 

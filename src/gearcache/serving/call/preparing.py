@@ -28,31 +28,18 @@ class MethodLock:
         self.is_abandoned = False
         _locks.add(self)
 
-    def __enter__(self) -> None:
-        lock, was_held = self._lock, is_owned(self._lock)
-        try:
-            if not are_limited():
-                lock.acquire()
-            elif not lock.acquire(timeout=waiting_time(threading.TIMEOUT_MAX)):
-                raise TimeoutError("another thread of this process prepares a call of the method and does not end")
-        except BaseException:
-            if is_owned(lock) and not was_held:  # a signal handler has raised when it was acquired
-                lock.release()
-            raise
-
-    def __exit__(self, *exception: object) -> None:
-        self._lock.release()
-
     @contextmanager
-    def at_once(self) -> Iterator[bool]:
-        """Hold the lock, but wait for nobody: yields False where another thread prepares a call."""
-        lock, was_held = self._lock, is_owned(self._lock)
-        is_free = False
+    def held(self, *, waits: bool = True) -> Iterator[bool]:
+        """Hold the lock; unless it `waits`, yields False where another thread prepares a call."""
+        lock, was_held, is_held = self._lock, is_owned(self._lock), False
         try:
-            is_free = lock.acquire(blocking=False)
-            yield is_free
+            seconds = waiting_time(threading.TIMEOUT_MAX) if are_limited() else -1
+            is_held = lock.acquire(timeout=seconds) if waits else lock.acquire(blocking=False)
+            if waits and not is_held:
+                raise TimeoutError("another thread of this process prepares a call of the method and does not end")
+            yield is_held
         finally:
-            if is_free or (is_owned(lock) and not was_held):
+            if is_held or (is_owned(lock) and not was_held):  # a signal handler has raised when it was acquired
                 lock.release()
 
     def after_fork(self) -> None:
@@ -81,13 +68,16 @@ def is_preparing() -> bool:
 
 
 @contextmanager
-def preparing(lock: MethodLock) -> Iterator[None]:
-    """Keep other threads out while the block prepares a call of a method; must not be nested."""
+def preparing(lock: MethodLock, *, waits: bool = True) -> Iterator[bool]:
+    """Keep other threads out while the block prepares a call of a method; must not be nested.
+
+    Unless it `waits`, yields False where another thread prepares a call.
+    """
     with held_events():
         try:
             _present.is_preparing = True
-            with lock, paused_collection():
-                yield
+            with lock.held(waits=waits) as is_free, paused_collection():
+                yield is_free
         finally:
             _present.is_preparing = False
 

@@ -23,7 +23,7 @@ from gearcache.serving.call.session import Session
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.entry import Entry
 from gearcache.telemetry.counters import Counters, Outcomes
-from gearcache.telemetry.gear_use import GearUse, Met
+from gearcache.telemetry.gear_use import GearUse, Met, add_calls
 from gearcache.telemetry.spans import span
 from gearcache.torch_state import state_component
 
@@ -137,7 +137,7 @@ class Bindings:
 
     def drop(self) -> None:
         """Drop all bindings; their entries stay in use until `release`."""
-        self._lessons = {}
+        self._lessons = {identity: lessons.after_refresh() for identity, lessons in self._lessons.items()}
         self._keep({}, [])
 
     def _have_graphs(self) -> bool:
@@ -179,5 +179,5 @@ def _sum_of_shapes(parts: list[Met]) -> Met:
     counts: dict[tuple[int, ...], int] = {}
     for own_dims, _, shapes in parts:
         for shape, calls in shapes.items() if own_dims == dims else ():
-            counts[shape] = counts.get(shape, 0) + calls
+            add_calls(counts, shape, calls)
     return dims, gears, counts

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gearcache.errors import InputError, MissingTorchNames, OptionError, TooManyVariants, UncalledProbes
 from gearcache.guards.gears.parse import GearSpec
@@ -98,6 +99,8 @@ class Begun(Struct, frozen=True):
     work: str
     builds: Builds
     begin: float
+    #: Whether the method was refreshed since: how it ends then says nothing about calls of now.
+    is_before_refresh: bool = False
 
 
 class BuildRests(Struct):
@@ -121,6 +124,11 @@ class BuildRests(Struct):
     rest_until: float = 0.0
     #: If nothing more can be built, the reason for which the method itself runs.
     end_reason: str = ""
+
+    def after_refresh(self) -> BuildRests:
+        """Return rests that hold nothing but the build whose report is still to come."""
+        begun = replace(self.begun, is_before_refresh=True) if self.begun is not None else None
+        return BuildRests(begun, self.reports)
 
 
 class BackgroundBuilds:
@@ -148,13 +156,14 @@ class BackgroundBuilds:
         `OptionError` if the process cannot be forked.
         """
         is_free = _slot.is_free()
+        has_ended = bool(self._rests.reports)
         while self._rests.reports:
             self._process_report(self._rests.reports.popleft())
         if self._rests.end_reason:
             return self._rests.end_reason
         if self._entry_name in self._full_entries:
             return "max_variants"
-        if not is_free:
+        if not (is_free or has_ended):
             return "background"
         call_likeness = likeness(call)
         if time.monotonic() < max(self._rests.rest_until, self._rests.retry_times.get(call_likeness, 0.0)):
@@ -164,6 +173,8 @@ class BackgroundBuilds:
             return frame
         if self._rests.end_reason:  # the lookup was a fault
             return self._rests.end_reason
+        if not is_free:  # the build of another method runs
+            return "background"
         if call_likeness == self._rests.stored_likeness:  # something has changed meanwhile, and may change again
             self._rests.stored_likeness = None
             self._rests.useless_builds += 1
@@ -198,7 +209,7 @@ class BackgroundBuilds:
             self._builds.compiles.threads, self._builds.tiers.leaves_sending = threads, True
             # `InputError`: its graphs are stored, and refuse the call itself, which learns it at its next lookup.
             with contextlib.suppress(InputError):
-                if self._builds.build(call, spec, why) is None:
+                if isinstance(self._builds.build(call, spec, why), str):
                     raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be made")
             if self._variants.entry.is_in_memory:
                 raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be stored")
@@ -206,14 +217,16 @@ class BackgroundBuilds:
         text = self._builds.prepare_fork(call, spec)
         limit = self._method.settings.compile_timeout * (1 + max(1, len(spec.gears)))
         self._rests.begun = Begun(self._entry_name, call_likeness, text, self._builds, time.monotonic())
+        has_begun = False
         try:
             has_begun = _slot.begin(work, limit, self._rests.reports)
         except OSError as error:  # the host has no process, memory or descriptor left at this moment
             self._note_failure(call_likeness, f"no process can be started: {error}", 0.0)
-            return
         if has_begun:
             self._record.history.uncounted.clear()  # the child counts them
             logger.info("%s: compiling in the background", self._method.name)
+        else:
+            self._rests.begun = None
 
     def _process_report(self, report: Report) -> None:
         """Process the report of a build, which may be of another binding's; each error is logged once."""
@@ -229,10 +242,12 @@ class BackgroundBuilds:
                 logger.log(level, "%s", text)
             if tier:
                 _reported_tiers.add(tier)
+        if not report.kind and any(event.kind == "publish" for event in report.events):
+            begun.builds.take_over(begun.work)
+        if begun.is_before_refresh:  # what it says about calls held until then
+            return
         if not report.kind:
             self._rests.stored_likeness, self._rests.failures = begun.call_likeness, 0
-            if any(event.kind == "publish" for event in report.events):
-                begun.builds.take_over(begun.work)
             return
         if report.kind in (MissingTorchNames.__name__, UncalledProbes.__name__):
             self._rests.end_reason = "torch"

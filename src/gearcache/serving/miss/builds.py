@@ -57,20 +57,18 @@ class Builds:
         self._history = record.history
         self.tiers = EntryTiers(method, variants, record.history)
         self.compiles = Compiles(method, variants, record)
-        #: Why the last build failed, as in `EAGER_REASONS`.
-        self.obstacle = "fault"
         #: The digests of variants that were compiled for a job.
         self.made: list[Made] = []
         self._counters = record.counters
 
-    def build(self, call: Call, spec: GearSpec, why: str, *, is_padded: bool = False) -> Answer | None:
+    def build(self, call: Call, spec: GearSpec, why: str, *, is_padded: bool = False) -> Answer | str:
         """Compile under the key's lock, unless another process did it in the meantime; publish; load the stored result.
 
-        Returns what the loaded graphs answer. If the cache fails, the result is loaded from memory. None if that is
-        impossible, or if the host lacks something that a compile needs: the method itself then serves the call. `why`
-        is the reason why no stored graph serves the call, for errors. `is_padded`: a larger gear is to serve the call.
+        Returns what the loaded graphs answer. If the cache fails, the result is loaded from memory. If that is
+        impossible, or the host lacks something that a compile needs, the method itself has to serve the call: returns
+        the reason, as in `EAGER_REASONS`. `why` is the reason why no stored graph serves the call, for errors.
+        `is_padded`: a larger gear is to serve the call.
         """
-        self.obstacle = "fault"
         try:
             with contextlib.ExitStack() as lock, self.tiers.giving_up():
                 present = self._begin(lock, call, spec, why, is_padded=is_padded)
@@ -80,24 +78,22 @@ class Builds:
                 is_kept = self._keep(result, present)
                 self.tiers.offer()
             self._raise_own_error(call, spec, result)
-            return (self._load(call, result) if is_kept else None) or self._load_from_memory(result, call)
+            return (self._load(call, result) if is_kept else None) or self._load_from_memory(result, call) or "fault"
         except MissingTorchNames as error:
             self._history.lacks(error)
             warn_lacking(error)
-            self.obstacle = "torch"
-            return None
+            return "torch"
         except CaptureError as error:
             if not is_probe_fault(error):
                 raise
             self._history.fault(error)
-            self.obstacle = "torch"
-            return None
+            return "torch"
         except Exception as error:
             if not keeps_from_compiling(error) or (isinstance(error, CacheError) and not self._method.serves):
                 raise
             self._history.fault(error)
             self._history.lead(why)  # the user should fix this first: a stored graph would need no compile
-            return None
+            return "fault"
 
     def _begin(
         self, lock: contextlib.ExitStack, call: Call, spec: GearSpec, why: str, *, is_padded: bool

@@ -55,7 +55,8 @@ class _Same:
 def likeness(call: Call, *, exact: bool = True) -> Any:
     """Return a value that is equal for calls that are refused for the same reason.
 
-    Unless `exact`, ints and sizes of the arguments do not count, nor which objects they are.
+    Unless `exact`, ints and sizes do not count, nor which objects there are, nor how many of a kind a list, a dict or a
+    set has: a module may count its calls, and keep something of each.
     """
     instance = next(iter(call.arguments.values()))
     modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), call.stance, frozenset(os.environ.items())
@@ -67,7 +68,7 @@ def likeness(call: Call, *, exact: bool = True) -> Any:
     module_globals = call.scope.module_globals
     used = _used_names(instance, module_globals)
     seen = {name: value for name, value in list(module_globals.items()) if name in used}
-    return modes, arguments, joined, tuple(_parts(instance)), _outlines(seen)
+    return modes, arguments, joined, tuple(_parts(instance, exact=exact)), _outlines(seen, exact=exact)
 
 
 def _used_names(instance: Any, module_globals: Mapping[str, Any]) -> set[str]:
@@ -79,7 +80,7 @@ def _used_names(instance: Any, module_globals: Mapping[str, Any]) -> set[str]:
     return {name for code in codes for nested in code_objects(code) for name in nested.co_names}
 
 
-def _parts(instance: Any) -> Iterable[Any]:
+def _parts(instance: Any, *, exact: bool) -> Iterable[Any]:
     """Yield the content of the module, its submodules and their classes; no user code is called."""
     queue, seen = [instance], set()
     classes: dict[type, None] = {}
@@ -90,17 +91,17 @@ def _parts(instance: Any) -> Iterable[Any]:
         seen.add(id(module))
         classes.update(dict.fromkeys(type(module).__mro__))
         attributes = own_attributes(module) or {}
-        yield _Same(module), _Same(type(module)), _outlines(attributes)
+        yield _Same(module), _Same(type(module)), _outlines(attributes, exact=exact)
         children = attributes.get("_modules")
         if type(children) is dict:
             queue.extend(children.values())
     for cls in classes:
         if not module_of(cls).startswith(("torch.nn.modules", "builtins")):
-            yield _Same(cls), _outlines(vars(cls))
+            yield _Same(cls), _outlines(vars(cls), exact=exact)
 
 
-def _outlines(values: Mapping[str, Any]) -> Any:
-    return tuple((name, _outline(value, 2)) for name, value in list(values.items()))
+def _outlines(values: Mapping[str, Any], *, exact: bool) -> Any:
+    return tuple((name, _outline(value, 2, exact=exact)) for name, value in list(values.items()))
 
 
 def _is_value(value: Any) -> bool:
@@ -151,14 +152,18 @@ def _outline_of_tensor(value: torch.Tensor, *, exact: bool) -> Any:
 def _items(value: Any, depth: int, *, exact: bool) -> Any:
     """Return the outlines of a container's items, without running code of its class; None for other objects."""
     kind = type(value)
-    for base in (tuple, list):
-        if issubclass(kind, base):
-            return tuple(_outline(item, depth, exact=exact) for item in base.__iter__(value))
+    collected = tuple if exact else frozenset
+    if issubclass(kind, tuple):
+        return tuple(_outline(item, depth, exact=exact) for item in tuple.__iter__(value))
+    if issubclass(kind, list):
+        return collected(_outline(item, depth, exact=exact) for item in list.__iter__(value))
     for mapping in (collections.OrderedDict, dict):
         if issubclass(kind, mapping):
             pairs = list(mapping.items(value))
-            return tuple((_outline(key, depth), _outline(item, depth, exact=exact)) for key, item in pairs)
+            return collected(
+                (_outline(key, depth, exact=exact), _outline(item, depth, exact=exact)) for key, item in pairs
+            )
     for plural in (set, frozenset):
         if issubclass(kind, plural):
-            return frozenset(_outline(item, depth) for item in list(plural.__iter__(value)))
+            return frozenset(_outline(item, depth, exact=exact) for item in list(plural.__iter__(value)))
     return None

@@ -39,7 +39,6 @@ from gearcache.serving.miss.refused_calls import PATIENCE, RefusedCalls
 from gearcache.serving.miss.verdict import (
     Compile,
     Eager,
-    Known,
     MissRules,
     Pad,
     Refuse,
@@ -65,6 +64,10 @@ class Lessons(Struct):
     obstacle: str = ""
     #: The names of entries that are full. Another state of the module has another entry.
     full_entries: set[str] = field(default_factory=set)
+
+    def after_refresh(self) -> Lessons:
+        """Return lessons that hold nothing but the background build whose report is still to come."""
+        return Lessons(self.background.after_refresh())
 
 
 class UnservedCalls:
@@ -97,8 +100,8 @@ class UnservedCalls:
         logged_reason = answer.unloaded.text if answer.unloaded is not None else ""
         reasons = () if logged_reason else self._reasons(call, problems)
         why = logged_reason or "; ".join(map(str, reasons)) or self._cause_without_reason()
-        facts = self._known_facts(call, rules, problems, why)
-        verdict = decide(call, problems, rules, facts)
+        missing = self._missing_gears(call, rules)
+        verdict = decide(call, problems, rules, missing, why)
         if isinstance(verdict, Refuse):
             if isinstance(verdict.error, UnknownGear):  # other errors would remain with any gears
                 self._record.shapes.count_call(call.tensors)
@@ -110,7 +113,7 @@ class UnservedCalls:
         if isinstance(padded, PaddedCall):
             return self._accept(padded, call)
         if padded is not None:
-            may_help = holds_sizes(facts.missing, call.sizes(rules.spec)) or self._is_of_strides(padded)
+            may_help = holds_sizes(missing, call.sizes(rules.spec)) or self._is_of_strides(padded)
             if not may_help:
                 raise self._unpadded(padded, rules, call)
         if reasons:  # the entry is there, a graph for this call is not
@@ -134,7 +137,7 @@ class UnservedCalls:
         are stored.
         """
         rules = self._rules_of(call)
-        graph = graph_to_make(call, Problems(), rules, ())
+        graph = graph_to_make(call, Problems(), rules)
         if isinstance(graph, InputError):
             return graph
         if graph.is_outside and rules.on_miss == "pad":
@@ -149,15 +152,11 @@ class UnservedCalls:
     def _rules_of(self, call: Call) -> MissRules:
         return replace(self._rules, spec=call.spec(self._rules.spec))
 
-    def _known_facts(self, call: Call, rules: MissRules, problems: Problems, why: str) -> Known:
+    def _missing_gears(self, call: Call, rules: MissRules) -> tuple[tuple[int, ...], ...]:
         # Only a build of declared gears needs the missing ones; a call that runs eagerly should not pay for finding
         # them.
         is_asked = rules.on_miss == "pad" or call.sizes(rules.spec) in rules.spec.gears
-        return Known(
-            loaded=problems.gears,
-            missing=tuple(self.builds.missing_gears(call)) if is_asked else (),
-            why=why,
-        )
+        return tuple(self.builds.missing_gears(call)) if is_asked else ()
 
     def _count_eager(self, call: Call, reason: str) -> None:
         self._record.shapes.count_call(call.tensors)
@@ -183,10 +182,11 @@ class UnservedCalls:
             reason = "changed"
         elif not call.is_run or not (self._lessons.obstacle or is_full):
             try:
-                if (answer := self._compile(call, verdict, why)) is not None:
+                answer_or_reason = self._compile(call, verdict, why)
+                if not isinstance(answer_or_reason, str):
                     outcomes.changed_builds = 0
-                    return answer
-                self._lessons.obstacle = reason = self.builds.obstacle
+                    return answer_or_reason
+                self._lessons.obstacle = reason = answer_or_reason
             except NoOperation:
                 if not call.is_run:
                     raise
@@ -214,8 +214,8 @@ class UnservedCalls:
         outcomes.ran_eagerly(reason)
         return None
 
-    def _compile(self, call: Call, verdict: Compile | Pad, why: str) -> Answer | None:
-        """Compile and load, unless a like call was refused; None if that was impossible."""
+    def _compile(self, call: Call, verdict: Compile | Pad, why: str) -> Answer | str:
+        """Compile and load, unless a like call was refused; if that is impossible, why the method itself has to run."""
         self._refused.check(call)
         begin = time.monotonic()
         try:
@@ -225,7 +225,7 @@ class UnservedCalls:
             if not isinstance(error, ModuleChanged):
                 self._refused.add(call, error, time.monotonic() - begin)
             raise
-        if answer is None or isinstance(verdict, Compile):
+        if isinstance(answer, str) or isinstance(verdict, Compile):
             return answer
         padded = self._pad(call)
         if isinstance(padded, Obstacle):

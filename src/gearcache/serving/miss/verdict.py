@@ -65,17 +65,6 @@ class MissRules(Struct, frozen=True):
         return UnknownGear(self.name, self.spec.axes[0].path, description, gear_names)
 
 
-class Known(Struct, frozen=True):
-    """The data about a method for the decision about a call."""
-
-    #: The texts of the loaded gears whose variants take such arguments, apart from tensor properties.
-    loaded: tuple[str, ...] = ()
-    #: The gears of the spec that no loaded variant has for such a call.
-    missing: tuple[Gear, ...] = ()
-    #: Why no loaded or stored graph serves the call.
-    why: str = ""
-
-
 class WantedGraph(Struct, frozen=True):
     """A graph that may be made."""
 
@@ -86,9 +75,13 @@ class WantedGraph(Struct, frozen=True):
     is_alone: bool = False
 
 
-def decide(call: Call, problems: Problems, rules: MissRules, facts: Known) -> Verdict:
-    """Return the verdict on a call; `problems` are the reasons of the loaded graphs."""
-    graph = graph_to_make(call, problems, rules, facts.loaded)
+def decide(call: Call, problems: Problems, rules: MissRules, missing: tuple[Gear, ...], why: str) -> Verdict:
+    """Return the verdict on a call.
+
+    `problems` are the reasons of the loaded graphs, `missing` the gears of the spec that no loaded variant has for such
+    a call, `why` says why no loaded or stored graph serves it.
+    """
+    graph = graph_to_make(call, problems, rules)
     if isinstance(graph, InputError):
         return Refuse(graph)
     if torch.is_grad_enabled():  # cached methods are inference, and so is the method itself where it stands in
@@ -98,16 +91,14 @@ def decide(call: Call, problems: Problems, rules: MissRules, facts: Known) -> Ve
     if graph.is_outside and rules.on_miss == "eager":
         return Eager("on_miss")
     if call.stance == "fail_on_recompile":
-        return Refuse(RecompileRefused(rules.name, facts.why))
+        return Refuse(RecompileRefused(rules.name, why))
     if call.stance == "eager_on_recompile":
         return Eager("stance")
-    spec = _spec_of_compile(call, rules, facts.missing, alone=graph.is_alone)
+    spec = _spec_of_compile(call, rules, missing, alone=graph.is_alone)
     return Pad(spec) if graph.is_outside and rules.on_miss == "pad" else Compile(spec)
 
 
-def graph_to_make(
-    call: Call, problems: Problems, rules: MissRules, loaded: tuple[str, ...]
-) -> WantedGraph | InputError:
+def graph_to_make(call: Call, problems: Problems, rules: MissRules) -> WantedGraph | InputError:
     """Return the graph that a call needs; an error for a wrong tensor, or a shape that the spec does not allow."""
     spec, raises = rules.spec, rules.on_miss == "raise"
     sizes = call.sizes(spec)
@@ -125,7 +116,7 @@ def graph_to_make(
     if problem is not None and problem.kind == "dtype" and rules.on_miss == "compile":
         if rules.is_compared:
             problem = None
-        elif is_complete and gear not in loaded:  # its sizes separate its graph from the loaded ones
+        elif is_complete and gear not in problems.gears:  # its sizes separate its graph from the loaded ones
             return WantedGraph(is_outside=sizes not in spec.gears, is_alone=True)
     if problem is not None and not is_strided and problem.kind not in ("shape", "rank", "read"):
         return _error(rules, problem)
@@ -147,7 +138,7 @@ def graph_to_make(
         if rules.on_miss == "pad" and not holds_sizes(spec.gears, sizes):
             return rules.outside(call, _too_small(spec, sizes))
         return WantedGraph(is_outside=True)
-    is_loaded = problem is not None and gear in loaded
+    is_loaded = problem is not None and gear in problems.gears
     # If only dims differ that the gears do not mention, all gears are compiled at the call's sizes of these dims.
     return WantedGraph(is_alone=is_loaded and problem is not None and (problem.is_assumption or is_strided))
 

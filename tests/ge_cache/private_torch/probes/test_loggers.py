@@ -1,4 +1,4 @@
-"""What a method says to loggers is left out of its graphs, and `.explain()` names it; other uses are refused."""
+"""What a method says to loggers is left out of its graphs, and `.explain()` names it; other uses have rows as cases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import gearcache
-from gearcache.errors import CaptureError
 from tests.cases.case import Case, text
 from tests.support.scenarios import strict_config
 
@@ -65,14 +64,6 @@ LEFT_OUT: dict[str, tuple[list[str], str]] = {
     ),
     "a method that gives something": (["`debug` of the logger `app.scaling`"], "return scaling.scale(x)"),
 }
-REFUSED: dict[str, tuple[str, str]] = {
-    "a level that is set": ("it calls `setLevel` of the logger `app.layers`", "log.setLevel(10)\nreturn x"),
-    "a level that is asked for": (
-        "it calls `isEnabledFor` of the logger `app.layers`, of which no graph follows",
-        "return x * 2 if log.isEnabledFor(logging.DEBUG) else x * 3",
-    ),
-    "an attribute": ("it reads `level` of the logger `app.layers`", "return x + log.level"),
-}
 
 
 @pytest.mark.parametrize("name", LEFT_OUT)
@@ -96,15 +87,6 @@ def test_what_is_said_to_loggers_is_left_out_and_named(
         told = method.explain().splitlines()[-1].removeprefix("left out of the graphs: ")
         assert [words for words in said if words not in told] == []
     assert not [record for record in caplog.records if record.name.startswith("app") or record.name == "root"]
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_else_is_done_with_a_logger_is_refused_by_name(name: str, tmp_path: Path) -> None:
-    words, body = REFUSED[name]
-    net = text(Net, body)()
-    cached = gearcache.cache_compile(net.run, cache_dir=tmp_path, config=strict_config())
-    with pytest.raises(CaptureError, match=words):
-        cached(torch.ones(3))
 
 
 def test_a_class_of_loggers_that_speaks_otherwise_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

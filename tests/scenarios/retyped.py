@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-import gearcache
-from tests.support.relaunch import run_python
-from tests.support.scenarios import strict_config
+from tests.support.scenarios import Run, traced
 
 
 class Views(nn.Module):
@@ -50,7 +46,7 @@ class Views(nn.Module):
         return part
 
 
-METHODS = ["as_complex", "parts", "of_result", "of_weights", "written", "smaller", "larger"]
+METHODS = [name for name, value in vars(Views).items() if name[0] != "_"]
 
 
 def inputs(count: int, offset: int) -> tuple[Tensor, Tensor]:
@@ -78,26 +74,15 @@ def described(module: Views, given: tuple[Tensor, ...], results: Any) -> list[An
     ]
 
 
-def differing(name: str, *, dynamic: bool) -> tuple[list[Any], int]:
-    """Return the calls of a method that differ from eager, and how often it was traced."""
-    module = Views()
-    cached = gearcache.cache_compile(getattr(module, name), config=strict_config(), dynamic=dynamic)
-    different = []
-    with torch.no_grad():
-        for count, offset in ((4, 0), (4, 1), (6, 1), (6, 0)):
-            plain, given = inputs(count, offset), inputs(count, offset)
-            expected = described(module, plain, getattr(module, name)(*plain))
-            found = described(module, given, cached(*given))
-            if found != expected or not all(map(torch.equal, plain, given)):
-                different.append([count, offset, found, expected])
-    return different, cached.stats.traces
-
-
-def test_views_are_those_of_eager_and_another_process_takes_them_from_the_cache(cache_dir: Path) -> None:
-    assert {name: differing(name, dynamic=True)[0] for name in METHODS} == {name: [] for name in METHODS}
-    code = (
-        "import json\nfrom tests.ge_cache.graphs.test_retyped_views import METHODS, differing\n"
-        "print(json.dumps({name: differing(name, dynamic=True) for name in METHODS}))"
-    )
-    found = run_python(code, environ={"TORCHAIR_CACHE_HOME": str(cache_dir)})
-    assert found == json.loads(json.dumps({name: ([], 0) for name in METHODS}))
+@traced(len(METHODS))
+def views_are_those_of_eager(run: Run) -> None:
+    for name in METHODS:
+        module = Views()
+        cached = run.cache(getattr(module, name), dynamic=True)
+        with torch.no_grad():
+            for count, offset in ((4, 0), (4, 1), (6, 1), (6, 0)):
+                plain, given = inputs(count, offset), inputs(count, offset)
+                expected = described(module, plain, getattr(module, name)(*plain))
+                label = f"{name} {count} {offset}"
+                run.check(label, described(module, given, cached(*given)), expected)
+                run.check(f"{label}, arguments", all(map(torch.equal, given, plain)), True)
