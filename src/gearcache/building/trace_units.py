@@ -54,7 +54,9 @@ class TraceUnit(Struct):
         except UnstorableConstant as error:
             raise CaptureError(capture.method, f"its frame holds {error}") from None
         except UnnamedCode as error:
-            raise UncacheableGuard(capture.method, "source", str(error), "its code can be found in no file") from None
+            raise UncacheableGuard(
+                capture.method, "source", str(error), "no file holds it: `exec` made it, or its file was edited since"
+            ) from None
         self.references = frame_references(
             capture.method,
             capture.frame_code,

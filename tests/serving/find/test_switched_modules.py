@@ -135,7 +135,7 @@ def test_graphs_that_are_gone_leave_nothing_but_their_counts(cache_dir: Path) ->
     gc.collect()
     net.base = nn.Linear(4, 4)
     cached(X)
-    graphs, _ = cached._use._rows._counted._counted
+    graphs, _ = cached._use._graphs._counted
     assert len(graphs) <= 2
     assert sum(cached.stats.gears.values()) == 21
 

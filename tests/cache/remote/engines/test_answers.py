@@ -158,16 +158,16 @@ def test_timeouts_leave_no_threads_and_no_files(scheme: str, monkeypatch: pytest
             with pytest.raises(RemoteError):
                 made[scheme].get("v6/a", MOST, soon(0.005))
         end = time.monotonic() + 5
-        while time.monotonic() < end and _own_threads(scheme):
+        while time.monotonic() < end and _threads_of(made[scheme]):
             time.sleep(0.02)
-        assert _own_threads(scheme) == 0
+        assert _threads_of(made[scheme]) == 0
         for connection in list(server.open):
             connection.close()
     assert _open_files() - before < 20  # a client that keeps threads has some of its own
 
 
-def _own_threads(scheme: str) -> int:
-    return sum(thread.name.startswith(f"gearcache {scheme}:") for thread in threading.enumerate())
+def _threads_of(remote: Remote) -> int:
+    return sum(thread.name == f"gearcache {remote.label}" for thread in threading.enumerate())
 
 
 def _open_files() -> int:
