@@ -33,6 +33,12 @@ def _nth_key(value: Any, index: Any) -> Any:
     raise IndexError(index)
 
 
+def _nth_value(value: Any, index: Any) -> Any:
+    """Return what a dictionary holds for a key: its class may make another object of that at each read."""
+    key = _nth_key(value, index)
+    return dict.__getitem__(value, key) if isinstance(value, dict) else value[key]
+
+
 def _member(cls: type, name: str) -> Any:
     """Return the attribute of a class or the first of its bases that defines it, as stored in the class."""
     for base in cls.__mro__:
@@ -53,7 +59,7 @@ _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "key_item": lambda value, key: item(value, unpacked(key)),
     "dict_key_item": lambda value, key: dict_item(value, unpacked(key)),
     "nth_key": _nth_key,
-    "nth_value": lambda value, index: value[_nth_key(value, index)],
+    "nth_value": _nth_value,
     "type": lambda value, _: type(value),
     "call": lambda value, _: value(),
     "fields": _dataclass_fields,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import os
@@ -344,3 +345,37 @@ def test_classes_of_one_name_are_told_apart_and_any_number_is_served(cache_dir: 
     assert cached.stats.traces == 2
     (binding,) = cached._bindings
     assert len(binding.loaded.variants) <= 16
+
+
+class Makes(collections.OrderedDict[str, Any]):
+    """As `ACT2FN` of transformers: it holds classes, and makes an object at each read."""
+
+    def __getitem__(self, key: str) -> Any:
+        content = super().__getitem__(key)
+        cls, named = content if isinstance(content, tuple) else (content, {})
+        return cls(**named)
+
+
+MADE = Makes(relu=nn.ReLU, leaky=(nn.LeakyReLU, {"negative_slope": 0.5}))
+
+
+class Activated(nn.Module):
+    kind = "leaky"
+
+    def run(self, x: Tensor) -> Tensor:
+        y: Tensor = MADE[self.kind](x)
+        return y * 2
+
+
+def test_a_table_that_makes_an_object_at_each_read_has_not_changed(cache_dir: Path) -> None:
+    is_over = threading.Event()
+    other = threading.Thread(target=is_over.wait)  # only beside one is it asked what changed
+    other.start()
+    try:
+        net, x = Activated(), torch.randn(4)
+        cached = gearcache.cache_compile(net.run, config=strict_config())
+        assert torch.equal(cached(x), net.run(x))
+        assert (cached.stats.traces, cached.stats.eager_calls) == (1, 0)
+    finally:
+        is_over.set()
+        other.join()
