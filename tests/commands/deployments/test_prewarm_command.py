@@ -15,6 +15,7 @@ from tests.product.test_disk import needs_mount
 from tests.support.commands import run, run_json, run_process
 from tests.support.deploys import DEPLOY
 from tests.support.fork_server import run_code
+from tests.support.source_tree import ROOT
 
 OTHERS = """
 def broken():
@@ -137,7 +138,8 @@ def test_a_cache_that_cannot_be_written_ends_a_prewarm_at_once(deploy: Path) -> 
 @needs_mount
 def test_a_graph_that_a_full_disk_does_not_take_is_not_compiled(deploy: Path) -> None:
     (deploy.parent / "disk").mkdir()
-    done = run_code(ON_FULL_DISK, str(deploy.parent / "disk"), environ=os.environ, cwd=deploy.parent, compiles=True)
+    environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
+    done = run_code(ON_FULL_DISK, str(deploy.parent / "disk"), environ=environ, cwd=deploy.parent, compiles=True)
     assert done.returncode == 3, done.stderr
     assert "No space left on device; nothing more is compiled" in done.stderr
     report = json.loads(done.stdout)
