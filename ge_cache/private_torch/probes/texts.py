@@ -7,6 +7,7 @@ have its address. Where Python would raise, Dynamo raises an exception of the sa
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -83,19 +84,23 @@ def described(trace: Any, original: Any, self: Any, tx: Any) -> Any:
     return original(self, tx)
 
 
-@probes.at(ExceptionVariable, "var_getattr")
-def read_attribute(trace: Any, original: Any, self: Any, tx: Any, name: str) -> Any:
-    """Refuse reads of what an exception says."""
-    if name == "args" and self.exc_type not in _OF_GENERATORS:
-        _refuse(trace, self)
-    return original(self, tx, name)
+@probes.at(ExceptionVariable, "__init__")
+def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
+    """Refuse reads of what an exception says, by whatever way they come."""
+    original(self, *arguments, **keywords)
+    if self.exc_type not in _OF_GENERATORS:
+        self.args = _Unread(trace, self)
 
 
-@probes.at(ExceptionVariable, "reconstruct")
-def given_away(trace: Any, original: Any, self: Any, codegen: Any) -> None:
-    """Refuse an exception that leaves the method."""
-    _refuse(trace, self)
-    original(self, codegen)
+@probes.at(ExceptionVariable, "debug_repr")
+def named(trace: Any, original: Any, self: Any) -> Any:
+    """Describe an exception in a message of Dynamo's own, which does not count as a read by the method."""
+    arguments = self.args
+    self.args = list.copy(arguments)
+    try:
+        return original(self)
+    finally:
+        self.args = arguments
 
 
 @probes.at(VariableTracker, "sq_length", "mp_length")
@@ -105,6 +110,29 @@ def measured(trace: Any, original: Any, self: Any, tx: Any) -> Any:
         cause = f"it asks for the length of a `{self.python_type_name()}` that is made when the graph runs"
         trace.refuse(cause, at_once=True)
     return original(self, tx)
+
+
+class _Unread(list[Any]):
+    """The arguments of an exception: reading them refuses the trace."""
+
+    def __init__(self, trace: Any, exception: Any) -> None:
+        super().__init__(exception.args)
+        self._trace = trace
+        self._name = exception.exc_type.__name__  # `python_type()` has no answer yet in torch 2.15
+
+    def _refuse(self) -> None:
+        self._trace.refuse(
+            f"it reads the text of a `{self._name}`, which a trace words in its own way: test for the cause before, or "
+            "catch the exception without reading it"
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        self._refuse()
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self._refuse()
+        return super().__len__()
 
 
 def _check(trace: Any, *variables: Any) -> None:

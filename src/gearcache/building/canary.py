@@ -172,7 +172,7 @@ class Canary(torch.nn.Module):
         if has_numpy:
             total = total + x.numpy().ndim
         logger.debug("said by a canary")
-        return total, _generated(2), vars(instance), map(str, [1]), iterator, weakref.ref(instance), ValueError()
+        return total, _generated(2), vars(instance), map(str, [1]), iterator, weakref.ref(instance)
 
     def _objects(self, instance: Any) -> Any:
         instance.more = 1
@@ -222,7 +222,7 @@ class Canary(torch.nn.Module):
         try:
             return self.table["c"]
         except KeyError as error:
-            return len(error.args)
+            return len(error.args) + len(repr(error))
 
     def _numbers(self, n: Any, instance: Any) -> Any:
         if n > 3:
