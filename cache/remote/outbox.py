@@ -46,6 +46,7 @@ class Outbox:
                     return False
                 self._thread = thread
             self._jobs.append((0.0, job))
+            self._jobs.sort(key=itemgetter(0))  # before those that rest
             self._changed.notify_all()
         return True
 
