@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+from bisect import insort
 from collections.abc import Callable
 from operator import itemgetter
 from typing import TypeAlias
@@ -29,7 +30,7 @@ class Outbox:
     """
 
     def __init__(self) -> None:
-        #: Jobs with the `time.monotonic` from which on each may run.
+        #: Jobs with the `time.monotonic` from which on each may run, the next one first.
         self._jobs: list[tuple[float, Job]] = []
         self._changed = threading.Condition()
         self._is_busy = False
@@ -45,8 +46,7 @@ class Outbox:
                 if not started(thread):
                     return False
                 self._thread = thread
-            self._jobs.append((0.0, job))
-            self._jobs.sort(key=itemgetter(0))  # before those that rest
+            insort(self._jobs, (0.0, job), key=itemgetter(0))
             self._changed.notify_all()
         return True
 
@@ -87,8 +87,7 @@ class Outbox:
             finally:
                 with self._changed:
                     if pause is not None:
-                        self._jobs.append((time.monotonic() + pause, job))
-                        self._jobs.sort(key=itemgetter(0))
+                        insort(self._jobs, (time.monotonic() + pause, job), key=itemgetter(0))
                     self._is_busy = False
                     self._changed.notify_all()
 

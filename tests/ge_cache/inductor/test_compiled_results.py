@@ -6,6 +6,7 @@ One graph for all, as each takes g++ seconds. That eager graphs have the numbers
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import torch
 from torch import Tensor, fx, nn
 
 import gearcache
+from gearcache.errors import CompileError
 from gearcache.ge_cache.inductor.result_forms import put_in_form, result_forms
+from gearcache.ge_cache.private_torch.codegen import inductor as private_inductor
 from tests.support.scenarios import strict_config
 
 CALLS = [(0, 0.7), (1, 1 / 3), (-1, 1e-3), (2**31, 0.1), (-(2**40), 2.9), (2**63 - 1, 0.7), (-(2**63), 0.3)]
@@ -68,7 +71,7 @@ class Laid(nn.Module):
         once = row + 0
         normed = nn.functional.batch_norm(x, torch.zeros(4), torch.ones(4))
         laid = [torch.cat([x]), torch.cat([x.permute(2, 0, 1)]).relu(), normed, x.roll((1, 2), (0, 2)) * 2]
-        joined = torch.cat(row.split([1, 2], 0), 0)
+        joined = torch.cat(row.view(1, 3).split([1, 2], 1), 1)
         return laid, [row + torch.zeros(3), once.view(3, 1), row * 1, row - 0, once, joined]
 
 
@@ -165,3 +168,19 @@ def test_a_graph_whose_results_would_have_another_dtype_is_not_compiled() -> Non
     put_in_form(recorded, result_forms(recorded))
     with pytest.raises(TypeError, match=r"result 0 .* torch\.float32, was recorded as torch\.float64"):
         put_in_form(recorded, [["torch.float64", [0]]])
+
+
+@pytest.mark.usefixtures("compiled_here")
+def test_an_input_that_inductor_returns_in_place_of_a_copy_is_an_error(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of its passes does it: here, one that is off otherwise."""
+
+    class Joined(nn.Module):
+        def run(self, x: Tensor) -> Tensor:
+            return torch.cat(x.split([1, 2], 1), 1)
+
+    monkeypatch.setattr(private_inductor, "kept_copies", contextlib.nullcontext)
+    cached = gearcache.cache_compile(Joined().run, config=strict_config("inductor"), dynamic=False)
+    with torch.no_grad(), pytest.raises(CompileError, match="returns an input as the result 0, which must be a copy"):
+        cached(torch.randn(2, 3))
