@@ -12,6 +12,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from gearcache.cache.remote.engines.folder import FolderRemote
 from gearcache.cache.remote.engines.objects import ObjectRemote
@@ -64,11 +65,22 @@ def redis_server(*settings: str) -> Iterator[int]:
 
 @contextmanager
 def bucket() -> Iterator[Remote]:
-    """A bucket of moto's S3 server."""
+    """A bucket of moto's S3 server, which answers one request at a time.
+
+    Of itself it looks for an object before it puts it, and other requests come between: S3's own create is atomic.
+    """
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
+    assert server._server is not None
+    answer, lock = server._server.app, threading.Lock()
+
+    def answer_alone(environ: Any, start_response: Any) -> Any:
+        with lock:
+            return answer(environ, start_response)
+
+    server._server.app = answer_alone
     try:
         host, port = server.get_host_and_port()
         endpoint = f"http://{host}:{port}"
