@@ -91,30 +91,17 @@ def _translators(error: BaseException) -> Iterator[Any]:
 
 
 def _can_only_raise(translator: Any) -> bool:
-    """Return whether each path from the current instruction ends in a `raise` that the function does not catch."""
+    """Return whether the current instruction is of a `raise` that the function does not catch: no jump comes before."""
     instructions, pointer = translator.instructions, translator.instruction_pointer
     if pointer is None:
         return False
     if sys.version_info < (3, 11) and translator.block_stack:  # a handler around it, which no table names
         return False
-    places = {id(instruction): index for index, instruction in enumerate(instructions)}
-    waiting, visited, raises = [pointer - 1], set(), False
-    while waiting:
-        place = waiting.pop()
-        if place in visited or place >= len(instructions):
-            continue
-        visited.add(place)
-        instruction = instructions[place]
-        name = instruction.opname
-        if name in _ENDS:
-            return False
-        if name in ("RAISE_VARARGS", "RERAISE"):
-            raises = True
-            if (entry := instruction.exn_tab_entry) is not None:  # Python 3.11: its handler is next
-                waiting.append(places[id(entry.target)])
-            continue
-        if instruction.target is not None:
-            waiting.append(places[id(instruction.target)])
-        if not name.startswith("JUMP") or "_IF_" in name:
-            waiting.append(place + 1)
-    return raises
+    place = pointer - 1
+    while (instruction := instructions[place]).target is None and instruction.opname not in _ENDS:
+        place += 1
+        if instruction.opname in ("RAISE_VARARGS", "RERAISE"):
+            if instruction.exn_tab_entry is None:
+                return True
+            place = instructions.index(instruction.exn_tab_entry.target)  # its handler is next
+    return False
