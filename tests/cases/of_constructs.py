@@ -24,10 +24,12 @@ class Table(dict):
     pass
 
 
-class Renamed(dict):
+class Keyed(dict):
     def keys(self):
-        return ["other"]
+        return ["a"]
 
+
+class Renamed(Keyed):
     def __iter__(self):
         return iter(["other"])
 
@@ -87,7 +89,7 @@ class Net(Case):
         self.numbers, self.plain = [3, 1, 2], {"a": 1}
         self.bounded = collections.deque([1, 2], maxlen=3)
         self.ordered = collections.OrderedDict(a=1, b=[2], c=3)
-        self.renamed, self.table = Renamed(a=1), Table(a=1, b=2)
+        self.keyed, self.renamed, self.table = Keyed(a=1, b=2), Renamed(a=1), Table(a=1, b=2)
         self.pool, self.count = [], 0
         self.linear = torch.nn.Linear(4, 4)
 
@@ -130,7 +132,6 @@ YIELDING = texts(
 EITHER = texts(
     Net,
     {
-        "keys of a user's dictionary": "return x * 1, dict(self.renamed), {**self.renamed}",
         "a dictionary's class without own keys": "return x * 1, dict(self.table), {} | self.table, self.table.copy()",
         "items and attributes written": 'self.table["n"] = 3\nself.table.extra = 4\nreturn x * len(self.table)',
     },
@@ -139,6 +140,7 @@ EITHER = texts(
 HASH = r"it calls `hash\(\)`, whose result may differ between processes: use the value itself as a key"
 OPEN_LENGTH, OPEN_TEXT = "the length of a `str`", "a text of a tensor among keys"
 LEAVES = "an iterator leaves it"
+OWN_KEYS = "a dictionary whose class has its own `__iter__` or `keys`"
 DECIDES = "the values of a tensor decide what it does"
 #: Refused, with what the refusal says.
 REFUSED = texts(
@@ -155,6 +157,9 @@ REFUSED = texts(
             "a deque with a `maxlen`",
         ),
         "move_to_end": ('self.ordered.move_to_end("a")\nreturn x * 1, list(self.ordered)', "it calls `move_to_end`"),
+        "keys of a user's dictionary": ("return x * 1, collections.OrderedDict(self.keyed)", OWN_KEYS),
+        "order of a user's dictionary": ("return x * 1, dict(self.renamed), {**self.renamed}", OWN_KEYS),
+        "order of a user's dictionary that is made": ("return x * 1, dict(Renamed(a=1))", OWN_KEYS),
         "a copy of an ordered dictionary": (
             "return x * 1, copy.copy(self.ordered), self.ordered.copy()",
             "copies a `OrderedDict` by `copy`",

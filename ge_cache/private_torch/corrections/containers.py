@@ -2,9 +2,8 @@
 
 It drops the `maxlen` of a deque that is passed in and the side effect of `move_to_end`, turns a copy of a subclass of
 `OrderedDict` into an `OrderedDict`, and since torch 2.14 one of a subclass of `deque` into a `deque`. It merges a
-dictionary whose class has its own `__iter__` or `keys` by the items that `dict` holds, where Python asks the class. It
-copies an object by its `__dict__` alone, and keeps groups of `groupby` that are gone. A key of `max` it calls for
-constants only.
+dictionary by the items that `dict` holds, where Python may ask its class. It copies an object by its `__dict__` alone,
+and keeps groups of `groupby` that are gone. A key of `max` it calls for constants only.
 """
 
 from __future__ import annotations
@@ -12,14 +11,12 @@ from __future__ import annotations
 import collections
 import itertools
 import types
-from collections.abc import Iterable
 from typing import Any
 
 from torch._dynamo.guards import GuardBuilder, install_guard
 from torch._dynamo.source import AttrSource
 from torch._dynamo.variables import user_defined
-from torch._dynamo.variables.builtin import BuiltinVariable, DictBuiltinVariable
-from torch._dynamo.variables.dicts import ConstDictVariable
+from torch._dynamo.variables.builtin import BuiltinVariable
 from torch._dynamo.variables.iter import ItertoolsVariable
 from torch._dynamo.variables.lists import BaseListVariable, DequeVariable
 from torch._dynamo.variables.user_defined import (
@@ -28,7 +25,7 @@ from torch._dynamo.variables.user_defined import (
     UserDefinedObjectVariable,
 )
 
-from gearcache.ge_cache.private_torch.probe import Place, Probes, named_methods
+from gearcache.ge_cache.private_torch.probe import Probes, named_methods
 
 _HOLDERS = (dict, list, set, frozenset, tuple, collections.deque)
 #: Methods by which a class may define its own way of copying.
@@ -88,14 +85,12 @@ def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, args
     return original(self, tx, name, args, kwargs)
 
 
-@probes.at(ConstDictVariable, "nb_or_impl")
 @probes.at(OrderedDictVariable, "nb_or_impl")
 @probes.at(UserDefinedDictVariable, "nb_or_impl")
 @probes.at_each(lambda: [(kind, name) for kind in _own_deques() for name in ("sq_repeat_impl", "sq_concat_impl")])
 def joined(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any, **keywords: Any) -> Any:
-    """Refuse `|`, `*` and `+` of classes of users, and `|` with a table that has its own `__iter__`."""
+    """Refuse `|`, `*` and `+` of classes of users."""
     _check_copied(trace, _class_of(self))
-    _check_merged(trace, (self, *arguments[:1]))
     return original(self, tx, *arguments, **keywords)
 
 
@@ -152,44 +147,17 @@ def _is_copied_by_dict(cls: Any) -> bool:
     )
 
 
-@probes.at(DictBuiltinVariable, "call_custom_dict")
-def made_dictionary(trace: Any, original: Any, tx: Any, user_cls: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Refuse `dict(table)`."""
-    _check_merged(trace, args)
-    return original(tx, user_cls, *args, **kwargs)
-
-
-@probes.at_each(lambda: _updating("dict_update"))
-@probes.at_each(lambda: _updating("update"))
-def updated(trace: Any, original: Any, self: Any, tx: Any, *arguments: Any) -> Any:
-    """Refuse an update by a table, by the method or another way."""
-    *name, args, _ = arguments
-    if name in ([], ["update"]):
-        _check_merged(trace, args)
-    return original(self, tx, *arguments)
-
-
-def _updating(name: str) -> Iterable[Place]:
-    """Yield what updates a dictionary since torch 2.15; before, a call of the method asks the class."""
-    if not hasattr(ConstDictVariable, "dict_update"):
-        return []
-    return named_methods(ConstDictVariable, name) if name == "update" else [(ConstDictVariable, name)]
-
-
-def _check_merged(trace: Any, variables: Iterable[Any]) -> None:
-    for variable in variables:
-        cls: Any = getattr(variable.realize(), "value_type", None)
-        if isinstance(cls, type) and issubclass(cls, dict) and _goes_its_own_way(cls):
-            trace.refuse(
-                f"it merges or copies a `{cls.__qualname__}`, which has its own `__iter__` or `keys`, by the items "
-                "that `dict` holds: go through its items in a loop"
-            )
-
-
-def _goes_its_own_way(cls: Any) -> bool:
-    """Return whether Python asks a class for keys and items when it merges: it does so by its `__iter__`."""
-    asked = (cls.__iter__, cls.keys)
-    return cls.__iter__ is not dict.__iter__ and any(isinstance(each, types.FunctionType) for each in asked)
+@probes.at(UserDefinedDictVariable, "__init__")
+def met_dictionary(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> None:
+    """Refuse a dictionary whose class chooses its keys."""
+    original(self, *arguments, **keywords)
+    cls = _class_of(self)
+    if isinstance(cls.__iter__, types.FunctionType) or isinstance(cls.keys, types.FunctionType):
+        trace.refuse(
+            f"it uses a `{cls.__qualname__}`, a dictionary whose class has its own `__iter__` or `keys`: Python asks "
+            "these where it copies or merges it, and a trace does not; give the class a dictionary as an attribute",
+            at_once=True,
+        )
 
 
 @probes.at(BuiltinVariable, "call_function")
