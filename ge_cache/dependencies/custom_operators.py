@@ -12,7 +12,6 @@ from typing import Any
 from torch import fx
 
 from gearcache.ge_cache.private_torch import core as private_core
-from gearcache.ge_cache.private_torch import decompositions as private_decompositions
 from gearcache.guards.evidence.operators import is_outside
 from gearcache.guards.evidence.registry import has_kernel
 
@@ -41,7 +40,9 @@ def record_expanded(
 
     The names are those of all user operators seen on the way.
     """
-    table = private_decompositions.recorded_decompositions(decompositions)
+    from gearcache.ge_cache.private_torch.of_turns.dropout import recorded_decompositions  # imports Dynamo
+
+    table = recorded_decompositions(decompositions)
     operators = custom_operators(lifted)
     if operators and not pre_dispatch:
         # After dispatch the composite ones are gone, and their calls cannot be distinguished from the rest.

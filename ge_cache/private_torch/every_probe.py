@@ -23,7 +23,6 @@ _FILES = (
     "probes.texts",
     "corrections.made_objects",
     "corrections.iterators",
-    "probes.script_objects",
     "probes.loggers",
     "probes.lookups",
     "probes.reads",

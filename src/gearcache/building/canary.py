@@ -31,10 +31,10 @@ from gearcache.interrupts import raise_interrupt
 from gearcache.torch_release import NEWEST, TESTED_TEXT
 
 logger = logging.getLogger("gearcache")
-#: Our files whose probes `Canary` does not reach: they watch process groups, which a process may not have.
-_UNREACHED = ("script_objects.py",)
-#: Our files that watch arrays; skipped if NumPy is not installed.
-_OF_NUMPY = ("opaque.py",)
+#: Classes of torch whose probes `Canary` does not reach: of process groups, which a process may not have.
+_UNREACHED = ("TorchScriptObjectVariable", "CustomClassObjectVariable")
+#: Those of arrays; left out if NumPy is not installed.
+_OF_NUMPY = ("NumpyNdarrayVariable",)
 #: How errors of an unfinished Dynamo trace begin; other errors are refusals of gearcache.
 _FAILURES = ("Dynamo ", "its trace ends")
 _FACTOR = 2.0
@@ -75,7 +75,7 @@ def uncalled_probes() -> tuple[tuple[str, ...], str]:
 
 def _reachable(calls: ProbeCalls) -> tuple[str, ...]:
     left_out = _UNREACHED if importlib.util.find_spec("numpy") else (*_UNREACHED, *_OF_NUMPY)
-    return tuple(sorted({place for file, place in calls.uncalled if file not in left_out}))
+    return tuple(sorted({place for place in calls.uncalled if not any(name in place for name in left_out)}))
 
 
 def _calls(canary: Canary) -> Iterator[tuple[Any, tuple[Any, ...]]]:
